@@ -139,11 +139,6 @@ impl Remote {
         self.line.running.load(Ordering::Relaxed).into()
     }
 
-    /// Returns whether this and the other are lines into the same world.
-    pub(crate) fn is(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.line, &other.line)
-    }
-
     /// Returns whether an interrupt is waiting, or the kernel has counted on a thread.
     pub(crate) fn is_used(&self) -> bool {
         let external = [External::Setter, External::Job];

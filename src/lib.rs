@@ -38,14 +38,10 @@
 //! |---|---|---|
 //! | `abi.rs` | what crosses at a trap: [`SystemCall`], [`Reply`], [`Exit`], [`Errno`] | nothing |
 //! | `panic.rs` | containment of panics | nothing |
-//! | `descriptor.rs` | [`Descriptor`]: an open descriptor and what keeps it open | nothing |
-//! | `footprint.rs` | what a turn touches: [`Footprints`] | `abi`, `panic` |
-//! | `status.rs` | the status of a queue | `abi` |
-//! | `pause.rs` | how blocking work pauses: [`pause()`] | nothing |
 //! | `sched/` | the order of turns, and slices of computations: [`Policy`], [`Fifo`], [`sched::Mlfq`] | `abi` |
 //! | `interrupt.rs` | interrupts from other threads: [`Remote`], [`Interrupts`] | `abi` |
 //! | `log/` | the event log: [`Event`], [`Tracer`], [`mod@record`], the bridge to `tracing` | `abi`, `panic` |
-//! | `trap.rs` | what travels beside a call | all above |
+//! | `trap.rs`, `trap/` | what travels beside a call: [`Descriptor`], [`Footprints`], [`pause()`] | all above |
 //! | `user/` | the task's side: [`Os`], [`Queue`], [`Device`], [`Promise`], [`sync`] | `trap.rs` and above |
 //! | `world/` | everything outside: [`World`], [`RealWorld`], [`SimWorld`], [`mod@tape`] | `trap.rs` and above |
 //! | `kernel/` | [`Kernel`]: the loop, the handlers of the calls, the life of tasks | all above |
@@ -86,17 +82,13 @@
 compile_error!("trapline's devices are Unix descriptors: it builds on Unix systems only");
 
 mod abi;
-mod descriptor;
 #[doc(hidden)]
 pub mod explore;
-mod footprint;
 mod interrupt;
 mod kernel;
 mod log;
 mod panic;
-mod pause;
 pub mod sched;
-mod status;
 mod trap;
 mod user;
 mod world;
@@ -109,9 +101,7 @@ pub use abi::{
     Argument, DeviceId, Direction, End, Errno, Exit, HostId, Inject, Nanos, On, Place, QueueId,
     QueueInfo, Reply, Share, SystemCall, TaskInfo, TaskState, Tid, Wait,
 };
-pub use descriptor::Descriptor;
-pub use explore::{Check, Explored, Failure, Progress, Shared, check};
-pub use footprint::{Continued, Footprints, Note, Object};
+pub use explore::{Check, Explored, Failure, Progress, SearchStrategy, Shared, check};
 pub use interrupt::{External, Interrupt, Interrupts, Remote};
 pub use kernel::{
     Blocked, Builder, CurrentTurn, Deadlock, Error, Failures, Kernel, Limit, OnDeadlock, Report,
@@ -121,8 +111,8 @@ pub use log::{
     Answered, Call, CallInfo, Cycle, Detail, Doing, Ending, Event, Fact, Follower, Ledger, Moment,
     Span, TraceLine, Tracer, Wake, recording as record,
 };
-pub use pause::pause;
 pub use sched::{Cause, Facts, Fifo, Policy, Runnable};
+pub use trap::{Continued, Descriptor, Footprints, Note, Object, pause::pause};
 pub use user::{
     blocking::Panicked,
     child::Child,

@@ -4,6 +4,19 @@
 //! are valid for one trap. A stub fills it and yields; the kernel empties it before another task
 //! runs. The kernel fills it and resumes; the stub empties it before the task continues. Only
 //! deferred calls outlive a trap: the task does not wait for their answers.
+//!
+//! | file | owns |
+//! |---|---|
+//! | `trap.rs` | [`TrapFrame`], [`Payload`], programs, references to devices |
+//! | `descriptor.rs` | [`Descriptor`]: an open descriptor and what keeps it open |
+//! | `footprint.rs` | what a turn touches: [`Footprints`] |
+//! | `pause.rs` | how blocking work pauses |
+//! | `status.rs` | the status of a queue, which its handles read without a trap |
+
+mod descriptor;
+mod footprint;
+pub(crate) mod pause;
+mod status;
 
 use std::{
     any::Any,
@@ -23,14 +36,18 @@ use genawaiter::{Coroutine, GeneratorState};
 use slab::Slab;
 
 use crate::{
-    abi::{DeviceId, Exit, HostId, Kind, Nanos, Place, QueueId, Reply, SystemCall, TaskInfo, Tid},
-    descriptor::Descriptor,
-    footprint::{Footprints, Note, Object},
+    abi::{DeviceId, Exit, HostId, Nanos, Place, QueueId, Reply, SystemCall, TaskInfo, Tid},
     interrupt::{Job, Remote},
     log::{Detail, Tracer},
     panic::{Panic, contain, panic_message, take_origin},
-    status::QueueStatus,
 };
+
+pub(crate) use crate::abi::Kind;
+#[cfg(feature = "serde")]
+pub(crate) use descriptor::Carrier;
+pub use descriptor::Descriptor;
+pub use footprint::{Continued, Footprints, Note, Object};
+pub(crate) use status::QueueStatus;
 
 /// The most bytes that one `recv` or `send` moves: the limit of a frame's buffer.
 pub(crate) const MAX_IO: usize = 64 * 1024;
@@ -68,22 +85,26 @@ impl Payload {
     /// Returns what the log shows of it.
     pub(crate) fn detail(&self) -> Detail<'_> {
         match self {
-            Self::Program(NewTask { name, .. }) | Self::Name(name) => Detail::Name(name),
-            Self::Fault { text, .. } => Detail::Name(text),
+            Self::Program(NewTask { name, .. }) | Self::Name(name) => named(name),
+            Self::Fault { text, .. } => named(text),
             Self::Addresses(addresses) => Detail::Count(addresses.len()),
-            Self::Exit(exit) => Detail::Exit(exit),
+            Self::Exit(exit) => Detail::Exit(exit.clone()),
             Self::Tasks(tasks) => Detail::Count(tasks.len()),
             Self::Addr(addr) | Self::Opened(_, Some(addr)) => Detail::Addr(*addr),
-            Self::Io(error) => Detail::Io(error),
+            Self::Io(error) => Detail::Io(error.kind(), error.to_string().into()),
             Self::Queue(_, status) => match (status.kind, status.name.as_deref()) {
                 (Kind::Queue, None) => Detail::None,
-                (Kind::Queue, Some(name)) => Detail::Name(name),
-                (kind, name) => Detail::Object(kind.name(), name.unwrap_or_default()),
+                (Kind::Queue, Some(name)) => named(name),
+                (kind, name) => Detail::Object(kind.name().into(), name.unwrap_or_default().into()),
             },
             Self::File(..) | Self::Source(_) | Self::Opened(..) | Self::Job(_) => Detail::None,
             Self::Tracer(_) => Detail::None,
         }
     }
+}
+
+fn named(name: &str) -> Detail<'_> {
+    Detail::Name(name.into())
 }
 
 impl fmt::Debug for Payload {

@@ -25,7 +25,7 @@ use super::{
     net::{self, Placed},
     new::New,
     output::{Format, Verbosity},
-    policy::{NamedShare, Policy, named_share},
+    policy::{NamedShare, Policy, help, named_share},
     program::{Entry, Named},
     replay::Replay,
     trace,
@@ -156,13 +156,7 @@ pub(super) struct Boot {
     #[arg(long, value_name = "N", value_parser = whole::<NonZeroU32>, default_value = "1",
         help_heading = "Scheduling")]
     pub(super) quantum: NonZeroU32,
-    /// The scheduling policy. fifo: first in, first out. rr:10ms: round robin with this time slice.
-    /// sjf, stcf: the shortest computation first, without and with interruption. priority:10ms:
-    /// fixed priorities; priority:inherit lends them to holders of locks.
-    /// mlfq:quanta=10ms/20ms/40ms,allotment=2,boost=1s,stay,bump: a multi-level feedback queue.
-    /// lottery:10ms, stride:10ms: in proportion to tickets. fair: OSTEP's CFS. random draws each
-    /// turn. pct:D,length=K gives tasks random priorities, of which D (or 3) change during a run of
-    /// K turns; without a length, the seed draws one. All draws follow from --seed
+    /// The scheduling policy
     #[arg(
         long,
         value_name = "NAME[:PARAMS]",
@@ -344,7 +338,7 @@ pub(super) fn command(name: &str, app: &App) -> Command {
             let network = ["on", "net", "fault", "chaos"].into_iter();
             let simulated = |boot: Command, id| boot.mut_arg(id, |arg| arg.requires("simulated"));
             let boot = network.fold(of_programs(boot), simulated);
-            boot.mut_arg("policy", |arg| arg.value_parser(policy))
+            boot.mut_arg("policy", |arg| arg.help(help()).value_parser(policy))
                 .mut_arg("world", |arg| arg.value_parser(world).hide(!has_worlds))
                 .subcommands(programs.iter().map(Entry::command))
                 .override_usage(format!("{name} boot [OPTIONS] PROGRAM [ARGS]..."))

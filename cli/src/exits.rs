@@ -35,8 +35,8 @@ impl Exits {
 
     fn note(&mut self, event: &Event<'_>) {
         let tid = event.tid;
-        match event.fact {
-            Fact::Spawned { name, .. } => drop(self.live.insert(tid, name.into())),
+        match &event.fact {
+            Fact::Spawned { name, .. } => drop(self.live.insert(tid, (**name).into())),
             Fact::Exited { exit } => {
                 let name = self.live.remove(&tid).unwrap_or_default();
                 match exit {

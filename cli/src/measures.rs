@@ -42,7 +42,7 @@ impl Measured {
     /// Takes an event of this task. Returns what it ends.
     pub(super) fn event(&mut self, event: &Event<'_>) -> Option<Stretch> {
         let at = event.at;
-        let doing = match event.fact {
+        let doing = match &event.fact {
             Fact::Spawned { name, .. } => {
                 self.name = name.to_string();
                 self.arrival = Some(at);

@@ -1,20 +1,17 @@
 //! `--policy NAME[:PARAMS]`: the policies by their names. `--share NAME:SHARE`: shares of tasks.
 
-use std::{fmt, str::FromStr, sync::Arc, time::Duration};
+use std::{fmt, str::FromStr, sync::Arc};
 
 use clap::error::ErrorKind;
 use trapline::{
-    Builder, Share, sched,
-    sched::{Allotment, Fair, Lottery, Mlfq, Pct, Priority, Random, RoundRobin, Sjf, Stcf, Stride},
+    Builder, Share,
+    sched::{self, Make, NamedPolicy, POLICIES},
 };
 
 use super::{
     output::Log,
     values::{duration, unknown},
 };
-
-/// Makes a policy with the draws of a seed.
-type Make = dyn Fn(u64) -> Box<dyn sched::Policy> + Send + Sync;
 
 /// Reads the parameters of a policy that a binary has registered.
 pub(super) type Register =
@@ -29,16 +26,6 @@ pub(super) struct Policy {
     /// `None` for first in, first out, which is the kernel's own.
     make: Option<Arc<Make>>,
 }
-
-/// The time slice of a policy without a parameter.
-const QUANTUM: Duration = Duration::from_millis(10);
-
-/// The changes of `pct` without a parameter.
-const CHANGES: u32 = 3;
-
-const NAMES: [&str; 11] = [
-    "fifo", "rr", "sjf", "stcf", "priority", "mlfq", "lottery", "stride", "fair", "random", "pct",
-];
 
 impl Policy {
     /// Sets the policy, with the draws of this seed.
@@ -57,10 +44,21 @@ impl Policy {
         }
         let (share, make) = match registered.iter().find(|(other, _)| other == name) {
             Some((_, register)) => (None, Some(of_binary(register, params)?)),
-            None => (Some(share_for(name)), built_in(name, params, registered)?),
+            None => {
+                let policy = NamedPolicy::find(name).ok_or_else(|| {
+                    let built_in = POLICIES.iter().map(|policy| policy.name);
+                    let mine = registered.iter().map(|(name, _)| name.as_str());
+                    unknown("policy", name, &built_in.chain(mine).collect::<Vec<_>>())
+                })?;
+                let make = policy.read(params, &|text| duration(text).ok())?;
+                (Some(policy.share), (name != "fifo").then_some(make))
+            }
         };
-        let text = text.to_string();
-        Ok(Self { text, share, make })
+        Ok(Self {
+            text: text.to_string(),
+            share,
+            make: make.map(Arc::new),
+        })
     }
 
     /// Returns whether the policy looks at this share.
@@ -71,217 +69,29 @@ impl Policy {
     }
 }
 
-/// The kind of share that a policy of the library looks at, if any.
-fn share_for(name: &str) -> &'static str {
-    match name {
-        "lottery" | "stride" => "tickets",
-        "fair" => "nice",
-        "priority" => "priority",
-        _ => "",
-    }
-}
-
 /// The policy of a binary: made once for its errors, and then for each kernel.
-fn of_binary(register: &Register, params: &str) -> Result<Arc<Make>, String> {
+fn of_binary(register: &Register, params: &str) -> Result<Make, String> {
     register(params)?;
     let (register, params) = (Arc::clone(register), params.to_string());
-    Ok(Arc::new(move |_| {
+    Ok(Box::new(move |_| {
         let policy = register(&params);
         policy.unwrap_or_else(|error| panic!("the same parameters were right before: {error}"))
     }))
 }
 
-fn built_in(
-    name: &str,
-    params: &str,
-    registered: &[(String, Register)],
-) -> Result<Option<Arc<Make>>, String> {
-    let none = || match params {
-        "" => Ok(()),
-        _ => Err(format!("{name} takes no parameters")),
+/// The help of `--policy`: a sentence for each policy.
+pub(super) fn help() -> String {
+    let about = |NamedPolicy {
+                     name, params, help, ..
+                 }: &NamedPolicy| match *params {
+        "" => format!("{name}: {help}."),
+        params => format!("{name}:{params}: {help}."),
     };
-    let quantum = || match params {
-        "" => Ok(QUANTUM),
-        text => span(name, "quantum", text),
-    };
-    Ok(Some(match name {
-        "fifo" => return none().map(|()| None),
-        "rr" => quantum().map(|quantum| make(move |_| RoundRobin::new(quantum)))?,
-        "sjf" => none().map(|()| make(|_| Sjf::default()))?,
-        "stcf" => none().map(|()| make(|_| Stcf::default()))?,
-        "priority" => priority(params)?,
-        "mlfq" => mlfq(params)?,
-        "lottery" => quantum().map(|quantum| make(move |seed| Lottery::new(quantum, seed)))?,
-        "stride" => quantum().map(|quantum| make(move |_| Stride::new(quantum)))?,
-        "fair" => fair(params)?,
-        "random" => none().map(|()| make(Random::new))?,
-        "pct" => pct(params)?,
-        _ => {
-            let names: Vec<&str> = NAMES
-                .into_iter()
-                .chain(registered.iter().map(|(name, _)| name.as_str()))
-                .collect();
-            return Err(unknown("policy", name, &names));
-        }
-    }))
-}
-
-fn make<P: sched::Policy + 'static>(
-    policy: impl Fn(u64) -> P + Send + Sync + 'static,
-) -> Arc<Make> {
-    Arc::new(move |seed| Box::new(policy(seed)))
-}
-
-/// The shortest time of a policy. A simulated kernel has about a million slices a second, so with
-/// shorter ones it is slower than the time that it simulates.
-const SHORTEST: Duration = Duration::from_micros(1);
-
-/// Reads a time from [`SHORTEST`].
-fn span(name: &str, what: &str, text: &str) -> Result<Duration, String> {
-    match duration(text) {
-        Ok(Duration::ZERO) => Err(format!(
-            "the {what} of {name} is zero: give a time such as 10ms"
-        )),
-        Ok(span) if span < SHORTEST => Err(format!(
-            "the {what} of {name} is {}: give at least 1us, such as 10ms",
-            humantime::format_duration(span)
-        )),
-        Ok(span) => Ok(span),
-        Err(_) => Err(format!(
-            "'{text}' is no {what} of {name}: give a number and a unit, such as 10ms"
-        )),
-    }
-}
-
-fn pct(params: &str) -> Result<Arc<Make>, String> {
-    const USAGE: &str = "pct takes a number of changes from 0 to 1000, and the turns of a run, such \
-                         as pct:3 or pct:3,length=120";
-    let (mut changes, mut length) = (None, None);
-    for param in params.split(',').filter(|param| !param.is_empty()) {
-        let is_twice = match param.split_once('=') {
-            Some(("length", text)) => match text.parse() {
-                Ok(turns @ 1_u64..) => length.replace(turns).is_some(),
-                _ => return Err(format!("'{text}' is no length of a run: give turns from 1")),
-            },
-            _ => {
-                let number = param.parse().ok().filter(|changes| *changes <= 1000);
-                changes.replace(number.ok_or(USAGE)?).is_some()
-            }
-        };
-        if is_twice {
-            return Err(USAGE.into());
-        }
-    }
-    let changes = changes.unwrap_or(CHANGES);
-    Ok(make(move |seed| {
-        let policy = Pct::new(changes, seed);
-        match length {
-            Some(turns) => policy.length(turns),
-            None => policy,
-        }
-    }))
-}
-
-fn priority(params: &str) -> Result<Arc<Make>, String> {
-    let (mut quantum, mut inherits) = (QUANTUM, false);
-    for param in params.split(',').filter(|param| !param.is_empty()) {
-        match param {
-            "inherit" => inherits = true,
-            text => quantum = span("priority", "quantum", text)?,
-        }
-    }
-    Ok(make(move |_| {
-        let policy = Priority::new(quantum);
-        if inherits { policy.inherit() } else { policy }
-    }))
-}
-
-fn fair(params: &str) -> Result<Arc<Make>, String> {
-    let (mut latency, mut granularity) = (None, None);
-    for param in params.split(',').filter(|param| !param.is_empty()) {
-        match param.split_once('=') {
-            Some(("latency", text)) => latency = Some(span("fair", "latency", text)?),
-            Some(("granularity", text)) => granularity = Some(span("fair", "granularity", text)?),
-            _ => {
-                return Err(format!(
-                    "fair has no parameter '{param}': there are latency=48ms and granularity=6ms"
-                ));
-            }
-        }
-    }
-    Ok(make(move |_| {
-        let mut policy = Fair::default();
-        if let Some(span) = latency {
-            policy = policy.latency(span);
-        }
-        if let Some(span) = granularity {
-            policy = policy.granularity(span);
-        }
-        policy
-    }))
-}
-
-fn mlfq(params: &str) -> Result<Arc<Make>, String> {
-    let mut quanta = vec![QUANTUM, QUANTUM * 2, QUANTUM * 4];
-    let mut allotments = Vec::new();
-    let (mut boost, mut stay, mut bump) = (Duration::ZERO, false, false);
-    for param in params.split(',').filter(|param| !param.is_empty()) {
-        match param.split_once('=') {
-            None if param == "stay" => stay = true,
-            None if param == "bump" => bump = true,
-            Some(("quanta", texts)) => {
-                let spans = texts.split('/').map(|text| span("mlfq", "quantum", text));
-                quanta = spans.collect::<Result<_, _>>()?;
-                if quanta.len() > 256 {
-                    return Err("mlfq has 256 levels at most".into());
-                }
-            }
-            Some(("allotment", texts)) => {
-                let all = texts.split('/').map(allotment);
-                allotments = all.collect::<Result<_, _>>()?;
-            }
-            Some(("boost", text)) => boost = span("mlfq", "boost", text)?,
-            _ => {
-                return Err(format!(
-                    "mlfq has no parameter '{param}': there are quanta=10ms/20ms/40ms, \
-                     allotment=2, boost=1s, stay and bump"
-                ));
-            }
-        }
-    }
-    if allotments.len() > quanta.len() {
-        return Err(format!(
-            "mlfq has {} allotments for {} levels: give one for each level, or one for all",
-            allotments.len(),
-            quanta.len()
-        ));
-    }
-    Ok(make(move |_| {
-        let mut policy = Mlfq::new(quanta.iter().copied())
-            .allotments(&allotments)
-            .boost(boost);
-        if stay {
-            policy = policy.stay();
-        }
-        if bump {
-            policy = policy.bump();
-        }
-        policy
-    }))
-}
-
-/// Reads a number of slices, or a time.
-fn allotment(text: &str) -> Result<Allotment, String> {
-    if let Ok(slices) = text.parse::<u32>() {
-        return match slices {
-            0 => Err("an allotment of mlfq is zero: give a number of slices from 1".into()),
-            slices => Ok(Allotment::Slices(slices)),
-        };
-    }
-    let time = span("mlfq", "allotment", text);
-    time.map(Allotment::Time).map_err(|_| {
-        format!("'{text}' is no allotment of mlfq: give a number of slices, such as 2, or a time")
-    })
+    let all: Vec<String> = POLICIES.iter().map(about).collect();
+    format!(
+        "The scheduling policy. {} All draws follow from --seed",
+        all.join(" ")
+    )
 }
 
 impl FromStr for Policy {

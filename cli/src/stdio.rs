@@ -356,7 +356,7 @@ impl Write for Blocking {
 
 /// Copies what is printed to the screen's pane, where standard output is not its terminal.
 pub(super) fn copy(event: &Event<'_>) {
-    if let Fact::Console { text } = event.fact
+    if let Fact::Console { text } = &event.fact
         && let Some(held) = lock().as_mut()
     {
         held.keep(Stream::Out, text.as_bytes());

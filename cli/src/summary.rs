@@ -94,7 +94,7 @@ impl Summary {
         if event.tid == Tid::KERNEL {
             return;
         }
-        if let Fact::Spawned { name, .. } = event.fact {
+        if let Fact::Spawned { name, .. } = &event.fact {
             let name = name.to_string();
             let task = Task {
                 name,
@@ -108,7 +108,7 @@ impl Summary {
         };
         task.measured.event(event);
         task.busy += busy;
-        match event.fact {
+        match &event.fact {
             Fact::Resumed => {
                 task.ticks += 1;
                 self.ticks += 1;

@@ -603,7 +603,7 @@ impl Causality {
             orders.extend(new);
         };
         for _ in 0..drawn {
-            add(self.order_by(|_| draws.next()));
+            add(self.order_by(|_| draws.draw()));
         }
         let rests = rests.min(self.ran);
         for rest in (0..rests).map(|at| at * self.ran / rests) {

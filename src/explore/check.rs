@@ -18,7 +18,7 @@ use super::{
     search,
     settings::{Injector, Network, Reporter, Settings, Shard},
     sometimes::claims_in,
-    strategy::{MOST, Strategy},
+    strategy::SearchStrategy,
     trial::Body,
     watchdog::Watchdog,
 };
@@ -69,7 +69,7 @@ use crate::{Error, Inject, Kernel, SimNet, SystemCall, Tid};
 /// |---|---|---|
 /// | `TRAPLINE_SCHEDULES` | `100000` | [`Check::schedules`] |
 /// | `TRAPLINE_SEED` | `7` | [`Check::seed`] |
-/// | `TRAPLINE_STRATEGY` | `random`, `pct:3`, `round_robin`, `exhaustive` | [`Check::random`] and its neighbours |
+/// | `TRAPLINE_STRATEGY` | `random`, `pct:3`, `fifo`, `exhaustive` | [`Check::random`] and its neighbours |
 /// | `TRAPLINE_TIME` | `30s` | [`Check::time`] |
 /// | `TRAPLINE_THREADS` | `8` | [`Check::threads`], where the source calls it |
 /// | `TRAPLINE_SHARD` | `3/8` | runs one of 8 parts of the schedules; the parts are disjoint |
@@ -124,13 +124,18 @@ where
 
     /// Draws each turn with equal probability ([`Random`](crate::sched::Random)). The default. A
     /// strategy replaces one that was set before: so do [`Check::pct`], [`Check::exhaustive`],
-    /// [`Check::preemptions`] and [`Check::round_robin`].
+    /// [`Check::preemptions`] and [`Check::fifo`].
     pub fn random(self) -> Self {
-        self.strategy(Strategy::Random)
+        self.strategy(SearchStrategy::Random)
     }
 
-    /// Sets the strategy in the place of an earlier one.
-    fn strategy(mut self, strategy: Strategy) -> Self {
+    /// Sets the strategy by its value, which a text may name.
+    ///
+    /// *Panics* if it is [`SearchStrategy::Pct`] with more than 1,000 changes.
+    pub fn strategy(mut self, strategy: SearchStrategy) -> Self {
+        if let SearchStrategy::Pct(changes, _) = strategy {
+            assert!(changes <= 1000, "pct takes at most 1000 changes");
+        }
         self.settings.set_strategy(strategy);
         self
     }
@@ -150,8 +155,7 @@ where
     ///
     /// *Panics* if there are more than 1,000 changes.
     pub fn pct(self, changes: u32) -> Self {
-        assert!(changes <= MOST, "pct takes at most {MOST} changes");
-        self.strategy(Strategy::Pct(changes, None))
+        self.strategy(SearchStrategy::Pct(changes, None))
     }
 
     /// Runs one schedule of each causal order. Two schedules have the same causal order if they
@@ -192,7 +196,7 @@ where
     /// assert_eq!(explored.schedules, explored.classes);
     /// ```
     pub fn exhaustive(self) -> Self {
-        self.strategy(Strategy::Exhaustive)
+        self.strategy(SearchStrategy::Exhaustive)
     }
 
     /// Makes the search exhaustive, and runs every schedule with at most so many preemptions: turns
@@ -206,8 +210,8 @@ where
 
     /// Runs every schedule first in, first out ([`Fifo`](crate::Fifo)). Only the random numbers of
     /// the world change.
-    pub fn round_robin(self) -> Self {
-        self.strategy(Strategy::RoundRobin)
+    pub fn fifo(self) -> Self {
+        self.strategy(SearchStrategy::Fifo)
     }
 
     /// Limits the turns of each run in a schedule. Default: 1,000,000. At the limit,

@@ -17,7 +17,7 @@ use super::{
     plan::{Decisions, Plan, Replay},
     settings::Settings,
     story::Story,
-    strategy::Strategy,
+    strategy::SearchStrategy,
     tally::Found,
     timed::Watch,
     trial::{self, Body, HIDDEN, THREADS, Trial},
@@ -45,7 +45,7 @@ pub(super) struct Recorded {
     trial: Trial,
     seed: u64,
     /// The strategy, if it made the decisions.
-    strategy: Option<Strategy>,
+    strategy: Option<SearchStrategy>,
     plan: Plan,
     hash: u32,
     /// The number of turns.
@@ -387,7 +387,7 @@ mod tests {
     #[test]
     fn a_long_plan_of_an_exhaustive_search_is_replayed_by_itself() {
         let settings = Settings {
-            strategy: Strategy::Exhaustive,
+            strategy: SearchStrategy::Exhaustive,
             ..Settings::default()
         };
         let lab = Lab::new(&late, &settings);

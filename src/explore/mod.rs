@@ -66,3 +66,4 @@ pub use explored::{Explored, Failure, Progress};
 pub use shared::Shared;
 #[doc(hidden)]
 pub use sometimes::{SITES, Site, held, name_of};
+pub use strategy::SearchStrategy;

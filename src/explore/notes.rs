@@ -33,8 +33,7 @@ pub(super) type Made = (Tid, u64);
 /// The accesses to shared values.
 #[derive(Debug)]
 struct Accesses {
-    /// Tells which task runs, or that the host does. Kept after the trial: the next one has mostly
-    /// the same.
+    /// Tells which task runs, or that the host does.
     remote: Option<Remote>,
     /// The shared values that each task has made.
     made: BTreeMap<Tid, u64>,
@@ -54,10 +53,8 @@ impl Accesses {
         }
     }
 
-    fn begin(&mut self, remote: &Remote) {
-        if !self.remote.as_ref().is_some_and(|known| known.is(remote)) {
-            self.remote = Some(remote.clone());
-        }
+    fn begin(&mut self, remote: Remote) {
+        self.remote = Some(remote);
         self.of_turn.clear();
         self.of_host.clear();
         if !self.made.is_empty() {
@@ -88,7 +85,7 @@ thread_local! {
 }
 
 /// Begins the notes of a trial, on the kernel of this line.
-pub(super) fn open(remote: &Remote) {
+pub(super) fn open(remote: Remote) {
     NOTES.with_borrow_mut(|notes| {
         if !notes.is_empty() {
             *notes = Notes::new();

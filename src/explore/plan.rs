@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-use super::strategy::Strategy;
+use super::strategy::SearchStrategy;
 
 /// A departure: at this turn, counted from 1, the task that is next goes to the back of the ready
 /// queue, and so do the tasks behind it, `by` in all.
@@ -66,7 +66,7 @@ impl FromStr for Plan {
 pub(super) enum Decisions {
     Plan(Plan),
     /// Those of a strategy, where a plan would be too long for a line.
-    Strategy(Strategy),
+    Strategy(SearchStrategy),
 }
 
 impl Decisions {
@@ -75,7 +75,7 @@ impl Decisions {
         match self {
             Self::Plan(Plan(delays)) if delays.is_empty() => "fifo".into(),
             Self::Plan(plan) => format!("fifo with preemptions {plan}"),
-            Self::Strategy(Strategy::RoundRobin | Strategy::Exhaustive) => "fifo".into(),
+            Self::Strategy(SearchStrategy::Fifo | SearchStrategy::Exhaustive) => "fifo".into(),
             Self::Strategy(strategy) => strategy.to_string(),
         }
     }
@@ -156,7 +156,7 @@ mod tests {
         for (decisions, policy) in [
             ("", "fifo"),
             ("3-9x2", "fifo with preemptions 3-9x2"),
-            ("round_robin", "fifo"),
+            ("fifo", "fifo"),
             ("exhaustive", "fifo"),
             ("random", "random"),
             ("pct:3", "pct:3"),

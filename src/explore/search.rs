@@ -10,7 +10,7 @@ use super::{
     crew::Crew,
     meter::Meter,
     settings::Settings,
-    strategy::Strategy,
+    strategy::SearchStrategy,
     tally::{Found, Tally},
     trial::{self, Body},
     twice::Logged,
@@ -35,10 +35,10 @@ pub(super) fn measured(
 ) -> Result<(Settings, Option<Tally>), Error> {
     let mut measured = settings.clone();
     let changes = match settings.strategy {
-        Strategy::Pct(changes, None) if settings.schedules() > 0 => changes,
+        SearchStrategy::Pct(changes, None) if settings.schedules() > 0 => changes,
         _ => return Ok((measured, None)),
     };
-    measured.strategy = Strategy::Pct(0, Some(CALM));
+    measured.strategy = SearchStrategy::Pct(0, Some(CALM));
     let (mut kernel, mut length) = (None, 1);
     let watch = settings.watch();
     let mut tally = Tally::default();
@@ -62,7 +62,7 @@ pub(super) fn measured(
         }
         length = length.max(kernel.report().ticks);
     }
-    measured.strategy = Strategy::Pct(changes, Some(length));
+    measured.strategy = SearchStrategy::Pct(changes, Some(length));
     Ok((measured, None))
 }
 

@@ -13,7 +13,7 @@ use super::{
     deadline::Deadline,
     explored::Progress,
     plan::Replay,
-    strategy::Strategy,
+    strategy::SearchStrategy,
     timed::{TimedWorld, Watch},
     watchdog::UnderWay,
 };
@@ -29,7 +29,7 @@ pub(super) struct Settings {
     pub(super) schedules: Option<u64>,
     /// The seed of the first schedule.
     pub(super) seed: u64,
-    pub(super) strategy: Strategy,
+    pub(super) strategy: SearchStrategy,
     /// The turns of a schedule. Without a number, the strategy has its own.
     pub(super) steps: Option<u64>,
     /// The tasks that may be alive at once.
@@ -99,7 +99,7 @@ impl Default for Settings {
         Self {
             schedules: None,
             seed: 0,
-            strategy: Strategy::Random,
+            strategy: SearchStrategy::Random,
             steps: None,
             tasks: None,
             preemptions: None,
@@ -132,7 +132,7 @@ impl Settings {
     }
 
     /// Sets the strategy in the place of an earlier one, with a limit on its preemptions.
-    pub(super) fn set_strategy(&mut self, strategy: Strategy) {
+    pub(super) fn set_strategy(&mut self, strategy: SearchStrategy) {
         self.strategy = strategy;
         self.preemptions = None;
     }
@@ -213,7 +213,7 @@ impl Settings {
     }
 
     pub(super) fn is_exhaustive(&self) -> bool {
-        self.strategy == Strategy::Exhaustive
+        self.strategy == SearchStrategy::Exhaustive
     }
 
     /// Whether an exhaustive search is divided into parts: for threads, or for shards.

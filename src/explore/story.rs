@@ -120,16 +120,16 @@ impl Told {
         let text = match &event.fact {
             Fact::Spawned { name, .. } => {
                 self.names.insert(event.tid, (*name).to_string());
-                self.files.extend(event.place.map(file));
+                self.files.extend(event.place.as_ref().map(file));
                 return;
             }
-            Fact::Trapped { call, detail } => self.call(event.tid, Call(*call, *detail)),
+            Fact::Trapped { call, detail } => self.call(event.tid, Call(*call, detail)),
             Fact::Replied {
                 reply: Reply::Queue(queue),
                 ..
             } if self.is_turn_of(event.tid) => self.make(*queue),
             Fact::Replied { reply, detail } if self.is_turn_of(event.tid) => {
-                format!("= {}", Answered(*reply, *detail))
+                format!("= {}", Answered(*reply, detail))
             }
             Fact::Blocked { .. } => "...".into(),
             Fact::Woken { by } => {
@@ -140,7 +140,7 @@ impl Told {
                 format!("[{} {}: {by}]", self.name(event.tid), event.tid)
             }
             Fact::Exited { exit } => {
-                let place = event.place.map(|place| format!(", at {place}"));
+                let place = event.place.as_ref().map(|place| format!(", at {place}"));
                 let text = self.exit(event.tid, exit);
                 // The report has the other lines of a panic.
                 text.lines().next().unwrap_or_default().to_string() + &place.unwrap_or_default()
@@ -192,8 +192,8 @@ impl Told {
             }
             Argument::Capacity(_) => {
                 self.made = match detail {
-                    Detail::Object(kind, name) => (kind.into(), name.into()),
-                    Detail::Name(name) => ("queue".into(), name.into()),
+                    Detail::Object(kind, name) => (kind.to_string(), name.to_string()),
+                    Detail::Name(name) => ("queue".into(), name.to_string()),
                     _ => ("queue".into(), String::new()),
                 };
             }
@@ -407,7 +407,7 @@ mod tests {
         let (task, value) = (Tid::from(1), (Tid::KERNEL, 1));
         let story = Story::of(&Guide::default());
         story.told.borrow_mut().rows.resize_with(MOST, Row::default);
-        notes::open(Kernel::simulated(0).line());
+        notes::open(Kernel::simulated(0).remote());
         let mut tracer = story.tracer();
         for _ in 0..2 {
             tracer.event(&Event {

@@ -8,28 +8,37 @@ use crate::{
     sched::{Pct, Random},
 };
 
-/// The most changes of priorities.
-pub(super) const MOST: u32 = 1000;
-
-/// How a search chooses its schedules.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Strategy {
-    /// First in, first out: only the seed changes.
-    RoundRobin,
-    /// Each turn is drawn.
+/// How a search chooses its schedules. The text of a strategy is the name of its policy in
+/// [`POLICIES`](crate::sched::POLICIES), or `exhaustive`.
+///
+/// ```
+/// use trapline::SearchStrategy;
+///
+/// assert_eq!("pct:2".parse(), Ok(SearchStrategy::Pct(2, None)));
+/// assert_eq!(SearchStrategy::Fifo.to_string(), "fifo");
+/// assert!("luck".parse::<SearchStrategy>().is_err());
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub enum SearchStrategy {
+    /// [`Check::fifo`](crate::Check::fifo).
+    Fifo,
+    /// [`Check::random`](crate::Check::random).
+    #[default]
     Random,
-    /// Random priorities, with this number of changes in a run of so many turns, if that is known.
+    /// [`Check::pct`](crate::Check::pct), with this number of changes in a run of so many turns. The
+    /// search counts the turns if they are not known.
     Pct(u32, Option<u64>),
-    /// Each causal order.
+    /// [`Check::exhaustive`](crate::Check::exhaustive).
     Exhaustive,
 }
 
-impl Strategy {
+impl SearchStrategy {
     /// Sets the policy of a kernel, without indirection. The watch ends a schedule.
     pub(super) fn set(self, builder: Builder, seed: u64, watch: &Watch) -> Builder {
         match self {
-            Self::RoundRobin | Self::Exhaustive if !watch.is_set() => builder,
-            Self::RoundRobin | Self::Exhaustive => timed(builder, Fifo::default(), watch),
+            Self::Fifo | Self::Exhaustive if !watch.is_set() => builder,
+            Self::Fifo | Self::Exhaustive => timed(builder, Fifo::default(), watch),
             Self::Random => timed(builder, Random::new(seed), watch),
             Self::Pct(changes, length) => timed(builder, pct(changes, length, seed), watch),
         }
@@ -38,7 +47,7 @@ impl Strategy {
     /// Returns the policy for the schedule of a seed.
     pub(super) fn policy(self, seed: u64) -> Box<dyn Policy> {
         match self {
-            Self::RoundRobin | Self::Exhaustive => Box::new(Fifo::default()),
+            Self::Fifo | Self::Exhaustive => Box::new(Fifo::default()),
             Self::Random => Box::new(Random::new(seed)),
             Self::Pct(changes, length) => Box::new(pct(changes, length, seed)),
         }
@@ -62,35 +71,34 @@ fn timed(builder: Builder, policy: impl Policy + 'static, watch: &Watch) -> Buil
     }
 }
 
-impl FromStr for Strategy {
+impl FromStr for SearchStrategy {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (name, params) = text.split_once(':').unwrap_or((text, "3"));
-        let (changes, length) = match params.split_once(",length=") {
-            Some((changes, length)) => (changes, length.parse().ok().map(Some)),
-            None => (params, Some(None)),
-        };
-        match (name, changes.parse().ok().zip(length)) {
-            ("round_robin", _) if text == name => Ok(Self::RoundRobin),
-            ("random", _) if text == name => Ok(Self::Random),
-            ("exhaustive", _) if text == name => Ok(Self::Exhaustive),
-            ("pct", Some((changes @ 0..=MOST, length))) => Ok(Self::Pct(changes, length)),
-            _ => Err(
-                "there are random, pct:CHANGES (from 0 to 1000), round_robin and exhaustive".into(),
-            ),
+        const USAGE: &str =
+            "there are random, pct, pct:CHANGES (from 0 to 1000), fifo and exhaustive";
+        let (name, params) = text.split_once(':').unwrap_or((text, ""));
+        match name {
+            "fifo" if text == name => Ok(Self::Fifo),
+            "random" if text == name => Ok(Self::Random),
+            "exhaustive" if text == name => Ok(Self::Exhaustive),
+            "pct" => {
+                let (changes, length) = Pct::parameters(params).map_err(|_| USAGE)?;
+                Ok(Self::Pct(changes, length))
+            }
+            _ => Err(USAGE.into()),
         }
     }
 }
 
-impl fmt::Display for Strategy {
+impl fmt::Display for SearchStrategy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::RoundRobin => f.write_str("round_robin"),
-            Self::Exhaustive => f.write_str("exhaustive"),
+            Self::Fifo => f.write_str("fifo"),
             Self::Random => f.write_str("random"),
             Self::Pct(changes, None) => write!(f, "pct:{changes}"),
             Self::Pct(changes, Some(length)) => write!(f, "pct:{changes},length={length}"),
+            Self::Exhaustive => f.write_str("exhaustive"),
         }
     }
 }

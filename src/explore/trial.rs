@@ -89,7 +89,7 @@ const NOT_ALONE: &str = "the closure has run another kernel than the one that it
 /// it runs another kernel.
 pub(super) fn run(kernel: &mut Kernel, body: Body<'_>, watch: &Watch) -> Trial {
     let _begun = watch.begin(kernel);
-    notes::open(kernel.line());
+    notes::open(kernel.remote());
     kernel.watch_alone();
     let result = quiet::contain(|| body(kernel));
     let notes = notes::close();

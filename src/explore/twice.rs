@@ -46,7 +46,7 @@ impl Events {
             }
         } else if self.other.is_none() && self.same < MOST {
             match self.first.get(self.same) {
-                Some(first) if first.borrow() == *event => self.same += 1,
+                Some(first) if first == event => self.same += 1,
                 _ => self.other = Some(event.into()),
             }
         }

@@ -123,7 +123,7 @@ impl Kernel {
     }
 
     /// Runs this with a log of its own, which has this tracer alone.
-    pub(crate) fn with_tracer<T>(
+    pub fn with_tracer<T>(
         &mut self,
         tracer: impl Tracer + 'static,
         run: impl FnOnce(&mut Self) -> T,
@@ -134,11 +134,6 @@ impl Kernel {
         let ran = run(self);
         self.log = log;
         ran
-    }
-
-    /// Returns the same as [`Kernel::remote`], without a reference that is counted.
-    pub(crate) fn line(&self) -> &Remote {
-        &self.remote
     }
 
     /// Returns a handle through which other threads and signal handlers interrupt this kernel.

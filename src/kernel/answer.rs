@@ -60,7 +60,7 @@ impl Answer {
     pub(super) fn detail(&self) -> Detail<'_> {
         match &self.beside {
             Beside::Payload(payload) => payload.detail(),
-            _ if self.reply == Reply::Exit => Detail::Exit(&Exit::Done),
+            _ if self.reply == Reply::Exit => Detail::Exit(Exit::Done),
             _ => Detail::None,
         }
     }

@@ -5,10 +5,9 @@ use std::collections::VecDeque;
 use super::{Kernel, outcome::Outcome};
 use crate::{
     abi::{Exit, Reply, SystemCall, Tid},
-    footprint::Object,
     log::Fact,
     sched::Runnable,
-    trap::Deferred,
+    trap::{Deferred, Object},
 };
 
 impl Kernel {
@@ -72,7 +71,9 @@ impl Kernel {
         let text = self.frame.take_text();
         let calls = self.frame.take_deferred();
         if !text.is_empty() {
-            self.emit(me.tid, || Fact::Console { text: &text });
+            self.emit(me.tid, || Fact::Console {
+                text: (&text).into(),
+            });
             self.print(&text);
         }
         calls

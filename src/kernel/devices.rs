@@ -10,11 +10,10 @@ use super::{
 };
 use crate::{
     abi::{DeviceId, Direction, Errno, Reply, Tid},
-    footprint::Object,
     log::{Fact, Wake},
     panic::contain,
     sched::Runnable,
-    trap::{DeviceRef, Payload},
+    trap::{DeviceRef, Object, Payload},
     world::{self, DeviceMap, Request},
 };
 
@@ -352,8 +351,10 @@ impl Kernel {
             self.frame.set_due();
         }
         self.devices.release(device, Direction::Read);
-        let (reply, detail) = (answer.reply, answer.detail());
-        self.emit_at_once(me.tid, || Fact::Replied { reply, detail });
+        self.emit_at_once(me.tid, || Fact::Replied {
+            reply: answer.reply,
+            detail: answer.detail(),
+        });
         Some(answer)
     }
 

@@ -2,13 +2,13 @@
 //!
 //! The kernel takes notes only for a search. Then every trap goes to the plain lane. What a call
 //! touches in each case is in the match of [`Kernel::note_call`]; the handlers note what depends on
-//! the state. [`crate::footprint`] says what commutes.
+//! the state. [`crate::trap`] says what commutes.
 
 use super::{Kernel, builder::Limits, queues::MessageQueue, task::OnExit};
 use crate::{
     abi::{Nanos, QueueId, SystemCall, Tid},
-    footprint::{Footprints, Note, Object},
     sched::Runnable,
+    trap::{Footprints, Note, Object},
 };
 
 impl Kernel {

@@ -15,9 +15,9 @@ use super::{
 };
 use crate::{
     abi::{End, Exit, On, Tid},
-    footprint::{Note, Object},
     log::{Fact, tracing::warn_report, waits::chain},
     sched::Runnable,
+    trap::{Note, Object},
 };
 
 /// The action of a kernel when a cycle closes among tasks that wait for locks and for each other's
@@ -174,7 +174,9 @@ impl Kernel {
 
     /// Reports a cycle that has closed, and takes the host's action.
     fn deadlocked(&mut self, me: Runnable, cycle: &[Tid]) -> Outcome {
-        self.emit_at_once(me.tid, || Fact::Deadlocked { cycle });
+        self.emit_at_once(me.tid, || Fact::Deadlocked {
+            cycle: cycle.into(),
+        });
         // A run that stops here does not reach the turns that would come later.
         self.touch(Object::All);
         if self.holders.action != OnDeadlock::Kill {

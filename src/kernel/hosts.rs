@@ -206,7 +206,9 @@ impl Kernel {
         let Some(Payload::Fault { text, fate }) = self.frame.take() else {
             return Errno::Invalid.into();
         };
-        self.emit_at_once(me.tid, || Fact::Fault { text: &text });
+        self.emit_at_once(me.tid, || Fact::Fault {
+            text: (&text).into(),
+        });
         if let Some(fate) = fate {
             self.meet(fate);
         }

@@ -12,10 +12,9 @@ use super::{
 };
 use crate::{
     abi::{Errno, Exit, Place, Tid},
-    footprint::Object,
     log::{Fact, Wake, tracing::warn_of},
     sched::{Cause, Runnable},
-    trap::{Program, Start},
+    trap::{Object, Program, Start},
 };
 
 impl Kernel {
@@ -53,9 +52,9 @@ impl Kernel {
             let place = self.places.of_spawn(task);
             let spawned = Fact::Spawned {
                 parent: parent.map_or(Tid::KERNEL, |parent| parent.tid),
-                name: &name,
+                name: (&*name).into(),
             };
-            self.emit_at(task.tid, spawned, place.as_ref());
+            self.emit_at(task.tid, || spawned, place);
         }
         match start {
             Start::First => self.enqueue(task, Cause::Spawned),
@@ -122,7 +121,8 @@ impl Kernel {
         if let Exit::Failed(_) | Exit::Faulted(_) = exit {
             self.note_failure(me, &exit, waiters.as_deref(), place.as_ref());
         }
-        self.emit_at(me.tid, Fact::Exited { exit: &exit }, place.as_ref());
+        let exited = || Fact::Exited { exit: exit.clone() };
+        self.emit_at(me.tid, exited, place);
         let answered = waiters.as_ref().is_some_and(|all| !all.is_empty());
         if let Some(mut waiters) = waiters {
             while let Some(waiter) = waiters.pop() {

@@ -7,10 +7,9 @@ use super::{
 };
 use crate::{
     abi::{Direction, Exit, Reply, SystemCall},
-    footprint::Object,
     panic::contain,
     sched::Runnable,
-    trap::{Program, ended},
+    trap::{Object, Program, ended},
 };
 
 /// The verdict of a handler. The loop acts on it: no handler touches the ready queue for its

@@ -97,8 +97,9 @@ impl Places {
 }
 
 impl Kernel {
-    /// Notes the place of a panic, for a hook that does not call the one before it.
-    pub(crate) fn note_panic(panic: &PanicHookInfo<'_>) {
+    /// Notes the place of a panic, for a panic hook that does not call the one before it. Then reports
+    /// have the places of faults.
+    pub fn note_panic(panic: &PanicHookInfo<'_>) {
         note_origin(panic);
     }
 }

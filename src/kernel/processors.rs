@@ -16,9 +16,9 @@ use super::{
 };
 use crate::{
     abi::{Nanos, Reply, SystemCall, Tid},
-    footprint::{Note, Object},
     log::{Fact, Wake},
     sched::{Cause, Runnable},
+    trap::{Note, Object},
 };
 
 /// The longest spin in the real world without a look at the world.

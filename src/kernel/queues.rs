@@ -13,13 +13,11 @@ use super::{
     waiters::position,
 };
 use crate::{
-    abi::{End, Errno, Kind, QueueId, QueueInfo, Reply},
-    footprint::{Note, Object},
+    abi::{End, Errno, QueueId, QueueInfo, Reply},
     log::Wake,
     panic::contain,
     sched::Runnable,
-    status::QueueStatus,
-    trap::{Payload, Store},
+    trap::{Kind, Note, Object, Payload, QueueStatus, Store},
 };
 
 pub(super) struct MessageQueue {

@@ -478,7 +478,8 @@ impl Kernel {
     }
 
     /// Returns whether there are tasks and none has had a turn since boot.
-    pub(crate) fn has_unrun_tasks(&self) -> bool {
+    #[must_use]
+    pub fn has_unrun_tasks(&self) -> bool {
         self.stats.ticks == 0 && self.tasks.live() > 0
     }
 

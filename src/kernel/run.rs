@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     abi::{Nanos, Tid},
-    footprint::Note,
+    trap::Note,
 };
 
 impl Kernel {

@@ -27,10 +27,15 @@ impl Kernel {
 
     /// The same, with a place in the source.
     #[inline(always)]
-    pub(super) fn emit_at(&mut self, tid: Tid, fact: Fact<'_>, place: Option<&Place>) {
+    pub(super) fn emit_at<'a>(
+        &mut self,
+        tid: Tid,
+        fact: impl FnOnce() -> Fact<'a>,
+        place: Option<Place>,
+    ) {
         if self.log.is_observed() && !tid.is_daemon() {
             self.read_clock();
-            self.log.emit_at(tid, fact, place);
+            self.log.emit_at(tid, fact(), place);
         }
     }
 
@@ -50,7 +55,7 @@ impl Kernel {
             self.tell_slept();
             let place = self.places.of_call(me, on);
             self.log
-                .emit_at(me.tid, Fact::Blocked { on: on.into() }, place.as_ref());
+                .emit_at(me.tid, Fact::Blocked { on: on.into() }, place);
         }
     }
 

@@ -18,9 +18,9 @@ use super::{
 };
 use crate::{
     abi::{Errno, Nanos, Reply, SystemCall},
-    footprint::Object,
     log::Wake,
     sched::{Runnable, Slot},
+    trap::Object,
 };
 
 impl Task {

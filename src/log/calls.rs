@@ -3,11 +3,11 @@
 //! A call on a queue has the word of the object that the queue is part of, with its kind, its number
 //! and its name: `lock(mutex 1 "savings")`. [`Call`] is its text in the canonical log.
 //!
-//! Uses the ABI, the event log and the details that recordings own.
+//! Uses the ABI and the event log.
 
 use std::{fmt, net::SocketAddr, rc::Rc, time::Duration};
 
-use super::{Answered, Call, Detail, Fact, Wake, recording::OwnedDetail};
+use super::{Answered, Call, Detail, Fact, Wake};
 use crate::abi::{Kind, Nanos, On, Place, QueueId, Reply, SystemCall, Tid};
 
 /// An object that a queue is part of.
@@ -32,14 +32,14 @@ pub struct CallInfo {
     pub at: Duration,
     /// The call.
     pub call: SystemCall,
-    pub(super) detail: OwnedDetail,
+    pub(super) detail: Detail<'static>,
     /// The object of the queue in its argument.
     pub(super) object: Option<Rc<Object>>,
     /// The wait of this call, and its start. It is kept when the task is woken.
     pub blocked: Option<(On, Duration)>,
     /// The place in the source, if the call blocked.
     pub place: Option<Place>,
-    pub(super) reply: Option<(Reply, OwnedDetail)>,
+    pub(super) reply: Option<(Reply, Detail<'static>)>,
     /// True if the reply is the second one: a timeout may come after the answer.
     pub is_late: bool,
 }
@@ -49,22 +49,19 @@ impl CallInfo {
     #[must_use]
     pub fn reply(&self) -> Option<Answered<'_>> {
         let (reply, detail) = self.reply.as_ref()?;
-        Some(Answered(*reply, detail.borrow()))
+        Some(Answered(*reply, detail))
     }
 
     /// The address in the reply: of a listener, or of the peer of an accepted connection; otherwise
     /// the address in the call, which a connection leads to.
     #[must_use]
     pub fn addr(&self) -> Option<SocketAddr> {
-        let reply = self.reply.as_ref().map(|(_, detail)| detail.borrow());
-        let details = [reply, Some(self.detail.borrow())];
-        details
-            .into_iter()
-            .flatten()
-            .find_map(|detail| match detail {
-                Detail::Addr(addr) => Some(addr),
-                _ => None,
-            })
+        let reply = self.reply.as_ref().map(|(_, detail)| detail);
+        let mut details = reply.into_iter().chain([&self.detail]);
+        details.find_map(|detail| match detail {
+            Detail::Addr(addr) => Some(*addr),
+            _ => None,
+        })
     }
 
     /// True if a trace has a line of the call from before its last reply.
@@ -75,11 +72,12 @@ impl CallInfo {
 
     /// Returns the object that the call makes; `None` for a queue that is no object's and has no name.
     pub(super) fn made(&self) -> Option<Object> {
-        let (kind, name) = match self.detail.borrow() {
-            Detail::Name(name) => (Kind::Queue, name.into()),
-            Detail::Object(kind, name) => (Kind::of(kind), name.into()),
+        let (kind, name) = match &self.detail {
+            Detail::Name(name) => (Kind::Queue, name),
+            Detail::Object(kind, name) => (Kind::of(kind), name),
             _ => return None,
         };
+        let name = name.as_ref().into();
         Some(Object { kind, name })
     }
 
@@ -105,11 +103,7 @@ impl CallInfo {
 
 impl fmt::Display for CallInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_call(
-            f,
-            Call(self.call, self.detail.borrow()),
-            self.object.as_deref(),
-        )
+        write_call(f, Call(self.call, &self.detail), self.object.as_deref())
     }
 }
 
@@ -164,11 +158,11 @@ impl fmt::Display for TraceLine<'_> {
                 let made = self.call.and_then(CallInfo::made);
                 match (reply, made) {
                     (Reply::Queue(queue), Some(made)) => write!(f, " = {}", made.title(*queue)),
-                    _ => write!(f, " = {}", Answered(*reply, *detail)),
+                    _ => write!(f, " = {}", Answered(*reply, detail)),
                 }
             }
             (Fact::Deferred { call }, object) => {
-                write_call(f, Call(*call, Detail::None), object)?;
+                write_call(f, Call(*call, &Detail::None), object)?;
                 f.write_str(" deferred")
             }
             (

@@ -100,7 +100,7 @@ impl Log {
     /// The same, with a place in the source. The event is built by the caller, so that it is never
     /// copied.
     #[inline(always)]
-    pub(crate) fn emit_at(&mut self, tid: Tid, fact: Fact<'_>, place: Option<&Place>) {
+    pub(crate) fn emit_at(&mut self, tid: Tid, fact: Fact<'_>, place: Option<Place>) {
         let at = self.now;
         self.send(&Event {
             at,

@@ -3,15 +3,18 @@
 //!
 //! Uses the ABI and the world's clock.
 
-use std::{io, net::SocketAddr, time::Duration};
+use std::{borrow::Cow, io, net::SocketAddr, time::Duration};
 
 use crate::abi::{DeviceId, Direction, Exit, Inject, On, Place, QueueId, Reply, SystemCall, Tid};
 
 /// A fact, with its time and its task.
 ///
+/// A tracer gets events that borrow their texts from the kernel. [`Event::into_owned`] makes one
+/// that can be kept; a [`Recording`](crate::record::Recording) returns such events.
+///
 /// Its `Display` is the line of the canonical log: the same programs, seed and policy in the
 /// simulated world print the same lines, byte for byte.
-#[derive(PartialEq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Event<'a> {
     /// The time, counted from boot. The kernel reads its clock after a task has stopped, after a call
     /// for which it has worked, and after a wait for the world. Facts that follow at once have the
@@ -23,11 +26,52 @@ pub struct Event<'a> {
     pub fact: Fact<'a>,
     /// The place in the source: of the spawn, of a call that blocks, or of the fault. Other facts
     /// have none. The canonical log does not show it, because it changes with every edit.
-    pub place: Option<&'a Place>,
+    pub place: Option<Place>,
+}
+
+/// An event that owns its texts. A [`Recording`](crate::record::Recording) returns these.
+pub type OwnedEvent = Event<'static>;
+
+impl Event<'_> {
+    /// Returns the event with its own texts.
+    #[must_use]
+    pub fn into_owned(self) -> OwnedEvent {
+        let Self {
+            at,
+            tid,
+            fact,
+            place,
+        } = self;
+        Event {
+            at,
+            tid,
+            fact: fact.into_owned(),
+            place,
+        }
+    }
+}
+
+impl OwnedEvent {
+    /// Returns the event itself, for programs of a time when an event of a recording had a type of
+    /// its own.
+    #[must_use]
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "std implements it for all types"
+    )]
+    pub fn borrow(&self) -> &Self {
+        self
+    }
+}
+
+impl From<&Event<'_>> for OwnedEvent {
+    fn from(event: &Event<'_>) -> Self {
+        event.clone().into_owned()
+    }
 }
 
 /// A fact about a task.
-#[derive(PartialEq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Fact<'a> {
     /// It was created and is ready.
@@ -35,13 +79,13 @@ pub enum Fact<'a> {
         /// Its parent; [`Tid::KERNEL`] for the host.
         parent: Tid,
         /// Its name.
-        name: &'a str,
+        name: Cow<'a, str>,
     },
     /// It made something go wrong in the simulated network, or mended it. [`Tid::KERNEL`] for the
     /// host and for chaos.
     Fault {
         /// What, as in [`Fault`](crate::Fault).
-        text: &'a str,
+        text: Cow<'a, str>,
     },
     /// Its turn began.
     Resumed,
@@ -91,12 +135,12 @@ pub enum Fact<'a> {
     /// It printed.
     Console {
         /// The text, as it was printed.
-        text: &'a str,
+        text: Cow<'a, str>,
     },
     /// It ended.
     Exited {
         /// How.
-        exit: &'a Exit,
+        exit: Exit,
     },
     /// It was removed from the task map: its exit was taken, or no task can take it.
     Reaped,
@@ -104,7 +148,7 @@ pub enum Fact<'a> {
     /// for the first, which is this task. Only a kill can end such a wait.
     Deadlocked {
         /// The tasks of the cycle.
-        cycle: &'a [Tid],
+        cycle: Cow<'a, [Tid]>,
     },
     /// Its computation begins or goes on.
     Computing {
@@ -134,18 +178,50 @@ impl Fact<'_> {
             Self::DeviceIo { result, .. } => result.is_err(),
             Self::Injected { .. } | Self::Deadlocked { .. } => true,
             Self::Exited { exit } => matches!(exit, Exit::Failed(_) | Exit::Faulted(_)),
-            Self::Spawned { .. }
-            | Self::Fault { .. }
-            | Self::Resumed
-            | Self::Trapped { .. }
-            | Self::Deferred { .. }
-            | Self::Blocked { .. }
-            | Self::Woken { .. }
-            | Self::Console { .. }
-            | Self::Reaped
-            | Self::Computing { .. }
-            | Self::Preempted { .. }
-            | Self::ClockJumped { .. } => false,
+            _ => false,
+        }
+    }
+
+    /// Returns the fact with its own texts.
+    #[must_use]
+    pub fn into_owned(self) -> Fact<'static> {
+        match self {
+            Self::Spawned { parent, name } => Fact::Spawned {
+                parent,
+                name: owned(name),
+            },
+            Self::Fault { text } => Fact::Fault { text: owned(text) },
+            Self::Trapped { call, detail } => Fact::Trapped {
+                call,
+                detail: detail.into_owned(),
+            },
+            Self::Replied { reply, detail } => Fact::Replied {
+                reply,
+                detail: detail.into_owned(),
+            },
+            Self::Console { text } => Fact::Console { text: owned(text) },
+            Self::Deadlocked { cycle } => Fact::Deadlocked {
+                cycle: owned(cycle),
+            },
+            Self::Resumed => Fact::Resumed,
+            Self::Deferred { call } => Fact::Deferred { call },
+            Self::Injected { inject } => Fact::Injected { inject },
+            Self::Blocked { on } => Fact::Blocked { on },
+            Self::Woken { by } => Fact::Woken { by },
+            Self::DeviceIo {
+                device,
+                direction,
+                result,
+            } => Fact::DeviceIo {
+                device,
+                direction,
+                result,
+            },
+            Self::Exited { exit } => Fact::Exited { exit },
+            Self::Reaped => Fact::Reaped,
+            Self::Computing { processor } => Fact::Computing { processor },
+            Self::Preempted { left } => Fact::Preempted { left },
+            Self::ClockJumped { from } => Fact::ClockJumped { from },
         }
     }
 }
@@ -169,41 +245,47 @@ pub enum Wake {
 }
 
 /// The payload of a call or its reply.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Detail<'a> {
     /// Nothing.
     None,
     /// A new task's name.
-    Name(&'a str),
+    Name(Cow<'a, str>),
     /// The kind of object that a new queue is part of, and the name of the object or nothing.
-    Object(&'a str, &'a str),
+    Object(Cow<'a, str>, Cow<'a, str>),
     /// An address.
     Addr(SocketAddr),
     /// The bytes that the call offers or asks for.
     Len(usize),
     /// How a task ended, or is to end.
-    Exit(&'a Exit),
+    Exit(Exit),
     /// The number of tasks listed.
     Count(usize),
-    /// An operating system's error.
-    Io(&'a io::Error),
+    /// An operating system's error: its kind and its text.
+    Io(io::ErrorKind, Cow<'a, str>),
 }
 
-/// Errors are the same if they look the same.
-impl PartialEq for Detail<'_> {
-    fn eq(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::None, Self::None) => true,
-            (Self::Name(a), Self::Name(b)) => a == b,
-            (Self::Object(a, name), Self::Object(b, other)) => a == b && name == other,
-            (Self::Addr(a), Self::Addr(b)) => a == b,
-            (Self::Len(a), Self::Len(b)) | (Self::Count(a), Self::Count(b)) => a == b,
-            (Self::Exit(a), Self::Exit(b)) => a == b,
-            (Self::Io(a), Self::Io(b)) => a.kind() == b.kind() && a.to_string() == b.to_string(),
-            _ => false,
+impl Detail<'_> {
+    /// Returns the payload with its own texts.
+    #[must_use]
+    pub fn into_owned(self) -> Detail<'static> {
+        match self {
+            Self::None => Detail::None,
+            Self::Name(name) => Detail::Name(owned(name)),
+            Self::Object(kind, name) => Detail::Object(owned(kind), owned(name)),
+            Self::Addr(addr) => Detail::Addr(addr),
+            Self::Len(n) => Detail::Len(n),
+            Self::Exit(exit) => Detail::Exit(exit),
+            Self::Count(n) => Detail::Count(n),
+            Self::Io(kind, text) => Detail::Io(kind, owned(text)),
         }
     }
+}
+
+/// Takes a text, or a list, out of what lends it.
+fn owned<T: ToOwned + ?Sized>(lent: Cow<'_, T>) -> Cow<'static, T> {
+    Cow::Owned(lent.into_owned())
 }
 
 /// A receiver of events. Any closure over events is a tracer, and so is:

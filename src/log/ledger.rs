@@ -22,9 +22,8 @@ use std::{
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{
-    Event, Fact, Tracer, Wake,
+    Detail, Event, Fact, Tracer, Wake,
     calls::{CallInfo, Object, TraceLine},
-    recording::OwnedDetail,
 };
 use crate::abi::{
     DeviceId, End, Errno, Exit, Inject, Kind, Nanos, On, Place, QueueId, Reply, SystemCall,
@@ -47,8 +46,8 @@ use crate::abi::{
 ///     let mut tasks = Ledger::new();
 ///     for event in recording {
 ///         let event = event?;
-///         tasks.event(&event.borrow());
-///         println!("{} {}", tasks.comm(event.tid), tasks.line(&event.borrow().fact, event.tid));
+///         tasks.event(&event);
+///         println!("{} {}", tasks.comm(event.tid), tasks.line(&event.fact, event.tid));
 ///     }
 ///     for task in tasks.tasks() {
 ///         println!("{task}");
@@ -424,7 +423,7 @@ impl Ledger {
         }
         let ended = match &event.fact {
             Fact::Spawned { parent, name } => {
-                self.spawn(tid, *parent, name, event.place);
+                self.spawn(tid, *parent, name, event.place.clone());
                 None
             }
             Fact::Resumed => self.resume(tid),
@@ -433,7 +432,7 @@ impl Ledger {
                 let call = CallInfo {
                     at: event.at,
                     call: *call,
-                    detail: detail.into(),
+                    detail: detail.clone().into_owned(),
                     object: object.map(Rc::clone),
                     blocked: None,
                     place: None,
@@ -442,7 +441,9 @@ impl Ledger {
                 };
                 self.call(tid, call)
             }
-            Fact::Replied { reply, detail } => self.answer(tid, *reply, detail.into()),
+            Fact::Replied { reply, detail } => {
+                self.answer(tid, *reply, detail.clone().into_owned())
+            }
             Fact::Blocked { on } => {
                 read = read.filter(Span::has_length);
                 self.block(event, *on)
@@ -496,7 +497,7 @@ impl Ledger {
 
 /// What each event does to the books.
 impl Ledger {
-    fn spawn(&mut self, tid: Tid, parent: Tid, name: &str, place: Option<&Place>) {
+    fn spawn(&mut self, tid: Tid, parent: Tid, name: &str, place: Option<Place>) {
         // A number is not used twice, except in a recording that was made up.
         self.tasks.remove(&tid);
         let (since, gaps) = (self.now, self.gaps);
@@ -504,7 +505,7 @@ impl Ledger {
             *task = Task {
                 comm: name.into(),
                 parent,
-                spawned: place.cloned(),
+                spawned: place,
                 is_whole: true,
                 since,
                 gaps,
@@ -548,7 +549,7 @@ impl Ledger {
         task.begin(tid, doing, Ending::Next, now, gaps)
     }
 
-    fn answer(&mut self, tid: Tid, reply: Reply, detail: OwnedDetail) -> Option<Span> {
+    fn answer(&mut self, tid: Tid, reply: Reply, detail: Detail<'static>) -> Option<Span> {
         let is_caller = self.caller == Some(tid);
         self.caller = self.caller.filter(|caller| *caller != tid);
         let (now, gaps) = (self.now, self.gaps);
@@ -595,7 +596,7 @@ impl Ledger {
         let task = self.meet(tid)?;
         if let Some(call) = task.calls.back_mut() {
             call.blocked = Some((on, event.at));
-            call.place = event.place.cloned();
+            call.place = event.place.clone();
         }
         let ended = task.begin(tid, Doing::Blocked(on), Ending::Next, now, gaps);
         // A call that asks for nothing takes no time until it blocks.

@@ -7,7 +7,7 @@ use crate::abi::{Argument, DeviceId, Nanos, Reply, SystemCall, Tid};
 
 /// The text of a call with its arguments, the way `strace` shows it: of [`Fact::Trapped`].
 #[derive(Clone, Copy, Debug)]
-pub struct Call<'a>(pub SystemCall, pub Detail<'a>);
+pub struct Call<'a>(pub SystemCall, pub &'a Detail<'a>);
 
 impl fmt::Display for Call<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -23,7 +23,7 @@ impl fmt::Display for Call<'_> {
 
 /// The text of a reply with what travels beside it: of [`Fact::Replied`].
 #[derive(Clone, Copy, Debug)]
-pub struct Answered<'a>(pub Reply, pub Detail<'a>);
+pub struct Answered<'a>(pub Reply, pub &'a Detail<'a>);
 
 impl fmt::Display for Answered<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -59,12 +59,12 @@ impl fmt::Display for Detail<'_> {
         match self {
             Self::None => Ok(()),
             Self::Name(name) => write!(f, "{name:?}"),
-            Self::Object(kind, "") => f.write_str(kind),
+            Self::Object(kind, name) if name.is_empty() => f.write_str(kind),
             Self::Object(kind, name) => write!(f, "{kind} {name:?}"),
             Self::Addr(addr) => addr.fmt(f),
             Self::Len(n) | Self::Count(n) => n.fmt(f),
             Self::Exit(exit) => exit.fmt(f),
-            Self::Io(error) => error.fmt(f),
+            Self::Io(_, text) => f.write_str(text),
         }
     }
 }
@@ -89,10 +89,10 @@ impl fmt::Display for Fact<'_> {
             Self::Spawned { parent, name } => write!(f, "spawned {name:?} by {parent}"),
             Self::Fault { text } => write!(f, "fault: {text}"),
             Self::Resumed => f.write_str("resumed"),
-            Self::Trapped { call, detail } => write!(f, "trapped {}", Call(*call, *detail)),
-            Self::Deferred { call } => write!(f, "deferred {}", Call(*call, Detail::None)),
+            Self::Trapped { call, detail } => write!(f, "trapped {}", Call(*call, detail)),
+            Self::Deferred { call } => write!(f, "deferred {}", Call(*call, &Detail::None)),
             Self::Injected { inject } => write!(f, "injected {inject}"),
-            Self::Replied { reply, detail } => write!(f, "replied {}", Answered(*reply, *detail)),
+            Self::Replied { reply, detail } => write!(f, "replied {}", Answered(*reply, detail)),
             Self::Blocked { on } => write!(f, "blocked on {on}"),
             Self::Woken { by } => write!(f, "woken by {by}"),
             Self::DeviceIo {

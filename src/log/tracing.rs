@@ -155,7 +155,7 @@ impl Tracer for Bridge {
                     Reply::Bytes(bytes) => Some(*bytes),
                     _ => None,
                 };
-                let reply = Answered(*reply, *detail);
+                let reply = Answered(*reply, detail);
                 tell!("trapline::kernel", event, &*span, comm,
                     { call = last.map(ToString::to_string), op, device, queue, bytes, reply = %reply, }, "{told}");
             }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{
     Cause, Facts, Policy, Runnable,
-    table::{Order, PerTask},
+    kept::{Order, PerTask},
 };
 use crate::abi::Nanos;
 

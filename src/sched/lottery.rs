@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::{
     Cause, Facts, Policy, Runnable,
+    kept::{PerTask, Slices},
     random::Draws,
-    table::{PerTask, Slices},
 };
 use crate::abi::Nanos;
 

@@ -4,7 +4,7 @@ use std::{iter, time::Duration};
 
 use super::{
     Cause, Facts, Policy, Runnable,
-    table::{Line, PerTask},
+    kept::{Line, PerTask},
 };
 use crate::abi::Nanos;
 

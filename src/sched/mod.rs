@@ -12,12 +12,14 @@
 //! | `mlfq.rs` | [`Mlfq`]: the multi-level feedback queue |
 //! | `lottery.rs`, `stride.rs` | [`Lottery`], [`Stride`]: slices in proportion to tickets |
 //! | `fair.rs` | [`Fair`]: the completely fair scheduler of OSTEP |
-//! | `table.rs` | what these keep for each task |
+//! | `kept.rs` | what these keep for each task |
 //! | `random.rs` | [`Random`]: each turn is drawn |
 //! | `pct.rs` | [`Pct`]: random priorities that change a few times |
+//! | `table.rs` | [`POLICIES`]: the names and the parameters of all of these |
 
 mod fair;
 mod fifo;
+mod kept;
 mod lottery;
 mod mlfq;
 mod pct;
@@ -36,11 +38,11 @@ pub use lottery::Lottery;
 pub use mlfq::{Allotment, Mlfq};
 pub use pct::Pct;
 pub use priority::Priority;
-pub(crate) use random::Draws;
-pub use random::Random;
+pub use random::{Draws, Random};
 pub use round_robin::RoundRobin;
 pub use shortest::{Sjf, Stcf};
 pub use stride::Stride;
+pub use table::{Make, NamedPolicy, POLICIES};
 
 use crate::abi::{Nanos, Tid};
 
@@ -289,16 +291,12 @@ impl Policy for Box<dyn Policy> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use allocation_counter::measure;
 
     use super::*;
 
     /// Just above a power of two, where a room that doubles has the most to spare.
     const TASKS: u64 = 16_500;
-
-    const SLICE: Duration = Duration::from_millis(10);
 
     /// Facts of a task that computes for a long time.
     fn facts(number: u64) -> Facts<'static> {
@@ -332,24 +330,12 @@ mod tests {
 
     #[test]
     fn every_policy_needs_at_most_64_bytes_for_each_task() {
-        type Make = fn() -> Box<dyn Policy>;
-        let makers: [(&str, Make); 11] = [
-            ("fifo", || Box::new(Fifo::default())),
-            ("rr", || Box::new(RoundRobin::new(SLICE))),
-            ("sjf", || Box::new(Sjf::default())),
-            ("stcf", || Box::new(Stcf::default())),
-            ("priority", || Box::new(Priority::new(SLICE).inherit())),
-            ("mlfq", || Box::new(Mlfq::new([1, 2, 4].map(|n| n * SLICE)))),
-            ("lottery", || Box::new(Lottery::new(SLICE, 1))),
-            ("stride", || Box::new(Stride::new(SLICE))),
-            ("fair", || Box::new(Fair::default())),
-            ("random", || Box::new(Random::new(1))),
-            ("pct", || Box::new(Pct::new(3, 1))),
-        ];
-        for (name, make) in makers {
+        for row in &POLICIES {
+            let make = row.read("", &|_| None).expect("it needs no parameters");
+            let name = row.name;
             let mut made = None;
             let grown = measure(|| {
-                let mut policy = make();
+                let mut policy = make(1);
                 for number in 1..=TASKS {
                     policy.push_with(Cause::Spawned, &facts(number));
                 }

@@ -10,6 +10,9 @@ use crate::abi::Tid;
 /// The bounds of the drawn length of a run, as powers of two.
 const LENGTHS: (u64, u64) = (2, 12);
 
+/// The most changes in a text.
+const MOST: u32 = 1000;
+
 /// Each task has a random priority, and the ready task with the highest runs. After each of `d`
 /// random turns the task that had the turn loses its priority: it falls below all tasks that have
 /// kept theirs. (Probabilistic concurrency testing; Burckhardt, Kothari, Musuvathi and Nagarakatte,
@@ -98,6 +101,32 @@ impl Pct {
         self
     }
 
+    /// Reads the number of changes and the length of a run in the text of `--policy pct:3,length=120`.
+    /// Without a number there are 3 changes.
+    ///
+    /// *Errors:* a text that says what it takes. There may be 1,000 changes.
+    pub fn parameters(text: &str) -> Result<(u32, Option<u64>), String> {
+        const USAGE: &str = "pct takes a number of changes from 0 to 1000, and the turns of a run, \
+                             such as pct:3 or pct:3,length=120";
+        let (mut changes, mut length) = (None, None);
+        for param in text.split(',').filter(|param| !param.is_empty()) {
+            let is_twice = match param.split_once('=') {
+                Some(("length", text)) => match text.parse() {
+                    Ok(turns @ 1_u64..) => length.replace(turns).is_some(),
+                    _ => return Err(format!("'{text}' is no length of a run: give turns from 1")),
+                },
+                _ => {
+                    let number = param.parse().ok().filter(|changes| *changes <= MOST);
+                    changes.replace(number.ok_or(USAGE)?).is_some()
+                }
+            };
+            if is_twice {
+                return Err(USAGE.into());
+            }
+        }
+        Ok((changes.unwrap_or(3), length))
+    }
+
     /// Draws as many changes as there are in a run, after turns up to this one.
     fn draw_up_to(&mut self, end: u64) {
         // How low a task falls does not depend on when: a later change may leave it higher.
@@ -160,7 +189,7 @@ impl Policy for Pct {
 
     fn reseed(&mut self, seed: u64) {
         (self.seed, self.draws) = (seed, Draws::new(seed));
-        self.salt = self.draws.next();
+        self.salt = self.draws.draw();
         let drawn = 1 << (LENGTHS.0 + self.draws.below(LENGTHS.1 - LENGTHS.0 + 1));
         self.length = self.known.unwrap_or(drawn);
         (self.turns, self.end, self.low) = (0, 0, FALLEN);

@@ -7,7 +7,7 @@ use std::{
 
 use super::{
     Cause, Facts, Policy, Runnable,
-    table::{PerTask, Slices},
+    kept::{PerTask, Slices},
 };
 use crate::abi::Nanos;
 

@@ -5,7 +5,7 @@ use rand_pcg::{
     rand_core::{Rng, SeedableRng},
 };
 
-use super::{Cause, Policy, Runnable, table::PerTask};
+use super::{Cause, Policy, Runnable, kept::PerTask};
 
 /// Each turn goes to a ready task that is drawn with equal probability. The seed determines all
 /// draws, and so the schedule.
@@ -186,26 +186,29 @@ impl Policy for Random {
 
 /// The random numbers of a policy: a sequence apart from that of the world with the same seed.
 #[derive(Clone, Debug)]
-pub(crate) struct Draws {
+pub struct Draws {
     numbers: Pcg64Mcg,
     /// The next number. It is drawn ahead, so that the choice of a task does not wait for it.
     next: u64,
 }
 
 impl Draws {
-    pub(crate) fn new(seed: u64) -> Self {
+    /// Returns the sequence of this seed.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
         let mut numbers = Pcg64Mcg::seed_from_u64(!seed);
         let next = numbers.next_u64();
         Self { numbers, next }
     }
 
-    pub(crate) fn next(&mut self) -> u64 {
+    /// Returns the next number.
+    pub fn draw(&mut self) -> u64 {
         std::mem::replace(&mut self.next, self.numbers.next_u64())
     }
 
     /// Returns a number below `end`. (Lemire's multiplication; its bias is below `end` / 2^64.)
-    pub(crate) fn below(&mut self, end: u64) -> u64 {
-        ((u128::from(self.next()) * u128::from(end)) >> 64) as u64
+    pub fn below(&mut self, end: u64) -> u64 {
+        ((u128::from(self.draw()) * u128::from(end)) >> 64) as u64
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, time::Duration};
 
-use super::{Cause, Facts, Policy, Runnable, table::Slices};
+use super::{Cause, Facts, Policy, Runnable, kept::Slices};
 use crate::abi::Nanos;
 
 /// Round robin: each task computes for a time slice and then goes behind the others. (OSTEP,

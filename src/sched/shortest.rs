@@ -1,6 +1,6 @@
 //! The shortest first, with and without interruption.
 
-use super::{Cause, Facts, Policy, Runnable, table::Order};
+use super::{Cause, Facts, Policy, Runnable, kept::Order};
 use crate::abi::Nanos;
 
 /// Shortest job first: the ready task with the shortest computation. A computation is not

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{
     Cause, Facts, Policy, Runnable,
-    table::{Order, Slices},
+    kept::{Order, Slices},
 };
 use crate::abi::Nanos;
 

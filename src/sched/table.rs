@@ -1,304 +1,327 @@
-//! What policies keep for each task: a table, the slices, a queue and an order.
+//! The table of policies: their names, their parameters, and what makes them.
 
-use std::{
-    cmp::Reverse,
-    collections::{BinaryHeap, VecDeque},
-    ops::{Index, IndexMut},
+use std::{fmt, time::Duration};
+
+use super::{
+    Allotment, Fair, Fifo, Lottery, Mlfq, Pct, Policy, Priority, Random, RoundRobin, Sjf, Stcf,
+    Stride,
 };
 
-use super::{Facts, Runnable, Slot};
-use crate::abi::{Nanos, Tid};
+/// Makes a policy with the draws of a seed.
+pub type Make = Box<dyn Fn(u64) -> Box<dyn Policy> + Send + Sync>;
 
-/// A value for each task, by its slot. A task without one has the default.
-#[derive(Debug, Default)]
-pub(super) struct PerTask<T>(Vec<T>);
-
-impl<T: Default + Clone> PerTask<T> {
-    pub(super) fn at(&mut self, task: Runnable) -> &mut T {
-        let index = task.slot.index();
-        if self.0.len() <= index {
-            // Grows by an eighth, not to double the room: there may be a million tasks.
-            if self.0.capacity() <= index {
-                self.0.reserve_exact(index + index / 8 + 16 - self.0.len());
-            }
-            self.0.resize(index + 1, T::default());
-        }
-        &mut self.0[index]
-    }
-
-    /// Forgets a task that has ended. Another task may get its slot.
-    pub(super) fn forget(&mut self, task: Runnable) {
-        if let Some(value) = self.0.get_mut(task.slot.index()) {
-            *value = T::default();
-        }
-    }
-
-    /// Returns the values of all slots, those of ended tasks included.
-    pub(super) fn all(&mut self) -> impl Iterator<Item = &mut T> {
-        self.0.iter_mut()
-    }
-
-    pub(super) fn get(&self, task: Runnable) -> Option<&T> {
-        self.0.get(task.slot.index())
-    }
+/// A policy by its name, as `boot --policy NAME:PARAMS` takes it: a row of [`POLICIES`].
+#[non_exhaustive]
+pub struct NamedPolicy {
+    /// The name.
+    pub name: &'static str,
+    /// An example of its parameters, with a comma between two. Empty if it takes none.
+    pub params: &'static str,
+    /// What it does, in a line.
+    pub help: &'static str,
+    /// The kind of [`Share`](crate::Share) that it looks at: `tickets`, `nice`, `priority` or none.
+    pub share: &'static str,
+    read: fn(&mut Params<'_>) -> Result<Make, String>,
 }
 
-impl<T> Index<Runnable> for PerTask<T> {
-    type Output = T;
-
-    fn index(&self, task: Runnable) -> &T {
-        &self.0[task.slot.index()]
-    }
-}
-
-impl<T> IndexMut<Runnable> for PerTask<T> {
-    fn index_mut(&mut self, task: Runnable) -> &mut T {
-        &mut self.0[task.slot.index()]
-    }
-}
-
-/// The slices of tasks. What is left of a slice stays with a task that keeps its place.
-#[derive(Debug, Default)]
-pub(super) struct Slices(PerTask<Slice>);
-
-/// What is left of the slice of a task; [`Slice::FRESH`] until it starts.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Slice(Nanos);
-
-impl Slice {
-    const FRESH: Self = Self(Nanos::FOREVER);
-}
-
-impl Default for Slice {
-    fn default() -> Self {
-        Self::FRESH
-    }
-}
-
-impl Slices {
-    /// Takes off what a task has computed.
-    pub(super) fn charge(&mut self, facts: &Facts<'_>) {
-        let slice = self.0.at(facts.task);
-        if *slice != Slice::FRESH {
-            slice.0 = slice.0.saturating_sub(facts.computed);
-        }
-    }
-
-    /// Returns whether a task that becomes ready goes on with its slice. Otherwise its next slice
-    /// is a new one.
-    pub(super) fn go_on(&mut self, facts: &Facts<'_>) -> bool {
-        let slice = self.0.at(facts.task);
-        let goes_on = facts.keeps_place && slice.0 > Nanos::ZERO;
-        if !goes_on {
-            *slice = Slice::FRESH;
-        }
-        goes_on
-    }
-
-    /// Returns what is left of the slice of a task. A new slice has the length `fresh`.
-    pub(super) fn left(&mut self, task: Runnable, fresh: Nanos) -> Nanos {
-        let slice = self.0.at(task);
-        if *slice == Slice::FRESH {
-            slice.0 = fresh;
-        }
-        slice.0
-    }
-
-    pub(super) fn forget(&mut self, task: Runnable) {
-        self.0.forget(task);
-    }
-}
-
-/// A queue of tasks. Its room is at most twice its length, or [`Line::SMALL`].
-#[derive(Debug, Default)]
-pub(super) struct Line(VecDeque<Runnable>);
-
-impl Line {
-    /// The room that is never returned.
-    const SMALL: usize = 1024;
-
-    pub(super) fn push_back(&mut self, task: Runnable) {
-        self.make_room();
-        self.0.push_back(task);
-    }
-
-    pub(super) fn push_front(&mut self, task: Runnable) {
-        self.make_room();
-        self.0.push_front(task);
-    }
-
-    pub(super) fn pop_front(&mut self) -> Option<Runnable> {
-        let task = self.0.pop_front();
-        let len = self.0.len();
-        if len < self.0.capacity() / 2 && self.0.capacity() > Self::SMALL {
-            self.0.shrink_to(len + len / 8 + 16);
-        }
-        task
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    fn make_room(&mut self) {
-        let len = self.0.len();
-        if len == self.0.capacity() {
-            self.0.reserve_exact(len / 8 + 16);
-        }
-    }
-}
-
-/// The ready tasks by a key, the lowest first; of equals, the task that arrived first.
+/// All policies that have a name.
 ///
-/// A heap of 16 bytes for each entry, and a table of 24 for each task. An entry is stale if its task
-/// has left or has another key.
-#[derive(Debug, Default)]
-pub(super) struct Order {
-    heap: BinaryHeap<Reverse<Entry>>,
-    places: PerTask<Place>,
-    /// The number of tasks that have arrived.
-    arrived: u32,
-    /// The number of tasks in the order.
-    ready: usize,
+/// ```
+/// use std::time::Duration;
+/// use trapline::{Kernel, sched::NamedPolicy};
+///
+/// let span = |text: &str| (text == "5ms").then_some(Duration::from_millis(5));
+/// let make = NamedPolicy::find("lottery").unwrap().read("5ms", &span)?;
+/// let kernel = Kernel::builder().policy(make(7)).build().unwrap();
+/// # Ok::<(), String>(())
+/// ```
+pub const POLICIES: [NamedPolicy; 11] = [
+    row("fifo", "", "first in, first out", "", |_| {
+        made(|_| Fifo::default())
+    }),
+    row(
+        "rr",
+        "10ms",
+        "round robin with this time slice",
+        "",
+        |params| {
+            let quantum = params.quantum()?;
+            made(move |_| RoundRobin::new(quantum))
+        },
+    ),
+    row("sjf", "", "the shortest computation first", "", |_| {
+        made(|_| Sjf::default())
+    }),
+    row("stcf", "", "the same, with interruption", "", |_| {
+        made(|_| Stcf::default())
+    }),
+    row(
+        "priority",
+        "10ms,inherit",
+        "fixed priorities; inherit lends them to holders of locks",
+        "priority",
+        priority,
+    ),
+    row(
+        "mlfq",
+        "quanta=10ms/20ms/40ms,allotment=2,boost=1s,stay,bump",
+        "a multi-level feedback queue",
+        "",
+        mlfq,
+    ),
+    row(
+        "lottery",
+        "10ms",
+        "slices drawn in proportion to tickets",
+        "tickets",
+        |params| {
+            let quantum = params.quantum()?;
+            made(move |seed| Lottery::new(quantum, seed))
+        },
+    ),
+    row(
+        "stride",
+        "10ms",
+        "slices in proportion to tickets",
+        "tickets",
+        |params| {
+            let quantum = params.quantum()?;
+            made(move |_| Stride::new(quantum))
+        },
+    ),
+    row(
+        "fair",
+        "latency=48ms,granularity=6ms",
+        "OSTEP's CFS",
+        "nice",
+        fair,
+    ),
+    row("random", "", "draws each turn", "", |_| made(Random::new)),
+    row(
+        "pct",
+        "3,length=120",
+        "random priorities, of which 3 change during a run of 120 turns; without a length, the \
+         seed draws one",
+        "",
+        pct,
+    ),
+];
+
+const fn row(
+    name: &'static str,
+    params: &'static str,
+    help: &'static str,
+    share: &'static str,
+    read: fn(&mut Params<'_>) -> Result<Make, String>,
+) -> NamedPolicy {
+    NamedPolicy {
+        name,
+        params,
+        help,
+        share,
+        read,
+    }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-struct Entry {
-    key: u64,
-    number: u32,
-    slot: Slot,
-}
-
-/// A task's place in the order.
-#[derive(Clone, Copy, Debug, Default)]
-struct Place {
-    tid: Tid,
-    key: u64,
-    /// The number of the task, in order of arrival; 0 if it has not arrived.
-    number: u32,
-    is_ready: bool,
-}
-
-impl Order {
-    /// Returns the key of a task, which changes only while the task is not in the order.
-    pub(super) fn key(&mut self, task: Runnable) -> &mut u64 {
-        &mut self.places.at(task).key
+impl NamedPolicy {
+    /// Returns the policy of this name.
+    #[must_use]
+    pub fn find(name: &str) -> Option<&'static Self> {
+        const ALL: &[NamedPolicy] = &POLICIES;
+        ALL.iter().find(|policy| policy.name == name)
     }
 
-    /// Adds a task under its key.
-    pub(super) fn insert(&mut self, task: Runnable) {
-        let place = self.places.at(task);
-        if place.number == 0 {
-            self.arrived += 1;
-            place.number = self.arrived;
-        }
-        (place.tid, place.is_ready) = (task.tid, true);
-        let entry = Entry {
-            key: place.key,
-            number: place.number,
-            slot: task.slot,
+    /// Reads its parameters: the text after its name and a colon, or an empty one. `span` reads a
+    /// time.
+    ///
+    /// *Errors:* a text that says which parameter is wrong, and what it takes.
+    pub fn read(
+        &self,
+        params: &str,
+        span: &dyn Fn(&str) -> Option<Duration>,
+    ) -> Result<Make, String> {
+        let all = params.split(',').filter(|param| !param.is_empty());
+        let mut params = Params {
+            policy: self.name,
+            left: all.collect(),
+            span,
         };
-        self.ready += 1;
-        if self.heap.len() == self.heap.capacity() {
-            self.heap.reserve_exact(self.heap.len() / 8 + 16);
-        }
-        self.heap.push(Reverse(entry));
-    }
-
-    /// Returns the key of the first task.
-    pub(super) fn first_key(&mut self) -> Option<u64> {
-        while let Some(Reverse(entry)) = self.heap.peek() {
-            let task = Runnable {
-                tid: Tid::KERNEL,
-                slot: entry.slot,
-            };
-            if self.places[task].has(*entry) {
-                return Some(entry.key);
-            }
-            self.heap.pop();
-        }
-        None
-    }
-
-    /// Removes and returns the first task.
-    pub(super) fn pop(&mut self) -> Option<Runnable> {
-        self.first_key()?;
-        let Reverse(Entry { slot, .. }) = self.heap.pop()?;
-        let tid = Tid::KERNEL;
-        let place = &mut self.places[Runnable { tid, slot }];
-        place.is_ready = false;
-        self.ready -= 1;
-        let tid = place.tid;
-        Some(Runnable { tid, slot })
-    }
-
-    /// Removes a task. Returns whether it was there.
-    pub(super) fn remove(&mut self, task: Runnable) -> bool {
-        let was_there = std::mem::take(&mut self.places.at(task).is_ready);
-        self.ready -= usize::from(was_there);
-        if self.heap.len() > 2 * self.ready + 64 {
-            let places = &self.places;
-            self.heap.retain(|Reverse(entry)| {
-                let task = Runnable {
-                    tid: Tid::KERNEL,
-                    slot: entry.slot,
-                };
-                places[task].has(*entry)
-            });
-        }
-        was_there
-    }
-
-    /// Forgets a task that has ended.
-    pub(super) fn forget(&mut self, task: Runnable) {
-        self.remove(task);
-        self.places.forget(task);
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.ready
-    }
-}
-
-impl Place {
-    fn has(&self, entry: Entry) -> bool {
-        self.is_ready && (self.key, self.number) == (entry.key, entry.number)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn task(number: u64) -> Runnable {
-        Runnable {
-            tid: number.into(),
-            slot: Slot::new(number as usize),
-        }
-    }
-
-    #[test]
-    fn tasks_come_by_key_and_then_by_arrival() {
-        let mut order = Order::default();
-        for (number, key) in [(3, 7), (1, 7), (2, 5), (4, 9)] {
-            *order.key(task(number)) = key;
-            order.insert(task(number));
-        }
-        assert!(order.remove(task(1)) && !order.remove(task(1)));
-        *order.key(task(1)) = 1;
-        order.insert(task(1));
-        order.forget(task(4));
-        // Another task in the slot of one that has ended.
-        let other = Runnable {
-            tid: 9.into(),
-            ..task(4)
+        let make = (self.read)(&mut params)?;
+        let Some(param) = params.left.first() else {
+            return Ok(make);
         };
-        *order.key(other) = 7;
-        order.insert(other);
-        assert_eq!(order.len(), 4);
-        let all: Vec<u64> = std::iter::from_fn(|| order.pop())
-            .map(|task| task.tid.into())
-            .collect();
-        assert_eq!((all, order.len()), (vec![1, 2, 3, 9], 0));
+        let name = self.name;
+        if self.params.is_empty() {
+            return Err(format!("{name} takes no parameters"));
+        }
+        let all = match self.params.replace(',', ", ").rsplit_once(", ") {
+            Some((others, last)) => format!("are {others} and {last}"),
+            None => format!("is {}", self.params),
+        };
+        Err(format!("{name} has no parameter '{param}': there {all}"))
     }
+}
+
+impl fmt::Debug for NamedPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "NamedPolicy({})", self.name)
+    }
+}
+
+fn made<P: Policy + 'static>(
+    policy: impl Fn(u64) -> P + Send + Sync + 'static,
+) -> Result<Make, String> {
+    Ok(Box::new(move |seed| Box::new(policy(seed))))
+}
+
+/// The time slice of a policy without a parameter.
+const QUANTUM: Duration = Duration::from_millis(10);
+
+/// The shortest time of a policy. A simulated kernel has about a million slices a second, so with
+/// shorter ones it is slower than the time that it simulates.
+const SHORTEST: Duration = Duration::from_micros(1);
+
+/// The parameters of a policy that are not read yet.
+struct Params<'a> {
+    policy: &'static str,
+    left: Vec<&'a str>,
+    span: &'a dyn Fn(&str) -> Option<Duration>,
+}
+
+impl<'a> Params<'a> {
+    /// Takes a word. Returns whether it is there.
+    fn word(&mut self, word: &str) -> bool {
+        let before = self.left.len();
+        self.left.retain(|param| *param != word);
+        self.left.len() < before
+    }
+
+    /// Takes the value of a key; the last one, if there are several.
+    fn value(&mut self, key: &str) -> Option<&'a str> {
+        let of_key = |param: &&'a str| param.strip_prefix(key)?.strip_prefix('=');
+        let value = self.left.iter().filter_map(of_key).next_back();
+        self.left.retain(|param| of_key(param).is_none());
+        value
+    }
+
+    /// Takes the first parameter without a key.
+    fn plain(&mut self) -> Option<&'a str> {
+        let at = self.left.iter().position(|param| !param.contains('='))?;
+        Some(self.left.remove(at))
+    }
+
+    fn quantum(&mut self) -> Result<Duration, String> {
+        let text = self.plain();
+        text.map_or(Ok(QUANTUM), |text| self.span("quantum", text))
+    }
+
+    /// Takes the time of a key.
+    fn time(&mut self, key: &str) -> Result<Option<Duration>, String> {
+        let text = self.value(key);
+        text.map(|text| self.span(key, text)).transpose()
+    }
+
+    /// Reads a time from [`SHORTEST`].
+    fn span(&self, what: &str, text: &str) -> Result<Duration, String> {
+        let policy = self.policy;
+        match (self.span)(text) {
+            Some(Duration::ZERO) => Err(format!(
+                "the {what} of {policy} is zero: give a time such as 10ms"
+            )),
+            Some(span) if span < SHORTEST => Err(format!(
+                "the {what} of {policy} is {span:?}: give at least 1us, such as 10ms"
+            )),
+            Some(span) => Ok(span),
+            None => Err(format!(
+                "'{text}' is no {what} of {policy}: give a number and a unit, such as 10ms"
+            )),
+        }
+    }
+}
+
+fn priority(params: &mut Params<'_>) -> Result<Make, String> {
+    let inherits = params.word("inherit");
+    let quantum = params.quantum()?;
+    made(move |_| {
+        let policy = Priority::new(quantum);
+        if inherits { policy.inherit() } else { policy }
+    })
+}
+
+fn fair(params: &mut Params<'_>) -> Result<Make, String> {
+    let latency = params.time("latency")?;
+    let granularity = params.time("granularity")?;
+    made(move |_| {
+        let mut policy = Fair::default();
+        if let Some(span) = latency {
+            policy = policy.latency(span);
+        }
+        if let Some(span) = granularity {
+            policy = policy.granularity(span);
+        }
+        policy
+    })
+}
+
+fn mlfq(params: &mut Params<'_>) -> Result<Make, String> {
+    let (stay, bump) = (params.word("stay"), params.word("bump"));
+    let boost = params.time("boost")?.unwrap_or_default();
+    let quanta = match params.value("quanta") {
+        None => vec![QUANTUM, QUANTUM * 2, QUANTUM * 4],
+        Some(texts) => {
+            let spans = texts.split('/').map(|text| params.span("quantum", text));
+            spans.collect::<Result<Vec<_>, _>>()?
+        }
+    };
+    let allotments = params.value("allotment").map(|texts| texts.split('/'));
+    let allotments = allotments.into_iter().flatten();
+    let allotments = allotments.map(|text| allotment(params, text));
+    let allotments = allotments.collect::<Result<Vec<_>, _>>()?;
+    if quanta.len() > 256 {
+        return Err("mlfq has 256 levels at most".into());
+    }
+    if allotments.len() > quanta.len() {
+        return Err(format!(
+            "mlfq has {} allotments for {} levels: give one for each level, or one for all",
+            allotments.len(),
+            quanta.len()
+        ));
+    }
+    made(move |_| {
+        let mut policy = Mlfq::new(quanta.iter().copied())
+            .allotments(&allotments)
+            .boost(boost);
+        if stay {
+            policy = policy.stay();
+        }
+        if bump {
+            policy = policy.bump();
+        }
+        policy
+    })
+}
+
+/// Reads a number of slices, or a time.
+fn allotment(params: &Params<'_>, text: &str) -> Result<Allotment, String> {
+    match text.parse::<u32>() {
+        Ok(0) => Err("an allotment of mlfq is zero: give a number of slices from 1".into()),
+        Ok(slices) => Ok(Allotment::Slices(slices)),
+        Err(_) => params
+            .span("allotment", text)
+            .map(Allotment::Time)
+            .map_err(|_| {
+                format!(
+                    "'{text}' is no allotment of mlfq: give a number of slices, such as 2, or a time"
+                )
+            }),
+    }
+}
+
+fn pct(params: &mut Params<'_>) -> Result<Make, String> {
+    let (changes, length) = Pct::parameters(&params.left.join(","))?;
+    params.left.clear();
+    made(move |seed| match length {
+        Some(turns) => Pct::new(changes, seed).length(turns),
+        None => Pct::new(changes, seed),
+    })
 }

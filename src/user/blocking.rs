@@ -12,11 +12,10 @@ use super::{
     queue::Queue,
 };
 use crate::{
-    abi::{Kind, SystemCall},
+    abi::SystemCall,
     interrupt::{External, ExternalWork, Job},
     panic::panic_message,
-    pause::paused,
-    trap::{Payload, TrapFrame},
+    trap::{Kind, Payload, TrapFrame, pause::paused},
 };
 
 /// Blocking work panicked with this message.

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use super::{os::Os, program::IntoExit};
-use crate::abi::{SystemCall, Tid};
+use crate::{
+    abi::{Nanos, SystemCall, Tid},
+    trap::{Options, Start},
+};
 
 /// Callbacks, in the manner of asyncio and of timers in browsers. Each callback is a task;
 /// [`Os::kill`] cancels it.
@@ -73,8 +76,16 @@ impl Os {
         delay: Duration,
         callback: impl AsyncFnOnce(&mut Self) -> T + 'static,
     ) -> Tid {
-        let spawned = self.spawn_callback(name, delay, callback).await;
-        spawned.unwrap_or_else(|errno| {
+        let start = match Nanos::from(delay) {
+            Nanos::ZERO => Start::Behind,
+            delay => Start::After(delay),
+        };
+        let options = Options {
+            start,
+            ..Options::default()
+        };
+        let spawned = self.new_task(SystemCall::NewDetachedTask, name, callback, Some(options));
+        spawned.await.unwrap_or_else(|errno| {
             tracing::warn!(target: "trapline::kernel", "a callback of {name} is dropped: {errno}");
             Tid::KERNEL
         })

@@ -12,7 +12,7 @@ use std::{
 use super::os::Os;
 use crate::{
     abi::{Errno, Exit, QueueId, SystemCall, Tid},
-    trap::{Keeper, TrapFrame},
+    trap::{Keeper, Options, TrapFrame},
 };
 
 /// The handle of a task of [`Os::spawn_child`], through which another task waits for its value.
@@ -52,8 +52,13 @@ impl<T: 'static> Child<T> {
             let value = program(os).await;
             result.set(Some(value));
         };
-        let keeper = Rc::clone(&end);
-        let tid = os.spawn_kept(name, program, keeper).await?;
+        let options = Options {
+            keeper: Some(end.clone()),
+            ..Options::default()
+        };
+        let tid = os
+            .new_task(SystemCall::NewTask, name, program, Some(options))
+            .await?;
         Ok(Self {
             tid,
             value,

@@ -10,8 +10,7 @@ use std::{
 use super::os::{Os, checked, io_error};
 use crate::{
     abi::{DeviceId, Errno, Reply, SystemCall},
-    descriptor::Descriptor,
-    trap::{DeviceRef, MAX_IO, Payload, TrapFrame},
+    trap::{Descriptor, DeviceRef, MAX_IO, Payload, TrapFrame},
 };
 
 /// The most bytes of a file that one call sends. They take 50 us, in which no other task has a

@@ -12,8 +12,7 @@ use std::{
 use crate::{
     abi::{QueueId, SystemCall},
     panic::contain,
-    status::QueueStatus,
-    trap::{Store, TrapFrame},
+    trap::{QueueStatus, Store, TrapFrame},
 };
 
 /// The tasks' side of a queue.

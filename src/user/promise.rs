@@ -18,10 +18,9 @@ use std::{
 
 use super::{os::Os, program::IntoExit, queue::Queue};
 use crate::{
-    abi::{Errno, Kind, QueueId, SystemCall, Tid},
-    footprint::Object,
+    abi::{Errno, QueueId, SystemCall, Tid},
     interrupt::{External, ExternalWork, Remote},
-    trap::TrapFrame,
+    trap::{Kind, Object, TrapFrame},
 };
 
 /// The promise was set before. Returns the value.
@@ -289,8 +288,8 @@ impl<T: Clone + 'static> Promise<T> {
                 drop(ticket);
                 callback(os, value).await
             };
-            let name = os.frame().intern("on_done");
-            os.spawn_noted(name, program).await
+            os.new_task(SystemCall::NewDetachedTask, "on_done", program, None)
+                .await
         }
     }
 }

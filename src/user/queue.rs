@@ -10,10 +10,8 @@ use super::{
     os::{Decode, Os, mismatch},
 };
 use crate::{
-    abi::{Kind, QueueId, Reply, SystemCall, Tid},
-    footprint::Object,
-    status::QueueStatus,
-    trap::{Payload, TrapFrame},
+    abi::{QueueId, Reply, SystemCall, Tid},
+    trap::{Kind, Object, Payload, QueueStatus, TrapFrame},
 };
 
 /// The queue is closed. Returns the message that was not put.

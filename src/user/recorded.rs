@@ -8,13 +8,12 @@ use std::{
     future::Future,
     io::{self, Write},
     os::unix::net::UnixStream,
-    panic::Location,
 };
 
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{blocking::Panicked, os::Os};
-use crate::{descriptor::Carrier, pause::is_again};
+use crate::trap::{Carrier, pause::is_again};
 
 /// How many bytes cross at once. A socket has room for as many.
 const CHUNK: usize = 4096;
@@ -51,27 +50,16 @@ impl Os {
         work: impl FnOnce() -> T + Send + 'static,
     ) -> impl Future<Output = Result<T, Panicked>> {
         let place = self.note_caller();
-        self.run_recorded_at(place, work)
-    }
-
-    async fn run_recorded_at<T: Serialize + DeserializeOwned + Send + 'static>(
-        &mut self,
-        place: &'static Location<'static>,
-        work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, Panicked> {
-        let done = self
-            .run_blocking_at(place, || (!is_again()).then(work))
-            .await;
-        let value = match done {
-            Ok(value) => value.map(Ok),
-            Err(panicked) => Some(Err(panicked)),
-        };
-        // A replay has no value of its own. The one on the tape arrives.
-        let bytes = value.as_ref().map_or_else(Vec::new, encode);
-        match (self.cross(&bytes).await, value) {
-            (Ok(bytes), _) => decode(&bytes),
-            (Err(error), Some(value)) if error.kind() == io::ErrorKind::Unsupported => value,
-            (Err(error), _) => Err(unrecorded(error)),
+        async move {
+            let work = || (!is_again()).then(work);
+            let value = self.run_blocking_at(place, work).await.transpose();
+            // A replay has no value of its own. The one on the tape arrives.
+            let bytes = value.as_ref().map_or_else(Vec::new, encode);
+            match (self.cross(&bytes).await, value) {
+                (Ok(bytes), _) => decode(&bytes),
+                (Err(error), Some(value)) if error.kind() == io::ErrorKind::Unsupported => value,
+                (Err(error), _) => Err(unrecorded(error)),
+            }
         }
     }
 

@@ -1,6 +1,6 @@
 //! The calls about tasks.
 
-use std::{rc::Rc, time::Duration};
+use std::time::Duration;
 
 use super::{
     child::Child,
@@ -8,8 +8,8 @@ use super::{
     program::{self, IntoExit},
 };
 use crate::{
-    abi::{Errno, Exit, Nanos, Reply, SystemCall, TaskInfo, Tid},
-    trap::{Keeper, NewTask, Options, Payload, Program, Start, TrapFrame},
+    abi::{Errno, Exit, Reply, SystemCall, TaskInfo, Tid},
+    trap::{NewTask, Options, Payload, Start, TrapFrame},
 };
 
 impl Os {
@@ -58,9 +58,7 @@ impl Os {
         program: impl AsyncFnOnce(&mut Self) -> T + 'static,
     ) -> impl Future<Output = Result<Tid, Errno>> {
         self.note_caller();
-        let name = self.frame().intern(name.as_ref());
-        let program = program::program(self.frame(), program);
-        self.new_task(SystemCall::NewTask, name, program, None)
+        self.new_task(SystemCall::NewTask, name.as_ref(), program, None)
     }
 
     /// Like [`Os::spawn`], for a task that leaves no zombie, because no task will wait for it.
@@ -71,18 +69,7 @@ impl Os {
         program: impl AsyncFnOnce(&mut Self) -> T + 'static,
     ) -> impl Future<Output = Result<Tid, Errno>> {
         self.note_caller();
-        let name = self.frame().intern(name.as_ref());
-        self.spawn_noted(name, program)
-    }
-
-    /// Starts a task that leaves no zombie, for a caller that has noted its own caller.
-    pub(crate) fn spawn_noted<T: IntoExit>(
-        &mut self,
-        name: Rc<str>,
-        program: impl AsyncFnOnce(&mut Self) -> T + 'static,
-    ) -> impl Future<Output = Result<Tid, Errno>> {
-        let program = program::program(self.frame(), program);
-        self.new_task(SystemCall::NewDetachedTask, name, program, None)
+        self.new_task(SystemCall::NewDetachedTask, name.as_ref(), program, None)
     }
 
     /// Starts `program` as [`Os::spawn`] does, on a host of the simulated network. The host is made
@@ -97,13 +84,11 @@ impl Os {
         program: impl AsyncFnOnce(&mut Self) -> T + 'static,
     ) -> impl Future<Output = Result<Tid, Errno>> {
         self.note_caller();
-        let name = self.frame().intern(name.as_ref());
-        let program = program::program(self.frame(), program);
         let options = Options {
             host: Some(host.as_ref().into()),
             ..Options::default()
         };
-        self.new_task(SystemCall::NewTask, name, program, Some(options))
+        self.new_task(SystemCall::NewTask, name.as_ref(), program, Some(options))
     }
 
     /// Starts `program` as [`Os::spawn`] does, and returns a handle that waits for the program's
@@ -161,60 +146,27 @@ impl Os {
         program: impl AsyncFnOnce(&mut Self) -> T + 'static,
     ) -> impl Future<Output = Result<Tid, Errno>> {
         self.note_caller();
-        let name = self.frame().intern(name.as_ref());
-        let program = program::program(self.frame(), program);
         let options = Options {
             start: Start::After(delay.into()),
             ..Options::default()
         };
-        self.new_task(SystemCall::NewTask, name, program, Some(options))
+        self.new_task(SystemCall::NewTask, name.as_ref(), program, Some(options))
     }
 
-    /// Like [`Os::spawn_detached`], for a callback: its first turn comes after the caller's next
-    /// one, or when `delay` has passed.
-    pub(crate) fn spawn_callback<T: IntoExit>(
-        &mut self,
-        name: &str,
-        delay: Duration,
-        program: impl AsyncFnOnce(&mut Self) -> T + 'static,
-    ) -> impl Future<Output = Result<Tid, Errno>> {
-        let name = self.frame().intern(name);
-        let program = program::program(self.frame(), program);
-        let start = match Nanos::from(delay) {
-            Nanos::ZERO => Start::Behind,
-            delay => Start::After(delay),
-        };
-        let options = Options {
-            start,
-            ..Options::default()
-        };
-        self.new_task(SystemCall::NewDetachedTask, name, program, Some(options))
-    }
-
-    /// Like [`Os::spawn`]; `keeper` receives the number and the exit of the new task.
-    pub(crate) fn spawn_kept<T: IntoExit>(
-        &mut self,
-        name: &str,
-        program: impl AsyncFnOnce(&mut Self) -> T + 'static,
-        keeper: Rc<dyn Keeper>,
-    ) -> impl Future<Output = Result<Tid, Errno>> {
-        let name = self.frame().intern(name);
-        let program = program::program(self.frame(), program);
-        let options = Options {
-            keeper: Some(keeper),
-            ..Options::default()
-        };
-        self.new_task(SystemCall::NewTask, name, program, Some(options))
-    }
-
+    /// Starts a task by this call, for a caller that has noted its own caller.
     #[inline(always)]
-    fn new_task(
-        &mut self,
+    pub(crate) fn new_task<'a, T: IntoExit, P>(
+        &'a mut self,
         call: SystemCall,
-        name: Rc<str>,
-        program: Program,
+        name: &str,
+        program: P,
         options: Option<Options>,
-    ) -> impl Future<Output = Result<Tid, Errno>> {
+    ) -> impl Future<Output = Result<Tid, Errno>> + use<'a, T, P>
+    where
+        P: AsyncFnOnce(&mut Self) -> T + 'static,
+    {
+        let name = self.frame().intern(name);
+        let program = program::program(self.frame(), program);
         let options = options.map(Box::new);
         self.call(
             move |frame| {

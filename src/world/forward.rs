@@ -33,125 +33,83 @@ macro_rules! forward_world {
     (@all $this:ident, $inner:expr; $($method:ident),+) => {
         $($crate::forward_world!(@$method $this, $inner);)+
     };
-    (@now $this:ident, $inner:expr) => {
-        fn now(&mut self) -> ::std::time::Duration {
+    (@read $this:ident, $inner:expr, $method:ident -> $Answer:ty) => {
+        fn $method(&self) -> $Answer {
             let $this = self;
-            $crate::World::now(&mut $inner)
+            $crate::World::$method(&$inner)
         }
+    };
+    (@ask $this:ident, $inner:expr, $method:ident($($name:ident: $Type:ty),*) -> $Answer:ty) => {
+        fn $method(&mut self, $($name: $Type),*) -> $Answer {
+            let $this = self;
+            $crate::World::$method(&mut $inner, $($name),*)
+        }
+    };
+    (@now $this:ident, $inner:expr) => {
+        $crate::forward_world!(@ask $this, $inner, now() -> ::std::time::Duration);
     };
     (@now_for_log $this:ident, $inner:expr) => {
-        fn now_for_log(&mut self) -> ::std::time::Duration {
-            let $this = self;
-            $crate::World::now_for_log(&mut $inner)
-        }
+        $crate::forward_world!(@ask $this, $inner, now_for_log() -> ::std::time::Duration);
     };
     (@random $this:ident, $inner:expr) => {
-        fn random(&mut self) -> u64 {
-            let $this = self;
-            $crate::World::random(&mut $inner)
-        }
+        $crate::forward_world!(@ask $this, $inner, random() -> u64);
     };
     (@reseed $this:ident, $inner:expr) => {
-        fn reseed(&mut self, seed: u64) {
-            let $this = self;
-            $crate::World::reseed(&mut $inner, seed)
-        }
+        $crate::forward_world!(@ask $this, $inner, reseed(seed: u64) -> ());
     };
     (@seed $this:ident, $inner:expr) => {
-        fn seed(&self) -> u64 {
-            let $this = self;
-            $crate::World::seed(&$inner)
-        }
+        $crate::forward_world!(@read $this, $inner, seed -> u64);
     };
     (@reset $this:ident, $inner:expr) => {
-        fn reset(&mut self, seed: u64) -> bool {
-            let $this = self;
-            $crate::World::reset(&mut $inner, seed)
-        }
+        $crate::forward_world!(@ask $this, $inner, reset(seed: u64) -> bool);
     };
     (@print $this:ident, $inner:expr) => {
-        fn print(&mut self, text: &[u8]) -> ::std::io::Result<usize> {
-            let $this = self;
-            $crate::World::print(&mut $inner, text)
-        }
+        $crate::forward_world!(@ask $this, $inner, print(text: &[u8]) -> ::std::io::Result<usize>);
     };
     (@take_console $this:ident, $inner:expr) => {
-        fn take_console(&mut self) -> ::std::string::String {
-            let $this = self;
-            $crate::World::take_console(&mut $inner)
-        }
+        $crate::forward_world!(@ask $this, $inner, take_console() -> ::std::string::String);
     };
     (@wait $this:ident, $inner:expr) => {
-        fn wait(
-            &mut self,
+        $crate::forward_world!(@ask $this, $inner, wait(
             deadline: ::std::option::Option<::std::time::Duration>,
-            happened: &mut ::std::vec::Vec<$crate::Happening>,
-        ) -> ::std::io::Result<()> {
-            let $this = self;
-            $crate::World::wait(&mut $inner, deadline, happened)
-        }
+            happened: &mut ::std::vec::Vec<$crate::Happening>
+        ) -> ::std::io::Result<()>);
     };
     (@wait_for_threads $this:ident, $inner:expr) => {
-        fn wait_for_threads(
-            &mut self,
+        $crate::forward_world!(@ask $this, $inner, wait_for_threads(
             deadline: ::std::option::Option<::std::time::Duration>,
             patience: ::std::time::Duration,
-            happened: &mut ::std::vec::Vec<$crate::Happening>,
-        ) -> ::std::io::Result<::std::time::Duration> {
-            let $this = self;
-            $crate::World::wait_for_threads(&mut $inner, deadline, patience, happened)
-        }
+            happened: &mut ::std::vec::Vec<$crate::Happening>
+        ) -> ::std::io::Result<::std::time::Duration>);
     };
     (@holds_tasks $this:ident, $inner:expr) => {
-        fn holds_tasks(&self) -> bool {
-            let $this = self;
-            $crate::World::holds_tasks(&$inner)
-        }
+        $crate::forward_world!(@read $this, $inner, holds_tasks -> bool);
     };
     (@is_idle $this:ident, $inner:expr) => {
-        fn is_idle(&self) -> bool {
-            let $this = self;
-            $crate::World::is_idle(&$inner)
-        }
+        $crate::forward_world!(@read $this, $inner, is_idle -> bool);
     };
     (@remote $this:ident, $inner:expr) => {
-        fn remote(&self) -> $crate::Remote {
-            let $this = self;
-            $crate::World::remote(&$inner)
-        }
+        $crate::forward_world!(@read $this, $inner, remote -> $crate::Remote);
     };
     (@submit $this:ident, $inner:expr) => {
-        fn submit(&mut self, task: $crate::Tid, job: ::std::boxed::Box<dyn FnOnce() + Send>) {
-            let $this = self;
-            $crate::World::submit(&mut $inner, task, job)
-        }
+        $crate::forward_world!(@ask $this, $inner,
+            submit(task: $crate::Tid, job: ::std::boxed::Box<dyn FnOnce() + Send>) -> ());
     };
     (@io $this:ident, $inner:expr) => {
-        fn io(
-            &mut self,
+        $crate::forward_world!(@ask $this, $inner, io(
             device: $crate::DeviceId,
-            request: $crate::Request<'_>,
-        ) -> ::std::io::Result<$crate::Answer> {
-            let $this = self;
-            $crate::World::io(&mut $inner, device, request)
-        }
+            request: $crate::Request<'_>
+        ) -> ::std::io::Result<$crate::Answer>);
     };
     (@spins $this:ident, $inner:expr) => {
-        fn spins(&self) -> bool {
-            let $this = self;
-            $crate::World::spins(&$inner)
-        }
+        $crate::forward_world!(@read $this, $inner, spins -> bool);
     };
     (@spin $this:ident, $inner:expr) => {
-        fn spin(&mut self, until: ::std::time::Duration) {
-            let $this = self;
-            $crate::World::spin(&mut $inner, until)
-        }
+        $crate::forward_world!(@ask $this, $inner, spin(until: ::std::time::Duration) -> ());
     };
     (@net $this:ident, $inner:expr) => {
-        fn net(&self) -> ::std::option::Option<$crate::SimNet> {
-            let $this = self;
-            $crate::World::net(&$inner)
-        }
+        $crate::forward_world!(@read $this, $inner, net -> ::std::option::Option<$crate::SimNet>);
     };
 }
+
+pub(crate) use forward_world;

@@ -9,8 +9,7 @@ use std::{
 
 use crate::{
     abi::{DeviceId, Direction, HostId},
-    descriptor::Descriptor,
-    trap::MAX_IO,
+    trap::{Descriptor, MAX_IO},
 };
 
 /// What the kernel asks of a device, by [`World::io`](crate::World::io).

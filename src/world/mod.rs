@@ -25,15 +25,15 @@ use std::{
     time::Duration,
 };
 
+pub(crate) use forward::forward_world;
 pub use io::{Answer, Request};
 pub use real::{RealWorld, open_again};
 pub use sim::{BadFault, Fault, SimNet, SimWorld};
 
 use crate::{
     abi::{DeviceId, Direction, Tid},
-    forward_world,
     interrupt::{Interrupt, Interrupts, Remote},
-    pause::in_place,
+    trap::pause::in_place,
 };
 
 /// What lies outside a kernel. Kernel and programs are a pure function of what it answers.

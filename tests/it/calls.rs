@@ -69,11 +69,11 @@ fn a_call_takes_only_an_argument_of_its_kind() {
 
 #[test]
 fn a_call_shows_its_argument_then_what_travels_beside_it() {
-    let show = |call, detail| Call(call, detail).to_string();
+    let show = |call, detail: Detail<'_>| Call(call, &detail).to_string();
     let device = SystemCall::Recv(trapline::DeviceId::from_raw(3));
     assert_eq!(show(SystemCall::Yield, Detail::None), "yield()");
     assert_eq!(
-        show(SystemCall::NewTask, Detail::Name("foo")),
+        show(SystemCall::NewTask, Detail::Name("foo".into())),
         "new_task(\"foo\")"
     );
     assert_eq!(

@@ -94,8 +94,8 @@ fn a_search_by_priorities_finds_it_too() {
 }
 
 #[test]
-fn round_robin_runs_first_in_first_out() {
-    let explored = check(order).round_robin().schedules(10).explore();
+fn fifo_runs_first_in_first_out() {
+    let explored = check(order).fifo().schedules(10).explore();
     assert_eq!(explored.outcomes, BTreeSet::from(["abcabc".into()]));
     assert_eq!(explored.schedules, 10);
 }
@@ -351,7 +351,7 @@ fn the_time_ends_a_schedule_that_never_ends() {
     let searches = [
         endless().random(),
         endless().pct(2),
-        endless().round_robin(),
+        endless().fifo(),
         endless().audit(),
         endless().exhaustive(),
         endless().preemptions(1),
@@ -733,11 +733,7 @@ fn is_process() -> bool {
 #[test]
 fn process_lost_update() {
     if is_process() {
-        check(lost_update)
-            .round_robin()
-            .schedules(1)
-            .threads(1)
-            .run();
+        check(lost_update).fifo().schedules(1).threads(1).run();
     }
 }
 
@@ -821,10 +817,7 @@ fn the_environment_replaces_the_settings() {
         passes && text.contains("2500 schedules: {\"aabbcc\""),
         "{text}"
     );
-    let (passes, text) = process(
-        "process_order",
-        &[("STRATEGY", "round_robin"), ("TIME", "1h")],
-    );
+    let (passes, text) = process("process_order", &[("STRATEGY", "fifo"), ("TIME", "1h")]);
     assert!(
         passes && text.contains("1 schedules: {\"abcabc\"}"),
         "{text}"
@@ -844,7 +837,7 @@ fn a_wrong_variable_is_explained() {
         (
             "STRATEGY",
             "luck",
-            "TRAPLINE_STRATEGY=luck: there are random, pct:CHANGES",
+            "TRAPLINE_STRATEGY=luck: there are random, pct, pct:CHANGES",
         ),
         (
             "TIME",
@@ -923,7 +916,7 @@ fn an_audit_finds_memory_that_is_not_seen() {
     type Search = fn(
         Check<fn(&mut Kernel) -> Result<(), Error>>,
     ) -> Check<fn(&mut Kernel) -> Result<(), Error>>;
-    let strategies: [Search; 3] = [Check::random, |check| check.pct(3), Check::round_robin];
+    let strategies: [Search; 3] = [Check::random, |check| check.pct(3), Check::fifo];
     for set in strategies {
         let failure = set(check(hidden)).audit().explore().failure;
         let why = failure.expect("two orders differ").why;
@@ -1065,7 +1058,7 @@ fn a_search_runs_inside_a_property_test() {
 }
 
 #[test]
-fn an_audited_round_robin_may_kill_a_ready_task() {
+fn an_audited_fifo_may_kill_a_ready_task() {
     let body = |kernel: &mut Kernel| {
         let main = async |os: &mut Os| {
             let forever = async |os: &mut Os| loop {
@@ -1079,7 +1072,7 @@ fn an_audited_round_robin_may_kill_a_ready_task() {
         kernel.spawn("main", main)?;
         kernel.run().map(drop)
     };
-    let audited = check(body).round_robin().audit().schedules(3);
+    let audited = check(body).fifo().audit().schedules(3);
     let failure = audited.without_environment().explore().failure;
     assert!(failure.is_none(), "{failure:?}");
 }

@@ -6,36 +6,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-const LOW: &[&str] = &[
-    "abi",
-    "panic",
-    "descriptor",
-    "footprint",
-    "status",
-    "pause",
-    "sched",
-    "interrupt",
-    "log",
-];
-const TASK: &[&str] = &[
-    "abi",
-    "panic",
-    "descriptor",
-    "footprint",
-    "status",
-    "pause",
-    "sched",
-    "interrupt",
-    "log",
-    "trap",
-];
+const LOW: &[&str] = &["abi", "panic", "sched", "interrupt", "log"];
+const TASK: &[&str] = &["abi", "panic", "sched", "interrupt", "log", "trap"];
 const KERNEL: &[&str] = &[
     "abi",
     "panic",
-    "descriptor",
-    "footprint",
-    "status",
-    "pause",
     "sched",
     "interrupt",
     "log",
@@ -45,13 +20,9 @@ const KERNEL: &[&str] = &[
 ];
 
 /// Each room, and the rooms it may use besides itself.
-const ROOMS: [(&str, &[&str]); 14] = [
+const ROOMS: [(&str, &[&str]); 10] = [
     ("abi", &[]),
     ("panic", &[]),
-    ("descriptor", &[]),
-    ("footprint", &["abi", "panic"]),
-    ("status", &["abi"]),
-    ("pause", &[]),
     ("sched", &["abi"]),
     ("interrupt", &["abi"]),
     ("log", &["abi", "panic"]),

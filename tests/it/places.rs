@@ -172,7 +172,7 @@ fn every_way_to_start_a_task_notes_its_callers_line() {
     let mut traced = sim()
         .tracer(move |event: &Event<'_>| {
             if let Fact::Spawned { .. } = event.fact {
-                places.borrow_mut().push(event.place.cloned());
+                places.borrow_mut().push(event.place.clone());
             }
         })
         .build()
@@ -206,9 +206,8 @@ fn recorded(kernel: impl FnOnce(&mut Kernel)) -> Vec<(Tid, String, String)> {
     let recording = tape.recording().expect("it is kept");
     let mut places = Vec::new();
     for event in recording {
-        let owned = event.expect("it can be read");
-        let event = owned.borrow();
-        if let Some(place) = event.place {
+        let event = event.expect("it can be read");
+        if let Some(place) = &event.place {
             assert_eq!(place.file, HERE);
             places.push((event.tid, event.fact.to_string(), place.line.to_string()));
         }

@@ -42,7 +42,7 @@ fn logged_processors(builder: Builder) -> (Kernel, Diary) {
     let names = RefCell::new(std::collections::BTreeMap::new());
     let tracer = move |event: &Event<'_>| {
         let at = event.at;
-        match event.fact {
+        match &event.fact {
             Fact::Spawned { name, .. } => {
                 drop(names.borrow_mut().insert(event.tid, name.to_string()));
             }

@@ -61,7 +61,7 @@ fn record(test: &str, events: &[OwnedEvent]) -> Vec<u8> {
     let file = Scratch::new(test);
     let mut recorder = Recorder::create(&file.0, &Header::default()).unwrap();
     for event in events {
-        recorder.event(&event.borrow());
+        recorder.event(&event);
     }
     recorder.tape().close().unwrap();
     file.bytes()
@@ -114,7 +114,7 @@ fn recording_the_same_run_twice_gives_the_same_bytes() {
         let again = Recorder::last(1_000_000, &file.0, &Header::default());
         let mut again = again.unwrap();
         for event in tape.recording().unwrap() {
-            again.event(&event.unwrap().borrow());
+            again.event(&event.unwrap());
         }
         again.tape().close().unwrap();
         file.bytes()
@@ -127,7 +127,12 @@ fn texts_of_any_length_are_kept_up_to_a_limit() {
     let text = |len: usize| "\u{e9}".repeat(len / 2);
     for len in [0, 2, 127 * 2, 65_520, 65_536, 65_538, 1 << 20] {
         let text = text(len);
-        let event = owned(1, Fact::Console { text: &text });
+        let event = owned(
+            1,
+            Fact::Console {
+                text: text.as_str().into(),
+            },
+        );
         let after = owned(2, Fact::Reaped);
         let events = [after.clone(), event, after];
         let (read, _) = read_well(record("texts", &events));
@@ -135,53 +140,75 @@ fn texts_of_any_length_are_kept_up_to_a_limit() {
     }
     let huge = text(20 << 20);
     let events = [
-        owned(1, Fact::Console { text: &huge }),
+        owned(
+            1,
+            Fact::Console {
+                text: huge.as_str().into(),
+            },
+        ),
         owned(2, Fact::Reaped),
     ];
     let (read, _) = read_well(record("huge", &events));
-    let Fact::Console { text: cut } = read[0].borrow().fact else {
+    let Fact::Console { text: cut } = &read[0].fact else {
         panic!("{}", read[0].tid)
     };
-    assert!(huge.starts_with(cut) && cut.len() > 15 << 20 && cut.len() < 16 << 20);
+    assert!(huge.starts_with(&**cut) && cut.len() > 15 << 20 && cut.len() < 16 << 20);
     assert_eq!(read[1], events[1]);
 }
 
 #[test]
 fn an_operating_systems_error_keeps_its_kind_and_text() {
     let refused = io::Error::from_raw_os_error(rustix::io::Errno::CONNREFUSED.raw_os_error());
-    let detail = Detail::Io(&refused);
+    let detail = Detail::Io(refused.kind(), refused.to_string().into());
     let reply = Reply::Io;
     let (read, _) = read_well(record("io", &[owned(1, Fact::Replied { reply, detail })]));
     let Fact::Replied {
-        detail: Detail::Io(error),
+        detail: Detail::Io(kind, text),
         ..
-    } = read[0].borrow().fact
+    } = &read[0].fact
     else {
         panic!("{}", read[0])
     };
-    assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
-    assert_eq!(error.to_string(), refused.to_string());
+    assert_eq!(*kind, io::ErrorKind::ConnectionRefused);
+    assert_eq!(*text, refused.to_string());
 }
 
 #[test]
 fn nothing_is_recorded_after_the_tape_was_closed() {
     let file = Scratch::new("closed");
     let mut recorder = Recorder::create(&file.0, &Header::default()).unwrap();
-    recorder.event(&owned(1, Fact::Resumed).borrow());
+    recorder.event(&owned(1, Fact::Resumed));
     recorder.tape().flush().unwrap();
     assert!(matches!(
         read(file.bytes()),
         (events, 0, Some(Error::Truncated { .. })) if events.len() == 1
     ));
-    recorder.event(&owned(1, Fact::Reaped).borrow());
+    recorder.event(&owned(1, Fact::Reaped));
     recorder.tape().close().unwrap();
     let bytes = file.bytes();
     for _ in 0..100_000 {
-        recorder.event(&owned(2, Fact::Resumed).borrow());
+        recorder.event(&owned(2, Fact::Resumed));
     }
     drop(recorder);
     assert_eq!(file.bytes(), bytes);
     assert_eq!(read_well(bytes).0.len(), 2);
+}
+
+#[test]
+fn a_recording_of_an_earlier_version_is_read_as_it_was_then() {
+    let (events, missing) = read_well(include_bytes!("old/run.trap").to_vec());
+    let mut text = String::new();
+    for Event {
+        at,
+        tid,
+        fact,
+        place,
+    } in events
+    {
+        text.push_str(&format!("{at:?} {tid} {fact:?} {place:?}\n"));
+    }
+    text.push_str(&format!("{missing} missing\n"));
+    assert_eq!(text, include_str!("old/run.txt"));
 }
 
 // ---- the last so many
@@ -346,7 +373,7 @@ fn a_ring_knows_in_which_call_a_task_is_though_it_blocked_later() {
     let (device, detail) = (DeviceId::from_raw(1), Detail::Len(10));
     let call = SystemCall::Recv(device);
     let on = On::Device(device, Direction::Read);
-    let name = "reader";
+    let name = "reader".into();
     let parent = Tid::KERNEL;
     let facts = [
         owned(1, Fact::Spawned { parent, name }),
@@ -354,7 +381,7 @@ fn a_ring_knows_in_which_call_a_task_is_though_it_blocked_later() {
             2,
             Fact::Spawned {
                 parent,
-                name: "other",
+                name: "other".into(),
             },
         ),
         owned(1, Fact::Trapped { call, detail }),
@@ -368,7 +395,7 @@ fn a_ring_knows_in_which_call_a_task_is_though_it_blocked_later() {
         owned(1, Fact::Blocked { on }),
     ];
     for event in facts.iter().chain(&vec![owned(2, Fact::Resumed); 100]) {
-        recorder.event(&event.borrow());
+        recorder.event(&event);
     }
     let mut recording = tape.recording().unwrap();
     let events: Vec<OwnedEvent> = (&mut recording).map(Result::unwrap).collect();
@@ -501,7 +528,7 @@ fn a_recording_cut_anywhere_gives_what_is_whole_and_says_where_it_ends() {
     let mut recorder = Recorder::create(&file.0, &Header::default()).unwrap();
     let (events, _) = read_well(EVERYTHING.clone());
     for (at, event) in events.iter().enumerate() {
-        recorder.event(&event.borrow());
+        recorder.event(&event);
         if at % 10 == 9 {
             recorder.tape().flush().unwrap();
         }
@@ -539,9 +566,14 @@ fn a_damaged_chunk_is_found_and_what_stands_before_it_is_read() {
     let mut recorder = Recorder::create(&file.0, &Header::default()).unwrap();
     // Longer than a page, so that each has a chunk of its own.
     let text = "a text".repeat(1000);
-    let event = owned(1, Fact::Console { text: &text });
+    let event = owned(
+        1,
+        Fact::Console {
+            text: text.as_str().into(),
+        },
+    );
     for _ in 0..2 {
-        recorder.event(&event.borrow());
+        recorder.event(&event);
         recorder.tape().flush().unwrap();
     }
     drop(recorder);

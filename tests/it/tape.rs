@@ -362,6 +362,17 @@ fn threads_promises_and_a_shutdown_run_again() {
 }
 
 #[test]
+fn a_tape_of_an_earlier_version_is_played() {
+    let tape = include_bytes!("old/run.tape");
+    let (told, error, finished) = play(tape, spawn_everything).unwrap();
+    assert_eq!(told.console, include_str!("old/tape.txt"));
+    assert!(
+        error.is_none() && finished.is_ok(),
+        "{error:?} {finished:?}"
+    );
+}
+
+#[test]
 fn work_runs_again_when_the_tape_reports_it_whatever_the_order_then() {
     let (told, _) = tape_and_play(|kernel| {
         let main = async |os: &mut Os| {

@@ -65,10 +65,10 @@ impl Tracer for Shared {
     fn event(&mut self, event: &Event<'_>) {
         let mut witness = self.0.borrow_mut();
         witness.recent.event(event);
-        match event.fact {
+        match &event.fact {
             Fact::Spawned { .. } => witness.newest = event.tid,
             Fact::Exited { exit } => {
-                let place = event.place.map(|place| format!(" at {place}"));
+                let place = event.place.as_ref().map(|place| format!(" at {place}"));
                 let (tid, comm) = (event.tid, witness.recent.comm(event.tid));
                 let (at, place) = (Nanos::from(event.at), place.unwrap_or_default());
                 let line = format!("{at:.6} {tid} {comm}: exited: {exit}{place}");

@@ -10,7 +10,7 @@ use std::{
 };
 
 use clap::{ArgMatches, Args, Command, ValueHint};
-use trapline::{Check, Error, Kernel, check};
+use trapline::{Check, Error, Kernel, SearchStrategy, check};
 
 use super::show;
 use crate::{
@@ -42,10 +42,10 @@ fn span(text: &str) -> Result<Duration, String> {
 #[derive(Args)]
 pub(super) struct Options {
     /// How schedules are chosen: random draws each turn; pct:D gives tasks random priorities, of
-    /// which D change; round-robin changes only the random numbers; exhaustive runs each causal
+    /// which D change; fifo changes only the random numbers; exhaustive runs each causal
     /// order of turns once. The order in which different tasks print lines does not count then
     #[arg(long, value_name = "NAME")]
-    strategy: Option<Strategy>,
+    strategy: Option<SearchStrategy>,
     /// How many schedules [default: 1000; no limit for exhaustive]
     #[arg(long, value_name = "N", value_parser = whole::<NonZeroU64>)]
     schedules: Option<NonZeroU64>,
@@ -93,43 +93,6 @@ pub(super) struct Options {
     /// Print the result as a JSON object
     #[arg(long, num_args = 0, default_missing_value = "true")]
     pub(super) json: Option<bool>,
-}
-
-#[derive(Clone, Copy)]
-enum Strategy {
-    Random,
-    Pct(u32),
-    RoundRobin,
-    Exhaustive,
-}
-
-impl FromStr for Strategy {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match (text, text.strip_prefix("pct:").map(str::parse)) {
-            ("random", _) => Ok(Self::Random),
-            ("round-robin", _) => Ok(Self::RoundRobin),
-            ("exhaustive", _) => Ok(Self::Exhaustive),
-            ("pct", _) => Ok(Self::Pct(3)),
-            (_, Some(Ok(changes @ 0..=1000))) => Ok(Self::Pct(changes)),
-            _ => Err(
-                "there are random, pct, pct:CHANGES (from 0 to 1000), round-robin and exhaustive"
-                    .into(),
-            ),
-        }
-    }
-}
-
-impl fmt::Display for Strategy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Random => f.write_str("random"),
-            Self::Pct(changes) => write!(f, "pct:{changes}"),
-            Self::RoundRobin => f.write_str("round-robin"),
-            Self::Exhaustive => f.write_str("exhaustive"),
-        }
-    }
 }
 
 /// Part `number` of `of`.
@@ -207,12 +170,7 @@ impl Options {
         F: Fn(&mut Kernel) -> Result<(), Error> + Sync,
     {
         let mut search = check(body).without_environment();
-        search = match self.strategy.unwrap_or(Strategy::Random) {
-            Strategy::Random => search.random(),
-            Strategy::Pct(changes) => search.pct(changes),
-            Strategy::RoundRobin => search.round_robin(),
-            Strategy::Exhaustive => search.exhaustive(),
-        };
+        search = search.strategy(self.strategy.unwrap_or_default());
         if let Some(preemptions) = self.preemptions {
             search = search.preemptions(preemptions);
         }
@@ -260,13 +218,13 @@ impl Options {
     }
 
     pub(super) fn is_by_causal_order(&self) -> bool {
-        matches!(self.strategy, Some(Strategy::Exhaustive))
+        matches!(self.strategy, Some(SearchStrategy::Exhaustive))
     }
 
     pub(super) fn strategy(&self) -> String {
         match self.preemptions {
             Some(preemptions) => format!("preemptions:{preemptions}"),
-            None => self.strategy.unwrap_or(Strategy::Random).to_string(),
+            None => self.strategy.unwrap_or_default().to_string(),
         }
     }
 }

@@ -115,7 +115,7 @@ fn describe(event: &Event<'_>, recent: &Follower, line: &mut Map<String, Value>)
             line.insert("call".into(), call().into());
         }
         Fact::Replied { reply, detail } => {
-            let reply = Answered(*reply, *detail).to_string();
+            let reply = Answered(*reply, detail).to_string();
             line.insert("reply".into(), brief(reply).into());
             line.insert("call".into(), call().into());
         }
@@ -147,12 +147,21 @@ mod tests {
             recent: Rc::clone(&recent),
             outbox: Rc::clone(&outbox),
         };
-        let (call, detail) = (SystemCall::Yield, Detail::None);
-        let replied = |reply| Fact::Replied { reply, detail };
+        let call = SystemCall::Yield;
+        let replied = |reply| Fact::Replied {
+            reply,
+            detail: Detail::None,
+        };
         let (parent, name) = (Tid::KERNEL, "late");
         for fact in [
-            Fact::Spawned { parent, name },
-            Fact::Trapped { call, detail },
+            Fact::Spawned {
+                parent,
+                name: name.into(),
+            },
+            Fact::Trapped {
+                call,
+                detail: Detail::None,
+            },
             replied(Reply::Done),
             replied(Reply::Elapsed(1)),
         ] {

@@ -184,11 +184,11 @@ pub(super) fn listening(opened: &Rc<RefCell<Vec<Listener>>>) -> impl FnMut(&Even
     let opened = Rc::clone(opened);
     let mut asking = BTreeMap::new();
     let mut tasks: BTreeMap<Tid, String> = BTreeMap::new();
-    move |event| match event.fact {
+    move |event| match &event.fact {
         Fact::Spawned { parent, name } => {
             // Its host may have another name.
-            let name = name.rsplit_once('@').map_or(name, |(name, _)| name);
-            let parent = tasks.get(&parent).map_or("", String::as_str);
+            let name = name.rsplit_once('@').map_or(&**name, |(name, _)| name);
+            let parent = tasks.get(parent).map_or("", String::as_str);
             let task = format!("{parent}/{name}");
             tasks.insert(event.tid, task);
         }
@@ -202,7 +202,7 @@ pub(super) fn listening(opened: &Rc<RefCell<Vec<Listener>>>) -> impl FnMut(&Even
                 && let Detail::Addr(addr) = detail
             {
                 opened.borrow_mut().push(Listener {
-                    addr,
+                    addr: *addr,
                     has_any_port,
                     task: tasks.get(&event.tid).cloned().unwrap_or_default(),
                 });

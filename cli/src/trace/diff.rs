@@ -176,10 +176,9 @@ impl Side {
             if self.source.gap().is_some() {
                 self.summary.gap();
             }
-            let borrowed = event.borrow();
-            self.summary.event(&borrowed);
+            self.summary.event(&event);
             self.summary.check()?;
-            if self.is_timed || !matches!(borrowed.fact, Fact::ClockJumped { .. }) {
+            if self.is_timed || !matches!(event.fact, Fact::ClockJumped { .. }) {
                 return Ok(Some(event));
             }
         }
@@ -187,16 +186,15 @@ impl Side {
     }
 
     fn line(&self, event: &OwnedEvent, log: Log) -> String {
-        let Event { at, tid, fact, .. } = event.borrow();
+        let (at, tid) = (event.at, event.tid);
         let at = format!("{:.6}", Nanos::from(at));
         let columns = log.columns(&at, tid.into(), &clean(self.summary.tasks().comm(tid)));
-        format!("{columns}{}", clean(&fact.to_string()))
+        format!("{columns}{}", clean(&event.fact.to_string()))
     }
 
     /// Counts an event. Returns the task that it ends.
     fn count(&mut self, event: &OwnedEvent) -> Option<(Twin, Totals)> {
-        let event = event.borrow();
-        let Event { tid, ref fact, .. } = event;
+        let Event { tid, ref fact, .. } = *event;
         if tid == Tid::KERNEL {
             return None;
         }
@@ -208,14 +206,14 @@ impl Side {
         match fact {
             Fact::Resumed => task.turns += 1,
             Fact::Exited { exit } => {
-                task.exit = Some((*exit).clone());
+                task.exit = Some(exit.clone());
                 return self.live.remove(&tid);
             }
             Fact::Trapped { call, .. } => {
                 task.traps += 1;
                 self.calls.entry(call.name()).or_default()[0] += 1;
             }
-            Fact::Replied { .. } if self.summary.tasks().is_error(&event) => {
+            Fact::Replied { .. } if self.summary.tasks().is_error(event) => {
                 let call = self.summary.tasks().last(tid);
                 let call = call.map_or("?", |call| call.call.name());
                 self.calls.entry(call).or_default()[1] += 1;
@@ -273,7 +271,7 @@ fn is_same(next: &mut [Option<OwnedEvent>; 2], is_timed: bool) -> bool {
         return is_equal(a, b);
     }
     let timeless = a.tid == b.tid
-        && match (a.borrow().fact, b.borrow().fact) {
+        && match (&a.fact, &b.fact) {
             (Fact::Blocked { on: On::Timer(_) }, Fact::Blocked { on: On::Timer(_) }) => true,
             (Fact::Replied { reply: a, .. }, Fact::Replied { reply: b, .. }) => {
                 matches!((a, b), (Reply::Time(_), Reply::Time(_)))

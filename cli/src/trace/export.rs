@@ -98,7 +98,7 @@ fn write_folded(out: &mut impl Write, source: &mut Source) -> Result<(), Failure
         if source.gap().is_some() {
             spans.gap();
         }
-        let ended = spans.event(&owned.borrow());
+        let ended = spans.event(&owned);
         ended.for_each(|span| add(&span, spans.tasks()));
     }
     for span in spans.finish() {
@@ -168,10 +168,10 @@ fn row(event: &Event<'_>, tasks: &Ledger) -> [String; 7] {
         Fact::Spawned { parent, .. } => ("spawned", parent.to_string()),
         Fact::Fault { text } => ("fault", (*text).to_string()),
         Fact::Resumed => ("resumed", String::new()),
-        Fact::Trapped { call, detail } => ("trapped", arguments(Call(*call, *detail))),
-        Fact::Deferred { call } => ("deferred", arguments(Call(*call, Detail::None))),
+        Fact::Trapped { call, detail } => ("trapped", arguments(Call(*call, detail))),
+        Fact::Deferred { call } => ("deferred", arguments(Call(*call, &Detail::None))),
         Fact::Injected { inject } => ("injected", inject.to_string()),
-        Fact::Replied { reply, detail } => ("replied", Answered(*reply, *detail).to_string()),
+        Fact::Replied { reply, detail } => ("replied", Answered(*reply, detail).to_string()),
         Fact::Blocked { on } => ("blocked", on.to_string()),
         Fact::Woken { by } => ("woken", by.to_string()),
         Fact::DeviceIo { .. } => ("device_io", event.fact.to_string()),

@@ -135,7 +135,7 @@ impl Peers {
 /// The address in a reply: the connection's own.
 fn own(call: &CallInfo) -> Option<SocketAddr> {
     match call.reply() {
-        Some(Answered(_, Detail::Addr(addr))) => Some(addr),
+        Some(Answered(_, Detail::Addr(addr))) => Some(*addr),
         _ => None,
     }
 }

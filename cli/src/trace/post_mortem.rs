@@ -18,16 +18,16 @@ pub(crate) fn show(log: Log, recording: Recording, blocked: &[TaskInfo]) {
     let mut tasks = Follower::keeping(TRAPS);
     let mut faults = 0;
     // Unreadable events are skipped; the recorder has already reported its failure.
-    for owned in recording.map_while(Result::ok) {
-        let event = owned.borrow();
+    for event in recording.map_while(Result::ok) {
         tasks.event(&event);
-        if let Fact::Exited { exit } = event.fact
+        if let Fact::Exited { exit } = &event.fact
             && let Exit::Faulted(_) = exit
             && faults < TASKS
         {
             faults += 1;
             let at = event
                 .place
+                .as_ref()
                 .map_or_else(String::new, |place| format!(", at {place:#}"));
             let comm = tasks.comm(event.tid);
             tell_last(log, &tasks, event.tid, comm);

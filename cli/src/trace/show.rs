@@ -207,8 +207,8 @@ impl Lines {
             writeln!(out, "{columns}{} = ?", clean(&call.to_string()))?;
         }
         let message = clean(&tasks.line(&event.fact, event.tid).to_string());
-        let reply = match event.fact {
-            Fact::Replied { reply, detail } => clean(&Answered(reply, detail).to_string()),
+        let reply = match &event.fact {
+            Fact::Replied { reply, detail } => clean(&Answered(*reply, detail).to_string()),
             _ => String::new(),
         };
         writeln!(out, "{columns}{}", aligned(&message, &reply))?;

@@ -177,7 +177,7 @@ impl Spans {
     /// destructor outside of its turns.
     pub(crate) fn is_kill(&self, event: &Event<'_>) -> bool {
         match event.fact {
-            Fact::Exited { exit } => *exit == Exit::Killed,
+            Fact::Exited { exit: Exit::Killed } => true,
             Fact::Deferred { .. } => {
                 let doing = self.ledger.doing(event.tid);
                 matches!(doing, Some((Doing::Blocked(_) | Doing::Ready, _)))

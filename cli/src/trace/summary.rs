@@ -151,7 +151,7 @@ impl SummaryCommand {
                 missing += gap;
                 summary.spans.gap();
             }
-            summary.event(&owned.borrow());
+            summary.event(&owned);
             summary.check()?;
         }
         let header = source.header().clone();
@@ -226,7 +226,7 @@ impl Summary {
         }
         let place = self.place(event.tid);
         let row = &mut self.rows[place as usize];
-        match event.fact {
+        match &event.fact {
             Fact::Spawned { .. } => row.count += 1,
             Fact::Resumed => row.turns += 1,
             Fact::Trapped { call, .. } => {
@@ -747,6 +747,7 @@ mod tests {
         };
         for (tid, name) in (1..).zip(names) {
             let (at, tid, parent) = (Duration::ZERO, Tid::from(tid), Tid::KERNEL);
+            let name = name.into();
             let fact = Fact::Spawned { parent, name };
             let event = Event {
                 at,

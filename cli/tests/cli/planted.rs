@@ -63,7 +63,7 @@ type Strategy = fn(Check<Body>) -> Check<Body>;
 const STRATEGIES: [(&str, Strategy); 5] = [
     ("random", Check::random),
     ("pct", |check| check.pct(3)),
-    ("round robin", Check::round_robin),
+    ("fifo", Check::fifo),
     ("exhaustive", Check::exhaustive),
     ("preemptions", |check| check.preemptions(1)),
 ];

@@ -2,22 +2,19 @@
 //! taken for a length before as many bytes are there.
 
 use std::{
+    borrow::Cow,
     io,
     net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6},
-    sync::Arc,
     time::Duration,
 };
 
-use super::{
-    Context, Header, MAX_WORDS, errors, kind,
-    owned::{OwnedDetail, OwnedEvent, OwnedFact},
-};
+use super::{Context, Header, MAX_WORDS, errors, kind};
 use crate::{
     abi::{
         Argument, DeviceId, Direction, End, Errno, Exit, Inject, Nanos, On, Place, QueueId, Reply,
         Share, SystemCall, Tid,
     },
-    log::Wake,
+    log::{Detail, Event, Fact, Wake},
 };
 
 /// The defect of the bytes.
@@ -38,7 +35,7 @@ impl<'a> Bytes<'a> {
 
 /// The kind of a record.
 pub(super) enum Record {
-    Event(OwnedEvent),
+    Event(Event<'static>),
     Gap(u64),
     End,
 }
@@ -74,7 +71,7 @@ impl Context {
         let mut first = bytes.byte()?;
         let mut place = None;
         if first == kind::PLACE {
-            place = Some(Box::new(bytes.place()?));
+            place = Some(bytes.place()?);
             first = bytes.byte()?;
         }
         if first & kind::TID != 0 {
@@ -84,55 +81,55 @@ impl Context {
             self.at = self.at.wrapping_add(bytes.number()?);
         }
         let fact = match first & !(kind::TID | kind::TIME) {
-            kind::SPAWNED => OwnedFact::Spawned {
+            kind::SPAWNED => Fact::Spawned {
                 parent: bytes.tid()?,
-                name: bytes.text()?.into(),
+                name: bytes.owned()?,
             },
-            kind::FAULT => OwnedFact::Fault {
-                text: bytes.text()?.into(),
+            kind::FAULT => Fact::Fault {
+                text: bytes.owned()?,
             },
-            kind::RESUMED => OwnedFact::Resumed,
+            kind::RESUMED => Fact::Resumed,
             kind::TRAPPED => {
                 let (call, detail) = bytes.call()?;
-                OwnedFact::Trapped { call, detail }
+                Fact::Trapped { call, detail }
             }
             kind::DEFERRED => {
                 let (call, _) = bytes.call()?;
-                OwnedFact::Deferred { call }
+                Fact::Deferred { call }
             }
-            kind::INJECTED => OwnedFact::Injected {
+            kind::INJECTED => Fact::Injected {
                 inject: bytes.inject()?,
             },
             kind::REPLIED => bytes.replied()?,
-            kind::BLOCKED => OwnedFact::Blocked { on: bytes.on()? },
-            kind::WOKEN => OwnedFact::Woken { by: bytes.wake()? },
+            kind::BLOCKED => Fact::Blocked { on: bytes.on()? },
+            kind::WOKEN => Fact::Woken { by: bytes.wake()? },
             kind::DEVICE_IO => bytes.device_io()?,
-            kind::CONSOLE => OwnedFact::Console {
-                text: bytes.text()?.into(),
+            kind::CONSOLE => Fact::Console {
+                text: bytes.owned()?,
             },
-            kind::EXITED => OwnedFact::Exited {
-                exit: Box::new(bytes.exit()?),
+            kind::EXITED => Fact::Exited {
+                exit: bytes.exit()?,
             },
-            kind::REAPED => OwnedFact::Reaped,
-            kind::DEADLOCKED => OwnedFact::Deadlocked {
+            kind::REAPED => Fact::Reaped,
+            kind::DEADLOCKED => Fact::Deadlocked {
                 cycle: (0..bytes.size()?)
                     .map(|_| bytes.tid())
                     .collect::<Result<_, _>>()?,
             },
-            kind::CLOCK_JUMPED => OwnedFact::ClockJumped {
+            kind::CLOCK_JUMPED => Fact::ClockJumped {
                 from: Duration::from_nanos(bytes.number()?),
             },
-            kind::COMPUTING => OwnedFact::Computing {
+            kind::COMPUTING => Fact::Computing {
                 processor: bytes.size()?,
             },
-            kind::PREEMPTED => OwnedFact::Preempted {
+            kind::PREEMPTED => Fact::Preempted {
                 left: Duration::from_nanos(bytes.number()?),
             },
             kind::GAP => return Ok(Record::Gap(bytes.number()?)),
             kind::END => return Ok(Record::End),
             _ => return Err("a record of an unknown kind"),
         };
-        Ok(Record::Event(OwnedEvent {
+        Ok(Record::Event(Event {
             at: Duration::from_nanos(self.at),
             tid: self.tid.into(),
             fact,
@@ -142,7 +139,7 @@ impl Context {
 }
 
 impl Bytes<'_> {
-    fn call(&mut self) -> Result<(SystemCall, OwnedDetail), Wrong> {
+    fn call(&mut self) -> Result<(SystemCall, Detail<'static>), Wrong> {
         let place = self.byte()?;
         let call =
             SystemCall::from_number(place & !kind::DETAIL).ok_or("an unknown system call")?;
@@ -152,13 +149,13 @@ impl Bytes<'_> {
         Ok((call, detail))
     }
 
-    fn replied(&mut self) -> Result<OwnedFact, Wrong> {
+    fn replied(&mut self) -> Result<Fact<'static>, Wrong> {
         let place = self.byte()?;
         let reply = Reply::from_number(place & !kind::DETAIL).ok_or("an unknown reply")?;
         let argument = self.argument(reply.argument())?;
         let reply = reply.with_argument(argument).ok_or(WRONG_KIND)?;
         let detail = self.detail(place)?;
-        Ok(OwnedFact::Replied { reply, detail })
+        Ok(Fact::Replied { reply, detail })
     }
 
     /// An argument of the same kind as the one given.
@@ -195,22 +192,19 @@ impl Bytes<'_> {
         })
     }
 
-    fn detail(&mut self, place: u8) -> Result<OwnedDetail, Wrong> {
+    fn detail(&mut self, place: u8) -> Result<Detail<'static>, Wrong> {
         if place & kind::DETAIL == 0 {
-            return Ok(OwnedDetail::None);
+            return Ok(Detail::None);
         }
         Ok(match self.byte()? {
-            0 => OwnedDetail::None,
-            1 => OwnedDetail::Name(self.text()?.into()),
-            kind @ (2 | 3) => OwnedDetail::Addr(Box::new(self.socket_addr(kind)?)),
-            4 => OwnedDetail::Len(self.size()?),
-            5 => OwnedDetail::Exit(Box::new(self.exit()?)),
-            6 => OwnedDetail::Count(self.size()?),
-            7 => {
-                let kind = self.error_kind()?;
-                OwnedDetail::Io(Arc::new(io::Error::new(kind, self.text()?)))
-            }
-            8 => OwnedDetail::Object(self.text()?.into(), self.text()?.into()),
+            0 => Detail::None,
+            1 => Detail::Name(self.owned()?),
+            kind @ (2 | 3) => Detail::Addr(self.socket_addr(kind)?),
+            4 => Detail::Len(self.size()?),
+            5 => Detail::Exit(self.exit()?),
+            6 => Detail::Count(self.size()?),
+            7 => Detail::Io(self.error_kind()?, self.owned()?),
+            8 => Detail::Object(self.owned()?, self.owned()?),
             _ => return Err("a detail of an unknown kind"),
         })
     }
@@ -258,7 +252,7 @@ impl Bytes<'_> {
         })
     }
 
-    fn device_io(&mut self) -> Result<OwnedFact, Wrong> {
+    fn device_io(&mut self) -> Result<Fact<'static>, Wrong> {
         let how = self.byte()?;
         if how > 3 {
             return Err("device I/O of an unknown kind");
@@ -274,7 +268,7 @@ impl Bytes<'_> {
         } else {
             Direction::Write
         };
-        Ok(OwnedFact::DeviceIo {
+        Ok(Fact::DeviceIo {
             device,
             direction,
             result,
@@ -335,6 +329,10 @@ impl Bytes<'_> {
 
     pub(crate) fn text(&mut self) -> Result<&str, Wrong> {
         str::from_utf8(self.slice()?).map_err(|_| "a text that is not UTF-8")
+    }
+
+    fn owned(&mut self) -> Result<Cow<'static, str>, Wrong> {
+        self.text().map(|text| Cow::Owned(text.to_string()))
     }
 
     pub(crate) fn number(&mut self) -> Result<u64, Wrong> {

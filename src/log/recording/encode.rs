@@ -123,7 +123,7 @@ impl Context {
     /// Appends an event.
     pub(super) fn event(&mut self, out: &mut impl Out, event: &Event<'_>) {
         let begin = |this: &mut Self, out: &mut _, kind| this.begin(out, kind, event.at, event.tid);
-        if let Some(Place { file, line, chain }) = event.place {
+        if let Some(Place { file, line, chain }) = &event.place {
             out.push(kind::PLACE);
             cut_text(out, file, MAX_PLACE);
             number(out, (*line).into());
@@ -295,10 +295,10 @@ fn detail(out: &mut impl Out, detail: &Detail<'_>) {
             out.push(6);
             number(out, *n as u64);
         }
-        Detail::Io(error) => {
+        Detail::Io(kind, why) => {
             out.push(7);
-            out.push(errors::number(error.kind()));
-            text(out, &error.to_string());
+            out.push(errors::number(*kind));
+            text(out, why);
         }
     }
 }

@@ -15,7 +15,6 @@
 //! | `encode.rs`, `decode.rs` | events as bytes, and back |
 //! | `errors.rs` | numbers for the kinds of I/O errors |
 //! | `reader.rs` | [`Recording`], [`Error`] |
-//! | `owned.rs` | [`OwnedEvent`] |
 //!
 //! ```
 //! use trapline::{Kernel, Os, record::{Header, Recorder, Recording}};
@@ -29,7 +28,7 @@
 //! tape.close()?;
 //!
 //! let facts: Vec<String> = Recording::open(&path)?
-//!     .map(|event| Ok(event?.borrow().fact.to_string()))
+//!     .map(|event| Ok(event?.fact.to_string()))
 //!     .collect::<Result<_, trapline::record::Error>>()?;
 //! assert_eq!(facts[2], "trapped yield()");
 //! assert_eq!(facts.last().unwrap(), "reaped");
@@ -105,15 +104,13 @@ pub(crate) mod decode;
 pub(crate) mod encode;
 pub(crate) mod errors;
 pub(crate) mod growing;
-mod owned;
 pub(crate) mod place;
 mod reader;
 mod recorder;
 mod ring;
 mod stream;
 
-pub(crate) use owned::OwnedDetail;
-pub use owned::OwnedEvent;
+pub use super::event::OwnedEvent;
 pub use reader::{Error, Recording};
 pub use recorder::{Recorder, Tape};
 

@@ -239,14 +239,14 @@ impl Recorder {
             | Fact::Woken { .. }
             | Fact::Exited { .. }
             | Fact::Reaped => self.note(event),
-            Fact::Trapped { call, detail } if self.is_ring => {
+            Fact::Trapped { call, ref detail } if self.is_ring => {
                 self.trap = Some(Trap {
                     number: self.events,
                     at: event.at,
                     tid: event.tid,
                     call,
                     len: match detail {
-                        Detail::Len(len) => Some(len),
+                        Detail::Len(len) => Some(*len),
                         _ => None,
                     },
                 });
@@ -257,8 +257,12 @@ impl Recorder {
 
     /// Sees to an event that is more than a record.
     fn note(&mut self, event: &Event<'_>) {
-        let is_fault =
-            matches!(&event.fact, Fact::Exited { exit } if matches!(exit, Exit::Faulted(_)));
+        let is_fault = matches!(
+            event.fact,
+            Fact::Exited {
+                exit: Exit::Faulted(_)
+            }
+        );
         if !self.is_ring && !is_fault {
             return;
         }

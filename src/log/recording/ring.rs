@@ -363,7 +363,7 @@ impl Chunks {
     }
 
     fn put(&mut self, event: &OwnedEvent) {
-        self.context.event(&mut self.records, &event.borrow());
+        self.context.event(&mut self.records, event);
         if self.records.len() >= CHUNK {
             self.end();
         }

@@ -162,7 +162,7 @@ impl Stream {
         if self.lost > 0 {
             encode::gap(&mut out, self.lost);
             if let Ok(Record::Event(first)) = self.lost_context.record(&mut bytes) {
-                { FRESH }.event(&mut out, &first.borrow());
+                { FRESH }.event(&mut out, &first);
             }
             (self.lost, self.lost_context) = (0, FRESH);
         }

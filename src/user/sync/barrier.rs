@@ -2,12 +2,11 @@
 
 use std::{
     cell::{Cell, RefCell},
-    panic::Location,
     rc::Rc,
 };
 
 use crate::{
-    abi::Kind,
+    trap::Kind,
     user::{os::Os, queue::Queue},
 };
 
@@ -62,29 +61,27 @@ impl Barrier {
     #[track_caller]
     pub fn wait(&self, os: &mut Os) -> impl Future<Output = bool> {
         let place = os.note_caller();
-        self.wait_at(place, os)
-    }
-
-    async fn wait_at(&self, place: &'static Location<'static>, os: &mut Os) -> bool {
-        let gate = self.round.borrow().gate.clone();
-        gate.require_home(os, "the barrier");
-        // Made before this task is counted: a trap between the two would let another task arrive.
-        let next = Round::new(gate.successor(os, u64::MAX).await);
-        let round = Rc::clone(&self.round.borrow());
-        round.gate.touch_beside(true);
-        let last = round.arrived.get() + 1 >= self.tasks;
-        if last {
-            next.gate.touch_beside(true);
-            self.round.replace(next);
-            let _closing = round.gate.closing();
-            round.gate.close(os).await;
-        } else {
-            round.arrived.set(round.arrived.get() + 1);
-            let _arrival = Arrival(Rc::clone(&round));
-            os.frame().set_place(place);
-            let _ = round.gate.take(os).await;
+        async move {
+            let gate = self.round.borrow().gate.clone();
+            gate.require_home(os, "the barrier");
+            // Made before this task is counted: a trap between the two would let another task arrive.
+            let next = Round::new(gate.successor(os, u64::MAX).await);
+            let round = Rc::clone(&self.round.borrow());
+            round.gate.touch_beside(true);
+            let last = round.arrived.get() + 1 >= self.tasks;
+            if last {
+                next.gate.touch_beside(true);
+                self.round.replace(next);
+                let _closing = round.gate.closing();
+                round.gate.close(os).await;
+            } else {
+                round.arrived.set(round.arrived.get() + 1);
+                let _arrival = Arrival(Rc::clone(&round));
+                os.frame().set_place(place);
+                let _ = round.gate.take(os).await;
+            }
+            last
         }
-        last
     }
 }
 

@@ -2,9 +2,9 @@
 
 use std::{cell::RefCell, panic::Location, rc::Rc, time::Duration};
 
-use super::mutex::{Guard, Poisoned};
+use super::mutex::{Guard, Mutex, Poisoned};
 use crate::{
-    abi::Kind,
+    trap::Kind,
     user::{os::Os, queue::Queue, time::Elapsed},
 };
 
@@ -59,35 +59,22 @@ impl Condition {
     pub fn wait<T: 'static>(
         &self,
         os: &mut Os,
-        guard: Guard<T>,
+        mut guard: Guard<T>,
     ) -> impl Future<Output = Result<Guard<T>, Poisoned<T>>> {
         let place = os.note_caller();
-        self.wait_at(place, os, guard)
-    }
-
-    async fn wait_at<T: 'static>(
-        &self,
-        place: &'static Location<'static>,
-        os: &mut Os,
-        mut guard: Guard<T>,
-    ) -> Result<Guard<T>, Poisoned<T>> {
-        let mutex = guard.mutex();
-        let signals = self.signals_in(os);
-        guard.released = true;
-        if os.frame().may_wait_to_print() {
-            // Otherwise a signal could come between the release of the lock and the wait.
-            os.yield_now().await;
+        async move {
+            let (mutex, signals) = self.release(os, &mut guard);
+            if os.frame().may_wait_to_print() {
+                // Otherwise a signal could come between the release of the lock and the wait.
+                os.yield_now().await;
+            }
+            drop_stale(os, &signals).await;
+            // The lock is released at the next trap, which is the one that waits.
+            drop(guard);
+            os.frame().set_place(place);
+            let signal = signals.take(os).await.map(|()| Signal(&signals));
+            lock_again(os, place, &mutex, signal.ok()).await
         }
-        drop_stale(os, &signals).await;
-        // The lock is released at the next trap, which is the one that waits.
-        drop(guard);
-        os.frame().set_place(place);
-        let signal = signals.take(os).await.map(|()| Signal(&signals));
-        os.frame().set_place(place);
-        let locked = mutex.lock_noted(os).await;
-        // The signal has arrived.
-        std::mem::forget(signal);
-        locked
     }
 
     /// Like [`Condition::wait`], but waits for a signal for at most `span`. Then it takes the lock
@@ -116,39 +103,33 @@ impl Condition {
     pub fn wait_for<T: 'static>(
         &self,
         os: &mut Os,
-        guard: Guard<T>,
+        mut guard: Guard<T>,
         span: Duration,
     ) -> impl Future<Output = Waited<T>> {
         let place = os.note_caller();
-        self.wait_for_at(place, os, guard, span)
+        async move {
+            let (mutex, signals) = self.release(os, &mut guard);
+            let signal = os.timeout(span, async |os: &mut Os| {
+                drop_stale(os, &signals).await;
+                // As above. After the timeout is armed, because arming is a trap too.
+                drop(guard);
+                os.frame().set_place(place);
+                signals.take(os).await
+            });
+            let (signal, signalled) = match signal.await {
+                Ok(signal) => (signal.ok().map(|()| Signal(&signals)), Ok(())),
+                Err(elapsed) => (None, Err(elapsed)),
+            };
+            let locked = lock_again(os, place, &mutex, signal).await;
+            locked.map(|guard| (guard, signalled))
+        }
     }
 
-    async fn wait_for_at<T: 'static>(
-        &self,
-        place: &'static Location<'static>,
-        os: &mut Os,
-        mut guard: Guard<T>,
-        span: Duration,
-    ) -> Waited<T> {
-        let mutex = guard.mutex();
+    /// Returns the mutex of a guard that is about to be dropped, and the signals to wait for.
+    fn release<T: 'static>(&self, os: &Os, guard: &mut Guard<T>) -> (Mutex<T>, Queue<()>) {
         let signals = self.signals_in(os);
         guard.released = true;
-        let signal = os.timeout(span, async |os: &mut Os| {
-            drop_stale(os, &signals).await;
-            // As above. After the timeout is armed, because arming is a trap too.
-            drop(guard);
-            os.frame().set_place(place);
-            signals.take(os).await
-        });
-        let (signal, signalled) = match signal.await {
-            Ok(signal) => (signal.ok().map(|()| Signal(&signals)), Ok(())),
-            Err(elapsed) => (None, Err(elapsed)),
-        };
-        os.frame().set_place(place);
-        let locked = mutex.lock_noted(os).await;
-        // The signal has arrived.
-        std::mem::forget(signal);
-        locked.map(|guard| (guard, signalled))
+        (guard.mutex(), signals)
     }
 
     /// Wakes the task that has waited longest. Returns whether there was one. Never blocks.
@@ -176,6 +157,20 @@ async fn drop_stale(os: &mut Os, signals: &Queue<()>) {
     while !signals.is_empty() {
         let _ = signals.try_get(os).await;
     }
+}
+
+/// Takes the lock again after a wait. Until then the signal is on its way.
+async fn lock_again<T: 'static>(
+    os: &mut Os,
+    place: &'static Location<'static>,
+    mutex: &Mutex<T>,
+    signal: Option<Signal<'_>>,
+) -> Result<Guard<T>, Poisoned<T>> {
+    os.frame().set_place(place);
+    let locked = mutex.lock_noted(os).await;
+    // The signal has arrived.
+    std::mem::forget(signal);
+    locked
 }
 
 /// A signal of [`Condition::notify_one`] on its way. If its task is killed or cut before it has the

@@ -3,7 +3,7 @@
 use std::{cell::RefCell, rc::Rc};
 
 use crate::{
-    abi::Kind,
+    trap::Kind,
     user::{os::Os, queue::Queue},
 };
 

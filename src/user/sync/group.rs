@@ -3,8 +3,8 @@
 use std::{cell::RefCell, collections::BTreeSet, fmt, panic::Location, rc::Rc};
 
 use crate::{
-    abi::{Errno, Exit, Kind, QueueId, SystemCall, Tid},
-    trap::{Keeper, TrapFrame},
+    abi::{Errno, Exit, QueueId, SystemCall, Tid},
+    trap::{Keeper, Kind, Options, TrapFrame},
     user::{messages::Side, os::Os, program::IntoExit, queue::Queue},
 };
 
@@ -110,8 +110,12 @@ impl Group {
             if !Rc::ptr_eq(&self.frame, os.frame()) {
                 return Err(Errno::Invalid);
             }
-            let members = Rc::clone(&self.members);
-            os.spawn_kept(name.as_ref(), program, members).await
+            let options = Options {
+                keeper: Some(self.members.clone()),
+                ..Options::default()
+            };
+            os.new_task(SystemCall::NewTask, name.as_ref(), program, Some(options))
+                .await
         }
     }
 

@@ -8,8 +8,7 @@ use std::{
 };
 
 use crate::{
-    abi::Kind,
-    trap::TrapFrame,
+    trap::{Kind, TrapFrame},
     user::{os::Os, queue::Queue},
 };
 

@@ -3,7 +3,7 @@
 use std::{cell::Cell, rc::Rc};
 
 use crate::{
-    abi::Kind,
+    trap::Kind,
     user::{
         os::Os,
         queue::{Closed, Queue},

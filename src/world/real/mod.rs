@@ -77,8 +77,8 @@ pub use stdout::open_again;
 use super::{Answer, Happening, Request, World, hand_on, io::read_piece};
 use crate::{
     abi::{DeviceId, Direction, Tid},
-    descriptor::Descriptor,
     interrupt::{Interrupts, Remote},
+    trap::Descriptor,
 };
 
 /// How many connections the operating system keeps for a listener that is busy.

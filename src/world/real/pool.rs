@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{abi::Tid, interrupt::Job, panic::panic_message, pause::in_place};
+use crate::{abi::Tid, interrupt::Job, panic::panic_message, trap::pause::in_place};
 
 /// How many pieces of work can be under way at once; more wait their turn.
 const MAX_THREADS: usize = 1024;

@@ -13,7 +13,7 @@ use socket2::Socket;
 use super::readiness::{Readiness, is_ready};
 use crate::{
     abi::{DeviceId, Direction},
-    descriptor::Descriptor,
+    trap::Descriptor,
     world::{DeviceMap, Happening},
 };
 

@@ -18,7 +18,7 @@ use crate::{
     abi::{DeviceId, QueueId, Tid},
     interrupt::{External, Interrupt, Job, Remote},
     panic::contain,
-    pause::{again, in_place},
+    trap::pause::{again, in_place},
     world::{Answer, Happening, RealWorld, Request, World},
 };
 

@@ -23,10 +23,9 @@ use super::{
 };
 use crate::{
     abi::{DeviceId, Tid},
-    forward_world,
     interrupt::Remote,
-    pause::paused,
-    world::{Answer, Happening, Request, World},
+    trap::pause::paused,
+    world::{Answer, Happening, Request, World, forward_world},
 };
 
 /// A world around another one that writes every answer to a tape. [`Playing`](super::Playing)

@@ -249,7 +249,7 @@ fn unserved(kernel: &mut Kernel) -> Result<(), Error> {
 
 #[test]
 fn a_blocked_task_shows_which_task_took_what_it_waits_for() {
-    let rows = rows(check(unserved).round_robin());
+    let rows = rows(check(unserved).fifo());
     for row in [
         "two 3          get(queue 1 \"jobs\") ...",
         "main 1         put(queue 1 \"jobs\") [one 2: queue 1 \"jobs\"] = ok",

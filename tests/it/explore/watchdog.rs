@@ -163,7 +163,7 @@ fn a_task_that_makes_no_trap_ends_the_process_with_the_time_of_the_search() {
     for (test, strategy) in [
         ("process_spins", "random"),
         ("process_spins", "pct:1"),
-        ("process_spins", "round_robin"),
+        ("process_spins", "fifo"),
         ("process_spins", "exhaustive"),
         ("process_spins_on_threads", "random"),
         ("process_spins_on_threads", "exhaustive"),

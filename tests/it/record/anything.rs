@@ -193,21 +193,21 @@ pub(super) fn event() -> impl Strategy<Value = OwnedEvent> {
     (which, whose, calls, rest, texts()).prop_map(
         |(which, (at, tid), (call, reply, on, by), (parent, device, direction, from), texts)| {
             let (fact, detail, fails) = which;
-            let error = io::Error::new(texts.error, texts.text.clone());
+            let text = &*texts.text;
             let detail = match detail {
                 0 => Detail::None,
-                1 => Detail::Name(&texts.text),
-                7 => Detail::Object(&texts.text, &texts.text),
+                1 => Detail::Name(text.into()),
+                7 => Detail::Object(text.into(), text.into()),
                 2 => Detail::Addr(texts.addr),
                 3 => Detail::Len(texts.size),
-                4 => Detail::Exit(&texts.exit),
+                4 => Detail::Exit(texts.exit.clone()),
                 5 => Detail::Count(texts.size),
-                _ => Detail::Io(&error),
+                _ => Detail::Io(texts.error, text.into()),
             };
             let fact = match fact {
                 0 => Fact::Spawned {
                     parent,
-                    name: &texts.text,
+                    name: text.into(),
                 },
                 1 => Fact::Resumed,
                 2 => Fact::Trapped { call, detail },
@@ -226,8 +226,8 @@ pub(super) fn event() -> impl Strategy<Value = OwnedEvent> {
                         result,
                     }
                 }
-                7 => Fact::Console { text: &texts.text },
-                8 => Fact::Exited { exit: &texts.exit },
+                7 => Fact::Console { text: text.into() },
+                8 => Fact::Exited { exit: texts.exit },
                 9 => Fact::Reaped,
                 10 => Fact::Injected {
                     inject: match detail {
@@ -237,9 +237,9 @@ pub(super) fn event() -> impl Strategy<Value = OwnedEvent> {
                     },
                 },
                 11 => Fact::Deadlocked {
-                    cycle: &[parent, tid],
+                    cycle: vec![parent, tid].into(),
                 },
-                12 => Fact::Fault { text: &texts.text },
+                12 => Fact::Fault { text: text.into() },
                 13 => Fact::Computing {
                     processor: texts.size,
                 },
@@ -258,7 +258,7 @@ pub(super) fn event() -> impl Strategy<Value = OwnedEvent> {
                 at,
                 tid,
                 fact,
-                place: place.as_ref(),
+                place,
             })
         },
     )

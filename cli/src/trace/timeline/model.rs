@@ -212,7 +212,7 @@ impl Timeline {
             if let Some(missing) = gap.filter(|_| !is_done) {
                 gather.gap(missing);
             }
-            is_done = is_done || !gather.event(&event);
+            is_done = is_done || !gather.event(event);
             if is_done && history.is_none() {
                 break;
             }
@@ -312,13 +312,11 @@ impl<'a> Gather<'a> {
     }
 
     /// Takes the next event. Returns whether more are needed.
-    fn event(&mut self, owned: &OwnedEvent) -> bool {
+    fn event(&mut self, mut event: OwnedEvent) -> bool {
         let before = self.spans.now();
         // A damaged recording may contain anything, even a time that goes back.
-        let event = &Event {
-            at: owned.at.max(before.at),
-            ..owned.borrow()
-        };
+        event.at = event.at.max(before.at);
+        let event = &event;
         if self.window.to.is_some_and(|to| {
             to.is_before(Moment {
                 at: event.at,
@@ -467,8 +465,8 @@ impl<'a> Gather<'a> {
         if let Some(&place) = self.places.get(&event.tid) {
             return Some(place);
         }
-        let (name, parent) = match event.fact {
-            Fact::Spawned { name, parent } => (clean(name), parent.into()),
+        let (name, parent) = match &event.fact {
+            Fact::Spawned { name, parent } => (clean(name), (*parent).into()),
             _ => ("?".to_string(), 0),
         };
         let is_wanted = |task: &String| match task.parse::<u64>() {
@@ -486,7 +484,7 @@ impl<'a> Gather<'a> {
             tid: event.tid.into(),
             name,
             parent,
-            spawned: event.place.map(|place| clean(&place.to_string())),
+            spawned: event.place.as_ref().map(|place| clean(&place.to_string())),
             ..Lane::default()
         });
         Some(place)
@@ -500,13 +498,16 @@ impl<'a> Gather<'a> {
             tid,
             kind,
             what,
-            places: event.place.map(|place| clean(&format!("at {place:#}"))),
+            places: event
+                .place
+                .as_ref()
+                .map(|place| clean(&format!("at {place:#}"))),
             result: None,
             is_error: matches!(event.fact, Fact::Fault { .. }) || event.fact.is_error(),
         };
         let row = match &event.fact {
             Fact::Blocked { .. } => {
-                let at = event.place.map(|place| clean(&place.to_string()));
+                let at = event.place.as_ref().map(|place| clean(&place.to_string()));
                 return self.place_call(place, at);
             }
             Fact::Trapped { .. } => {
@@ -515,7 +516,7 @@ impl<'a> Gather<'a> {
                 row(Kind::Call, call)
             }
             Fact::Replied { reply, detail } => {
-                let answer = clean(&Answered(*reply, *detail).to_string());
+                let answer = clean(&Answered(*reply, detail).to_string());
                 return self.answer(place, answer, self.spans.tasks().is_error(event));
             }
             Fact::Spawned { parent, .. } => row(

@@ -104,19 +104,19 @@ pub(super) fn devices(place: &Place) {
     let mut recorder = Recorder::create(path, &Header::default()).unwrap();
     let device = DeviceId::from_raw;
     let (call, reply) = (SystemCall::Recv(device(2)), Reply::Err(Errno::Closed));
-    let detail = trapline::Detail::None;
+    const NONE: trapline::Detail<'_> = trapline::Detail::None;
     let facts = [
         Fact::Spawned {
             parent: 0.into(),
-            name: "a\u{202e}\x1b[31m client",
+            name: "a\u{202e}\x1b[31m client".into(),
         },
         Fact::Trapped {
             call: SystemCall::Accept(device(1)),
-            detail,
+            detail: NONE,
         },
         Fact::Replied {
             reply: Reply::Device(device(2)),
-            detail,
+            detail: NONE,
         },
         Fact::Trapped {
             call,
@@ -128,7 +128,10 @@ pub(super) fn devices(place: &Place) {
         Fact::Woken {
             by: Wake::Closed(device(2)),
         },
-        Fact::Replied { reply, detail },
+        Fact::Replied {
+            reply,
+            detail: NONE,
+        },
         Fact::Trapped {
             call: SystemCall::Send(device(3)),
             detail: trapline::Detail::Len(1),
@@ -139,7 +142,7 @@ pub(super) fn devices(place: &Place) {
             result: Err(io::ErrorKind::BrokenPipe),
         },
         Fact::Exited {
-            exit: &trapline::Exit::Faulted("oh\nno".into()),
+            exit: trapline::Exit::Faulted("oh\nno".into()),
         },
         Fact::Reaped,
     ];
@@ -180,26 +183,26 @@ fn show_follows_a_device_and_finds_errors() {
 fn a_timeout_that_comes_after_the_answer_is_told_with_its_call() {
     let place = Place::new("show-late");
     let mut recorder = Recorder::create(place.0.join("run.trap"), &Header::default()).unwrap();
-    let detail = trapline::Detail::None;
+    const NONE: trapline::Detail<'_> = trapline::Detail::None;
     let facts = [
         Fact::Spawned {
             parent: 0.into(),
-            name: "late",
+            name: "late".into(),
         },
         Fact::Trapped {
             call: SystemCall::Yield,
-            detail,
+            detail: NONE,
         },
         Fact::Replied {
             reply: Reply::Done,
-            detail,
+            detail: NONE,
         },
         Fact::Replied {
             reply: Reply::Elapsed(1),
-            detail,
+            detail: NONE,
         },
         Fact::Exited {
-            exit: &trapline::Exit::Done,
+            exit: trapline::Exit::Done,
         },
     ];
     for fact in facts {
@@ -320,13 +323,13 @@ fn a_row_holds_no_formula_and_no_control_character() {
     for fact in [
         Fact::Spawned {
             parent,
-            name: "=cmd|' /C calc'!A0",
+            name: "=cmd|' /C calc'!A0".into(),
         },
         Fact::Console {
-            text: " \u{ff0b}1\x1b[31m\r\n",
+            text: " \u{ff0b}1\x1b[31m\r\n".into(),
         },
         Fact::Exited {
-            exit: &trapline::Exit::Failed("\u{202e}-1".into()),
+            exit: trapline::Exit::Failed("\u{202e}-1".into()),
         },
     ] {
         recorder.event(&Event {

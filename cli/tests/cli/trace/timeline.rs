@@ -454,10 +454,8 @@ fn a_picture_that_could_not_be_read_is_refused() {
     for tid in 1..=101 {
         let name = "x".repeat(tid);
         let (at, tid, parent) = (Duration::ZERO, (tid as u64).into(), 0.into());
-        let fact = Fact::Spawned {
-            parent,
-            name: &name,
-        };
+        let name = name.into();
+        let fact = Fact::Spawned { parent, name };
         recorder.event(&Event {
             at,
             tid,
@@ -507,9 +505,15 @@ fn the_lane_of_the_kernel_is_no_task() {
                 place: None,
             });
         };
-        note(0, Fact::Fault { text: "heal" });
+        note(
+            0,
+            Fact::Fault {
+                text: "heal".into(),
+            },
+        );
         for tid in 1..=tasks {
             let (parent, name) = (0.into(), "worker");
+            let name = name.into();
             note(tid, Fact::Spawned { parent, name });
         }
         drop(recorder);
@@ -633,7 +637,7 @@ fn ring(place: &Place, tasks: u64) {
     let mut recorder = Recorder::create(path, &Header::default()).unwrap();
     let at = Duration::ZERO;
     for tid in 1..=tasks {
-        let (parent, name, detail) = (0.into(), "ring", Detail::None);
+        let (parent, name, detail) = (0.into(), "ring".into(), Detail::None);
         let next = (tid % tasks + 1).into();
         let call = SystemCall::WaitTask(next);
         for fact in [
@@ -674,15 +678,15 @@ fn named(place: &Place, name: &str) {
     let facts = [
         Fact::Spawned {
             parent: 0.into(),
-            name,
+            name: name.into(),
         },
         Fact::Resumed,
-        Fact::Console { text: name },
+        Fact::Console { text: name.into() },
         Fact::Trapped {
             call: SystemCall::NewTask,
-            detail: Detail::Name(name),
+            detail: Detail::Name(name.into()),
         },
-        Fact::Exited { exit: &exit },
+        Fact::Exited { exit },
     ];
     for (micros, fact) in (0..).zip(facts) {
         let at = Duration::from_micros(micros);
@@ -818,7 +822,7 @@ proptest! {
         for (event, time) in &picks {
             let event = event.get(&EVENTS[..]);
             let at = Duration::from_nanos(*time.get(&times));
-            recorder.event(&Event { at, ..event.borrow() });
+            recorder.event(&Event { at, ..event.clone() });
         }
         recorder.tape().close().unwrap();
         let from = format!("{turn}t");

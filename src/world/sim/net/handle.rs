@@ -13,8 +13,7 @@ use std::{
 use super::state::Net;
 use crate::{
     abi::{DeviceId, Direction, HostId},
-    footprint::Object,
-    trap::TrapFrame,
+    trap::{Object, TrapFrame},
     world::{
         Happening,
         io::{Answer, Request},
