@@ -260,6 +260,21 @@ impl Ledger {
         self.named(on).unwrap_or_else(|| on.to_string())
     }
 
+    /// The cause that woke a task, in words such as `mutex 2 "savings"` or `its timer`.
+    #[must_use]
+    pub fn cause(&self, by: Wake) -> String {
+        match by {
+            Wake::Queue(queue) => self.object(queue).unwrap_or_else(|| by.to_string()),
+            by => by.to_string(),
+        }
+    }
+
+    /// Returns whether a timeout is armed around the calls of a task that ends one day.
+    #[must_use]
+    pub fn is_timed(&self, tid: Tid) -> bool {
+        self.task(tid).is_some_and(Task::is_timed)
+    }
+
     /// The address of an open device: of the peer of a connection, or a listener's own. `None` for
     /// other devices, and for those that were opened before.
     #[must_use]
@@ -621,7 +636,6 @@ impl Ledger {
         let (now, gaps) = (self.now, self.gaps);
         let task = self.tasks.get_mut(&tid)?;
         task.exit = Some(Box::new(exit.clone()));
-        task.timeouts.clear();
         task.begin(tid, Doing::Ready, Ending::Exited, now, gaps)
     }
 

@@ -148,7 +148,7 @@ impl Tracer for Bridge {
             Fact::Trapped { .. } => {}
             Fact::Blocked { on } => {
                 tell!("trapline::kernel", event, &*span, comm,
-                    { call = last.map(ToString::to_string), op, device, queue, blocked_on = %on, }, "{told}");
+                    { call = last.map(ToString::to_string), op, device, queue, blocked_on = self.tasks.thing(*on), }, "{told}");
             }
             Fact::Replied { reply, detail } => {
                 let bytes = match reply {

@@ -27,11 +27,17 @@ fn follow(ledger: &mut Ledger, tid: u64, facts: impl IntoIterator<Item = Fact<'s
 
 #[test]
 fn the_ledger_knows_which_call_a_task_is_at() {
-    let detail = Detail::None;
-    let trapped = |call| Fact::Trapped { call, detail };
+    let trapped = |call| Fact::Trapped {
+        call,
+        detail: Detail::None,
+    };
+    let replied = |reply| Fact::Replied {
+        reply,
+        detail: Detail::None,
+    };
     let on = On::Exit(3.into());
     let mut ledger = Ledger::new();
-    let (parent, name) = (Tid::KERNEL, "waiter");
+    let (parent, name) = (Tid::KERNEL, "waiter".into());
     follow(&mut ledger, 1, [Fact::Spawned { parent, name }]);
     assert!(ledger.last(1.into()).is_none());
     let wait = trapped(SystemCall::WaitTask(3.into()));
@@ -44,22 +50,15 @@ fn the_ledger_knows_which_call_a_task_is_at() {
     let pending = ledger.pending(1.into()).expect("it has no answer");
     assert_eq!(pending.blocked, Some((on, Duration::ZERO)));
     let reply = Reply::Done;
-    follow(&mut ledger, 1, [Fact::Replied { reply, detail }]);
+    follow(&mut ledger, 1, [replied(reply)]);
     let told = |ledger: &Ledger, reply| {
-        let fact = Fact::Replied { reply, detail };
+        let fact = replied(reply);
         ledger.line(&fact, 1.into()).to_string()
     };
     assert_eq!(told(&ledger, reply), "... wait_task(3) = ok");
     assert!(ledger.pending(1.into()).is_none());
     let late = Reply::Elapsed(1);
-    follow(
-        &mut ledger,
-        1,
-        [Fact::Replied {
-            reply: late,
-            detail,
-        }],
-    );
+    follow(&mut ledger, 1, [replied(late)]);
     assert!(ledger.last(1.into()).is_some_and(|call| call.is_late));
     assert_eq!(told(&ledger, late), "... wait_task(3) = timeout 1 elapsed");
     follow(&mut ledger, 1, [Fact::Reaped]);
@@ -70,11 +69,13 @@ fn the_ledger_knows_which_call_a_task_is_at() {
 
 #[test]
 fn the_ledger_keeps_as_many_calls_and_tasks_as_it_is_told_to() {
-    let detail = Detail::None;
     let mut ledger = Ledger::keeping(2).at_most(1);
     let calls = [SystemCall::Now, SystemCall::Yield, SystemCall::Random];
     for tid in [1, 2] {
-        let trapped = calls.map(|call| Fact::Trapped { call, detail });
+        let trapped = calls.map(|call| Fact::Trapped {
+            call,
+            detail: Detail::None,
+        });
         follow(&mut ledger, tid, trapped);
     }
     let kept = |tid: u64| {

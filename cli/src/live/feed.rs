@@ -4,7 +4,7 @@
 use std::{cell::RefCell, rc::Rc};
 
 use serde_json::{Map, Value};
-use trapline::{Answered, CallInfo, Event, Fact, Follower, Tid, Tracer};
+use trapline::{Answered, CallInfo, Event, Fact, Ledger, Tid, Tracer};
 
 use super::{
     brief::brief,
@@ -38,7 +38,7 @@ pub(super) struct Feed {
     pub(super) filter: Filter,
     /// It receives each event before this tracer does. For a call that is answered at once, it also
     /// has the answer before this tracer has the call.
-    pub(super) recent: Rc<RefCell<Follower>>,
+    pub(super) recent: Rc<RefCell<Ledger>>,
     pub(super) outbox: Rc<RefCell<Outbox>>,
 }
 
@@ -103,7 +103,7 @@ fn line(
 }
 
 /// The message and the fields, named as in the bridge to `tracing`.
-fn describe(event: &Event<'_>, recent: &Follower, line: &mut Map<String, Value>) -> String {
+fn describe(event: &Event<'_>, recent: &Ledger, line: &mut Map<String, Value>) -> String {
     let message = recent.line(&event.fact, event.tid).to_string();
     let call = || match recent.last(event.tid) {
         Some(call) => brief(call.to_string()),
@@ -111,7 +111,7 @@ fn describe(event: &Event<'_>, recent: &Follower, line: &mut Map<String, Value>)
     };
     match &event.fact {
         Fact::Blocked { on } => {
-            line.insert("blocked_on".into(), on.to_string().into());
+            line.insert("blocked_on".into(), brief(recent.thing(*on)).into());
             line.insert("call".into(), call().into());
         }
         Fact::Replied { reply, detail } => {
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn a_timeout_that_comes_after_the_answer_is_told_so() {
-        let recent = Rc::new(RefCell::new(recent::follower()));
+        let recent = Rc::new(RefCell::new(recent::ledger()));
         let outbox = Rc::new(RefCell::new(Outbox::default()));
         let mut feed = Feed {
             filter: Filter::default(),

@@ -55,7 +55,7 @@ use std::{
 
 use clap::{Args, Subcommand};
 use signal_hook::consts::{SIGHUP, SIGINT};
-use trapline::{Exit, Follower, Kernel, Os, Tracer, record::Tape};
+use trapline::{Exit, Kernel, Ledger, Os, Tracer, record::Tape};
 
 use super::{
     interrupts, log, outfile,
@@ -403,7 +403,7 @@ fn top(socket: &Path, every: Duration, log: Log) -> Result<ExitCode, Failure> {
 /// What observing a kernel needs. It is made before the kernel, so that a failure comes before any
 /// program runs.
 pub(super) struct Watch {
-    recent: Rc<RefCell<Follower>>,
+    recent: Rc<RefCell<Ledger>>,
     socket: Option<(UnixListener, Arc<SocketFile>)>,
     screen: Option<(Terminal, Duration)>,
     colored: bool,
@@ -420,7 +420,7 @@ impl Watch {
             .top
             .map(|every| Ok::<_, String>((terminal::find()?, every)));
         Ok(Some(Self {
-            recent: Rc::new(RefCell::new(recent::follower())),
+            recent: Rc::new(RefCell::new(recent::ledger())),
             socket,
             screen: screen.transpose()?,
             colored: log.is_colored(),

@@ -15,7 +15,7 @@ use trapline::{CallInfo, Direction, Doing, Ending, Event, Fact, Moment, Span, Ti
 
 use super::{
     source::{Failure, Source, world},
-    spans::{Spans, What},
+    spans::Spans,
 };
 use crate::words::command_line;
 
@@ -147,9 +147,9 @@ impl<W: Write> Chrome<'_, W> {
             if let Some(call) = call {
                 args.insert("call".into(), call.to_string().into());
             }
-            args.insert("blocked_on".into(), What::from(on).to_string().into());
+            args.insert("blocked_on".into(), self.spans.tasks().thing(on).into());
             if let Ending::Woken { by, .. } = span.end {
-                args.insert("woken_by".into(), by.to_string().into());
+                args.insert("woken_by".into(), self.spans.tasks().cause(by).into());
             }
             let mut about = line("i", span.tid, from, "blocked", category);
             about.insert("args".into(), args.into());

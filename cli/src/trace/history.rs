@@ -1,8 +1,7 @@
 //! All that happened in a recording, by task, queue and device.
 //!
 //! A [`History`] keeps the pieces of each task's life, the tasks that moved messages through which
-//! queue, and which task used which device. `causes.rs` and `path.rs` walk backwards over it, and
-//! `at.rs` shows its end.
+//! queue, and which task used which device. `causes.rs` and `path.rs` walk backwards over it.
 //!
 //! `queues.rs` keeps what went through a queue, and `peers.rs` links the two ends of a connection.
 
@@ -23,7 +22,7 @@ use trapline::{
 
 use super::{
     peers::Peers,
-    queues::{Content, QueueLife},
+    queues::{Content, Move, QueueLife},
     source::{Failure, Source},
     spans::{Shares, Spans},
     timeline::{count, rounded},
@@ -46,8 +45,6 @@ pub(super) struct History {
     pub(super) begin: Option<Moment>,
     /// Where events are missing: the moments of the events before and after, in order.
     gaps: Vec<(Moment, Moment)>,
-    /// Whether the recording goes on after its end.
-    is_cut: bool,
     /// The events since tasks are being killed, up to the next turn: [`History::finish`] says why.
     kills: Vec<OwnedEvent>,
 }
@@ -58,7 +55,6 @@ pub(super) struct Life {
     pub(super) name: String,
     pub(super) parent: Tid,
     pub(super) spawned: Moment,
-    pub(super) traps: u64,
     /// In order.
     pub(super) pieces: Vec<Piece>,
     /// When it ended, and how.
@@ -122,100 +118,30 @@ pub(super) struct Amount {
 /// What a task did for a part of its life, in words.
 type Part = (String, Amount);
 
-/// A task that is alive, and what it does.
-pub(super) struct Standing<'a> {
-    pub(super) tid: Tid,
-    pub(super) name: &'a str,
-    pub(super) parent: Tid,
-    /// `None` where events are missing.
-    pub(super) doing: Option<Doing>,
-    /// What it waits for, or the call that it is in.
-    pub(super) what: Option<String>,
-    /// The object of the queue at which it waits.
-    pub(super) object: Option<&'a str>,
-    pub(super) since: Option<Duration>,
-    pub(super) traps: u64,
-}
-
 impl History {
     /// Opens a recording and reads all of it.
     pub(super) fn open(path: &Path) -> Result<(Self, Source), Failure> {
         let mut source = Source::open(path)?;
-        Ok((Self::read(&mut source, None), source))
-    }
-
-    /// Reads a recording, up to an instant or to its end.
-    pub(super) fn read(source: &mut Source, to: Option<Duration>) -> Self {
         let mut history = Self::default();
         while let Some(event) = source.next() {
-            let has_gap = source.gap().is_some();
-            if to.is_some_and(|to| event.at > to) {
-                history.is_cut = true;
-                if has_gap {
-                    history.spans.gap();
-                }
-                break;
-            }
-            history.event(&event, has_gap);
+            history.event(&event, source.gap().is_some());
         }
         history.finish();
-        history
+        Ok((history, source))
     }
 
-    /// The tasks that are alive at its end, by tid.
-    pub(super) fn standing(&self) -> Vec<Standing<'_>> {
-        let alive = self.tasks.iter().filter(|(_, life)| life.exit.is_none());
-        let standing = alive.map(|(tid, life)| {
-            let now = life.now();
-            let doing = now.map(|piece| piece.doing);
-            Standing {
-                tid: *tid,
-                name: &life.name,
-                parent: life.parent,
-                doing,
-                what: match doing {
-                    Some(Doing::Blocked(on @ On::Timer(_))) => Some(on.to_string()),
-                    Some(Doing::Blocked(on)) => Some(self.thing(on)),
-                    Some(Doing::InCall) => now.map(|piece| piece.call.clone()),
-                    _ => None,
-                },
-                object: match doing {
-                    Some(Doing::Blocked(On::Queue(queue, _))) => {
-                        let queue = self.queues.get(&queue);
-                        queue.and_then(|queue| queue.object.as_deref())
-                    }
-                    _ => None,
-                },
-                since: now.map(|piece| piece.from.at),
-                traps: life.traps,
-            }
-        });
-        standing.collect()
-    }
-
-    /// What tasks were blocked on, apart from timers, with the words for it.
-    pub(super) fn words(&self) -> BTreeMap<String, String> {
-        let pieces = self.tasks.values().flat_map(|life| &life.pieces);
-        let mut words = BTreeMap::new();
-        for piece in pieces {
-            if let Doing::Blocked(on) = piece.doing
-                && !matches!(on, On::Timer(_))
-            {
-                let of = words.entry(on.to_string());
-                of.or_insert_with(|| self.thing(on));
-            }
-        }
-        words
-    }
-
-    /// When which task took each mutex, by the number of its queue.
+    /// When which task took each mutex, by the number of its queue; [`Tid::KERNEL`] where a task
+    /// released it.
     pub(super) fn takes(&self) -> BTreeMap<u64, Vec<(Moment, Tid)>> {
         let mut takes: BTreeMap<u64, Vec<(Moment, Tid)>> = BTreeMap::new();
         let is_lock = |life: &QueueLife| life.content == Content::Lock;
         for (queue, life) in self.queues.iter().filter(|(_, life)| is_lock(life)) {
-            let gets = life.moves.iter().filter(|one| one.end == End::Get);
+            let holder = |one: &Move| match one.end {
+                End::Get => one.tid,
+                End::Put => Tid::KERNEL,
+            };
             let of = takes.entry(queue.number()).or_default();
-            of.extend(gets.map(|one| (one.at, one.tid)));
+            of.extend(life.moves.iter().map(|one| (one.at, holder(one))));
         }
         takes
     }
@@ -296,11 +222,6 @@ impl History {
         self.gaps
             .get(first)
             .is_some_and(|(before, _)| *before <= to)
-    }
-
-    /// Whether the recording goes on after its end.
-    pub(super) fn is_cut(&self) -> bool {
-        self.is_cut
     }
 
     /// The tasks of that number or of that whole name.
@@ -389,7 +310,6 @@ impl History {
         let call = self.spans.tasks().last(tid).map(|call| call.call);
         match &event.fact {
             Fact::Trapped { call, .. } => {
-                self.life(tid).traps += 1;
                 if let SystemCall::ShutdownWrite(device) | SystemCall::Close(device) = call {
                     self.closed(*device, tid, now);
                 }

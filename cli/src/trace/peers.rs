@@ -7,9 +7,7 @@
 use std::{collections::BTreeMap, net::SocketAddr};
 
 use rustc_hash::FxHashMap;
-use trapline::{
-    Answered, CallInfo, Detail, DeviceId, Event, Fact, Follower, Reply, SystemCall, Tid,
-};
+use trapline::{Answered, CallInfo, Detail, DeviceId, Event, Fact, Ledger, Reply, SystemCall, Tid};
 
 /// An address. Each host has a loopback address of its own.
 type Place = (Option<Box<str>>, SocketAddr);
@@ -38,7 +36,7 @@ impl Peers {
     }
 
     /// Takes the next event, after the follower.
-    pub(super) fn event(&mut self, event: &Event<'_>, follower: &Follower) {
+    pub(super) fn event(&mut self, event: &Event<'_>, follower: &Ledger) {
         let (tid, Fact::Replied { reply, .. }) = (event.tid, &event.fact) else {
             return;
         };
@@ -140,7 +138,7 @@ fn own(call: &CallInfo) -> Option<SocketAddr> {
     }
 }
 
-fn place(addr: SocketAddr, tid: Tid, follower: &Follower) -> Place {
+fn place(addr: SocketAddr, tid: Tid, follower: &Ledger) -> Place {
     let host = host_of(follower.comm(tid)).filter(|_| addr.ip().is_loopback());
     (host.map(Into::into), addr)
 }

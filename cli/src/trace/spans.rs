@@ -205,7 +205,7 @@ fn of_kernel(doing: Doing, from: Moment, to: Moment) -> Span {
 }
 
 /// What a task is blocked on, without the instant of a timer.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum What {
     Exit(Tid),
     Timer,

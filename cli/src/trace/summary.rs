@@ -72,6 +72,8 @@ pub(super) struct Summary {
     by_comm: FxHashMap<Box<str>, u32>,
     /// What the tasks of a row were blocked on, and for how long.
     on: BTreeMap<(u32, What), Duration>,
+    /// The words for the objects among these.
+    words: FxHashMap<What, String>,
     exits: BTreeMap<(u32, String), u64>,
     /// The length of each wait for a turn: in nanoseconds, and in turns of other tasks. The turns
     /// matter where a virtual clock does not move.
@@ -339,6 +341,10 @@ impl Summary {
             Doing::Blocked(on) => {
                 let what = What::from(on);
                 let what = if by_name { what.kind() } else { what };
+                if let What::Queue(..) = what {
+                    let thing = || self.spans.tasks().thing(on);
+                    self.words.entry(what).or_insert_with(thing);
+                }
                 row.times.blocked += took;
                 *self.on.entry((place, what)).or_default() += took;
                 if row.longest.is_none_or(|(longest, ..)| took > longest) {
@@ -470,6 +476,7 @@ impl Summary {
     fn task_row(&self, row: &Row) -> [Value; 11] {
         let longest = row.longest.map(|(span, what, since)| {
             let since = Nanos::from(since);
+            let what = self.say(what);
             format!("{:.6}s for {what}, at {since}", span.as_secs_f64())
         });
         [
@@ -595,15 +602,21 @@ impl Summary {
         exits.map(|((_, exit), count)| (&**exit, *count))
     }
 
+    /// What tasks were blocked on, in words.
+    fn say(&self, what: What) -> String {
+        let words = self.words.get(&what).map(|words| clean(words));
+        words.unwrap_or_else(|| what.to_string())
+    }
+
     /// What it was blocked on most; all reasons, if they are few.
     fn mostly_on(&self, row: &Row) -> String {
         let mut on: Vec<_> = self.blocked_on(row).collect();
         on.sort_by_key(|&(what, span)| (Reverse(span), what));
         let share = |span: &Duration| 100.0 * span.as_secs_f64() / row.times.blocked.as_secs_f64();
         let text = |(what, span): &(What, Duration)| match on.len() {
-            1 => what.to_string(),
-            _ if row.times.blocked.is_zero() => what.to_string(),
-            _ => format!("{what} {:.0}%", share(span)),
+            1 => self.say(*what),
+            _ if row.times.blocked.is_zero() => self.say(*what),
+            _ => format!("{} {:.0}%", self.say(*what), share(span)),
         };
         let mut texts: Vec<_> = on.iter().take(2).map(text).collect();
         if on.len() > 2 {
@@ -628,12 +641,12 @@ impl Summary {
 
     fn json(&self, row: &Row) -> Value {
         let on = self.blocked_on(row);
-        let on = on.map(|(what, span)| (what.to_string(), seconds(span)));
+        let on = on.map(|(what, span)| (self.say(what), seconds(span)));
         let on: serde_json::Map<String, Value> = on.collect();
         let longest = row.longest.map(|(span, what, since)| {
             json!({
                 "seconds": span.as_secs_f64(),
-                "on": what.to_string(),
+                "on": self.say(what),
                 "at": since.as_secs_f64(),
             })
         });

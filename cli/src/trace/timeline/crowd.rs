@@ -228,7 +228,11 @@ mod tests {
             to: moment(to),
             end: Ending::Next,
         };
-        Bar { span, row: None }
+        Bar {
+            is_timed: false,
+            span,
+            row: None,
+        }
     }
 
     #[test]

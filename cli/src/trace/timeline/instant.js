@@ -69,7 +69,7 @@ function stateAt(bar) {
   if (kind < RESTING) return { state: KINDS[kind], on: '', sort: KINDS[kind] };
   const text = bars.on.get(bar);
   const on = wordsOf.get(text) ?? text;
-  const sorts = { timer: 'timer', device: 'device', exit: 'task', queue: on.replace(/^(a message of|room in) /, '').split(' ')[0] };
+  const sorts = { timer: 'timer', device: 'device', exit: 'task', queue: on.split(' ')[0] };
   return { state: 'blocked', on, sort: sorts[KINDS[kind]] };
 }
 
@@ -133,8 +133,12 @@ function treeLine(crowd) {
   return `${tid} ${name}: ${doing}`;
 }
 
-/** The live task that a bar waits for: one whose end it waits for, or that holds the mutex. */
+/**
+ * The live task that alone can end the wait of a bar: one whose end it is for, or that holds the mutex.
+ * None if a timeout can end it too.
+ */
 function targetOf({ tid, bar }, value, alive) {
+  if (bars.isTimed[bar]) return undefined;
   const kind = KINDS[bars.doing[bar]];
   let target;
   if (kind === 'exit') target = bars.on.number[bar];

@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 
 use rustc_hash::FxHashMap;
 use trapline::{
-    Answered, Deadlock, DeviceId, Direction, Doing, Event, Exit, Fact, Moment, Nanos, Reply, Span,
-    Tid,
+    Answered, Deadlock, DeviceId, Direction, Doing, Ending, Event, Exit, Fact, Moment, Nanos, On,
+    Reply, Span, Tid, Wake,
     record::{Header, OwnedEvent},
 };
 
@@ -62,6 +62,8 @@ pub(super) struct Timeline {
     pub(super) waits: Deadlock,
     /// Why tasks waited. `None` for a picture, and for a recording that is too long.
     pub(super) history: Option<History>,
+    /// What tasks were blocked on and woken by, apart from timers, with the words for it.
+    pub(super) words: BTreeMap<String, String>,
     /// The bytes that went from one row to another, in the order of the first.
     pub(super) messages: Vec<Message>,
     /// The cycles of waits that closed in the window.
@@ -98,6 +100,8 @@ impl Lane {
 
 /// A span of a lane.
 pub(super) struct Bar {
+    /// Whether a timeout could end it.
+    pub(super) is_timed: bool,
     pub(super) span: Span,
     /// For a turn, the row of the call that ended it; otherwise the row of the last call.
     pub(super) row: Option<usize>,
@@ -250,6 +254,12 @@ impl Timeline {
         format!("there is nothing to show: {why}")
     }
 
+    /// The words for what a task waits for, or for what woke it.
+    pub(super) fn said(&self, of: impl ToString) -> String {
+        let of = of.to_string();
+        self.words.get(&of).map_or(of, |words| clean(words))
+    }
+
     /// Whether nothing could happen any more at the end.
     pub(super) fn is_deadlock(&self) -> bool {
         !self.waits.is_partial
@@ -295,6 +305,7 @@ impl<'a> Gather<'a> {
                 is_torn: false,
                 waits: Deadlock::among([]),
                 history: None,
+                words: BTreeMap::new(),
                 messages: Vec::new(),
                 deadlocks: Vec::new(),
                 shares: Shares::default(),
@@ -440,7 +451,24 @@ impl<'a> Gather<'a> {
             tid => self.places.get(&tid).copied(),
         };
         if let Some(place) = place {
+            self.word(span);
             self.bar(place, span, has_ended_by_row);
+        }
+    }
+
+    /// Notes the words for what a task waits for, and for what woke it.
+    fn word(&mut self, span: Span) {
+        let (tasks, words) = (self.spans.tasks(), &mut self.timeline.words);
+        if let Doing::Blocked(on @ (On::Queue(..) | On::Device(..))) = span.doing {
+            let said = words.entry(on.to_string());
+            said.or_insert_with(|| tasks.thing(on));
+        }
+        if let Ending::Woken { by, .. } = span.end
+            && let Wake::Queue(_) = by
+        {
+            words
+                .entry(by.to_string())
+                .or_insert_with(|| tasks.cause(by));
         }
     }
 
@@ -590,7 +618,11 @@ impl<'a> Gather<'a> {
         } else {
             self.timeline.lanes[place].row
         };
-        self.timeline.lanes[place].bars.push(Bar { span, row });
+        self.timeline.lanes[place].bars.push(Bar {
+            is_timed: self.spans.tasks().is_timed(span.tid),
+            span,
+            row,
+        });
     }
 
     fn finish(mut self, is_torn: bool, history: Option<History>) -> Timeline {
