@@ -51,6 +51,11 @@
 //! this table. The command line, for any set of programs, is a crate of its own above this one:
 //! `trapline-cli`.
 //!
+//! # Features
+//!
+//! There are no default features, so `default-features = false` changes nothing. The feature `serde`
+//! adds `Os::run_recorded`; `trapline-cli` needs it.
+//!
 //! # What is isolated, and what is not
 //!
 //! The tasks of a kernel share one protection domain, as the threads of a process do. Failures are

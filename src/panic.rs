@@ -208,7 +208,7 @@ mod tests {
              at /rustc/59807616e1fa/library/core/src/panic.rs:62:9
    4: trapline::user::time::<impl trapline::user::os::Os>::timeout::{{closure}}
              at ./src/user/time.rs:110:30
-   5: <server::Echo as trapline::cli::program::Program>::main::{{closure}}
+   5: <server::Echo as trapline_cli::program::Program>::main::{{closure}}
              at ./src/server.rs:41:30
    6: core::future::future::poll::{{closure}}
              at /rustc/59807616e1fa/library/core/src/future/future.rs:133:9

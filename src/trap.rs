@@ -225,8 +225,8 @@ impl Parcel {
     }
 }
 
-/// The flags that send a trap to the plain lane. Two of them leave it in the fast lane if they are
-/// alone: `REQUEUED` and `OBSERVED`. This one: deferred calls are pending.
+/// The flags that send a trap to the plain lane. Two of them leave it in a fast lane if they are alone:
+/// `REQUEUED` and `OBSERVED`. `PUBLISHED` may join the first. This one: deferred calls are pending.
 const DEFERRED: u8 = 1;
 /// A payload travels beside the call.
 const PAYLOAD: u8 = 2;
@@ -240,6 +240,8 @@ const INJECTED: u8 = 16;
 const REQUEUED: u8 = 32;
 /// A search takes notes of what each turn touches.
 const NOTED: u8 = 64;
+/// Other threads see which task runs.
+const PUBLISHED: u8 = 128;
 
 /// The most deferred calls whose memory is kept for the next.
 const REUSED: usize = 64;
@@ -457,16 +459,26 @@ impl TrapFrame {
         self.flags.get() & PAYLOAD != 0
     }
 
-    /// Returns whether the fast lane may answer the call: no flag is set, or only that of tasks that
-    /// are put back.
+    /// Returns whether the fast lane may answer the call, and the task keeps its place: no flag is
+    /// set.
     #[inline(always)]
-    pub(crate) fn is_in_lane<const REQUEUES: bool>(&self) -> bool {
-        self.flags.get() == if REQUEUES { REQUEUED } else { 0 }
+    pub(crate) fn is_in_lane(&self) -> bool {
+        self.flags.get() == 0
+    }
+
+    /// Returns whether the fast lane may answer the call, and the task is put back.
+    pub(crate) fn is_in_requeued_lane(&self) -> bool {
+        self.flags.get() == REQUEUED
+    }
+
+    /// The same, and turns are published.
+    pub(crate) fn is_in_published_lane(&self) -> bool {
+        self.flags.get() == REQUEUED | PUBLISHED
     }
 
     /// Returns whether the fast lane may answer the call, the task keeps its place, and tracers get
     /// events.
-    pub(crate) fn is_observed(&self) -> bool {
+    pub(crate) fn is_in_observed_lane(&self) -> bool {
         self.flags.get() == OBSERVED
     }
 
@@ -478,6 +490,11 @@ impl TrapFrame {
     /// Has the traps of all tasks emitted to tracers.
     pub(crate) fn set_observed(&self, observed: bool) {
         self.flag(OBSERVED, observed);
+    }
+
+    /// Has the turns of all tasks published.
+    pub(crate) fn set_published(&self, published: bool) {
+        self.flag(PUBLISHED, published);
     }
 
     /// Sends the traps of all tasks to the plain lane, which asks the injection.

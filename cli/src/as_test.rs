@@ -5,14 +5,10 @@ use std::{
     fmt::Write,
     fs, io,
     path::{Path, PathBuf},
-    process::{Command, ExitCode, Output},
+    process::{Command, Output},
 };
 
-use super::{
-    exits::MARK,
-    new::no_keyword,
-    output::{FAILURE, Log},
-};
+use super::{exits::MARK, new::no_keyword};
 
 /// The test, with placeholders.
 const TEMPLATE: &str = include_str!("template/replay.rs.in");
@@ -32,22 +28,9 @@ pub(super) fn test_name(text: &str) -> Result<String, String> {
     Ok(text.into())
 }
 
-/// Replays the tape as the test will, and writes the test beside a copy of the tape.
-pub(super) fn write(tape: &Path, binary: &str, name: &str, log: Log) -> ExitCode {
-    match try_write(tape, binary, name) {
-        Ok(path) => {
-            let path = path.display();
-            log.note(&format!("wrote {path}; next: cargo test {name}"));
-            ExitCode::SUCCESS
-        }
-        Err(error) => {
-            log.error(&error);
-            ExitCode::from(FAILURE)
-        }
-    }
-}
-
-fn try_write(tape: &Path, binary: &str, name: &str) -> Result<PathBuf, String> {
+/// Replays the tape as the test will, and writes the test beside a copy of the tape. Returns the path
+/// of the test.
+pub(super) fn write(tape: &Path, binary: &str, name: &str) -> Result<PathBuf, String> {
     if !Path::new("Cargo.toml").is_file() {
         return Err(
             "--as-test writes into the folder tests of a crate: there is no Cargo.toml here".into(),

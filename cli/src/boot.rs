@@ -1,4 +1,4 @@
-//! `boot`: sets up the kernel and the interrupts, and turns the result into an exit code.
+//! `boot`: a session is a run from its options to its exit code.
 
 use std::{
     cell::RefCell,
@@ -10,26 +10,33 @@ use std::{
     time::Duration,
 };
 
-use clap::error::ErrorKind;
-use trapline::{Blocked, Builder, Deadlock, Error, Kernel, Limit, Report, TaskInfo, tape::Playing};
+use trapline::{
+    Blocked, Builder, Deadlock, Error, Kernel, Limit, Report, TaskInfo, record::Recorder,
+    tape::Playing,
+};
 
 use super::{
-    Extend,
-    args::Boot,
+    app::Extend,
     crash,
     exits::Exits,
     inject::Rules,
-    interrupts,
-    live::{self, Watch},
+    live::{
+        terminal::{Taken, leave},
+        watch::Watch,
+    },
     log,
-    net::{Placed, hosts},
+    options::{Boot, BootLine},
     outfile,
-    output::{DEADLOCK, FAILURE, LIMIT, Log, Verbosity},
+    output::{DEADLOCK, FAILURE, Failure, LIMIT, Log, Verbosity},
+    outside::{Outside, Place},
+    panics,
     policy::{NamedShare, check_shares, warn_of_unused},
+    program::hosts,
     record::{self, Recorded},
-    replay::{Ending, Outside, Tape},
-    stdio,
+    signals, stdio,
     summary::Summary,
+    tape::{Ending, Tape},
+    values::usage,
     world::NamedWorld,
 };
 
@@ -37,193 +44,241 @@ use super::{
 /// from a tape. An error is a usage error.
 pub(super) fn boot<'a>(
     verbosity: &Verbosity,
-    options: &Boot,
-    programs: &[Placed],
+    line: &BootLine,
     command: &[String],
     playing: Option<Playing>,
     tracers: impl IntoIterator<Item = &'a Extend>,
 ) -> Result<ExitCode, clap::Error> {
+    let BootLine { options, programs } = line;
     let own = options.world.as_ref().filter(|_| playing.is_none());
     let own = own.map(NamedWorld::make).transpose()?;
     let is_virtual = options.simulated || own.as_ref().is_some_and(|world| !world.spins());
-    if options.processors > 1 && !is_virtual && playing.is_none() {
-        let why = "--processors needs --virtual: in the real world there is one processor\n";
-        return Err(clap::Error::raw(ErrorKind::ArgumentConflict, why));
-    }
-    if playing.is_none() {
-        check_shares(slice::from_ref(&options.policy), &options.share)?;
-    }
-    if let (Some(tape), Some(record)) = (&options.tape, &options.watching.record)
-        && outfile::is_same(tape, record)
-    {
-        let tape = tape.display();
-        let why = format!("--record would replace the tape {tape}: name another file\n");
-        return Err(clap::Error::raw(ErrorKind::ArgumentConflict, why));
-    }
+    check(options, is_virtual, playing.is_some())?;
     let net = options.net.network(&hosts(programs), options.max_time)?;
-    let watching = &options.watching;
-    let log = Log::new(verbosity, &options.verbosity, watching.log_format);
+    let log = Log::new(verbosity, &options.verbosity, options.watching.log_format);
     // A virtual clock does not move while a reader is waited for.
-    stdio::watch_errors(log, is_virtual || playing.is_some());
-    log::install(log, watching.trace.as_deref())
-        .map_err(|error| clap::Error::raw(ErrorKind::InvalidValue, error + "\n"))?;
-    log::hook_panics(log, live::leave);
-    let summary = Rc::new(RefCell::new(Summary::new(watching.by_name)));
-    let _screen = live::Taken;
-    let watch = match Watch::new(&watching.live, log) {
-        Ok(watch) => watch,
-        Err(error) => {
-            log.error(&error);
-            return Ok(ExitCode::from(FAILURE));
-        }
-    };
-    if let Err(error) = interrupts::survive_large_files() {
-        log.error(&format!("cannot listen for signals: {error}"));
-        return Ok(ExitCode::from(FAILURE));
-    }
-    let seed = options.seed.unwrap_or_else(random_seed);
-    let (recorder, recorded) = match record::begin(options, command, seed, log) {
-        Ok(recording) => recording.unzip(),
-        Err(error) => {
-            log.error(&error);
-            return Ok(ExitCode::from(FAILURE));
-        }
-    };
-    let rules = Rules::new(&options.inject);
-    let header = record::header(options, command, seed);
-    let outside = Outside::new(options, &header, &net, watch.as_ref(), own, playing, log);
-    let (world, tape) = match outside {
-        Ok(outside) => outside,
-        Err(error) => {
-            log.error(&error);
-            return Ok(ExitCode::from(FAILURE));
-        }
-    };
-    let exits = Rc::new(RefCell::new(Exits::default()));
-    let copies = world.copies(watch.as_ref());
-    let mut builder = settings(options, seed, &rules, world);
-    if copies {
-        builder = builder.tracer(stdio::copy);
-    }
-    if let Some(watch) = &watch {
-        builder = builder.tracer(watch.tracer());
-    }
-    if let Some(recorder) = recorder {
-        builder = builder.tracer(recorder);
-    }
-    if watching.summary {
-        builder = builder.tracer(Summary::tracer(&summary));
-    }
-    if watching.exits {
-        builder = builder.tracer(Exits::tracer(&exits));
-    }
-    builder = tracers
-        .into_iter()
-        .fold(builder, |builder, extend| extend(builder));
-    let mut kernel = match builder.build() {
-        Ok(kernel) => kernel,
-        Err(error) => {
-            log.error(&format!("cannot boot: {error}"));
-            return Ok(ExitCode::from(FAILURE));
-        }
-    };
-    if let Some(watch) = &watch {
-        interrupts::at_end(watch.last_words());
-    }
-    if let Some(recorded) = recorded.clone() {
-        interrupts::at_end(move || recorded.end_soon(log));
-    }
-    if let Some(last_words) = tape.last_words() {
-        interrupts::at_end(last_words);
-    }
-    if let Err(error) = flush_at_crash(&tape, recorded.as_ref()) {
-        log.error(&format!("cannot handle signals: {error}"));
-        return Ok(ExitCode::from(FAILURE));
-    }
-    if let Err(error) = interrupts::listen(log, kernel.remote()) {
-        log.error(&format!("cannot listen for interrupts: {error}"));
-        return Ok(ExitCode::from(FAILURE));
-    }
-    if options.seed.is_none() {
-        let seed = kernel.seed();
-        log.note(&if options.simulated {
-            format!("seed {seed} (repeat the run with --seed {seed})")
-        } else {
-            format!("seed {seed} (--seed {seed} repeats the random numbers, not the timing)")
-        });
-    }
-    if let Err(error) = load(&mut kernel, options, programs, log) {
-        log.error(&error);
-        return Ok(ExitCode::from(LIMIT));
-    }
-    if let Some(watch) = watch {
-        let recording = recorded.as_ref().map(Recorded::tape);
-        watch.start(&mut kernel, recording, tape.no_kill());
-    }
-    let result = kernel.run();
-    live::leave();
-    let now = kernel.now();
-    let report = match result {
-        Err(Error::Deadlock(deadlock)) if deadlock.is_at_rest() => {
-            log.note(&at_rest(&deadlock, now));
-            Ok(kernel.report())
-        }
-        result => result,
-    };
-    let ending = tape.explain(log, &kernel, &report);
-    let mut code = match ending {
-        Some(Ending::Failed) => FAILURE,
-        Some(Ending::Short) => explain(log, &Ok(kernel.report())),
-        None => explain(log, &report),
-    };
-    code = tape.end(log, code);
-    if let Some(signal) = interrupts::signal() {
-        code = signal;
-    }
-    rules.report(log);
-    warn_of_unused(log, kernel.unused_shares());
-    if watching.summary {
-        summary.borrow_mut().show(log, now);
-    }
-    if watching.exits && ending != Some(Ending::Failed) {
-        exits.borrow().show(log);
-    }
-    // Taken before the kernel is dropped: ending the last tasks is no part of the run.
-    if let Some(recorded) = recorded {
-        code = recorded.end(log, code);
-        recorded.post_mortem(log, &report);
-    }
-    Ok(ExitCode::from(code))
+    let waits = is_virtual || playing.is_some();
+    stdio::watch_errors(waits, move |message| log.warning(message));
+    log::install(log, options.watching.trace.as_deref())?;
+    panics::hook(log);
+    let _screen = Taken;
+    let place = Place { net, own, playing };
+    log.end(run(log, line, command, place, tracers))
 }
 
-/// From now on a signal that kills the process leaves the tape and the recording complete up to there.
-fn flush_at_crash(tape: &Tape, recorded: Option<&Recorded>) -> io::Result<()> {
-    let tape = tape.last_words();
-    let recording = recorded.map(|recorded| recorded.tape().clone());
-    if tape.is_none() && recording.is_none() {
-        return Ok(());
+/// Checks options that `clap` cannot check alone.
+fn check(options: &Boot, is_virtual: bool, is_replay: bool) -> Result<(), clap::Error> {
+    if !is_replay {
+        if options.processors > 1 && !is_virtual {
+            return Err(usage(
+                "--processors needs --virtual: in the real world there is one processor",
+            ));
+        }
+        check_shares(slice::from_ref(&options.policy), &options.share)?;
     }
-    crash::at_crash(move || {
-        if let Some(flush) = &tape {
-            flush();
+    match (&options.tape, &options.watching.record) {
+        (Some(tape), Some(record)) if outfile::is_same(tape, record) => {
+            let tape = tape.display();
+            Err(usage(format!(
+                "--record would replace the tape {tape}: name another file"
+            )))
         }
-        if let Some(recording) = &recording {
-            // No run is left to report the error.
-            let _ = recording.flush();
+        _ => Ok(()),
+    }
+}
+
+fn run<'a>(
+    log: Log,
+    line: &BootLine,
+    command: &[String],
+    place: Place,
+    tracers: impl IntoIterator<Item = &'a Extend>,
+) -> Result<ExitCode, Failure> {
+    let (mut session, outside, recorder) = Session::open(log, line, command, place)?;
+    let mut kernel = session.build(outside, recorder, tracers)?;
+    session.guard(&kernel)?;
+    session.start(&mut kernel)?;
+    let result = kernel.run();
+    leave();
+    Ok(ExitCode::from(session.report(&mut kernel, result)))
+}
+
+/// A run, from its options to its exit code.
+struct Session<'a> {
+    log: Log,
+    line: &'a BootLine,
+    seed: u64,
+    rules: Rules,
+    watch: Option<Watch>,
+    recorded: Option<Recorded>,
+    tape: Tape,
+    summary: Rc<RefCell<Summary>>,
+    exits: Rc<RefCell<Exits>>,
+}
+
+impl<'a> Session<'a> {
+    /// Opens what the options name: the socket, the screen, the recording, the tape and the world.
+    fn open(
+        log: Log,
+        line: &'a BootLine,
+        command: &[String],
+        place: Place,
+    ) -> Result<(Self, Outside, Option<Recorder>), String> {
+        let options = &line.options;
+        let watch = Watch::new(&options.watching.live, log)?;
+        signals::survive_large_files()?;
+        let seed = options.seed.unwrap_or_else(random_seed);
+        let header = record::header(options, command, seed);
+        let (recorder, recorded) = record::begin(&options.watching, &header, log)?.unzip();
+        let has_screen = watch.as_ref().is_some_and(Watch::has_screen);
+        let (outside, tape) = Outside::new(place, options, &header, has_screen, log)?;
+        let session = Self {
+            log,
+            line,
+            seed,
+            rules: Rules::new(&options.inject),
+            watch,
+            recorded,
+            tape,
+            summary: Rc::new(RefCell::new(Summary::new(options.watching.by_name))),
+            exits: Rc::default(),
+        };
+        Ok((session, outside, recorder))
+    }
+
+    /// Makes the kernel, with the tracers that the options ask for and those of the binary.
+    fn build<'t>(
+        &self,
+        outside: Outside,
+        recorder: Option<Recorder>,
+        tracers: impl IntoIterator<Item = &'t Extend>,
+    ) -> Result<Kernel, String> {
+        let options = &self.line.options;
+        let copies = outside.copies;
+        let mut builder = settings(options, self.seed, &self.rules, outside);
+        if copies {
+            builder = builder.tracer(stdio::copy);
         }
-    })
+        if let Some(watch) = &self.watch {
+            builder = builder.tracer(watch.tracer());
+        }
+        if let Some(recorder) = recorder {
+            builder = builder.tracer(recorder);
+        }
+        if options.watching.summary {
+            builder = builder.tracer(Summary::tracer(&self.summary));
+        }
+        if options.watching.exits {
+            builder = builder.tracer(Exits::tracer(&self.exits));
+        }
+        let tracers = tracers.into_iter();
+        let builder = tracers.fold(builder, |builder, extend| extend(builder));
+        let kernel = builder.build();
+        kernel.map_err(|error| format!("cannot boot: {error}"))
+    }
+
+    /// Has an interrupt end the run, and a signal that ends the process leave whole files.
+    fn guard(&self, kernel: &Kernel) -> Result<(), String> {
+        let log = self.log;
+        if let Some(watch) = &self.watch {
+            signals::at_end(watch.last_words());
+        }
+        if let Some(recorded) = self.recorded.clone() {
+            signals::at_end(move || recorded.end_soon(log));
+        }
+        if let Some(last_words) = self.tape.last_words() {
+            signals::at_end(last_words);
+        }
+        self.flush_at_crash()
+            .map_err(|error| format!("cannot handle signals: {error}"))?;
+        let say = move || log.note("interrupted: shutting down (again to end at once)");
+        signals::listen(kernel.remote(), say)
+    }
+
+    /// From now on a signal that kills the process leaves the tape and the recording complete up to
+    /// there.
+    fn flush_at_crash(&self) -> io::Result<()> {
+        let tape = self.tape.last_words();
+        let recording = self
+            .recorded
+            .as_ref()
+            .map(|recorded| recorded.tape().clone());
+        if tape.is_none() && recording.is_none() {
+            return Ok(());
+        }
+        crash::at_crash(move || {
+            if let Some(flush) = &tape {
+                flush();
+            }
+            if let Some(recording) = &recording {
+                // No run is left to report the error.
+                let _ = recording.flush();
+            }
+        })
+    }
+
+    /// Starts the programs, the monitor and the screen.
+    fn start(&mut self, kernel: &mut Kernel) -> Result<(), Failure> {
+        let (log, options) = (self.log, &self.line.options);
+        if options.seed.is_none() {
+            let seed = kernel.seed();
+            log.note(&if options.simulated {
+                format!("seed {seed} (repeat the run with --seed {seed})")
+            } else {
+                format!("seed {seed} (--seed {seed} repeats the random numbers, not the timing)")
+            });
+        }
+        load(kernel, self.line, log).map_err(Failure::Limit)?;
+        if let Some(watch) = self.watch.take() {
+            let recording = self.recorded.as_ref().map(Recorded::tape);
+            watch.start(kernel, recording, self.tape.no_kill());
+        }
+        Ok(())
+    }
+
+    /// Says how the run has ended, and ends the tape and the recording. Returns the exit code.
+    fn report(&self, kernel: &mut Kernel, result: Result<Report, Error>) -> u8 {
+        let (log, watching, now) = (self.log, &self.line.options.watching, kernel.now());
+        let result = match result {
+            Err(Error::Deadlock(deadlock)) if deadlock.is_at_rest() => {
+                log.note(&at_rest(&deadlock, now));
+                Ok(kernel.report())
+            }
+            result => result,
+        };
+        let ending = self.tape.explain(log, kernel, &result);
+        let mut code = match ending {
+            Some(Ending::Failed) => FAILURE,
+            Some(Ending::Short) => explain(log, &Ok(kernel.report())),
+            None => explain(log, &result),
+        };
+        code = self.tape.end(log, code);
+        if let Some(signal) = signals::signal() {
+            code = signal;
+        }
+        self.rules.report(log);
+        warn_of_unused(log, kernel.unused_shares());
+        if watching.summary {
+            self.summary.borrow_mut().show(log, now);
+        }
+        if watching.exits && ending != Some(Ending::Failed) {
+            self.exits.borrow().show(log);
+        }
+        // Taken before the kernel is dropped: ending the last tasks is no part of the run.
+        if let Some(recorded) = &self.recorded {
+            code = recorded.end(log, code);
+            recorded.post_mortem(log, &result);
+        }
+        code
+    }
 }
 
 /// Starts the programs on their hosts. An error says what is wrong.
-pub(super) fn load(
-    kernel: &mut Kernel,
-    options: &Boot,
-    programs: &[Placed],
-    log: Log,
-) -> Result<(), String> {
+pub(super) fn load(kernel: &mut Kernel, line: &BootLine, log: Log) -> Result<(), String> {
+    let BootLine { options, programs } = line;
     let mut booted = programs
         .iter()
-        .try_for_each(|Placed { host, image }| image(kernel, host).map(drop));
+        .try_for_each(|placed| placed.spawn(kernel).map(drop));
     if options.simulated {
         booted = booted.and_then(|()| options.net.arrange(kernel, programs, log));
     }
@@ -236,7 +291,7 @@ pub(super) fn settings(options: &Boot, seed: u64, rules: &Rules, world: Outside)
         .seed(seed)
         .quantum(options.quantum.get())
         .processors(options.processors)
-        .on_deadlock(options.on_deadlock.into());
+        .on_deadlock(options.on_deadlock);
     let mut builder = options.policy.set(world.set(builder), seed);
     for NamedShare { name, share } in &options.share {
         builder = builder.share(name, *share);

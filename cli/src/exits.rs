@@ -30,10 +30,10 @@ impl Exits {
     /// A tracer that notes into `exits`.
     pub(super) fn tracer(exits: &Rc<RefCell<Self>>) -> impl FnMut(&Event<'_>) + use<> {
         let exits = Rc::clone(exits);
-        move |event| exits.borrow_mut().note(event)
+        move |event| exits.borrow_mut().event(event)
     }
 
-    fn note(&mut self, event: &Event<'_>) {
+    fn event(&mut self, event: &Event<'_>) {
         let tid = event.tid;
         match &event.fact {
             Fact::Spawned { name, .. } => drop(self.live.insert(tid, (**name).into())),

@@ -37,37 +37,42 @@
 //! | file | owns |
 //! |---|---|
 //! | `amounts.rs` | percentiles of many amounts |
-//! | `args.rs` | the commands and options, and the messages about wrong ones |
+//! | `app.rs` | what a binary adds to the command line |
+//! | `args.rs` | the commands |
 //! | `as_test.rs` | `replay --as-test`: a taped run as a test |
 //! | `attached.rs` | descriptors that programs attach, in a run with a tape |
-//! | `boot.rs` | `boot`: the kernel's settings, exit codes |
+//! | `boot.rs` | `boot`: the kernel's settings, a session, exit codes |
+//! | `commands.rs` | reading a command line, and the messages about a wrong one |
 //! | `crash.rs` | signals that kill the process |
 //! | `debug/` | `debug`: a run forward and back |
 //! | `inject.rs` | `--inject` |
 //! | `exits.rs` | `--exits` |
 //! | `explore/`, `cluster.rs` | `explore`: the search for a schedule that breaks a program; its part in a cluster |
-//! | `interrupts.rs` | signals that end a run |
 //! | `lab/` | `lab`: a program under several policies |
 //! | `live/` | looking at a kernel while it runs |
 //! | `log.rs` | `--trace`: the layer under it, and what it shows |
 //! | `measures.rs` | response, turnaround and waiting of a task |
 //! | `net.rs` | the simulated network: `--on`, `--net`, `--fault` |
 //! | `new.rs`, `template/` | `new`: the crate that it makes |
+//! | `options.rs` | the options of `boot`, which other commands share |
 //! | `outfile.rs` | a file that a command writes at its end |
 //! | `output.rs` | messages on standard error, data on standard output, exit codes |
-//! | `panics.rs` | panics of tasks whose run is repeated |
+//! | `outside.rs`, `world.rs` | the world of a run; `--world`: the worlds of a binary by name |
+//! | `panics.rs` | panics of tasks |
 //! | `policy.rs` | `--policy`: the policies by name |
-//! | `program.rs` | a program under its name |
+//! | `program.rs` | a program under its name, and on its host |
 //! | `record.rs` | `--record` |
 //! | `reenact/` | `replay --explore`: the inputs of a taped run under other schedules |
-//! | `replay.rs` | `--tape`, and `replay`: a taped run again |
+//! | `replay.rs` | `replay`: a taped run again |
+//! | `signals.rs` | signals that end a run |
 //! | `stdio.rs` | the standard streams: while a screen has the terminal, and with a reader that stalls |
 //! | `summary.rs` | the tables of `--summary` |
 //! | `table.rs` | tables for people |
+//! | `tape.rs` | what a run has to do with a tape |
 //! | `trace/` | `trace`: what recordings show |
+//! | `units.rs` | numbers and times as text |
 //! | `values.rs` | values of arguments |
 //! | `words.rs` | the splitting of `--with` |
-//! | `world.rs` | `--world`: the worlds of a binary by name |
 //!
 //! `measures`, `output`, `policy`, `program`, `stdio`, `table`, `values`, `words` and `world` are at
 //! the bottom: they use no command.
@@ -80,51 +85,57 @@
 mod readme {}
 
 mod amounts;
+mod app;
 mod args;
 mod as_test;
 mod attached;
 mod boot;
 mod cluster;
+mod commands;
 mod crash;
 mod debug;
 mod exits;
 mod explore;
 mod inject;
-mod interrupts;
 mod lab;
 mod live;
 mod log;
 mod measures;
 mod net;
 mod new;
+mod options;
 mod outfile;
 mod output;
+mod outside;
 mod panics;
 mod policy;
 mod program;
 mod record;
 mod reenact;
 mod replay;
+mod signals;
 mod stdio;
 mod stuck;
 mod summary;
 mod table;
+mod tape;
 mod trace;
+mod units;
 mod values;
 mod words;
 mod world;
 
-use std::{
-    borrow::Cow, env, error::Error, ffi::OsString, fmt, path::Path, process::ExitCode, sync::Arc,
-};
+use std::{borrow::Cow, env, ffi::OsString, path::Path, process::ExitCode};
 
-use args::CliCommand;
-use output::{USAGE, print};
-use policy::Register;
+use clap::FromArgMatches;
+
+pub use app::App;
+use args::{Cli, CliCommand};
+use commands::Commands;
+use options::BootLine;
+use output::{Log, USAGE, print};
 pub use program::{Entry, Program, program};
-use trapline::{Builder, Policy, Tracer, World};
 pub use values::{addr, duration};
-use world::MakeWorld;
 
 /// The command line of a binary with these programs, for its `main` to return. The binary's name is
 /// the name that started it.
@@ -132,95 +143,7 @@ pub fn main(programs: impl IntoIterator<Item = Entry>) -> ExitCode {
     App::new(programs).main()
 }
 
-/// The command line of a binary, with what the binary adds to it.
-///
-/// ```no_run
-/// use std::process::ExitCode;
-/// use trapline::{Cause, Event, Fact, Policy, Runnable, SimWorld};
-/// use trapline_cli::App;
-///
-/// /// The youngest first.
-/// #[derive(Default)]
-/// struct Lifo(Vec<Runnable>);
-///
-/// impl Policy for Lifo {
-///     fn push(&mut self, task: Runnable, _: Cause) { self.0.push(task) }
-///     fn pop(&mut self) -> Option<Runnable> { self.0.pop() }
-///     fn remove(&mut self, task: Runnable) { self.0.retain(|other| *other != task) }
-///     fn len(&self) -> usize { self.0.len() }
-/// }
-///
-/// fn main() -> ExitCode {
-///     App::new([])
-///         .policy("lifo", |params: &str| match params {
-///             "" => Ok(Box::new(Lifo::default())),
-///             _ => Err("lifo takes no parameters".into()),
-///         })
-///         .world("fixed", |params: &str| Ok(Box::new(SimWorld::new(params.parse()?))))
-///         .tracer(|| |event: &Event<'_>| if let Fact::Exited { .. } = event.fact {
-///             eprintln!("{event}");
-///         })
-///         .main()
-/// }
-/// ```
-#[must_use]
-pub struct App {
-    programs: Vec<Entry>,
-    policies: Vec<(String, Register)>,
-    worlds: Vec<(String, MakeWorld)>,
-    tracers: Vec<Extend>,
-}
-
-/// Adds a tracer to the settings of a kernel.
-type Extend = Box<dyn Fn(Builder) -> Builder>;
-
 impl App {
-    /// Returns the command line with these programs.
-    pub fn new(programs: impl IntoIterator<Item = Entry>) -> Self {
-        Self {
-            programs: programs.into_iter().collect(),
-            policies: Vec::new(),
-            worlds: Vec::new(),
-            tracers: Vec::new(),
-        }
-    }
-
-    /// Adds a policy for `boot --policy` and `lab --policy`. `make` gets the parameters, which
-    /// follow the name and a colon; without them an empty text. A policy with the name of one of
-    /// the library's replaces it.
-    ///
-    /// *Errors:* a text of `make` is shown as the error of the option.
-    pub fn policy(
-        mut self,
-        name: impl Into<String>,
-        make: impl Fn(&str) -> Result<Box<dyn Policy>, String> + Send + Sync + 'static,
-    ) -> Self {
-        self.policies.push((name.into(), Arc::new(make)));
-        self
-    }
-
-    /// Adds a world for `boot --world`. `make` gets the parameters, which follow the name and a
-    /// colon; without them an empty text. `boot --tape` tapes such a world too. `replay` does not
-    /// make it, because the tape answers in its place. It prints for itself: a world around
-    /// [`RealWorld`](trapline::RealWorld) prints to standard output.
-    ///
-    /// *Errors:* an error of `make` is shown as the error of the option.
-    pub fn world(
-        mut self,
-        name: impl Into<String>,
-        make: impl Fn(&str) -> Result<Box<dyn World>, Box<dyn Error>> + Send + Sync + 'static,
-    ) -> Self {
-        self.worlds.push((name.into(), Arc::new(make)));
-        self
-    }
-
-    /// Adds a tracer to each kernel that `boot` boots.
-    pub fn tracer<T: Tracer + 'static>(mut self, make: impl Fn() -> T + 'static) -> Self {
-        let extend = move |builder: Builder| builder.tracer(make());
-        self.tracers.push(Box::new(extend));
-        self
-    }
-
     /// Runs the command line of the process, for a binary's `main` to return the result.
     pub fn main(self) -> ExitCode {
         let args: Vec<OsString> = env::args_os().collect();
@@ -238,57 +161,40 @@ impl App {
     }
 }
 
-impl fmt::Debug for App {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let policies: Vec<&str> = self.policies.iter().map(|(name, _)| &**name).collect();
-        let worlds: Vec<&str> = self.worlds.iter().map(|(name, _)| &**name).collect();
-        f.debug_struct("App")
-            .field("programs", &self.programs)
-            .field("policies", &policies)
-            .field("worlds", &worlds)
-            .finish_non_exhaustive()
-    }
-}
-
 fn run(app: &App, args: &[OsString]) -> Result<ExitCode, clap::Error> {
-    let programs = &app.programs;
     let path = args.first().map(Path::new);
     let name = path
         .and_then(Path::file_stem)
         .map_or_else(|| "trapline".into(), |name| name.to_string_lossy());
     let mut command = args::command(&name, app);
-    let (cli, matches) = args::parse(&command, programs, args)?;
-    match cli.command {
+    let (programs, tracers) = (&app.programs, &app.tracers);
+    let commands = Commands {
+        command: &command,
+        programs,
+    };
+    let matches = commands.parse(args)?;
+    let Cli {
+        verbosity,
+        command: chosen,
+    } = Cli::from_arg_matches(&matches)?;
+    let (_, matches) = matches.subcommand().expect("clap requires a command");
+    let log = Log::of_errors(&verbosity);
+    match chosen {
         CliCommand::Boot(options) => {
-            replay::check_words(&options, args)?;
-            let images = args::images(programs, &options, &matches, &command)?;
+            tape::check_words(&options, args)?;
+            let line = BootLine::new(commands, options, matches)?;
+            boot::boot(&verbosity, &line, &words(&name, args), None, tracers)
+        }
+        CliCommand::Replay(options) => replay::run(commands, options, &verbosity, tracers),
+        CliCommand::Debug(debug) => debug::run(commands, &debug, &verbosity),
+        CliCommand::Explore(options) => {
             let words = words(&name, args);
-            let tracers = &app.tracers;
-            boot::boot(&cli.verbosity, &options, &images, &words, None, tracers)
+            log.end(explore::run(commands, *options, matches, log, &words))
         }
-        CliCommand::Replay(options) => {
-            replay::run(programs, &command, options, &cli.verbosity, &app.tracers)
-        }
-        CliCommand::Debug(debug) => debug::run(programs, &command, &debug, &cli.verbosity),
-        CliCommand::Explore(_) => {
-            let matches = matches.subcommand_matches("explore");
-            let matches = matches.expect("this is the command");
-            explore::run(
-                programs,
-                &command,
-                matches,
-                &cli.verbosity,
-                &words(&name, args),
-            )
-        }
-        CliCommand::Lab(_) => {
-            let matches = matches.subcommand_matches("lab");
-            let matches = matches.expect("this is the command");
-            lab::run(programs, matches, &cli.verbosity)
-        }
-        CliCommand::Trace(command) => Ok(trace::run(&command, &cli.verbosity)),
-        CliCommand::Live(command) => Ok(live::run(&command, &cli.verbosity)),
-        CliCommand::New(command) => Ok(new::new(&command, cli.verbosity.quiet)),
+        CliCommand::Lab(lab) => log.end(lab::run(programs, &lab, matches, log)),
+        CliCommand::Trace(command) => log.end(trace::run(&command, &verbosity)),
+        CliCommand::Live(command) => log.end(live::run(&command, &verbosity)),
+        CliCommand::New(command) => log.end(new::new(&command, log)),
         CliCommand::List => Ok(print(list(programs).as_bytes())),
         CliCommand::Completions { shell } => {
             let mut script = Vec::new();

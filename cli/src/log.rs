@@ -2,7 +2,7 @@
 //! as lines.
 
 use std::{
-    env, fmt, io, panic,
+    env, fmt, io,
     sync::{Mutex, PoisonError},
 };
 
@@ -21,10 +21,10 @@ use tracing_subscriber::{
 use trapline::Fact;
 
 use super::{
-    interrupts,
-    output::{Format, KERNEL, Log, json, tell},
-    panics::ends_the_process,
+    output::{Format, KERNEL, Log, json},
+    signals,
     stdio::{self, Stream},
+    values::usage,
 };
 
 /// What a bare `--trace` shows.
@@ -60,35 +60,11 @@ pub(super) fn is_shown(fact: &Fact<'_>, calls_only: bool, sched: bool, console: 
     }
 }
 
-/// Installs a panic hook that prints panics in the style of the other messages. `leave` gives the
-/// terminal back before a panic that ends the process.
-pub(super) fn hook_panics(log: Log, leave: fn()) {
-    let hook = panic::take_hook();
-    panic::set_hook(Box::new(move |panic| {
-        let file = panic.location().map_or("", panic::Location::file);
-        // The generator panics with a message of its own when a task awaits anything but a trap.
-        // The kernel reports that case in plain words.
-        if file.contains("genawaiter") {
-            return;
-        }
-        if ends_the_process(panic) {
-            leave();
-        }
-        if log.is_json() {
-            log.error(&panic.to_string());
-        } else if stdio::is_on() || stdio::is_full() {
-            tell(&format!("{panic}\n"));
-        } else {
-            hook(panic);
-        }
-    }));
-}
-
 /// The targets of a kernel, without the crate.
 const TARGETS: [&str; 4] = ["kernel", "sched", "device", "console"];
 
 /// Shows `tracing` events from now on, as the options and `RUST_LOG` select them.
-pub(super) fn install(log: Log, filter: Option<&str>) -> Result<(), String> {
+pub(super) fn install(log: Log, filter: Option<&str>) -> Result<(), clap::Error> {
     let environment = env::var(EnvFilter::DEFAULT_ENV).unwrap_or_default();
     let trace = filter.map_or("", |filter| match filter {
         "" => TRACE,
@@ -107,10 +83,10 @@ pub(super) fn install(log: Log, filter: Option<&str>) -> Result<(), String> {
     };
     for (origin, filter) in [("RUST_LOG", &*environment), ("--trace", trace)] {
         if let Err(error) = EnvFilter::builder().with_regex(false).parse(filter) {
-            return Err(format!(
+            return Err(usage(format!(
                 "{origin}={filter} is not a filter: {error}\n\n\
                  A filter is a list like `info,trapline::sched=trace`."
-            ));
+            )));
         }
     }
     // A later directive for the same target wins.
@@ -215,7 +191,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines {
             && error.kind() == io::ErrorKind::BrokenPipe
         {
             // The reader closed the trace early, so the process ends without an error.
-            interrupts::end(0);
+            signals::end(0);
         }
     }
 }

@@ -3,13 +3,13 @@
 
 use std::{io, net::IpAddr, ops::RangeInclusive, time::Duration};
 
-use clap::{Args, error::ErrorKind};
+use clap::Args;
 use trapline::{Errno, Fault, Kernel, Os, SimNet};
 
 use super::{
     output::Log,
-    program::Image,
-    values::{among, duration, unknown},
+    program::Placed,
+    values::{among, duration, unknown, usage},
 };
 
 /// The host of programs that name none, if others do.
@@ -57,17 +57,6 @@ pub(super) struct Place {
     address: Option<IpAddr>,
     /// The program and its arguments.
     pub(super) line: String,
-}
-
-/// A program on its host.
-pub(super) struct Placed {
-    pub(super) host: String,
-    pub(super) image: Image,
-}
-
-/// The host of each program.
-pub(super) fn hosts(programs: &[Placed]) -> Vec<String> {
-    programs.iter().map(|placed| placed.host.clone()).collect()
 }
 
 #[derive(Clone, Debug)]
@@ -239,7 +228,7 @@ impl Options {
         limit: Option<Duration>,
     ) -> Result<SimNet, clap::Error> {
         if self.chaos.is_some() && !self.has_hosts() {
-            return Err(wrong(
+            return Err(usage(
                 "--chaos breaks what is between hosts, and there is one: see --on",
             ));
         }
@@ -248,7 +237,7 @@ impl Options {
         let rehearsal = self.hosts(hosts)?;
         let names = net.hosts();
         for Planned { text, at, fault } in self.plan() {
-            let wrong = |why: &str| wrong(&format!("in --fault {text:?}: {why}"));
+            let wrong = |why: &str| usage(format!("in --fault {text:?}: {why}"));
             for name in hosts_of(&fault) {
                 if !names.iter().any(|host| host == name) {
                     return Err(wrong(&unknown("host", name, &names)));
@@ -289,10 +278,10 @@ impl Options {
         let (with, without): (Vec<_>, Vec<_>) =
             self.on.iter().partition(|place| place.address.is_some());
         for place in with.into_iter().chain(without) {
-            make(place).map_err(|error| wrong(&format!("in --on {:?}: {error}", place.text)))?;
+            make(place).map_err(|error| usage(format!("in --on {:?}: {error}", place.text)))?;
         }
         for host in hosts {
-            net.host(host).map_err(|error| wrong(&error.to_string()))?;
+            net.host(host).map_err(usage)?;
         }
         Ok(net)
     }
@@ -313,11 +302,12 @@ impl Options {
         log: Log,
     ) -> Result<(), Errno> {
         if self.has_hosts() {
-            for Placed { host, image } in programs {
-                let (name, image) = (host.clone(), image.clone());
+            for placed in programs.iter().cloned() {
+                let host = placed.host.clone();
                 kernel.on_restart(host, move |kernel| {
-                    if let Err(errno) = image(kernel, &name) {
-                        log.error(&format!("cannot boot a program of {name} again: {errno}"));
+                    if let Err(errno) = placed.spawn(kernel) {
+                        let host = &placed.host;
+                        log.error(&format!("cannot boot a program of {host} again: {errno}"));
                     }
                 })?;
             }
@@ -361,8 +351,4 @@ fn hosts_of(fault: &Fault) -> Vec<&str> {
         Fault::Slow(host, _) | Fault::Crash(host) | Fault::Restart(host) => vec![host],
         _ => Vec::new(),
     }
-}
-
-fn wrong(message: &str) -> clap::Error {
-    clap::Error::raw(ErrorKind::InvalidValue, format!("{message}\n"))
 }

@@ -8,7 +8,7 @@ use std::{
 
 use clap::Args;
 
-use super::output::{self, FAILURE};
+use super::output::{Failure, Log};
 
 /// The files of the crate, with the placeholders `{{name}}`, `{{trapline}}` and
 /// `{{trapline-cli}}`. They end in `.in`,
@@ -63,32 +63,24 @@ pub(super) struct New {
 }
 
 /// Makes the crate, and prints the next step.
-pub(super) fn new(command: &New, quiet: bool) -> ExitCode {
+pub(super) fn new(command: &New, log: Log) -> Result<ExitCode, Failure> {
     let dir = command
         .path
         .clone()
         .unwrap_or_else(|| (&command.name).into());
-    match write(command, &dir) {
-        Ok(()) if quiet => ExitCode::SUCCESS,
-        Ok(()) => {
-            let dir = dir.display();
-            output::tell(&format!(
-                "made {dir}; next: cd {dir} && cargo run -- boot launch\n"
-            ));
-            if command.trapline.is_none() {
-                output::tell(concat!(
-                    "it depends on trapline ",
-                    env!("CARGO_PKG_VERSION"),
-                    " from crates.io; for a local copy, give --trapline PATH\n"
-                ));
-            }
-            ExitCode::SUCCESS
-        }
-        Err(message) => {
-            output::tell(&format!("error: {message}\n"));
-            ExitCode::from(FAILURE)
-        }
+    write(command, &dir)?;
+    let dir = dir.display();
+    log.note(&format!(
+        "made {dir}; next: cd {dir} && cargo run -- boot launch"
+    ));
+    if command.trapline.is_none() {
+        log.note(concat!(
+            "it depends on trapline ",
+            env!("CARGO_PKG_VERSION"),
+            " from crates.io; for a local copy, give --trapline PATH"
+        ));
     }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn write(command: &New, dir: &Path) -> Result<(), String> {

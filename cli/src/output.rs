@@ -140,6 +140,19 @@ impl Log {
         }
     }
 
+    /// Prints the failure of a command. Returns its exit code, or the error of a wrong command line.
+    pub(super) fn end(self, done: Result<ExitCode, Failure>) -> Result<ExitCode, clap::Error> {
+        let (message, code) = match done {
+            Ok(code) => return Ok(code),
+            Err(Failure::Usage(error)) => return Err(error),
+            Err(Failure::Unread) => return Ok(ExitCode::SUCCESS),
+            Err(Failure::Said(message)) => (message, FAILURE),
+            Err(Failure::Limit(message)) => (message, LIMIT),
+        };
+        self.error(&message);
+        Ok(ExitCode::from(code))
+    }
+
     pub(super) fn is_colored(self) -> bool {
         self.colored
     }
@@ -295,6 +308,37 @@ pub(super) fn print_help(help: &StyledStr) -> ExitCode {
         false => help.to_string(),
     };
     print(text.as_bytes())
+}
+
+/// Why a command ends early.
+pub(super) enum Failure {
+    /// The command line is wrong.
+    Usage(clap::Error),
+    /// What has failed, in a message.
+    Said(String),
+    /// The same for a limit that is reached.
+    Limit(String),
+    /// The reader closed the output early, which is no error.
+    Unread,
+}
+
+impl From<clap::Error> for Failure {
+    fn from(error: clap::Error) -> Self {
+        Self::Usage(error)
+    }
+}
+
+impl From<String> for Failure {
+    fn from(message: String) -> Self {
+        Self::Said(message)
+    }
+}
+
+/// The only stream that is written to is the output.
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        unwritten(&error).map_or(Self::Unread, Self::Said)
+    }
 }
 
 /// Writes data.

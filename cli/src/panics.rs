@@ -1,4 +1,4 @@
-//! Panics of tasks whose run is repeated.
+//! Panics of tasks: how a run prints them, and silence while one is repeated.
 
 use std::{
     panic::{self, PanicHookInfo},
@@ -6,7 +6,11 @@ use std::{
     thread,
 };
 
-use super::{live::leave, output::tell};
+use super::{
+    live::terminal::leave,
+    output::{Log, tell},
+    stdio,
+};
 
 /// The text of the last panic. The hook belongs to the process, and so does this.
 static LAST: Mutex<Option<String>> = Mutex::new(None);
@@ -30,9 +34,33 @@ impl Panics {
     }
 }
 
+/// Installs a hook that prints panics in the style of the other messages. It gives the terminal back
+/// before a panic that ends the process.
+pub(super) fn hook(log: Log) {
+    let hook = panic::take_hook();
+    panic::set_hook(Box::new(move |panic| {
+        let file = panic.location().map_or("", panic::Location::file);
+        // The generator panics with a message of its own when a task awaits anything but a trap.
+        // The kernel reports that case in plain words.
+        if file.contains("genawaiter") {
+            return;
+        }
+        if ends_the_process(panic) {
+            leave();
+        }
+        if log.is_json() {
+            log.error(&panic.to_string());
+        } else if stdio::is_on() || stdio::is_full() {
+            tell(&format!("{panic}\n"));
+        } else {
+            hook(panic);
+        }
+    }));
+}
+
 /// Whether nothing runs after this panic, not even destructors: it left one that ran because of a
 /// panic.
-pub(super) fn ends_the_process(panic: &PanicHookInfo<'_>) -> bool {
+fn ends_the_process(panic: &PanicHookInfo<'_>) -> bool {
     let text = panic.payload().downcast_ref::<&str>();
     text.is_some_and(|text| text.starts_with("panic in a destructor"))
 }

@@ -2,7 +2,6 @@
 
 use std::{fmt, str::FromStr, sync::Arc};
 
-use clap::error::ErrorKind;
 use trapline::{
     Builder, Share,
     sched::{self, Make, NamedPolicy, POLICIES},
@@ -10,7 +9,7 @@ use trapline::{
 
 use super::{
     output::Log,
-    values::{duration, unknown},
+    values::{duration, unknown, usage},
 };
 
 /// Reads the parameters of a policy that a binary has registered.
@@ -124,10 +123,10 @@ pub(super) fn check_shares(policies: &[Policy], shares: &[NamedShare]) -> Result
     let policies: Vec<String> = policies.iter().map(ToString::to_string).collect();
     let why = format!(
         "--share {name}:{share} does nothing under {}: tickets are for lottery and stride, nice is \
-         for fair, priority is for priority\n",
+         for fair, priority is for priority",
         policies.join(", ")
     );
-    Err(clap::Error::raw(ErrorKind::ArgumentConflict, why))
+    Err(usage(why))
 }
 
 /// Warns of the names of `--share` that no task has had.

@@ -1,6 +1,6 @@
 //! Programs that can be booted, under their names.
 
-use std::{error::Error, fmt, rc::Rc};
+use std::{error::Error, fmt};
 
 use clap::{ArgMatches, Command};
 use trapline::{Errno, Kernel, Os, Tid};
@@ -23,34 +23,9 @@ pub trait Program: clap::Args + 'static {
 pub struct Entry {
     pub(super) name: &'static str,
     command: fn(Command) -> Command,
-    load: fn(&'static str, &ArgMatches) -> Result<Image, clap::Error>,
+    check: fn(&ArgMatches) -> Result<(), clap::Error>,
+    spawn: fn(&mut Kernel, &str, &'static str, &ArgMatches) -> Result<Tid, Errno>,
 }
-
-/// A program with arguments that are right. Unlike an [`Image`], it can go to another thread.
-#[derive(Clone)]
-pub(super) struct Named {
-    entry: Entry,
-    matches: ArgMatches,
-}
-
-impl Named {
-    /// Loads the program once, for its errors.
-    pub(super) fn new(entry: &Entry, matches: &ArgMatches) -> Result<Self, clap::Error> {
-        (entry.load)(entry.name, matches)?;
-        Ok(Self {
-            entry: *entry,
-            matches: matches.clone(),
-        })
-    }
-
-    pub(super) fn image(&self) -> Image {
-        let image = (self.entry.load)(self.entry.name, &self.matches);
-        image.expect("the same arguments were right before")
-    }
-}
-
-/// A program with its arguments, which starts on this host as often as it is called.
-pub(super) type Image = Rc<dyn Fn(&mut Kernel, &str) -> Result<Tid, Errno>>;
 
 /// Names a program, for [`main`](super::main).
 #[must_use]
@@ -58,18 +33,56 @@ pub fn program<P: Program>(name: &'static str) -> Entry {
     Entry {
         name,
         command: P::augment_args,
-        load: |name, matches| {
-            P::from_arg_matches(matches)?;
-            let matches = matches.clone();
-            Ok(Rc::new(move |kernel, host| {
-                let program = P::from_arg_matches(&matches);
-                let program = program.expect("the same arguments were right before");
-                let main = async move |os: &mut Os| program.main(os).await;
-                // A user did it, and no line of the source.
-                kernel.spawn_from(None, Some(host), name, main)
-            }))
+        check: |matches| P::from_arg_matches(matches).map(drop),
+        spawn: |kernel, host, name, matches| {
+            let program = P::from_arg_matches(matches);
+            let program = program.expect("the same arguments were right before");
+            let main = async move |os: &mut Os| program.main(os).await;
+            // A user did it, and no line of the source.
+            kernel.spawn_from(None, Some(host), name, main)
         },
     }
+}
+
+/// A program with arguments that are right, on its host.
+#[derive(Clone)]
+pub(super) struct Placed {
+    pub(super) host: String,
+    entry: Entry,
+    matches: ArgMatches,
+}
+
+impl Placed {
+    /// The program of these that is named. Its arguments are checked.
+    pub(super) fn new(
+        programs: &[Entry],
+        host: &str,
+        (name, matches): (&str, &ArgMatches),
+    ) -> Result<Self, clap::Error> {
+        let entry = programs.iter().find(|entry| entry.name == name);
+        let entry = *entry.expect("clap knows these programs only");
+        (entry.check)(matches)?;
+        Ok(Self {
+            host: host.to_string(),
+            entry,
+            matches: matches.clone(),
+        })
+    }
+
+    /// Starts the program on its host.
+    pub(super) fn spawn(&self, kernel: &mut Kernel) -> Result<Tid, Errno> {
+        self.spawn_on(kernel, &self.host)
+    }
+
+    /// Starts the program on another host.
+    pub(super) fn spawn_on(&self, kernel: &mut Kernel, host: &str) -> Result<Tid, Errno> {
+        (self.entry.spawn)(kernel, host, self.entry.name, &self.matches)
+    }
+}
+
+/// The host of each program.
+pub(super) fn hosts(programs: &[Placed]) -> Vec<String> {
+    programs.iter().map(|placed| placed.host.clone()).collect()
 }
 
 impl Entry {

@@ -19,9 +19,10 @@ use trapline::{
 };
 
 use super::{
-    args::Boot,
-    interrupts, outfile,
+    options::{Boot, Watching},
+    outfile,
     output::{FAILURE, Log},
+    signals,
     trace::post_mortem,
 };
 
@@ -40,28 +41,26 @@ pub(super) struct Recorded {
 
 /// Starts recording, if the options ask for it. An error says why it cannot.
 pub(super) fn begin(
-    options: &Boot,
-    command: &[String],
-    seed: u64,
+    watching: &Watching,
+    header: &Header,
     log: Log,
 ) -> Result<Option<(Recorder, Recorded)>, String> {
-    if options.watching.record.is_none() && !options.watching.post_mortem {
+    if watching.record.is_none() && !watching.post_mortem {
         return Ok(None);
     }
-    let header = header(options, command, seed);
-    let path = options.watching.record.clone();
+    let path = watching.record.clone();
     if let Some(path) = &path {
         refuse_output("--record", path)?;
     }
     // Kept open until the recorder has opened the pipe; otherwise its reader would see the end.
     let _pipe = path.as_deref().and_then(|path| find_reader(path, log));
-    let recorder = match (&path, options.watching.record_last) {
-        (None, _) => Recorder::in_memory(POST_MORTEM, &header),
-        (Some(path), None) => Recorder::create(path, &header),
-        (Some(path), Some(last)) => Recorder::last(last.get(), path, &header),
+    let recorder = match (&path, watching.record_last) {
+        (None, _) => Recorder::in_memory(POST_MORTEM, header),
+        (Some(path), None) => Recorder::create(path, header),
+        (Some(path), Some(last)) => Recorder::last(last.get(), path, header),
     };
-    let recorder = recorder.and_then(|recorder| match options.watching.post_mortem {
-        true => recorder.and_in_memory(POST_MORTEM, &header),
+    let recorder = recorder.and_then(|recorder| match watching.post_mortem {
+        true => recorder.and_in_memory(POST_MORTEM, header),
         false => Ok(recorder),
     });
     let recorder = recorder.map_err(|error| {
@@ -131,7 +130,7 @@ impl Recorded {
     /// Writes the remaining events and reports the result. Returns the exit code of a run that
     /// would have ended with `code`.
     pub(super) fn end(&self, log: Log, code: u8) -> u8 {
-        let closed = self.tape.close_while(interrupts::patience());
+        let closed = self.tape.close_while(signals::patience());
         let Some(path) = self.path.as_ref().map(|path| path.display()) else {
             return code;
         };
@@ -160,10 +159,10 @@ impl Recorded {
             close();
             Ok(())
         } else {
-            interrupts::soon(close)
+            signals::soon(close)
         };
         let recorded = self.clone();
-        let _ = interrupts::soon(move || match (closed, &recorded.path) {
+        let _ = signals::soon(move || match (closed, &recorded.path) {
             (Err(error), Some(path)) => {
                 let path = path.display();
                 let why = match error.kind() {

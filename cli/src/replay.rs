@@ -1,37 +1,31 @@
-//! `--tape`: a run that is taped; `replay`: the run again, from its tape.
+//! `replay`: a taped run again.
 
 use std::{
     cell::Cell,
     ffi::OsString,
-    io::{self, IsTerminal},
+    io,
     num::NonZeroU64,
-    os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     process::ExitCode,
     rc::Rc,
 };
 
-use clap::{Args, Command, ValueHint, error::ErrorKind};
+use clap::{Args, ValueHint};
 use trapline::{
-    Builder, Error, Event, Kernel, RealWorld, Report, SimNet, SimWorld, Tid, World,
+    Event, Tid,
     record::Recording,
-    tape::{self, Header, Left, Playing, Progress, Taping, Writer},
+    tape::{self, Playing},
 };
 
 use super::{
-    Extend,
-    args::{self, Boot, CliCommand, Watching},
-    as_test,
-    attached::Attached,
-    boot, interrupts,
-    live::Watch,
+    app::Extend,
+    as_test, boot,
+    commands::Commands,
+    options::{BootLine, Watching},
     outfile,
-    output::{FAILURE, Log, Verbosity, clean},
-    program::{Entry, Named},
-    record,
+    output::{Failure, Log, Verbosity, clean},
     reenact::{self, Expect, Wanted},
-    stdio,
-    values::whole,
+    values::{usage, whole},
     words::{self, quoted},
 };
 
@@ -111,68 +105,61 @@ pub(super) struct Replay {
     watching: Watching,
 }
 
-/// Checks that a tape can hold the command line of its run, which is text there. The files that a
-/// replay has no use for need not be text.
-pub(super) fn check_words(options: &Boot, args: &[OsString]) -> Result<(), clap::Error> {
-    let files = [&options.tape, &options.watching.record];
-    let is_file = |word: &OsString| {
-        let value = |option: &[u8]| word.as_bytes().strip_prefix(option);
-        let values = [b"".as_slice(), b"--tape=", b"--record="].map(value);
-        let is_value = |file: &PathBuf| values.contains(&Some(file.as_os_str().as_bytes()));
-        files.into_iter().flatten().any(is_value)
-    };
-    let is_lost = |word: &&OsString| word.to_str().is_none() && !is_file(word);
-    match args.iter().skip(1).find(is_lost) {
-        Some(word) if options.tape.is_some() => {
-            let why = format!("--tape keeps the command line as UTF-8, which {word:?} is not\n");
-            Err(clap::Error::raw(ErrorKind::InvalidUtf8, why))
-        }
-        _ => Ok(()),
-    }
-}
-
 /// Replays a tape. An error is a usage error.
 pub(super) fn run(
-    programs: &[Entry],
-    command: &Command,
+    commands: Commands<'_>,
     replay: Replay,
     verbosity: &Verbosity,
     tracers: &[Extend],
 ) -> Result<ExitCode, clap::Error> {
     let log = Log::new(verbosity, &replay.verbosity, replay.watching.log_format);
+    log.end(replayed(commands, replay, verbosity, tracers, log))
+}
+
+fn replayed(
+    commands: Commands<'_>,
+    replay: Replay,
+    verbosity: &Verbosity,
+    tracers: &[Extend],
+    log: Log,
+) -> Result<ExitCode, Failure> {
     if let Some(name) = &replay.as_test {
         if replay.watching.is_any() {
-            let why = "--as-test shows no run: leave out the options for watching\n";
-            return Err(clap::Error::raw(ErrorKind::ArgumentConflict, why));
+            let why = "--as-test shows no run: leave out the options for watching";
+            return Err(usage(why).into());
         }
-        return Ok(as_test::write(&replay.file, command.get_name(), name, log));
+        let path = as_test::write(&replay.file, commands.command.get_name(), name)?;
+        let path = path.display();
+        log.note(&format!("wrote {path}; next: cargo test {name}"));
+        return Ok(ExitCode::SUCCESS);
     }
     if let Some(record) = &replay.watching.record
         && outfile::is_same(&replay.file, record)
     {
         let tape = replay.file.display();
-        let why = format!("--record would replace the tape {tape}\n");
-        return Err(clap::Error::raw(ErrorKind::ValueValidation, why));
+        return Err(usage(format!("--record would replace the tape {tape}")).into());
     }
-    let Run {
-        playing,
-        mut options,
-        programs: named,
-    } = match open(programs, command, &replay.file)? {
-        Ok(run) => run,
-        Err(error) => {
-            log.error(&error);
-            return Ok(ExitCode::from(FAILURE));
-        }
-    };
-    if let Some(schedules) = replay.explore {
-        return explore(&replay, schedules, playing, &options, &named, log);
+    let Run { playing, line } = open(commands, &replay.file)?;
+    match replay.explore {
+        Some(schedules) => explore(&replay, schedules, playing, &line, log),
+        None => Ok(again(replay, playing, line, verbosity, tracers, log)?),
     }
+}
+
+/// Runs a taped run again.
+fn again(
+    replay: Replay,
+    playing: Playing,
+    mut line: BootLine,
+    verbosity: &Verbosity,
+    tracers: &[Extend],
+    log: Log,
+) -> Result<ExitCode, clap::Error> {
     let header = playing.header();
-    options.verbosity = replay.verbosity;
-    options.watching = replay.watching;
+    line.options.verbosity = replay.verbosity;
+    line.options.watching = replay.watching;
     if let Some(tid) = replay.only {
-        options.watching.trace = Some(format!("[task{{tid={tid}}}]=trace"));
+        line.options.watching.trace = Some(format!("[task{{tid={tid}}}]=trace"));
     }
     let playing = match replay.at_speed {
         true => playing.at_speed(),
@@ -180,14 +167,8 @@ pub(super) fn run(
     };
     let is_met = Rc::new(Cell::new(false));
     let meets = replay.only.map(|tid| meets(tid, &is_met));
-    let code = boot::boot(
-        verbosity,
-        &options,
-        &args::loaded(&named),
-        &header.command,
-        Some(playing),
-        tracers.iter().chain(&meets),
-    )?;
+    let tracers = tracers.iter().chain(&meets);
+    let code = boot::boot(verbosity, &line, &header.command, Some(playing), tracers)?;
     if let Some(tid) = replay.only
         && !is_met.get()
     {
@@ -203,14 +184,13 @@ fn explore(
     replay: &Replay,
     schedules: NonZeroU64,
     playing: Playing,
-    options: &Boot,
-    programs: &[(String, Named)],
+    line: &BootLine,
     log: Log,
-) -> Result<ExitCode, clap::Error> {
+) -> Result<ExitCode, Failure> {
     if replay.watching.is_any_but_record() {
-        let why = "--explore shows no run, and --record takes a folder there: leave out the other \
-                   options for watching\n";
-        return Err(clap::Error::raw(ErrorKind::ArgumentConflict, why));
+        let why = "--explore shows no run, and --record takes a folder there: leave out the other options for \
+             watching";
+        return Err(usage(why).into());
     }
     let (binary, file) = (words::binary(), replay.file.to_string_lossy());
     let expect = match replay.expect {
@@ -228,7 +208,7 @@ fn explore(
             quoted(&file)
         ),
     };
-    reenact::run(playing, options, programs, &wanted, log)
+    reenact::run(playing, line, &wanted, log)
 }
 
 /// Adds a tracer that notes whether there is a task of this number.
@@ -240,261 +220,36 @@ fn meets(tid: u64, is_met: &Rc<Cell<bool>>) -> Extend {
     })
 }
 
-/// A run on a tape: its answers, and what its command line says.
+/// A run on a tape: its answers, and its command line.
 pub(super) struct Run {
     pub(super) playing: Playing,
-    pub(super) options: Box<Boot>,
-    pub(super) programs: Vec<(String, Named)>,
+    pub(super) line: BootLine,
 }
 
-/// Opens a tape. The outer error is one of the command line on it, the inner one of the file.
-pub(super) fn open(
-    programs: &[Entry],
-    command: &Command,
-    file: &Path,
-) -> Result<Result<Run, String>, clap::Error> {
-    let playing = match Playing::open(file) {
-        Ok(playing) => playing,
-        Err(error) => {
-            let hint = match &error {
-                tape::Error::Io(error) if error.kind() == io::ErrorKind::NotFound => {
-                    " (`boot --tape FILE PROGRAM` makes one)"
-                }
-                tape::Error::Foreign if file.is_file() && Recording::open(file).is_ok() => {
-                    " (it is a recording, for `trace show`)"
-                }
-                _ => "",
-            };
-            return Ok(Err(format!("{}: {error}{hint}", file.display())));
-        }
-    };
+/// Opens a tape, and reads the command line on it.
+pub(super) fn open(commands: Commands<'_>, file: &Path) -> Result<Run, Failure> {
+    let playing = Playing::open(file).map_err(|error| {
+        let hint = match &error {
+            tape::Error::Io(error) if error.kind() == io::ErrorKind::NotFound => {
+                " (`boot --tape FILE PROGRAM` makes one)"
+            }
+            tape::Error::Foreign if file.is_file() && Recording::open(file).is_ok() => {
+                " (it is a recording, for `trace show`)"
+            }
+            _ => "",
+        };
+        format!("{}: {error}{hint}", file.display())
+    })?;
     let header = playing.header();
     let args: Vec<OsString> = header.command.iter().map(OsString::from).collect();
     let foreign = |why: &str| {
         let (file, line) = (file.display(), clean(&words::command_line(&header.command)));
-        let message = format!("in the command line of {file}, `{line}`: {why}\n");
-        clap::Error::raw(ErrorKind::InvalidValue, message)
+        usage(format!("in the command line of {file}, `{line}`: {why}"))
     };
-    let (cli, matches) = args::parse(command, programs, &args)
+    let line = BootLine::parse(commands, &args)
         .map_err(|error| foreign(error.to_string().trim_start_matches("error: ").trim_end()))?;
-    let CliCommand::Boot(mut options) = cli.command else {
-        return Err(foreign("only a run of `boot` can be replayed"));
-    };
-    let named = args::named(programs, &options, &matches, command)?;
-    options.seed = Some(header.seed);
-    options.tape = None;
-    Ok(Ok(Run {
-        playing,
-        options,
-        programs: named,
-    }))
-}
-
-/// What is outside of the kernel.
-pub(super) struct Outside {
-    set: Box<dyn FnOnce(Builder) -> Builder>,
-    /// Whether it is the real world, taped or not.
-    is_real: bool,
-}
-
-/// What a run has to do with a tape.
-pub(super) enum Tape {
-    No,
-    To { writer: Writer, path: PathBuf },
-    From(Progress),
-}
-
-/// How a tape has ended its replay.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ending {
-    /// With an error.
-    Failed,
-    /// It holds no more of the run.
-    Short,
-}
-
-impl Outside {
-    /// This world, other than the real one.
-    pub(super) fn of(world: impl World + 'static) -> Self {
-        Self {
-            set: Box::new(|builder| builder.world(world)),
-            is_real: false,
-        }
-    }
-
-    /// The world that the options ask for, or the one that is on a tape. `own` is that of `--world`.
-    /// An error says what is wrong.
-    pub(super) fn new(
-        options: &Boot,
-        header: &Header,
-        net: &SimNet,
-        watch: Option<&Watch>,
-        own: Option<Box<dyn World>>,
-        playing: Option<Playing>,
-        log: Log,
-    ) -> Result<(Self, Tape), String> {
-        if let Some(playing) = playing {
-            let tape = Tape::From(playing.progress());
-            let playing = playing
-                .print_to(stdio::Console::default())
-                .stop_when(interrupts::is_raised);
-            let console = stdio::Console::default();
-            let attached = Attached::replayed(playing, log, console).watched(log)?;
-            return Ok((Self::of(attached), tape));
-        }
-        if options.simulated {
-            let world = SimWorld::new(header.seed).net(net);
-            let world = world.print_to(stdio::Console::default());
-            return Ok((Self::of(world), Tape::No));
-        }
-        if let Some(own) = own {
-            return Self::maybe_taped(own, options, header, log);
-        }
-        let world = RealWorld::new().map_err(|error| format!("cannot boot: {error}"))?;
-        let world = match has_screen(watch) && io::stdout().is_terminal() {
-            true => world.print_to(stdio::Console::default()),
-            false => world,
-        };
-        let (mut outside, tape) = Self::maybe_taped(world, options, header, log)?;
-        outside.is_real = true;
-        Ok((outside, tape))
-    }
-
-    /// This world, with a tape around it if the options ask for one.
-    fn maybe_taped(
-        world: impl World + 'static,
-        options: &Boot,
-        header: &Header,
-        log: Log,
-    ) -> Result<(Self, Tape), String> {
-        let Some(path) = &options.tape else {
-            return Ok((Self::of(world), Tape::No));
-        };
-        record::refuse_output("--tape", path)?;
-        let world = Taping::create(world, path, header, options.tape_max).map_err(|error| {
-            let why = outfile::why(path, &error);
-            format!("cannot tape to {}: {why}", path.display())
-        })?;
-        let writer = world.writer();
-        let path = path.clone();
-        let world = Attached::taped(world, log);
-        Ok((Self::of(world), Tape::To { writer, path }))
-    }
-
-    /// Whether the screen has to copy what the world prints to a file or a pipe.
-    pub(super) fn copies(&self, watch: Option<&Watch>) -> bool {
-        self.is_real && has_screen(watch) && !io::stdout().is_terminal()
-    }
-
-    /// Sets the world of a kernel.
-    pub(super) fn set(self, builder: Builder) -> Builder {
-        (self.set)(builder)
-    }
-}
-
-fn has_screen(watch: Option<&Watch>) -> bool {
-    watch.is_some_and(Watch::has_screen)
-}
-
-impl Tape {
-    /// Why a monitor and a screen may kill no task, if so.
-    pub(super) fn no_kill(&self) -> Option<&'static str> {
-        match self {
-            Self::No => None,
-            Self::To { .. } => {
-                Some("the tape would not hold the kill: boot without --tape to kill tasks")
-            }
-            Self::From(_) => Some("a replay repeats its tape, so it takes no other kill"),
-        }
-    }
-
-    /// What is to be done where the process ends with the kernel still running.
-    pub(super) fn last_words(&self) -> Option<impl Fn() + Send + use<>> {
-        let Self::To { writer, .. } = self else {
-            return None;
-        };
-        let writer = writer.clone();
-        Some(move || drop(writer.flush()))
-    }
-
-    /// Says how a replay ended, if its tape has ended it.
-    pub(super) fn explain(
-        &self,
-        log: Log,
-        kernel: &Kernel,
-        result: &Result<Report, Error>,
-    ) -> Option<Ending> {
-        let Self::From(progress) = self else {
-            return None;
-        };
-        let left = |left: &Left| {
-            log.error(&left.to_string());
-            if let Some(culprit) = culprit(kernel, left) {
-                log.note(&culprit);
-            }
-            log.note(
-                "the programs are others than those on the tape, or use what a tape does not hold, \
-                 such as files and clocks",
-            );
-            Ending::Failed
-        };
-        let unfinished;
-        let error = match result {
-            Err(error) => tape::Error::of(error)?,
-            Ok(_) if interrupts::is_raised() => return None,
-            Ok(_) => {
-                unfinished = progress.finish().err()?;
-                &unfinished
-            }
-        };
-        Some(match error {
-            tape::Error::Left(at) => left(at),
-            // As much as there is of it has run again.
-            ended if ended.is_short() => {
-                log.warn(&ended.to_string());
-                Ending::Short
-            }
-            other => {
-                log.error(&other.to_string());
-                Ending::Failed
-            }
-        })
-    }
-
-    /// Ends the tape of a run that would have ended with `code`. Returns the exit code.
-    pub(super) fn end(&self, log: Log, code: u8) -> u8 {
-        let Self::To { writer, path } = self else {
-            return code;
-        };
-        let path = path.display();
-        match writer.close() {
-            Ok(()) if writer.is_full() => {
-                log.warn(&format!(
-                    "the tape {path} has reached its limit: the end of the run is not on it"
-                ));
-                code
-            }
-            Ok(()) => {
-                log.note(&format!("taped to {path}"));
-                code
-            }
-            Err(error) => {
-                log.error(&format!("the tape {path} is not complete: {error}"));
-                if code == 0 { FAILURE } else { code }
-            }
-        }
-    }
-}
-
-/// Names the task that left the tape, and its place in the source.
-pub(super) fn culprit(kernel: &Kernel, left: &Left) -> Option<String> {
-    let task = kernel.tasks().find(|task| task.tid == left.task)?;
-    let mut text = format!("task {} is {:?}", task.tid, task.name);
-    if let Some(place) = &task.wait.place {
-        text += &format!(", in {} at {place}", task.wait.call);
-    }
-    if let Some(place) = &task.spawned {
-        text += &format!(", spawned at {place}");
-    }
-    Some(text)
+    let mut line = line.ok_or_else(|| foreign("only a run of `boot` can be replayed"))?;
+    line.options.seed = Some(header.seed);
+    line.options.tape = None;
+    Ok(Run { playing, line })
 }

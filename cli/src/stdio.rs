@@ -22,7 +22,7 @@ use rustix::{
 };
 use trapline::{Event, Fact, open_again};
 
-use super::{interrupts, output::Log};
+use super::signals;
 
 /// The largest number of bytes that are kept.
 const ROOM: usize = 1 << 20;
@@ -159,9 +159,12 @@ pub(super) fn straight(stream: Stream, text: &[u8]) -> io::Result<()> {
     })
 }
 
+/// Makes a line of a message.
+type Warning = dyn Fn(&str) -> String + Send;
+
 /// Standard error, which belongs to the process.
 static ERRORS: Mutex<Errors> = Mutex::new(Errors {
-    log: Log::PLAIN,
+    warning: None,
     waits: true,
     rest: Vec::new(),
     is_stalled: false,
@@ -175,7 +178,7 @@ const SILENCES: u32 = 10;
 /// with ^S. Nothing is lost on a file, and with a reader that reads.
 struct Errors {
     /// How a message looks.
-    log: Log,
+    warning: Option<Box<Warning>>,
     /// Whether a stalled reader is waited for. An interrupt ends the patience.
     waits: bool,
     /// What has to be written before anything else: the rest of a line, and how many were lost.
@@ -190,10 +193,11 @@ fn errors() -> MutexGuard<'static, Errors> {
 }
 
 /// From now on a reader of standard error that stalls is not waited for, unless it `waits`. The lines
-/// that are lost are counted, and their number is a message in the style of `log`.
-pub(super) fn watch_errors(log: Log, waits: bool) {
+/// that are lost are counted, and `warning` makes a line of the message about it.
+pub(super) fn watch_errors(waits: bool, warning: impl Fn(&str) -> String + Send + 'static) {
     let mut errors = errors();
-    (errors.log, errors.waits) = (log, waits);
+    errors.warning = Some(Box::new(warning));
+    errors.waits = waits;
 }
 
 /// Whether a write to standard error would have to wait.
@@ -256,7 +260,11 @@ impl Errors {
                 "standard error was not read for a second: {} {lines} not written",
                 std::mem::take(&mut self.lost)
             );
-            let lost = self.log.warning(&lost).into_bytes();
+            let lost = match &self.warning {
+                Some(warning) => warning(&lost),
+                None => format!("warning: {lost}\n"),
+            };
+            let lost = lost.into_bytes();
             self.rest = self.push(&lost)?.to_vec();
         }
         Ok(self.rest.is_empty())
@@ -279,7 +287,7 @@ impl Errors {
             let patience = if self.is_stalled { NONE } else { PATIENCE };
             match write_some(Stream::Err, bytes, patience)? {
                 0 => {
-                    silences += u32::from(!self.waits || interrupts::is_raised());
+                    silences += u32::from(!self.waits || signals::is_raised());
                     self.is_stalled |= silences >= SILENCES;
                     if self.is_stalled {
                         break;
@@ -431,7 +439,7 @@ pub(super) struct Console {
 impl Console {
     fn write_some(&mut self, text: &[u8]) -> io::Result<usize> {
         loop {
-            let raised = interrupts::is_raised();
+            let raised = signals::is_raised();
             let patience = if self.gave_up { NONE } else { PATIENCE };
             match write_some(Stream::Out, text, patience)? {
                 0 if raised => {

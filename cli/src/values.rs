@@ -1,9 +1,14 @@
 //! Parsers for argument values, and their error messages.
 
-use std::{net::SocketAddr, str::FromStr, time::Duration};
+use std::{fmt, net::SocketAddr, str::FromStr, time::Duration};
 
-use clap::builder::PossibleValuesParser;
+use clap::{builder::PossibleValuesParser, error::ErrorKind};
 use trapline::SystemCall;
+
+/// The error of a command line that is wrong.
+pub(super) fn usage(why: impl fmt::Display) -> clap::Error {
+    clap::Error::raw(ErrorKind::InvalidValue, format!("{why}\n"))
+}
 
 /// Reads a duration such as `500ms`, `10s` or `1h 30m`: a `value_parser` for arguments.
 ///

@@ -2,10 +2,9 @@
 
 use std::{error::Error, str::FromStr, sync::Arc};
 
-use clap::error::ErrorKind;
 use trapline::World;
 
-use super::values::unknown;
+use super::values::{unknown, usage};
 
 /// Makes a world of a binary from its parameters.
 pub(super) type MakeWorld =
@@ -42,8 +41,10 @@ impl NamedWorld {
     /// Makes the world. An error is a usage error.
     pub(super) fn make(&self) -> Result<Box<dyn World>, clap::Error> {
         (self.make)(&self.params).map_err(|error| {
-            let why = format!("cannot make the world of --world {}: {error}\n", self.text);
-            clap::Error::raw(ErrorKind::InvalidValue, why)
+            usage(format!(
+                "cannot make the world of --world {}: {error}",
+                self.text
+            ))
         })
     }
 }

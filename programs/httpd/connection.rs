@@ -16,12 +16,14 @@ use httpdate::HttpDate;
 use trapline::{Elapsed, Os, TcpStream};
 
 use super::{
-    BAD_REQUEST, HEAD_TOO_LONG, HTML, MOVED, NOT_MODIFIED, OK, PART, PAST_THE_END, PIECE, Status,
-    TARGET_TOO_LONG, TEXT, TOO_SLOW, WRONG_METHOD, WRONG_VERSION,
     clients::Seat,
-    files::{AHEAD, Body, Found, Page, Site, ahead, find, keep},
+    files::{AHEAD, Body, Found, PIECE, Page, Site, ahead, find, keep},
     listing::Listing,
     request::{Method, Request},
+    status::{
+        BAD_REQUEST, HEAD_TOO_LONG, HTML, MOVED, NOT_MODIFIED, OK, PART, PAST_THE_END, Status,
+        TARGET_TOO_LONG, TEXT, TOO_SLOW, WRONG_METHOD, WRONG_VERSION,
+    },
 };
 
 /// The longest head of a request, in bytes and in lines.

@@ -4,7 +4,6 @@ use std::{
     cell::RefCell,
     collections::BTreeMap,
     ffi::OsStr,
-    fmt::Write,
     fs::File,
     io::{self, Read},
     os::{
@@ -21,10 +20,13 @@ use rustix::io::Errno;
 use trapline::Os;
 
 use super::{
-    BAD_REQUEST, BUSY, FAILED, FORBIDDEN, HTML, NOT_FOUND, PIECE, Status, TEXT, beneath,
-    listing::Listing,
+    beneath,
+    listing::{Listing, encode},
+    status::{BAD_REQUEST, BUSY, FAILED, FORBIDDEN, HTML, NOT_FOUND, Status, TEXT},
 };
 
+/// Files up to this size are kept in memory.
+pub(super) const PIECE: usize = 64 * 1024;
 /// The number of cached files, and how long they are kept.
 const PAGES: usize = 256;
 const KEEP: Duration = Duration::from_secs(1);
@@ -265,18 +267,4 @@ fn decode(text: &str) -> Option<Vec<u8>> {
         });
     }
     Some(decoded)
-}
-
-/// Encodes the bytes of a path for a URL.
-pub(super) fn encode(bytes: &[u8]) -> String {
-    let mut text = String::new();
-    for &byte in bytes {
-        if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) {
-            text.push(byte.into());
-        } else {
-            // Writing to a string does not fail.
-            let _ = write!(text, "%{byte:02X}");
-        }
-    }
-    text
 }

@@ -7,8 +7,6 @@ use rustix::{
     io,
 };
 
-use super::files::encode;
-
 /// Up to this many entries are sorted. A longer list keeps the directory's order, and is sent in
 /// pieces.
 const SORTED: usize = 1000;
@@ -117,6 +115,20 @@ impl Listing {
 fn escape(text: &str) -> String {
     let text = text.replace('&', "&amp;").replace('<', "&lt;");
     text.replace('>', "&gt;").replace('"', "&quot;")
+}
+
+/// Encodes the bytes of a path for a URL.
+pub(super) fn encode(bytes: &[u8]) -> String {
+    let mut text = String::new();
+    for &byte in bytes {
+        if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) {
+            text.push(byte.into());
+        } else {
+            // Writing to a string does not fail.
+            let _ = write!(text, "%{byte:02X}");
+        }
+    }
+    text
 }
 
 #[cfg(test)]

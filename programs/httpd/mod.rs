@@ -4,6 +4,7 @@ mod connection;
 mod files;
 mod listing;
 mod request;
+mod status;
 
 use std::{
     error::Error,
@@ -26,6 +27,7 @@ use trapline_cli::{Program, addr, duration};
 use clients::Clients;
 use connection::Connection;
 use files::Site;
+use status::BUSY;
 
 /// A web server for the files of a directory, with a task per client
 ///
@@ -58,32 +60,6 @@ pub(crate) struct Httpd {
     #[arg(long, value_name = "N")]
     max_per_address: Option<NonZeroUsize>,
 }
-
-/// Files up to this size are kept in memory.
-const PIECE: usize = 64 * 1024;
-
-type Status = &'static str;
-
-const OK: Status = "200 OK";
-const PART: Status = "206 Partial Content";
-const MOVED: Status = "301 Moved Permanently";
-const NOT_MODIFIED: Status = "304 Not Modified";
-const BAD_REQUEST: Status = "400 Bad Request";
-const FORBIDDEN: Status = "403 Forbidden";
-const NOT_FOUND: Status = "404 Not Found";
-const WRONG_METHOD: Status = "405 Method Not Allowed";
-const TOO_SLOW: Status = "408 Request Timeout";
-const NO_LENGTH: Status = "411 Length Required";
-const BODY_TOO_LONG: Status = "413 Content Too Large";
-const TARGET_TOO_LONG: Status = "414 URI Too Long";
-const PAST_THE_END: Status = "416 Range Not Satisfiable";
-const HEAD_TOO_LONG: Status = "431 Request Header Fields Too Large";
-const FAILED: Status = "500 Internal Server Error";
-const BUSY: Status = "503 Service Unavailable";
-const WRONG_VERSION: Status = "505 HTTP Version Not Supported";
-
-const TEXT: &str = "text/plain; charset=utf-8";
-const HTML: &str = "text/html; charset=utf-8";
 
 impl Program for Httpd {
     async fn main(self, os: &mut Os) -> Result<(), Box<dyn Error>> {

@@ -2,7 +2,7 @@
 
 use std::{ops::Range, time::SystemTime};
 
-use super::{BAD_REQUEST, BODY_TOO_LONG, NO_LENGTH, Status};
+use super::status::{BAD_REQUEST, BODY_TOO_LONG, NO_LENGTH, Status};
 
 /// The longest body of a request. Bodies are dropped.
 const BODY: u64 = 64 * 1024;

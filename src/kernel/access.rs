@@ -1,12 +1,17 @@
 //! The calls of the host, apart from those that run the kernel.
 
-use std::{panic::Location, rc::Rc, time::Duration};
+use std::{
+    panic::{Location, PanicHookInfo},
+    rc::Rc,
+    time::Duration,
+};
 
 use super::{Kernel, task::OnExit};
 use crate::{
-    abi::{Errno, Place, QueueInfo, TaskInfo, Tid},
+    abi::{Errno, Place, QueueInfo, Share, Tid},
     interrupt::{External, Remote},
     log::{Log, Tracer},
+    panic::note_origin,
     trap::Start,
     user::{
         os::Os,
@@ -26,6 +31,37 @@ impl Kernel {
         program: impl AsyncFnOnce(&mut Os) -> T + 'static,
     ) -> Result<Tid, Errno> {
         self.spawn_from(Some(Location::caller()), None, name, program)
+    }
+
+    /// Starts a program as a task of the host that boots this kernel, as [`Kernel::spawn`] does, on
+    /// a machine of the simulated network. The machine is made if there is none of that name.
+    ///
+    /// *Errors:* [`Errno::NoSuchHost`] if the name cannot be that of a host; in the real world, of
+    /// any other than `localhost`. [`Errno::HostDown`] if the host has crashed. Otherwise as
+    /// [`Kernel::spawn`].
+    ///
+    /// Logs and lists show the task as `name@host`.
+    ///
+    /// ```
+    /// use trapline::{Kernel, Os};
+    ///
+    /// let mut kernel = Kernel::simulated(1);
+    /// kernel.spawn_on("server", "main", async |os: &mut Os| {
+    ///     let host = os.host().await;
+    ///     writeln!(os, "I run on {host}");
+    /// })?;
+    /// kernel.run()?;
+    /// assert_eq!(kernel.take_console(), "I run on server\n");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[track_caller]
+    pub fn spawn_on<T: IntoExit>(
+        &mut self,
+        host: impl AsRef<str>,
+        name: impl AsRef<str>,
+        program: impl AsyncFnOnce(&mut Os) -> T + 'static,
+    ) -> Result<Tid, Errno> {
+        self.spawn_from(Some(Location::caller()), Some(host.as_ref()), name, program)
     }
 
     /// Starts a program as [`Kernel::spawn`] does, or [`Kernel::spawn_on`] if a machine is given, for
@@ -51,16 +87,10 @@ impl Kernel {
         let program = program::program(&self.frame, program);
         let task = self.admit(name, program, None, OnExit::Report, false, Start::First)?;
         if let Some(host) = host {
-            self.place(task, host);
+            self.tasks[task].set_host(host);
         }
         self.log.leave_span();
         Ok(task.tid)
-    }
-
-    /// Lists the tasks, zombies included, in order of their numbers.
-    pub fn tasks(&self) -> impl Iterator<Item = TaskInfo> {
-        let tasks = self.tasks.infos();
-        tasks.map(|(task, info)| self.complete(task, info))
     }
 
     /// Lists the message queues, in order of their numbers.
@@ -86,11 +116,48 @@ impl Kernel {
         self.queues.infos().into_iter()
     }
 
+    /// Sets a share of a task: its tickets, its nice value or its priority. Tasks that it spawns
+    /// from then on inherit it.
+    ///
+    /// *Errors:* [`Errno::NoSuchTask`] if no live task has this number.
+    ///
+    /// ```
+    /// use trapline::{Errno, Kernel, Os, Share};
+    ///
+    /// let mut kernel = Kernel::simulated(0);
+    /// let tid = kernel.spawn("batch", async |os: &mut Os| os.yield_now().await)?;
+    /// kernel.set_share(tid, Share::nice(10))?;
+    /// assert_eq!(kernel.set_share(7.into(), Share::nice(10)), Err(Errno::NoSuchTask));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn set_share(&mut self, tid: Tid, share: Share) -> Result<(), Errno> {
+        let task = self.tasks.find_live(tid).ok_or(Errno::NoSuchTask)?;
+        self.shares.set(task, share);
+        self.policy_learns(task);
+        Ok(())
+    }
+
+    /// Returns the names of [`Builder::share`](crate::Builder::share) that no task has had so far,
+    /// in the order of the calls.
+    ///
+    /// ```
+    /// use trapline::{Kernel, Os, Share};
+    ///
+    /// let builder = Kernel::builder().share("batch", Share::nice(10));
+    /// let mut kernel = builder.share("bach", Share::tickets(5)).build()?;
+    /// kernel.spawn("batch", async |os: &mut Os| os.yield_now().await)?;
+    /// assert!(kernel.unused_shares().eq(["bach"]));
+    /// # Ok::<(), trapline::Error>(())
+    /// ```
+    pub fn unused_shares(&self) -> impl Iterator<Item = &str> {
+        self.shares.unused()
+    }
+
     /// Returns the place in the source of a task's last call, or of its spawn if it has made none;
     /// `None` for a task that has ended, and for a call that notes no caller, such as `yield_now`.
     /// Without a tracer, only the place of a blocked task's call is exact.
     pub fn place_of_call(&self, task: Tid) -> Option<Place> {
-        let task = self.find_live(task)?;
+        let task = self.tasks.find_live(task)?;
         self.places.of_last_call(task)
     }
 
@@ -140,5 +207,11 @@ impl Kernel {
     #[must_use]
     pub fn remote(&self) -> Remote {
         self.remote.clone()
+    }
+
+    /// Notes the place of a panic, for a panic hook that does not call the one before it. Then reports
+    /// have the places of faults.
+    pub fn note_panic(panic: &PanicHookInfo<'_>) {
+        note_origin(panic);
     }
 }

@@ -32,7 +32,7 @@ impl Kernel {
     }
 
     /// Notes that this kernel runs.
-    pub(super) fn note_run(&self) {
+    pub(super) fn mark_run(&self) {
         let (watched, _) = WATCHED.get();
         if watched != self.number {
             WATCHED.set((watched, true));

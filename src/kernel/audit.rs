@@ -4,6 +4,7 @@ use super::{
     Kernel,
     held::Ticket,
     task::{Pending, State, WaitingOn},
+    waiters::Waiters,
 };
 use crate::{
     abi::{Direction, Nanos, Tid},
@@ -33,17 +34,17 @@ impl Kernel {
             waiters.map(move |waiter| (queue.id(), waiter.tid))
         }));
         let joining = Waits::new(self.tasks.iter().flat_map(|target| {
-            let waiters = target.waiters.iter().flat_map(|waiters| waiters.iter());
-            waiters.map(move |waiter| (target.tid, waiter.tid))
+            let waiters = target.waiters().into_iter().flat_map(Waiters::iter);
+            waiters.map(move |waiter| (target.tid(), waiter.tid))
         }));
         for task in self.tasks.iter() {
             let (tid, me) = (
-                task.tid,
-                self.tasks.find(task.tid).expect("a task is in the map"),
+                task.tid(),
+                self.tasks.find(task.tid()).expect("a task is in the map"),
             );
             live += usize::from(task.is_live() && !tid.is_daemon());
-            timers.extend(task.timeouts.iter().flat_map(|timeouts| &timeouts.armed));
-            match task.state {
+            timers.extend(task.timeouts());
+            match *task.state() {
                 State::Pending(Pending::Read(device, _)) => {
                     ready += 1;
                     let owner = self.devices.owner(device, Direction::Read);
@@ -56,7 +57,10 @@ impl Kernel {
                     panic!("task {tid} runs between two turns")
                 }
                 State::Zombie(_) => {
-                    assert!(task.has_parent(), "task {tid} is a zombie without a parent");
+                    assert!(
+                        task.family().parent.is_some(),
+                        "task {tid} is a zombie without a parent"
+                    );
                 }
                 State::Blocked(WaitingOn::Timer(timer)) => timers.push(timer),
                 State::Blocked(WaitingOn::Delay(timer)) => {
@@ -80,12 +84,13 @@ impl Kernel {
                 }
                 State::Blocked(WaitingOn::Exit(target)) => {
                     let target = &self.tasks[target];
-                    let times = joining.times((target.tid, tid));
+                    let times = joining.times((target.tid(), tid));
                     assert_eq!((target.is_live(), times), (true, 1), "task {tid}");
                 }
             }
         }
-        let mut on_processors: Vec<Tid> = self.processors.tasks().map(|task| task.tid).collect();
+        let computations = self.processors.computing().iter();
+        let mut on_processors: Vec<Tid> = computations.map(|c| c.task.tid).collect();
         on_processors.sort_unstable();
         assert_eq!(computing, on_processors, "tasks that compute");
         assert_eq!(live, self.tasks.live(), "live tasks");

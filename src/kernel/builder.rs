@@ -316,6 +316,7 @@ impl Builder {
             holders: Holders::new(self.on_deadlock),
             places: Places::default(),
             published: None,
+            is_watched: false,
             world,
             frame,
             restarts: Restarts::default(),

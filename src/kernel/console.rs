@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// The time that a run waits at its end for a console that takes nothing.
-const PATIENCE: Nanos = Nanos::from_millis(500);
+pub(super) const PATIENCE: Nanos = Nanos::from_millis(500);
 
 /// The text that the world has not taken yet, and the tasks that wait for room.
 #[derive(Default)]
@@ -65,6 +65,44 @@ impl Console {
     pub(super) fn hurry(&mut self) {
         self.hurries = true;
     }
+
+    /// Returns until when the end of the run waits, if it is to wait until this instant.
+    pub(super) fn patience(&mut self, until: Nanos, now: Nanos) -> Nanos {
+        if std::mem::take(&mut self.hurries) {
+            return until.min(now.saturating_add(PATIENCE));
+        }
+        until
+    }
+
+    /// Drops the kept text. Returns the number of bytes that are lost.
+    pub(super) fn drop_text(&mut self) -> u64 {
+        let lost = self.text.len() as u64;
+        self.text.clear();
+        lost
+    }
+
+    /// The same, because the console has failed. Warns once.
+    pub(super) fn lose(&mut self, error: &io::Error) -> u64 {
+        if !std::mem::replace(&mut self.is_reported, true) {
+            tracing::warn!(
+                target: "trapline::kernel",
+                "cannot write to the console: {error}; the text of tasks is lost until the console works again"
+            );
+        }
+        self.drop_text()
+    }
+
+    /// Warns of the bytes that were lost since the last such warning. `lost` is their number since
+    /// boot.
+    pub(super) fn report_lost(&mut self, lost: u64) {
+        let new = lost - std::mem::replace(&mut self.reported_lost, lost);
+        if new > 0 {
+            tracing::warn!(
+                target: "trapline::kernel",
+                "the console did not take {new} bytes that tasks printed: they are lost"
+            );
+        }
+    }
 }
 
 impl Kernel {
@@ -87,7 +125,7 @@ impl Kernel {
     pub(super) fn write_out(&mut self) {
         while !self.console.is_empty() {
             match self.world.print(self.console.text.as_slices().0) {
-                Ok(0) => self.lose(&io::ErrorKind::WriteZero.into()),
+                Ok(0) => self.stats.lost += self.console.lose(&io::ErrorKind::WriteZero.into()),
                 Ok(n) => drop(self.console.text.drain(..n)),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
@@ -95,7 +133,7 @@ impl Kernel {
                     self.trouble.get_or_insert(error);
                     self.poll_soon();
                 }
-                Err(error) => self.lose(&error),
+                Err(error) => self.stats.lost += self.console.lose(&error),
             }
         }
         self.frame.kept_text.set(self.console.text.len());
@@ -113,23 +151,6 @@ impl Kernel {
         }
     }
 
-    /// Drops the kept text, and counts it as lost.
-    fn drop_text(&mut self) {
-        self.stats.lost += self.console.text.len() as u64;
-        self.console.text.clear();
-    }
-
-    /// Drops the kept text, because the console has failed, and warns once.
-    fn lose(&mut self, error: &io::Error) {
-        self.drop_text();
-        if !std::mem::replace(&mut self.console.is_reported, true) {
-            tracing::warn!(
-                target: "trapline::kernel",
-                "cannot write to the console: {error}; the text of tasks is lost until the console works again"
-            );
-        }
-    }
-
     /// Blocks a task that has printed more than the console takes, at its call or its end.
     #[cold]
     pub(super) fn hold(&mut self, me: Runnable, call: Option<SystemCall>) {
@@ -142,36 +163,7 @@ impl Kernel {
         self.held
             .hold(Ticket::Console(number), me, call, &self.frame);
         *self.devices.waiting_like(me) += 1;
-        let _ = self.block(me, WaitingOn::Console(number));
-    }
-
-    /// Waits until the console has taken everything, and warns of lost bytes. After a shutdown from
-    /// outside, or after the limit, waits only for [`PATIENCE`]; the remaining text is lost then.
-    pub(super) fn finish_printing(&mut self, limit: Nanos) {
-        let mut until = limit.saturating_add(PATIENCE);
-        while !self.console.is_empty() {
-            let now = Nanos::from(self.world.now());
-            if std::mem::take(&mut self.console.hurries) {
-                until = until.min(now.saturating_add(PATIENCE));
-            }
-            if now >= until {
-                self.drop_text();
-                break;
-            }
-            let deadline = (until != Nanos::FOREVER).then(|| until.into());
-            if let Err(error) = self.world.wait(deadline, &mut self.happened) {
-                self.lose(&error);
-            }
-            self.take_reports();
-        }
-        let new = self.stats.lost - self.console.reported_lost;
-        self.console.reported_lost = self.stats.lost;
-        if new > 0 {
-            tracing::warn!(
-                target: "trapline::kernel",
-                "the console did not take {new} bytes that tasks printed: they are lost"
-            );
-        }
+        self.block(me, WaitingOn::Console(number));
     }
 
     /// Fails if the console has failed.

@@ -3,7 +3,6 @@
 use super::{Kernel, ready::POLL_AFTER, task::OnExit};
 use crate::{
     abi::Tid,
-    sched::Runnable,
     trap::Start,
     user::{
         os::Os,
@@ -98,16 +97,8 @@ impl Kernel {
         } else {
             self.ready.daemons() as u64
         };
-        // A daemon has no place among the tasks, and must not leave that of a task.
-        self.ready.end_pass();
-        self.frame.set_requeued(true);
-        while self.stats.ticks < ticks + turns
-            && let Some(me) = self.ready.pop_daemon()
-        {
-            self.turn::<true>(me);
-        }
+        self.run_apart(ticks + turns, |kernel| kernel.ready.pop_daemon());
         self.remote.runs(Tid::KERNEL);
-        self.frame.set_requeued(!self.ready.is_plain());
         self.stats.ticks = ticks;
     }
 
@@ -121,14 +112,5 @@ impl Kernel {
     #[inline]
     pub(super) fn do_daemons_hurry(&self) -> bool {
         self.ready.daemons() > 0 && self.daemons.still < PATIENCE
-    }
-
-    /// Returns the next random number: of the world for a task, of the daemons for a daemon.
-    pub(super) fn random(&mut self, me: Runnable) -> u64 {
-        if me.tid.is_daemon() {
-            self.daemons.random(self.world.seed())
-        } else {
-            self.world.random()
-        }
     }
 }

@@ -11,6 +11,15 @@ pub(super) struct Timeouts {
     pub(super) due: Option<Due>,
 }
 
+impl Timeouts {
+    /// Takes an armed timeout, and then those within it.
+    pub(super) fn take(&mut self, number: u64) -> impl Iterator<Item = Timer> {
+        let outer = self.armed.iter();
+        let outer = outer.take_while(|(_, other)| *other != number).count();
+        self.armed.drain(outer..)
+    }
+}
+
 /// A timeout that has fired.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Due {

@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 
 use super::{Kernel, outcome::Outcome};
 use crate::{
-    abi::{Exit, Reply, SystemCall, Tid},
+    abi::{Exit, SystemCall},
     log::Fact,
     sched::Runnable,
-    trap::{Deferred, Object},
+    trap::Deferred,
 };
 
 impl Kernel {
@@ -19,16 +19,25 @@ impl Kernel {
         }
     }
 
-    /// Handles the deferred calls of a task. Returns whether the task is still alive: a deferred
-    /// call may kill it.
+    /// Handles the deferred calls of a task. The arguments of the trap under way are saved meanwhile.
+    /// Returns whether the task is still alive: a deferred call may kill it.
     #[cold]
     #[inline(never)]
     pub(super) fn run_deferred(&mut self, me: Runnable) -> bool {
+        // Word and payload apart: a parcel would be moved as a whole.
+        let (word, payload) = (self.frame.take_word(), self.frame.take());
         // The others stay in the frame, which needs no list of them: no task ends meanwhile.
         while let Some(deferred) = self.frame.next_frequent_deferred() {
             self.handle_deferred(me, deferred);
         }
-        !self.frame.has_deferred() || self.run_any_deferred(me)
+        let lives = !self.frame.has_deferred() || self.run_any_deferred(me);
+        if let Some(payload) = payload {
+            self.frame.put(payload);
+        }
+        if let Some(word) = word {
+            self.frame.put_word(word);
+        }
+        lives
     }
 
     /// Handles deferred text, and deferred calls of any kind.
@@ -43,11 +52,7 @@ impl Kernel {
         let (mut owner, mut calls) = (me, self.open_deferred(me));
         loop {
             if let Some(deferred) = calls.pop_front() {
-                let SystemCall::Release(tid) = deferred.call else {
-                    self.handle_deferred(owner, deferred);
-                    continue;
-                };
-                if let Some(victim) = self.release_deferred(owner, tid, deferred.word) {
+                if let Some(victim) = self.handle_deferred(owner, deferred) {
                     self.teardown(victim, true);
                     under_way.push((owner, calls));
                     (owner, calls) = (victim, self.open_deferred(victim));
@@ -57,11 +62,10 @@ impl Kernel {
                 calls = self.open_deferred(owner);
             } else if let Some(outer) = under_way.pop() {
                 self.publish_exit(owner, Exit::Killed);
-                self.reap_zombie(owner.tid);
                 (owner, calls) = outer;
             } else {
                 self.frame.reuse_deferred(calls);
-                return self.is_live(me);
+                return self.tasks.is_live(me);
             }
         }
     }
@@ -79,52 +83,12 @@ impl Kernel {
         calls
     }
 
-    /// Handles a deferred release. Returns the task that it ends, if any: the caller ends it without
-    /// recursion.
-    fn release_deferred(
-        &mut self,
-        me: Runnable,
-        tid: Tid,
-        waited: Option<u64>,
-    ) -> Option<Runnable> {
-        let call = SystemCall::Release(tid);
-        self.emit(me.tid, || Fact::Deferred { call });
-        self.frame.touch(Object::Life(tid), true);
-        self.frame.touch(Object::Waits(tid), true);
-        self.frame.touch(Object::Exit(tid), true);
-        self.give_up_exit(tid, waited.is_some());
-        self.find_live(tid)
-    }
-
-    /// Handles a deferred call like any other, and undoes its answer.
+    /// Handles a deferred call like any other, and undoes its answer. Returns the task that it kills:
+    /// the caller ends it without recursion.
     #[inline(always)]
-    fn handle_deferred(&mut self, me: Runnable, deferred: Deferred) {
+    fn handle_deferred(&mut self, me: Runnable, deferred: Deferred) -> Option<Runnable> {
         let Deferred { call, word } = deferred;
         self.emit(me.tid, || Fact::Deferred { call });
-        if self.frame.is_noted() {
-            self.note_call(me, call);
-        }
-        // These two, the most frequent, need nothing of the frame. A message that is dropped holds no
-        // `Os`, and begins no trap.
-        match (call, word) {
-            (SystemCall::TryPut(queue), Some(message)) => {
-                self.queues.arrived(queue);
-                let answer = self.put_message(queue, message);
-                if answer.reply != Reply::Done {
-                    self.take_back(answer.into());
-                }
-            }
-            (SystemCall::FreeQueue(queue), _) => drop(self.free_queue(queue)),
-            _ => self.handle_deferred_apart(me, deferred),
-        }
-    }
-
-    #[inline(never)]
-    fn handle_deferred_apart(&mut self, me: Runnable, deferred: Deferred) {
-        let Deferred { call, word } = deferred;
-        // The arguments of the trap under way are saved meanwhile. Word and payload apart: a parcel
-        // would be moved as a whole.
-        let (outer_word, outer_payload) = (self.frame.take_word(), self.frame.take());
         match word {
             Some(number) if call.has_payload() => {
                 let payload = self.frame.take_deferred_payload(number);
@@ -134,16 +98,16 @@ impl Kernel {
             Some(word) => self.frame.put_word(word),
             None => {}
         }
-        let outcome = self.handle(me, call);
+        if let SystemCall::TryPut(queue) = call {
+            self.queues.arrived(queue);
+        }
+        let outcome = self.perform(me, call);
         self.frame.clear();
-        if let Some(payload) = outer_payload {
-            self.frame.put(payload);
+        match outcome {
+            Outcome::Kill(victim) => return Some(victim),
+            Outcome::Ready(state) => self.take_back(state),
+            _ => {}
         }
-        if let Some(word) = outer_word {
-            self.frame.put_word(word);
-        }
-        if let Outcome::Ready(state) = outcome {
-            self.take_back(state);
-        }
+        None
     }
 }

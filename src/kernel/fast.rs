@@ -3,48 +3,11 @@
 //!
 //! `docs/price.md` has the figures.
 
-use super::{
-    Kernel,
-    answer::Answer,
-    queues::Queues,
-    task::{State, Task},
-};
+use super::{answer::Answer, queues::Queues, task::Task};
 use crate::{
     abi::{Reply, SystemCall},
-    log::{Detail, Fact},
-    sched::Runnable,
     trap::TrapFrame,
 };
-
-impl Kernel {
-    /// Handles a call that takes more than an answer. Two jumps and no more: registers are saved
-    /// behind them.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn dispatch(&mut self, me: Runnable, call: SystemCall) {
-        if self.frame.is_observed() {
-            self.answer_and_tell(me, call);
-        } else {
-            self.dispatch_plain(me, call);
-        }
-    }
-
-    /// Answers a call in the fast lane, if possible, and emits it and its answer. The reply is read
-    /// first, while it is in registers.
-    #[inline(never)]
-    fn answer_and_tell(&mut self, me: Runnable, call: SystemCall) {
-        let task = &mut self.tasks[me];
-        if !answer(&mut self.queues, &self.frame, task, call) {
-            return self.dispatch_plain(me, call);
-        }
-        let reply = task.state.plain();
-        self.tell_call(me.tid, call);
-        if let Some(reply) = reply {
-            let detail = Detail::None;
-            self.emit_at_once(me.tid, || Fact::Replied { reply, detail });
-        }
-    }
-}
 
 /// Answers a call that comes with nothing but its word. Returns whether it did. Otherwise nothing
 /// has happened, and the plain lane handles the call.
@@ -56,8 +19,8 @@ pub(super) fn answer(
     call: SystemCall,
 ) -> bool {
     match call {
-        SystemCall::GetTid => task.change(Reply::Tid(task.tid).into()),
-        SystemCall::Yield => task.change(State::Ready(Answer::SLEPT)),
+        SystemCall::GetTid => task.answer(Reply::Tid(task.tid())),
+        SystemCall::Yield => task.answer(Answer::SLEPT),
         call => return answer_by_queue(queues, frame, task, call).is_some(),
     }
     true
@@ -86,6 +49,6 @@ fn answer_by_queue(
         }
         _ => return None,
     };
-    task.change(State::Ready(answer));
+    task.answer(answer);
     Some(())
 }

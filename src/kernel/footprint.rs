@@ -169,11 +169,7 @@ impl Kernel {
         let target = &self.tasks[target];
         if !target.is_live() {
             self.frame.note(Note::Joined(tid));
-        } else if target
-            .waiters
-            .as_ref()
-            .is_some_and(|waiters| !waiters.is_empty())
-        {
+        } else if target.waiters().is_some_and(|waiters| !waiters.is_empty()) {
             self.touch(Object::Exit(tid));
         }
     }

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use super::{Kernel, report::Error};
+use super::{Kernel, console::PATIENCE, report::Error};
 use crate::{abi::Nanos, interrupt::Interrupt, world::Happening};
 
 impl Kernel {
     /// Handles what the world has reported, where no timer comes in between.
-    pub(super) fn take_reports(&mut self) {
+    fn take_reports(&mut self) {
         self.take_interrupts();
         self.take_readiness();
     }
@@ -25,7 +25,7 @@ impl Kernel {
                 Interrupt::Over(what) => self.over[what as usize] += 1,
                 Interrupt::Shutdown => {
                     self.console.hurry();
-                    self.end_all();
+                    self.end_all(|_| true);
                 }
             }
         }
@@ -52,6 +52,26 @@ impl Kernel {
             self.take_reports();
         }
         Ok(self.check_console()?)
+    }
+
+    /// Waits until the console has taken everything, and warns of lost bytes. After a shutdown from
+    /// outside, or after the limit, waits only for [`PATIENCE`]; the remaining text is lost then.
+    pub(super) fn finish_printing(&mut self, limit: Nanos) {
+        let mut until = limit.saturating_add(PATIENCE);
+        while !self.console.is_empty() {
+            let now = Nanos::from(self.world.now());
+            until = self.console.patience(until, now);
+            if now >= until {
+                self.stats.lost += self.console.drop_text();
+                break;
+            }
+            let deadline = (until != Nanos::FOREVER).then(|| until.into());
+            if let Err(error) = self.world.wait(deadline, &mut self.happened) {
+                self.stats.lost += self.console.lose(&error);
+            }
+            self.take_reports();
+        }
+        self.console.report_lost(self.stats.lost);
     }
 
     /// Returns whether a poll of the world would report nothing now.

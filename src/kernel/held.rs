@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 
-use super::Kernel;
 use crate::{
     abi::SystemCall,
     sched::Runnable,
@@ -26,13 +25,13 @@ pub(super) enum Ticket {
 pub(super) struct HeldCalls(BTreeMap<Ticket, Held>);
 
 /// A call that is held back.
-struct Held {
+pub(super) struct Held {
     task: Runnable,
     /// `None` for a program that has ended: its exit is the payload.
-    call: Option<SystemCall>,
-    beside: Parcel,
+    pub(super) call: Option<SystemCall>,
+    pub(super) beside: Parcel,
     /// The bytes that a `send` offers.
-    bytes: Vec<u8>,
+    pub(super) bytes: Vec<u8>,
 }
 
 impl HeldCalls {
@@ -77,44 +76,8 @@ impl HeldCalls {
         }
     }
 
-    fn take(&mut self, ticket: Ticket) -> Held {
+    pub(super) fn take(&mut self, ticket: Ticket) -> Held {
         let held = self.0.remove(&ticket);
         held.expect("a call that is held back is in the table")
-    }
-}
-
-impl Kernel {
-    /// Handles a call that was held back, in the turn of its task.
-    #[cold]
-    pub(super) fn resume_held(&mut self, me: Runnable, ticket: Ticket) {
-        let held = self.held.take(ticket);
-        self.frame.put_parcel(held.beside);
-        self.frame
-            .buffer(held.bytes.len())
-            .copy_from_slice(&held.bytes);
-        let Some(call) = held.call else {
-            let exit = self.frame.take_exit();
-            return self.end(me, exit);
-        };
-        if let Ticket::Delay(_) = ticket {
-            self.pass_again(me, self.tasks[me].traps);
-        }
-        let outcome = match self.tasks[me].due() {
-            None => self.perform(me, call),
-            Some(due) => self.handle_late(me, call, due),
-        };
-        self.settle(me, call, outcome);
-    }
-
-    /// Drops a call that was held back: its task was killed, or a timeout has cut the call.
-    pub(super) fn drop_held(&mut self, ticket: Ticket) {
-        let held = self.held.take(ticket);
-        let outer = self.frame.take_parcel();
-        self.frame.put_parcel(held.beside);
-        match held.call {
-            Some(call) => self.abandon(call),
-            None => self.frame.clear(),
-        }
-        self.frame.put_parcel(outer);
     }
 }

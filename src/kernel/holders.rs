@@ -9,12 +9,11 @@ use std::iter;
 use super::{
     Kernel,
     deadlock::Deadlock,
-    outcome::Outcome,
     report::Error,
     task::{State, WaitingOn},
 };
 use crate::{
-    abi::{End, Exit, On, Tid},
+    abi::{End, On, Tid},
     log::{Fact, tracing::warn_report, waits::chain},
     sched::Runnable,
     trap::{Note, Object},
@@ -87,32 +86,33 @@ impl Holders {
 }
 
 impl Kernel {
-    /// Blocks the caller until a task has ended, or until it has a lock. Acts on the cycle that this
-    /// closes, if it closes one.
-    pub(super) fn block_on_task(&mut self, me: Runnable, on: WaitingOn) -> Outcome {
-        let outcome = self.block(me, on);
+    /// Follows the wait of a task that has blocked until another has ended, or until it has a lock.
+    /// Returns the task to be killed, if this closes a cycle and the host wants that.
+    pub(super) fn follow_wait(&mut self, me: Runnable, on: WaitingOn) -> Option<Runnable> {
         // Another task may wait for the caller if it waits for its end, or for any lock. The lock
         // may have been handed to a task that has not run since.
         let is_lock = matches!(on, WaitingOn::Queue(..));
         self.holders.is_contended |= is_lock;
-        if is_lock {
-            self.lend_priority(me);
+        if is_lock && self.ready.inherits() {
+            for holder in self.shares.lend(&self.tasks, &self.queues, me) {
+                self.policy_learns(holder);
+            }
         }
         if self.frame.is_noted() {
             self.note_chain(me);
         }
-        if self.holders.is_contended || self.tasks[me].waiters.is_some() {
+        if self.holders.is_contended || self.tasks[me].waiters().is_some() {
             return self.follow(me);
         }
-        outcome
+        None
     }
 
     /// Follows the waits, beginning with the caller's. They lead back to the caller, or to a task
     /// that waits for no other.
-    fn follow(&mut self, me: Runnable) -> Outcome {
+    fn follow(&mut self, me: Runnable) -> Option<Runnable> {
         let waits = || chain(me, |task| self.blocker(task));
         if me.tid.is_daemon() || !waits().skip(1).any(|task| task == me) {
-            return Outcome::Blocked;
+            return None;
         }
         // Collected only now: few waits close a cycle.
         let others = waits().skip(1).take_while(|task| *task != me);
@@ -122,26 +122,17 @@ impl Kernel {
 
     /// Returns the task that alone can end the wait of a task.
     fn blocker(&self, task: Runnable) -> Option<Runnable> {
-        let State::Blocked(on) = self.tasks[task].state else {
+        let task = &self.tasks[task];
+        let State::Blocked(on) = *task.state() else {
             return None;
         };
-        let holder = || self.holder_awaited_by(task).map(|holder| holder.tid);
-        let is_timed = self.tasks[task].is_timed();
-        match on {
-            WaitingOn::Exit(_) | WaitingOn::Queue(..) => {
-                self.find_live(On::from(on).ender(is_timed, holder())?)
-            }
-            _ => None,
-        }
-    }
-
-    /// Returns the holder of the lock for which a task waits.
-    pub(super) fn holder_awaited_by(&self, waiter: Runnable) -> Option<Runnable> {
-        let State::Blocked(WaitingOn::Queue(queue, End::Get)) = self.tasks[waiter].state else {
-            return None;
+        let holder = match on {
+            WaitingOn::Exit(_) => None,
+            WaitingOn::Queue(queue, End::Get) => self.queues.holder_of_lock(queue),
+            _ => return None,
         };
-        let lock = self.queues.get(queue).filter(|queue| queue.is_lock())?;
-        self.find_live(lock.status().holder()?)
+        self.tasks
+            .find_live(On::from(on).ender(task.is_timed(), holder)?)
     }
 
     /// Notes for a search what closes a cycle now that the caller waits: the task at the end of its
@@ -173,7 +164,7 @@ impl Kernel {
     }
 
     /// Reports a cycle that has closed, and takes the host's action.
-    fn deadlocked(&mut self, me: Runnable, cycle: &[Tid]) -> Outcome {
+    fn deadlocked(&mut self, me: Runnable, cycle: &[Tid]) -> Option<Runnable> {
         self.emit_at_once(me.tid, || Fact::Deadlocked {
             cycle: cycle.into(),
         });
@@ -182,17 +173,14 @@ impl Kernel {
         if self.holders.action != OnDeadlock::Kill {
             self.holders.closed.push(me.tid);
             self.poll_soon();
-            return Outcome::Blocked;
+            return None;
         }
         let deadlock = Deadlock::around(me.tid, self.tasks());
         let youngest = cycle.iter().copied().max().unwrap_or(me.tid);
         warn_report(&format_args!(
             "{deadlock}\n  task {youngest} is killed: it is the youngest of the cycle"
         ));
-        if let Some(victim) = self.find_live(youngest) {
-            self.end(victim, Exit::Killed);
-        }
-        Outcome::Gone
+        self.tasks.find_live(youngest)
     }
 
     /// Warns of the cycles that have closed, or ends the run. A run that is stuck ends with a report

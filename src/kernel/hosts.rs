@@ -3,18 +3,16 @@
 use std::{
     collections::{BTreeMap, VecDeque},
     io,
-    panic::Location,
     rc::Rc,
 };
 
 use super::{Kernel, answer::Answer, outcome::Outcome, report::Error};
 use crate::{
-    abi::{DeviceId, Errno, Exit, HostId, On, Reply, TaskInfo, TaskState, Tid},
+    abi::{DeviceId, Errno, HostId, Reply},
     log::Fact,
     panic::contain,
     sched::Runnable,
     trap::{Fate, Payload},
-    user::{os::Os, program::IntoExit},
     world::{self, Request, SimNet},
 };
 
@@ -46,37 +44,6 @@ impl Restarts {
 }
 
 impl Kernel {
-    /// Starts a program as a task of the host that boots this kernel, as [`Kernel::spawn`] does, on
-    /// a machine of the simulated network. The machine is made if there is none of that name.
-    ///
-    /// *Errors:* [`Errno::NoSuchHost`] if the name cannot be that of a host; in the real world, of
-    /// any other than `localhost`. [`Errno::HostDown`] if the host has crashed. Otherwise as
-    /// [`Kernel::spawn`].
-    ///
-    /// Logs and lists show the task as `name@host`.
-    ///
-    /// ```
-    /// use trapline::{Kernel, Os};
-    ///
-    /// let mut kernel = Kernel::simulated(1);
-    /// kernel.spawn_on("server", "main", async |os: &mut Os| {
-    ///     let host = os.host().await;
-    ///     writeln!(os, "I run on {host}");
-    /// })?;
-    /// kernel.run()?;
-    /// assert_eq!(kernel.take_console(), "I run on server\n");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[track_caller]
-    pub fn spawn_on<T: IntoExit>(
-        &mut self,
-        host: impl AsRef<str>,
-        name: impl AsRef<str>,
-        program: impl AsyncFnOnce(&mut Os) -> T + 'static,
-    ) -> Result<Tid, Errno> {
-        self.spawn_from(Some(Location::caller()), Some(host.as_ref()), name, program)
-    }
-
     /// Returns the simulated network of this kernel's world. A world without one returns a network
     /// of its own, which no task reaches.
     #[must_use]
@@ -146,7 +113,7 @@ impl Kernel {
         task: Rc<str>,
     ) -> Result<(HostId, Rc<str>), Errno> {
         let host = match host {
-            None => self.tasks[parent].host,
+            None => self.tasks[parent].host(),
             Some(host) => self.host_named(host)?,
         };
         Ok((host, self.name_on(host, task)))
@@ -161,26 +128,6 @@ impl Kernel {
             Some(net) => self.frame.intern(&format!("{name}@{}", net.name_of(host))),
             None => name,
         }
-    }
-
-    /// Describes the device at which a task waits, for reports.
-    pub(super) fn describe(&self, info: &mut TaskInfo) {
-        if let TaskState::Blocked {
-            on: On::Device(device, direction),
-            ..
-        } = info.state
-            && let Some(net) = self.world.net()
-            && let Some(what) = net.describe(device)
-        {
-            let on = On::Device(device, direction);
-            info.wait.thing = Some(format!("{on}, {what}"));
-            info.wait.is_client = net.is_client(device, direction);
-        }
-    }
-
-    /// Puts a new task on a host.
-    pub(super) fn place(&mut self, task: Runnable, host: HostId) {
-        self.tasks[task].host = host;
     }
 
     pub(super) fn host_named(&self, name: &str) -> Result<HostId, Errno> {
@@ -224,19 +171,10 @@ impl Kernel {
         }
         while let Some((host, fate)) = self.restarts.fates.front().copied() {
             match fate {
-                Fate::Crash => self.crash(host),
+                Fate::Crash => self.end_all(|task| task.host() == host),
                 Fate::Restart => self.restart(host),
             }
             self.restarts.fates.pop_front();
-        }
-    }
-
-    /// Ends the tasks of a host, the youngest first.
-    fn crash(&mut self, host: HostId) {
-        for task in self.tasks.youngest_first() {
-            if self.is_live(task) && self.tasks[task].host == host {
-                self.end(task, Exit::Killed);
-            }
         }
     }
 
@@ -271,7 +209,7 @@ impl Kernel {
 
     /// Answers the name of the caller's host.
     pub(super) fn host(&mut self, me: Runnable) -> Outcome {
-        let host = self.tasks[me].host;
+        let host = self.tasks[me].host();
         let name = match self.world.net() {
             Some(net) => net.name_of(host).into(),
             None => LOCALHOST.into(),

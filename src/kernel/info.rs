@@ -13,23 +13,23 @@ use crate::{
 impl Task {
     /// Describes a task, apart from what the tables of queues, hosts and places say of it.
     pub(super) fn info(&self, parent: Tid) -> TaskInfo {
-        let state = match &self.state {
+        let state = match self.state() {
             State::Ready(_) | State::Late(_) | State::Pending(_) => TaskState::Ready,
             State::Running | State::Computing | State::Ending => TaskState::Running,
             State::Blocked(on) => TaskState::Blocked {
                 on: (*on).into(),
-                since: self.since.into(),
+                since: self.since().into(),
             },
             State::Zombie(exit) => {
                 TaskState::Zombie(exit.as_deref().cloned().unwrap_or(Exit::Done))
             }
         };
         TaskInfo {
-            tid: self.tid,
-            name: self.name.to_string(),
+            tid: self.tid(),
+            name: self.name().to_string(),
             parent,
             state,
-            traps: self.traps,
+            traps: self.traps(),
             wait: Wait::default(),
             spawned: None,
         }
@@ -51,10 +51,16 @@ impl From<WaitingOn> for On {
 }
 
 impl Kernel {
+    /// Lists the tasks, zombies included, in order of their numbers.
+    pub fn tasks(&self) -> impl Iterator<Item = TaskInfo> {
+        let tasks = self.tasks.infos();
+        tasks.map(|(task, info)| self.complete(task, info))
+    }
+
     /// Adds to the description of a task what the tables of queues and places say of it.
-    pub(super) fn complete(&self, task: Runnable, mut info: TaskInfo) -> TaskInfo {
+    fn complete(&self, task: Runnable, mut info: TaskInfo) -> TaskInfo {
         info.spawned = self.places.of_spawn(task);
-        let State::Blocked(on) = self.tasks[task].state else {
+        let &State::Blocked(on) = self.tasks[task].state() else {
             return info;
         };
         let mut kind = Kind::Queue;
@@ -72,6 +78,21 @@ impl Kernel {
         info.wait.call = name(on, kind);
         info.wait.place = self.places.of_call(task, on);
         info
+    }
+
+    /// Describes the device at which a task waits, for reports.
+    fn describe(&self, info: &mut TaskInfo) {
+        if let TaskState::Blocked {
+            on: On::Device(device, direction),
+            ..
+        } = info.state
+            && let Some(net) = self.world.net()
+            && let Some(what) = net.describe(device)
+        {
+            let on = On::Device(device, direction);
+            info.wait.thing = Some(format!("{on}, {what}"));
+            info.wait.is_client = net.is_client(device, direction);
+        }
     }
 }
 

@@ -40,6 +40,12 @@ impl Injection {
         self.again.clear();
     }
 
+    /// Lets a call through that the injector has seen before: it was delayed, or it is a `send`
+    /// that found no room and is made again. `traps` is the number of the call's trap.
+    pub(super) fn pass_again(&mut self, tid: Tid, traps: u64) {
+        self.again.insert(tid, traps);
+    }
+
     /// Forgets that an ended task was to repeat a call.
     #[cold]
     pub(super) fn ended(&mut self, tid: Tid) {
@@ -73,32 +79,20 @@ impl Injection {
 }
 
 impl Kernel {
-    /// Handles a call, after the injection.
-    #[inline(always)]
-    pub(super) fn perform(&mut self, me: Runnable, call: SystemCall) -> Outcome {
-        if self.frame.is_noted() {
-            self.note_place(call);
-            self.note_call(me, call);
-        }
-        if self.injection.is_some()
-            && let Some(outcome) = self.inject(me, call)
-        {
-            return outcome;
-        }
-        self.handle(me, call)
-    }
-
     /// Returns the outcome of a call that is not handled now.
     #[cold]
-    fn inject(&mut self, me: Runnable, call: SystemCall) -> Option<Outcome> {
+    pub(super) fn inject(&mut self, me: Runnable, call: SystemCall) -> Option<Outcome> {
         let injection = self.injection.as_mut()?;
-        let is_again = injection.again.remove(&me.tid) == Some(self.tasks[me].traps);
+        let is_again = injection.again.remove(&me.tid) == Some(self.tasks[me].traps());
         if is_again || me.tid.is_daemon() {
             return None;
         }
         let inject = match injection.ask(me.tid, call) {
             Ok(inject) => inject?,
-            Err(message) => return Some(self.end_at(me, call, Exit::Faulted(message))),
+            Err(message) => {
+                self.poisoning(|kernel| kernel.abandon(call));
+                return Some(Outcome::Die(Exit::Faulted(message)));
+            }
         };
         self.emit_at_once(me.tid, || Fact::Injected { inject });
         Some(match inject {
@@ -107,28 +101,16 @@ impl Kernel {
                 Answer::with(Reply::Io, Payload::Io(kind.into())).into()
             }
             Inject::Delay(span) => {
-                let deadline = self.time_now().saturating_add(Nanos::from(span));
+                let deadline = Nanos::from(self.world.now()).saturating_add(Nanos::from(span));
                 let timer = self.timers.of(me).arm(deadline, me.slot);
                 let ticket = Ticket::Delay(timer.1);
                 self.held.hold(ticket, me, Some(call), &self.frame);
-                self.block(me, WaitingOn::Delay(timer))
+                Outcome::Block(WaitingOn::Delay(timer))
             }
-            Inject::Kill => self.end_at(me, call, Exit::Killed),
+            Inject::Kill => {
+                self.poisoning(|kernel| kernel.abandon(call));
+                Outcome::Die(Exit::Killed)
+            }
         })
-    }
-
-    /// Ends the caller at a call that is not handled.
-    fn end_at(&mut self, me: Runnable, call: SystemCall, exit: Exit) -> Outcome {
-        self.poisoning(|kernel| kernel.abandon(call));
-        self.end(me, exit);
-        Outcome::Gone
-    }
-
-    /// Lets a call through that the injector has seen before: it was delayed, or it is a `send`
-    /// that found no room and is made again. `traps` is the number of the call's trap.
-    pub(super) fn pass_again(&mut self, task: Runnable, traps: u64) {
-        if let Some(injection) = &mut self.injection {
-            injection.again.insert(task.tid, traps);
-        }
     }
 }

@@ -5,9 +5,8 @@ use std::rc::Rc;
 use super::{
     Kernel,
     answer::Answer,
-    held::Ticket,
     report::Verdict,
-    task::{OnExit, State, WaitingOn},
+    task::{OnExit, State, Task},
     waiters::Waiters,
 };
 use crate::{
@@ -36,19 +35,19 @@ impl Kernel {
         }
         let task = self.tasks.insert(name, program, parent, on_exit, is_daemon);
         if self.shares.are_used() {
-            self.shares.inherit(task, parent, &self.tasks[task].name);
+            self.shares.inherit(task, parent, self.tasks[task].name());
         }
         let place = self.frame.place();
         self.places.spawned(task, place);
         if let Some(published) = &mut self.published {
-            published.spawned(task, &self.tasks[task].name, place);
+            published.spawned(task, self.tasks[task].name(), place);
         }
         if self.frame.is_noted() {
             self.note_birth(task.tid, parent, on_exit);
         }
         self.stats.peak_tasks = self.stats.peak_tasks.max(self.tasks.live());
         if self.log.is_observed() {
-            let name = Rc::clone(&self.tasks[task].name);
+            let name = Rc::clone(self.tasks[task].name());
             let place = self.places.of_spawn(task);
             let spawned = Fact::Spawned {
                 parent: parent.map_or(Tid::KERNEL, |parent| parent.tid),
@@ -60,7 +59,7 @@ impl Kernel {
             Start::First => self.enqueue(task, Cause::Spawned),
             // `settle` puts it there, behind its parent.
             Start::Behind => {}
-            Start::After(delay) => drop(self.sleep_newborn(task, delay)),
+            Start::After(delay) => self.sleep_newborn(task, delay),
         }
         Ok(task)
     }
@@ -72,13 +71,9 @@ impl Kernel {
         self.end_as(me, exit, dies);
     }
 
-    /// Ends a task that has called `exit`. It has chosen the moment, so it poisons no lock.
-    pub(super) fn end_by_exit(&mut self, me: Runnable, exit: Exit) {
-        self.end_as(me, exit, false);
-    }
-
+    /// The same. A task that `dies` poisons the locks that it holds: their values may be half changed.
     #[inline(never)]
-    fn end_as(&mut self, me: Runnable, exit: Exit, dies: bool) {
+    pub(super) fn end_as(&mut self, me: Runnable, exit: Exit, dies: bool) {
         self.teardown(me, dies);
         if self.frame.has_deferred() {
             self.run_deferred(me);
@@ -87,15 +82,13 @@ impl Kernel {
         self.publish_exit(me, exit);
     }
 
-    /// The first half of an end: the task leaves every queue, and its program is dropped. If it
-    /// `dies`, by a kill or a fault, this poisons the locks that it holds: their values may be half
-    /// changed.
+    /// The first half of an end: the task leaves every queue, and its program is dropped.
     #[inline(always)]
     pub(super) fn teardown(&mut self, me: Runnable, dies: bool) {
         self.frame.touch(Object::Life(me.tid), true);
         self.tasks.ended(me);
         let outer = self.frame.killing.replace(dies);
-        match std::mem::replace(&mut self.tasks[me].state, State::Ending) {
+        match self.tasks[me].end() {
             State::Running => {}
             state => self.unqueue(me, state),
         }
@@ -104,7 +97,9 @@ impl Kernel {
             injection.ended(me.tid);
         }
         self.disarm_all(me);
-        self.drop_program(me);
+        if let Some(program) = self.tasks[me].take_program() {
+            self.drop_apart(program);
+        }
         self.frame.killing.set(outer);
     }
 
@@ -112,14 +107,12 @@ impl Kernel {
     #[inline(always)]
     pub(super) fn publish_exit(&mut self, me: Runnable, exit: Exit) {
         if self.frame.is_noted() {
-            self.note_end(me, self.tasks[me].on_exit);
+            self.note_end(me, self.tasks[me].on_exit());
         }
-        let task = &mut self.tasks[me];
-        task.change(State::zombie(&exit));
-        let waiters = task.waiters.take();
+        let waiters = self.tasks[me].bury(&exit);
         let place = self.places.take_fault(me.tid);
         if let Exit::Failed(_) | Exit::Faulted(_) = exit {
-            self.note_failure(me, &exit, waiters.as_deref(), place.as_ref());
+            self.count_failure(me, &exit, waiters.as_deref(), place.as_ref());
         }
         let exited = || Fact::Exited { exit: exit.clone() };
         self.emit_at(me.tid, exited, place);
@@ -135,13 +128,11 @@ impl Kernel {
             }
         }
         while let Some(child) = self.tasks.release_child(me) {
-            let orphan = &mut self.tasks[child];
-            orphan.on_exit = OnExit::Nothing;
-            if let State::Zombie(_) = orphan.state {
+            if self.tasks[child].is_zombie() {
                 self.reap(child);
             }
         }
-        match self.tasks[me].on_exit {
+        match self.tasks[me].on_exit() {
             OnExit::Zombie if !answered => return,
             OnExit::Zombie | OnExit::Nothing => {}
             OnExit::Report => self.stats.exits.insert(me.tid, exit),
@@ -152,7 +143,7 @@ impl Kernel {
     /// Counts a task that failed or faulted, and warns of it.
     #[cold]
     #[inline(never)]
-    fn note_failure(
+    fn count_failure(
         &mut self,
         me: Runnable,
         exit: &Exit,
@@ -160,55 +151,11 @@ impl Kernel {
         place: Option<&Place>,
     ) {
         let task = &self.tasks[me];
-        warn_of(me.tid, &task.name, exit, place);
+        warn_of(me.tid, task.name(), exit, place);
         if !me.tid.is_daemon() {
             let verdict = Verdict::of(task, waiters);
             self.stats
-                .note_failure(me.tid, &task.name, exit, place, verdict);
-        }
-    }
-
-    /// Takes a task out of its queue. An answer that it has not received goes back to its source.
-    fn unqueue(&mut self, me: Runnable, state: State) {
-        match state {
-            State::Running | State::Ending | State::Zombie(_) => {}
-            State::Ready(_) | State::Late(_) | State::Pending(_) => {
-                if !matches!(state, State::Pending(_)) {
-                    self.note_answer_lost(me);
-                }
-                self.leave_ready(me);
-                self.take_back(state);
-            }
-            State::Computing => drop(self.stop_computing(me)),
-            State::Blocked(on) => self.cancel_wait(me, on),
-        }
-    }
-
-    /// Takes a blocked task out of the queue in which it waits.
-    pub(super) fn cancel_wait(&mut self, me: Runnable, on: WaitingOn) {
-        match on {
-            WaitingOn::Exit(target) => {
-                self.frame.touch(Object::Cycles, true);
-                self.frame.touch(Object::Waits(target.tid), true);
-                self.frame.touch(Object::Exit(target.tid), true);
-                if let Some(waiters) = &mut self.tasks[target].waiters {
-                    waiters.remove(me);
-                }
-            }
-            WaitingOn::Timer(timer) => self.timers.of(me).disarm(timer),
-            WaitingOn::Device(device, direction, _) => {
-                self.frame.touch(Object::World, true);
-                self.devices.leave(device, direction, me);
-            }
-            WaitingOn::Queue(queue, end) => self.leave_queue(me, queue, end),
-            WaitingOn::Console(ticket) => {
-                *self.devices.waiting_like(me) -= 1;
-                self.drop_held(Ticket::Console(ticket));
-            }
-            WaitingOn::Delay(timer) => {
-                self.timers.of(me).disarm(timer);
-                self.drop_held(Ticket::Delay(timer.1));
-            }
+                .count_failure(me.tid, task.name(), exit, place, verdict);
         }
     }
 
@@ -225,6 +172,43 @@ impl Kernel {
                 *exit
             }
             other => unreachable!("reaped a task that is {other:?}"),
+        }
+    }
+
+    /// Reaps a task if it is a zombie, for the last owner of its exit. Notes whether a task has
+    /// waited for it.
+    pub(super) fn give_up_exit(&mut self, tid: Tid, is_waited_for: bool) {
+        if is_waited_for {
+            self.stats.waited_for(tid);
+        }
+        if let Some(task) = self.tasks.find(tid)
+            && self.tasks[task].is_zombie()
+        {
+            self.reap(task);
+        }
+        self.stats.given_up(tid);
+    }
+
+    /// Ends every task for which this holds, the youngest first.
+    pub(super) fn end_all(&mut self, is_meant: impl Fn(&Task) -> bool) {
+        if self.tasks.is_empty() {
+            return;
+        }
+        for task in self.tasks.youngest_first() {
+            // The destructors of another task may have ended this one.
+            if self.tasks.is_live(task) && is_meant(&self.tasks[task]) {
+                self.end(task, Exit::Killed);
+            }
+        }
+    }
+
+    /// Ends every task, and drops the messages left in queues.
+    pub(super) fn end_everything(&mut self) {
+        self.end_all(|_| true);
+        self.queues.clear();
+        // Of destructors of the host and of messages.
+        while self.frame.has_deferred() {
+            self.run_deferred(Runnable::HOST);
         }
     }
 }

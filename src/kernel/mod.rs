@@ -7,8 +7,7 @@
 //! }
 //! ```
 //!
-//! Six files are the kernel proper. They have at most 1,300 lines together, so that a reader can
-//! read them all:
+//! Six files are the kernel proper:
 //!
 //! | file | owns |
 //! |---|---|
@@ -56,7 +55,9 @@ mod daemons;
 mod deadlines;
 mod deadlock;
 mod deferred;
+mod device_calls;
 mod devices;
+mod emit;
 mod fast;
 mod footprint;
 mod happenings;
@@ -70,23 +71,23 @@ mod outcome;
 mod places;
 mod processors;
 mod published;
+mod queue_calls;
 mod queues;
 mod ready;
 mod report;
 mod reset;
 mod run;
+mod schedule;
 mod shares;
-mod shutdown;
 mod stall;
 mod standstill;
-mod step;
 mod syscall;
 mod table;
 mod task;
-mod tell;
 mod timeouts;
 mod timers;
 mod turn;
+mod undo;
 mod waiters;
 
 use std::{io, rc::Rc, time::Duration};
@@ -110,10 +111,10 @@ use processors::Processors;
 use published::Published;
 use queues::Queues;
 use ready::Ready;
+use run::Ends;
 use shares::Shares;
 use stall::Stall;
 use standstill::Standstill;
-use step::Ends;
 use table::Tasks;
 use timers::TimerSets;
 
@@ -146,6 +147,8 @@ pub struct Kernel {
     places: Places,
     /// The turn under way, if other threads look at it.
     published: Option<Box<Published>>,
+    /// Whether tracers or other threads learn of each turn.
+    is_watched: bool,
     world: Box<dyn World>,
     frame: Rc<TrapFrame>,
     log: Log,
@@ -195,7 +198,63 @@ impl Kernel {
     ///
     /// *Errors:* as [`Kernel::run`].
     pub fn run_until(&mut self, tasks: &[Tid]) -> Result<Report, Error> {
-        self.run_while(|kernel| tasks.iter().any(|tid| kernel.find_live(*tid).is_some()))
+        self.run_while(|kernel| {
+            tasks
+                .iter()
+                .any(|tid| kernel.tasks.find_live(*tid).is_some())
+        })
+    }
+
+    /// Resumes one task. If no task is ready, waits for the world once.
+    ///
+    /// Steps up to [`Step::Finished`] or an error ask the world for the same answers as a run. So a
+    /// run on a [tape](mod@crate::tape) can be replayed step by step.
+    ///
+    /// *Errors:* as [`Kernel::run`]. The limits on ticks and time count from the first step after
+    /// boot, a run, an error or [`Step::Finished`]. The step after the last tick fails.
+    pub fn step(&mut self) -> Result<Step, Error> {
+        let (now, ends) = match self.stepping {
+            Some(ends) => (self.world.now_for_log(), ends),
+            None => self.begin(),
+        };
+        self.enter(now)?;
+        let mut step = loop {
+            let ticks = ends.ticks.min(self.stats.ticks + 1);
+            if let Some(tid) = self.run_pass(ticks) {
+                break Ok(Step::Ran(tid));
+            }
+            if let Err(error) = self.check_policy() {
+                break Err(error);
+            }
+            if self.tasks.live() == 0 {
+                break Ok(Step::Finished);
+            }
+            let waits = self.is_waiting();
+            match self.poll_world(ends) {
+                Ok(()) if !waits => {}
+                polled => break polled.map(|()| Step::Idle),
+            }
+        };
+        self.leave();
+        let goes_on = matches!(step, Ok(Step::Ran(_) | Step::Idle));
+        self.stepping = goes_on.then_some(ends);
+        if !goes_on {
+            self.finish_printing(ends.time);
+            step = step.and_then(|step| self.wind_up().map(|()| step));
+        }
+        self.log.leave_span();
+        step
+    }
+
+    /// Begins a run or a sequence of steps. Returns the time, and where it ends.
+    fn begin(&mut self) -> (Duration, Ends) {
+        self.mark_run();
+        self.console.begin();
+        let now = self.world.now();
+        let ticks = self.stats.ticks.saturating_add(self.limits.ticks);
+        let time = Nanos::from(now).saturating_add(self.limits.time);
+        self.skip_first_poll(time);
+        (now, Ends { ticks, time })
     }
 
     fn run_while(&mut self, goes_on: impl Fn(&Self) -> bool) -> Result<Report, Error> {
@@ -220,5 +279,13 @@ impl Kernel {
         self.log.leave_span();
         ended?;
         Ok(self.report())
+    }
+}
+
+impl Drop for Kernel {
+    fn drop(&mut self) {
+        self.end_everything();
+        self.console.hurry();
+        self.finish_printing(Nanos::FOREVER);
     }
 }

@@ -4,15 +4,11 @@
 //! the plain lane, because a task that blocks has always taken it. A table apart from the tasks
 //! keeps a task within two cache lines.
 
-use std::{
-    collections::BTreeMap,
-    panic::{Location, PanicHookInfo},
-};
+use std::{collections::BTreeMap, panic::Location};
 
-use super::{Kernel, task::WaitingOn};
+use super::task::WaitingOn;
 use crate::{
     abi::{Place, Tid},
-    panic::note_origin,
     sched::Runnable,
 };
 
@@ -93,13 +89,5 @@ impl Places {
             WaitingOn::Console(_) | WaitingOn::Delay(_) => None,
             _ => spot.called.map(Place::from),
         }
-    }
-}
-
-impl Kernel {
-    /// Notes the place of a panic, for a panic hook that does not call the one before it. Then reports
-    /// have the places of faults.
-    pub fn note_panic(panic: &PanicHookInfo<'_>) {
-        note_origin(panic);
     }
 }

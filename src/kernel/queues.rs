@@ -1,23 +1,17 @@
-//! The kernel's part of message queues: numbers of messages, and the tasks that wait at either end.
+//! The message queues: numbers of messages, and the tasks that wait at either end. A verb returns the
+//! task to be woken; `queue_calls.rs` has the calls.
 //!
 //! Queues are the only primitive on which tasks block each other. A promise, a flag and a barrier
 //! are queues that get closed; a semaphore and a mutex are queues of tokens.
 
 use std::{collections::VecDeque, rc::Rc};
 
-use super::{
-    Kernel,
-    answer::Answer,
-    outcome::Outcome,
-    task::{State, WaitingOn},
-    waiters::position,
-};
+use super::waiters::position;
 use crate::{
-    abi::{End, Errno, QueueId, QueueInfo, Reply},
-    log::Wake,
+    abi::{QueueId, QueueInfo, Tid},
     panic::contain,
     sched::Runnable,
-    trap::{Kind, Note, Object, Payload, QueueStatus, Store},
+    trap::{Kind, QueueStatus, Store},
 };
 
 pub(super) struct MessageQueue {
@@ -36,7 +30,7 @@ pub(super) struct MessageQueue {
 }
 
 /// The result of a put.
-enum Put {
+pub(super) enum Put {
     Stored,
     /// The message goes to this task, which waited for one.
     Handed(Runnable),
@@ -46,7 +40,7 @@ enum Put {
 
 /// The result of a get.
 #[derive(Clone, Copy)]
-enum Got {
+pub(super) enum Got {
     Message(u64),
     /// The same; and the put of this task, which waited for room, is done.
     Admitted(u64, Runnable),
@@ -55,7 +49,7 @@ enum Got {
 }
 
 impl MessageQueue {
-    fn put(&mut self, message: u64) -> Put {
+    pub(super) fn put(&mut self, message: u64) -> Put {
         if self.closed {
             return Put::Closed;
         }
@@ -90,7 +84,7 @@ impl MessageQueue {
         Some(first)
     }
 
-    fn get(&mut self) -> Got {
+    pub(super) fn get(&mut self) -> Got {
         let first = self.available.pop_front();
         // Messages that were given back may exceed the capacity.
         let room = first.is_none() || (self.available.len() as u64) < self.capacity;
@@ -111,7 +105,7 @@ impl MessageQueue {
 
     /// Takes back a message from a task that cannot receive it. Returns the next waiting task,
     /// which gets the message. Without one, the message returns to its old place.
-    fn give_back(&mut self, message: u64) -> Option<Runnable> {
+    pub(super) fn give_back(&mut self, message: u64) -> Option<Runnable> {
         let next = self.next_getter();
         if next.is_none() {
             let place = self.available.partition_point(|other| *other < message);
@@ -121,26 +115,41 @@ impl MessageQueue {
         next
     }
 
-    /// Closes the queue. The waiting tasks are still to be woken.
-    fn close(&mut self) {
-        self.closed = true;
+    /// Closes the queue. The waiting tasks are still to be woken. Returns whether it was open.
+    pub(super) fn close(&mut self) -> bool {
         self.status.closed.set(true);
+        !std::mem::replace(&mut self.closed, true)
+    }
+
+    /// Takes the first task that waits for a message.
+    pub(super) fn pop_getter(&mut self) -> Option<Runnable> {
+        self.getters.pop_front()
+    }
+
+    /// Takes the first task that waits for room, with its message.
+    pub(super) fn pop_putter(&mut self) -> Option<(Runnable, u64)> {
+        self.putters.pop_front()
+    }
+
+    /// Adds a task that waits for room.
+    pub(super) fn add_putter(&mut self, task: Runnable, message: u64) {
+        self.putters.push_back((task, message));
     }
 
     /// Removes a task that waits to put, and returns its message.
-    fn remove_putter(&mut self, task: Runnable) -> Option<u64> {
+    pub(super) fn remove_putter(&mut self, task: Runnable) -> Option<u64> {
         let place = position(&self.putters, |(other, _)| *other == task)?;
         self.putters.remove(place).map(|(_, message)| message)
     }
 
-    fn remove_getter(&mut self, task: Runnable) {
+    pub(super) fn remove_getter(&mut self, task: Runnable) {
         if let Some(place) = position(&self.getters, |other| *other == task) {
             self.getters.remove(place);
             self.status.waiting.set(self.getters.len());
         }
     }
 
-    fn add_getter(&mut self, task: Runnable) {
+    pub(super) fn add_getter(&mut self, task: Runnable) {
         self.getters.push_back(task);
         self.status.waiting.set(self.getters.len());
     }
@@ -162,6 +171,13 @@ impl MessageQueue {
 
     pub(super) fn is_lock(&self) -> bool {
         self.status.kind == Kind::Mutex
+    }
+
+    /// Drops a message that no task receives.
+    pub(super) fn discard(&self, message: u64) {
+        if let Some(store) = &self.store {
+            contain(|| store.discard(message));
+        }
     }
 
     pub(super) fn status(&self) -> &QueueStatus {
@@ -240,7 +256,7 @@ impl QueueSet {
 
 impl Queues {
     /// Makes a queue; returns `None` if there is no room for one more.
-    fn insert(
+    pub(super) fn insert(
         &mut self,
         of_daemon: bool,
         capacity: u64,
@@ -305,7 +321,7 @@ impl Queues {
     }
 
     /// Returns the number of queues of tasks, or of daemons.
-    fn len(&self, of_daemon: bool) -> usize {
+    pub(super) fn len(&self, of_daemon: bool) -> usize {
         let set = &self.sets[usize::from(of_daemon)];
         set.slots.len() - set.free.len()
     }
@@ -317,13 +333,10 @@ impl Queues {
         set.vacate(id.slot(), &self.gone)
     }
 
-    /// Takes the first entry of one of a queue's lists.
-    fn next_of<T>(
-        &mut self,
-        id: QueueId,
-        list: impl Fn(&mut MessageQueue) -> &mut VecDeque<T>,
-    ) -> Option<T> {
-        list(self.get_mut(id)?).pop_front()
+    /// Returns the holder of a queue that is a lock.
+    pub(super) fn holder_of_lock(&self, id: QueueId) -> Option<Tid> {
+        let lock = self.get(id).filter(|queue| queue.is_lock())?;
+        lock.status.holder()
     }
 
     /// Marks that a deferred put has arrived.
@@ -334,183 +347,10 @@ impl Queues {
         }
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &MessageQueue> {
-        let all = self.sets.iter().flat_map(|set| &set.slots);
-        all.filter(|queue| queue.store.is_some())
-    }
-}
-
-/// The calls on queues.
-impl Kernel {
-    pub(super) fn new_queue(&mut self, me: Runnable, capacity: u64) -> Outcome {
-        let Some(Payload::Queue(store, status)) = self.frame.take() else {
-            return Errno::Invalid.into();
-        };
-        let of_daemon = me.tid.is_daemon();
-        let has_room = self.queues.len(of_daemon) < self.limits.queues;
-        let queue = has_room.then(|| self.queues.insert(of_daemon, capacity, store, status));
-        match queue.flatten() {
-            Some(queue) => {
-                self.frame.note(Note::NewQueue(queue, capacity));
-                Reply::Queue(queue).into()
-            }
-            None => {
-                // The queues of all tasks have used up the limit.
-                self.frame.touch(Object::All, true);
-                Errno::Closed.into()
-            }
-        }
-    }
-
-    pub(super) fn put(&mut self, me: Runnable, queue: QueueId) -> Outcome {
-        match self.try_put(queue) {
-            Outcome::Ready(State::Ready(Answer {
-                reply: Reply::Full(message),
-                ..
-            })) => {
-                let full = self.queues.get_mut(queue).expect("a full queue exists");
-                full.putters.push_back((me, message));
-                self.frame.note(Note::Sent(queue, message));
-                self.block(me, WaitingOn::Queue(queue, End::Put))
-            }
-            outcome => outcome,
-        }
-    }
-
-    pub(super) fn try_put(&mut self, queue: QueueId) -> Outcome {
-        match self.frame.take_word() {
-            Some(message) => self.put_message(queue, message).into(),
-            None => Errno::Invalid.into(),
-        }
-    }
-
-    pub(super) fn put_message(&mut self, queue: QueueId, message: u64) -> Answer {
-        let put = self.queues.get_mut(queue).map(|queue| queue.put(message));
-        match put {
-            Some(Put::Stored) => {
-                self.frame.note(Note::Sent(queue, message));
-                self.frame.note(Note::Stored(queue));
-                Reply::Done.into()
-            }
-            Some(Put::Handed(getter)) => {
-                self.frame.note(Note::Sent(queue, message));
-                self.frame.note(Note::Removed(queue, getter.tid));
-                self.frame.note(Note::Stored(queue));
-                let message = Answer::message(Reply::Message(message), queue);
-                self.wake(getter, Wake::Queue(queue), message);
-                Reply::Done.into()
-            }
-            Some(Put::Full) => Answer::message(Reply::Full(message), queue),
-            Some(Put::Closed) | None => Answer::message(Reply::Refused(message), queue),
-        }
-    }
-
-    /// Puts the message that a keeper sends at the end of a task.
-    pub(super) fn put_for_keeper(&mut self, queue: QueueId, message: u64) {
-        if self.frame.is_noted() {
-            self.note_try_put(queue);
-        }
-        if self.put_message(queue, message).reply != Reply::Done {
-            self.discard(queue, message);
-        }
-    }
-
-    /// Drops a message that no task receives.
-    pub(super) fn discard(&mut self, queue: QueueId, message: u64) {
-        let found = self.queues.get(queue);
-        if let Some(store) = found.and_then(|queue| queue.store.clone()) {
-            contain(|| store.discard(message));
-        }
-    }
-
-    pub(super) fn get(&mut self, me: Runnable, queue: QueueId) -> Outcome {
-        let Some(found) = self.queues.get_mut(queue) else {
-            return Errno::Closed.into();
-        };
-        let got = found.get();
-        if let Got::Empty = got {
-            found.add_getter(me);
-            let on = WaitingOn::Queue(queue, End::Get);
-            if found.is_lock() {
-                return self.block_on_task(me, on);
-            }
-            return self.block(me, on);
-        }
-        self.got(queue, got)
-    }
-
-    pub(super) fn try_get(&mut self, queue: QueueId) -> Outcome {
-        match self.queues.get_mut(queue).map(MessageQueue::get) {
-            Some(got) => self.got(queue, got),
-            None => Errno::Closed.into(),
-        }
-    }
-
-    /// Answers a get that does not block.
-    fn got(&mut self, queue: QueueId, got: Got) -> Outcome {
-        match got {
-            Got::Message(message) => {
-                self.note_taken(queue, message);
-                Answer::message(Reply::Message(message), queue).into()
-            }
-            Got::Admitted(message, putter) => {
-                self.note_taken(queue, message);
-                self.frame.note(Note::Stored(queue));
-                self.wake(putter, Wake::Queue(queue), Reply::Done);
-                Answer::message(Reply::Message(message), queue).into()
-            }
-            Got::Empty => Reply::Again.into(),
-            Got::Closed => Errno::Closed.into(),
-        }
-    }
-
-    fn note_taken(&self, queue: QueueId, message: u64) {
-        self.frame.note(Note::Taken(queue, message));
-        self.frame.note(Note::Removed(queue, self.remote.running()));
-    }
-
-    pub(super) fn close_queue_of(&mut self, queue: QueueId) -> Outcome {
-        if self.close_queue(queue) {
-            Reply::Done.into()
-        } else {
-            Errno::Closed.into()
-        }
-    }
-
-    /// Closes a queue, and wakes the tasks that wait at its ends. Returns whether it was open.
-    pub(super) fn close_queue(&mut self, queue: QueueId) -> bool {
-        let Some(found) = self.queues.get_mut(queue).filter(|queue| !queue.closed) else {
-            return false;
-        };
-        found.close();
-        if found.waiters().next().is_none() {
-            return true;
-        }
-        // One by one, which keeps the memory of the lists.
-        while let Some(getter) = self.queues.next_of(queue, |found| &mut found.getters) {
-            self.wake(getter, Wake::Queue(queue), Errno::Closed);
-        }
-        while let Some((putter, message)) = self.queues.next_of(queue, |found| &mut found.putters) {
-            let refused = Answer::message(Reply::Refused(message), queue);
-            self.wake(putter, Wake::Queue(queue), refused);
-        }
-        true
-    }
-
-    /// Frees a queue after its last handle. Only tasks with a raw number can still wait at it.
-    pub(super) fn free_queue(&mut self, queue: QueueId) -> Outcome {
-        self.close_queue(queue);
-        if let Some((store, status)) = self.queues.remove(queue) {
-            drop(store);
-            self.frame.keep_status(status);
-        }
-        Reply::Done.into()
-    }
-
     /// Drops the messages left in the queues. A message may hold a handle of its own queue, and the
     /// two would keep each other alive.
-    pub(super) fn clear_queues(&mut self) {
-        let Queues { sets, gone } = &mut self.queues;
+    pub(super) fn clear(&mut self) {
+        let Self { sets, gone } = self;
         for set in sets {
             if set.free.len() == set.slots.len() {
                 continue;
@@ -523,48 +363,8 @@ impl Kernel {
         }
     }
 
-    pub(super) fn give_back_by_call(&mut self, queue: QueueId) -> Outcome {
-        match self.frame.take_word() {
-            Some(message) => {
-                self.give_back(queue, message);
-                Reply::Done.into()
-            }
-            None => Errno::Invalid.into(),
-        }
-    }
-
-    /// Gives a message to the next waiting task, or back to its queue: its task cannot receive it.
-    pub(super) fn give_back(&mut self, queue: QueueId, message: u64) {
-        self.frame.touch_queue(queue, true);
-        self.frame.note(Note::Stored(queue));
-        let next = self
-            .queues
-            .get_mut(queue)
-            .and_then(|queue| queue.give_back(message));
-        if let Some(next) = next {
-            self.frame.note(Note::Removed(queue, next.tid));
-            let message = Answer::message(Reply::Message(message), queue);
-            self.wake(next, Wake::Queue(queue), message);
-        }
-    }
-
-    /// Removes a task from the queue where it waits. A message that it was to put is dropped.
-    pub(super) fn leave_queue(&mut self, me: Runnable, queue: QueueId, end: End) {
-        self.frame.touch_queue(queue, true);
-        let found = self
-            .queues
-            .get_mut(queue)
-            .expect("a queue with a waiting task exists");
-        if found.is_lock() {
-            self.frame.touch(Object::Cycles, true);
-        }
-        match end {
-            End::Get => found.remove_getter(me),
-            End::Put => {
-                if let Some(message) = found.remove_putter(me) {
-                    self.discard(queue, message);
-                }
-            }
-        }
+    pub(super) fn iter(&self) -> impl Iterator<Item = &MessageQueue> {
+        let all = self.sets.iter().flat_map(|set| &set.slots);
+        all.filter(|queue| queue.store.is_some())
     }
 }

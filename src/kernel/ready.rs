@@ -6,9 +6,8 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
-use super::{Kernel, report::Error, turn::Turn};
 use crate::{
-    abi::{Nanos, SystemCall, Tid},
+    abi::{Nanos, SystemCall},
     panic::{Panic, contain, panic_message},
     sched::{Cause, Facts, Fifo, Policy, Runnable},
 };
@@ -28,6 +27,8 @@ pub(super) struct Ready {
     turns: Option<Box<Turns>>,
     /// Daemons, which no policy sees.
     daemons: Fifo,
+    /// Whether there is a policy or a crowd in the pass under way.
+    is_special: bool,
 }
 
 /// A policy, and the name of its type.
@@ -84,6 +85,7 @@ impl Ready {
             plain: Fifo::default(),
             turns,
             daemons: Fifo::default(),
+            is_special: false,
         }
     }
 
@@ -186,32 +188,36 @@ impl Ready {
         self.turns.as_ref().is_some_and(|turns| turns.inherits)
     }
 
-    /// Returns the next task of this pass, first in, first out.
+    /// Returns the next task. Without a policy it is to be taken; a policy has given it away.
     #[inline(always)]
-    pub(super) fn peek(&self) -> Option<Runnable> {
-        self.plain.peek()
-    }
-
-    /// The same, or the first task of the next pass.
-    #[inline(always)]
-    pub(super) fn first(&mut self) -> Option<Runnable> {
-        match self.plain.peek() {
-            None if self.plain.rewind() => self.plain.peek(),
-            next => next,
+    pub(super) fn next(&mut self) -> Option<Runnable> {
+        match &mut self.turns {
+            Some(turns) => turns.pop(),
+            None => match self.plain.peek() {
+                None if self.plain.rewind() => self.plain.peek(),
+                next => next,
+            },
         }
     }
 
-    /// Takes the next task. It keeps its place until [`Ready::leave`], and must leave before another
-    /// task becomes ready.
+    /// Notes whether a turn of this pass takes more than the next task of a list.
     #[inline(always)]
-    pub(super) fn take(&mut self) {
-        self.plain.take();
+    pub(super) fn begin_pass(&mut self) {
+        self.is_special = self.turns.is_some() || self.plain.exceeds(CROWD);
     }
 
-    /// Takes the task that the policy chooses. It keeps no place.
+    /// Returns whether there is a policy, or a crowd of tasks, for which prefetching pays.
     #[inline(always)]
-    pub(super) fn choose(&mut self) -> Option<Runnable> {
-        self.turns.as_mut()?.pop()
+    pub(super) fn is_special(&self) -> bool {
+        self.is_special
+    }
+
+    /// Takes the next task of the list. It keeps its place until [`Ready::leave`], and must leave
+    /// before another task becomes ready. Returns the task after it in this pass.
+    #[inline(always)]
+    pub(super) fn take(&mut self) -> Option<Runnable> {
+        self.plain.take();
+        self.plain.peek()
     }
 
     /// Removes the task that was popped last, if it keeps its place.
@@ -228,12 +234,6 @@ impl Ready {
     /// Returns the task that comes after so many others, if the policy is first in, first out.
     pub(super) fn ahead(&self, turns: usize) -> Option<Runnable> {
         self.plain.ahead(turns)
-    }
-
-    /// Returns whether there are enough tasks for prefetching to pay.
-    #[inline(always)]
-    pub(super) fn is_crowd(&self) -> bool {
-        self.plain.exceeds(CROWD)
     }
 
     /// Gives back memory that a crowd has left.
@@ -295,10 +295,13 @@ impl Ready {
             .is_some_and(|turns| turns.is_doubted || turns.handed > 0)
     }
 
-    /// Marks the policy as failed, for this reason.
-    pub(super) fn fail(&self, why: &str) {
-        if let Some(turns) = &self.turns {
-            turns.fail(why);
+    /// Ends the doubt: the policy fails if it withholds a task.
+    pub(super) fn decide(&mut self, is_any_ready: bool) {
+        if let Some(turns) = &mut self.turns {
+            if is_any_ready {
+                turns.fail("withholds a task that is ready");
+            }
+            turns.is_doubted = false;
         }
     }
 
@@ -469,51 +472,5 @@ impl fmt::Debug for Turns {
             "Turns({}, {} handed, quantum {})",
             self.name, self.handed, self.quantum
         )
-    }
-}
-
-impl Kernel {
-    /// A pass of the tasks that the policy chooses. Returns the task that was resumed last.
-    #[inline(never)]
-    pub(super) fn run_chosen(&mut self) -> Option<Tid> {
-        let mut last = None;
-        while self.stats.ticks < self.pass_ends
-            && let Some(me) = self.ready.choose()
-        {
-            if self.turn::<true>(me) != Turn::Void {
-                last = Some(me.tid);
-            }
-        }
-        self.end_pass();
-        last
-    }
-
-    /// Fails the policy if it claims to have no task while one is ready.
-    #[cold]
-    pub(super) fn doubt_policy(&mut self) {
-        if self.tasks.is_any_ready() {
-            self.ready.fail("withholds a task that is ready");
-        }
-        if let Some(turns) = &mut self.ready.turns {
-            turns.is_doubted = false;
-        }
-    }
-
-    /// Returns the failure of the policy, if it has failed. Its tasks go to the new policy.
-    #[inline(always)]
-    pub(super) fn check_policy(&mut self) -> Result<(), Error> {
-        match self.ready.take_failure() {
-            None => Ok(()),
-            Some(why) => Err(self.leave_policy(why)),
-        }
-    }
-
-    #[cold]
-    fn leave_policy(&mut self, why: String) -> Error {
-        self.forget_done();
-        for task in self.tasks.all_ready() {
-            self.enqueue(task, Cause::Woken);
-        }
-        Error::Policy(why)
     }
 }

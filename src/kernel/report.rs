@@ -157,7 +157,7 @@ impl Report {
     }
 
     /// Counts a task that failed or faulted.
-    pub(super) fn note_failure(
+    pub(super) fn count_failure(
         &mut self,
         tid: Tid,
         name: &str,
@@ -270,7 +270,7 @@ impl Verdict {
         match waiters {
             Some(waiters) if waiters.iter().any(is_task) => Self::Waited,
             Some(waiters) if waiters.keeper.is_some() => Self::Kept,
-            _ if task.on_exit == OnExit::Zombie => Self::Zombie,
+            _ if task.on_exit() == OnExit::Zombie => Self::Zombie,
             _ => Self::Counts,
         }
     }

@@ -5,13 +5,22 @@ use std::time::Duration;
 use super::{
     Kernel,
     report::{Error, Limit},
-    step::Ends,
     turn::Turn,
 };
 use crate::{
     abi::{Nanos, Tid},
+    sched::{Cause, Runnable},
     trap::Note,
 };
+
+/// Where a run or a sequence of steps ends, if tasks are left.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ends {
+    /// Counted from boot.
+    pub(super) ticks: u64,
+    /// On the world's clock.
+    pub(super) time: Nanos,
+}
 
 impl Kernel {
     /// Prepares for turns. Sets the clock of the log to `now`: the host has used time since the last
@@ -22,6 +31,8 @@ impl Kernel {
         self.check_restarts()?;
         self.log.observe_by_tracing();
         self.frame.set_observed(self.log.is_observed());
+        self.frame.set_published(self.published.is_some());
+        self.is_watched = self.log.is_observed() || self.published.is_some();
         self.frame.set_requeued(!self.ready.is_plain());
         self.log.set_clock(now);
         // The host has acted.
@@ -41,61 +52,119 @@ impl Kernel {
     /// ready, or `ticks` since boot are used up. Returns the task that was resumed last.
     #[inline(never)]
     pub(super) fn run_pass(&mut self, ticks: u64) -> Option<Tid> {
-        let mut last = None;
         if !self.processors.are_idle() {
-            last = self.run_done(ticks);
+            let last = self.run_done(ticks);
             if last.is_some() {
                 return last;
             }
         }
-        if !self.begin_pass() {
+        if !self.processors.begin_pass() {
             return None;
         }
         self.pass_ends = self.next_poll.min(ticks);
-        if !self.ready.is_plain() {
-            return self.run_chosen();
-        }
-        let mut next = self.ready.first();
+        self.ready.begin_pass();
+        let (mut last, mut following) = (None, None);
         while self.stats.ticks < self.pass_ends
-            && let Some(me) = next
+            && let Some(me) = following.or_else(|| self.ready.next())
         {
-            self.ready.take();
             // Read ahead: behind the turn, these loads would wait for its stores.
-            let following = self.ready.peek();
-            if self.ready.is_crowd() {
-                self.prefetch();
-            }
-            let turn = self.turn::<false>(me);
+            following = if !self.ready.is_special() {
+                self.ready.take()
+            } else if self.ready.is_plain() {
+                self.take_of_crowd()
+            } else {
+                // The policy has given away this task, and no other.
+                None
+            };
+            let turn = self.turn(me);
             if turn == Turn::Void {
                 self.ready.leave();
             } else {
                 last = Some(me.tid);
             }
-            next = match following {
-                Some(_) if turn == Turn::Kept => following,
-                _ => self.ready.first(),
-            };
+            if turn != Turn::Kept {
+                following = None;
+            }
         }
-        self.end_pass();
+        self.processors.end_pass();
         last
     }
 
-    /// Ends the pass under way; the next poll follows.
-    pub(super) fn poll_soon(&mut self) {
-        (self.next_poll, self.pass_ends) = (0, 0);
+    /// Gives each task whose computation is over its turn, before the policy is asked. Returns the
+    /// task that was resumed last, if any.
+    fn run_done(&mut self, ticks: u64) -> Option<Tid> {
+        self.processors.begin_done();
+        let last = self.run_apart(ticks, |kernel| kernel.processors.done().pop_front());
+        self.processors.end_pass();
+        if last.is_some() && !self.processors.has_done() {
+            // In single steps, too, the world is asked before the next pass.
+            self.poll_soon();
+        }
+        last
     }
 
-    /// Prefetches what the next turns touch: the task that is 16 turns away, and the program of the
-    /// one that is 8 away.
+    /// Resumes tasks that have no place among the ready ones, and must not leave that of a task. Stops
+    /// when `ticks` since boot are used up. Returns the task that was resumed last.
+    #[inline(never)]
+    pub(super) fn run_apart(
+        &mut self,
+        ticks: u64,
+        next: impl Fn(&mut Self) -> Option<Runnable>,
+    ) -> Option<Tid> {
+        let mut last = None;
+        self.ready.end_pass();
+        self.frame.set_requeued(true);
+        while self.stats.ticks < ticks
+            && let Some(me) = next(self)
+        {
+            if self.turn(me) != Turn::Void {
+                last = Some(me.tid);
+            }
+        }
+        self.frame.set_requeued(!self.ready.is_plain());
+        last
+    }
+
+    /// Returns whether no task can have a turn: none is ready, or every processor computes.
+    #[inline(always)]
+    pub(super) fn is_waiting(&self) -> bool {
+        if self.processors.are_idle() {
+            return self.ready.is_empty();
+        }
+        !self.processors.has_done() && (self.ready.is_empty() || self.processors.are_full())
+    }
+
+    /// Returns the failure of the policy, if it has failed. Its tasks go to the new policy.
+    #[inline(always)]
+    pub(super) fn check_policy(&mut self) -> Result<(), Error> {
+        match self.ready.take_failure() {
+            None => Ok(()),
+            Some(why) => Err(self.leave_policy(why)),
+        }
+    }
+
+    #[cold]
+    fn leave_policy(&mut self, why: String) -> Error {
+        self.processors.done().clear();
+        for task in self.tasks.all_ready() {
+            self.enqueue(task, Cause::Woken);
+        }
+        Error::Policy(why)
+    }
+
+    /// Takes the next task of a crowd. Prefetches what later turns touch: the task that is 16 turns
+    /// away, and the program of the one that is 8 away.
     #[cold]
     #[inline(never)]
-    fn prefetch(&self) {
+    fn take_of_crowd(&mut self) -> Option<Runnable> {
+        let following = self.ready.take();
         if let Some(task) = self.ready.ahead(16) {
             self.tasks.prefetch_task(task);
         }
         if let Some(task) = self.ready.ahead(8) {
             self.tasks.prefetch_program(task);
         }
+        following
     }
 
     /// Polls the world, and wakes the tasks that it has something for. Waits for the world when no
@@ -117,7 +186,7 @@ impl Kernel {
         }
         let waits = self.is_waiting();
         if self.ready.is_empty() && self.ready.is_doubtful() {
-            self.doubt_policy();
+            self.ready.decide(self.tasks.is_any_ready());
         }
         self.check_policy()?;
         let on_threads = waits && self.waits_on_threads();
@@ -144,6 +213,19 @@ impl Kernel {
         self.ready.shrink();
         self.next_poll = self.stats.ticks.saturating_add(self.ready.pass());
         self.check_time(ends.time)
+    }
+
+    /// Returns the next instant at which a timer fires, a computation or a slice ends, or the policy
+    /// wants to be called.
+    #[inline(always)]
+    fn next_deadline(&mut self) -> Option<Nanos> {
+        let timer = self.timers.next();
+        if self.processors.computing().is_empty() {
+            return timer;
+        }
+        let alarm = Some(self.ready.next_alarm()).filter(|alarm| *alarm < Nanos::FOREVER);
+        let deadlines = [timer, self.processors.next(), alarm];
+        deadlines.into_iter().flatten().min()
     }
 
     /// Waits for the world, no longer than until that instant, and handles what has happened:
@@ -174,7 +256,7 @@ impl Kernel {
         }
         self.clock = now.into();
         if waits && !computes {
-            self.note_slept(before, now);
+            self.keep_slept(before, now);
         }
         self.log.set_clock(now);
         let is_quiet = self.happened.is_empty();
@@ -199,7 +281,7 @@ impl Kernel {
         if self.clock < limit || self.clock == limit && !self.is_waiting() {
             return Ok(());
         }
-        self.tell_slept();
+        self.emit_slept();
         Err(self.limit(Limit::Time(self.limits.time.into())))
     }
 }

@@ -1,13 +1,12 @@
 //! What a policy knows of a task: its share of the processors, and the facts around it.
 
 use super::{
-    Kernel,
-    outcome::Outcome,
+    queues::Queues,
     table::Tasks,
-    task::{Pending, State},
+    task::{Pending, State, WaitingOn},
 };
 use crate::{
-    abi::{Errno, Nanos, Reply, Share, ShareOf, Tid},
+    abi::{End, Nanos, Share, ShareOf, Tid},
     log::waits::chain,
     sched::{Facts, Runnable},
 };
@@ -112,133 +111,86 @@ impl Shares {
         }
         self.named = named;
     }
-}
 
-/// Returns what a policy knows of a task that is ready or computes.
-pub(super) fn facts<'a>(
-    tasks: &'a Tasks,
-    shares: &Shares,
-    task: Runnable,
-    now: Nanos,
-) -> Facts<'a> {
-    let Shared {
-        tickets,
-        nice,
-        priority,
-    } = shares.get(task);
-    let state = &tasks[task];
-    let parent = state.parent.map(|slot| tasks.runnable(slot).tid);
-    let length = match state.state {
-        State::Pending(Pending::Compute(left)) => left,
-        _ => Nanos::ZERO,
-    };
-    Facts {
-        task,
-        name: &state.name,
-        parent: parent.unwrap_or(Tid::KERNEL),
-        tickets,
-        nice,
-        priority,
-        length,
-        now,
-        computed: Nanos::ZERO,
-        keeps_place: false,
-    }
-}
-
-impl Kernel {
-    /// Handles `set_share`.
-    pub(super) fn set_own_share(&mut self, me: Runnable, share: Share) -> Outcome {
-        self.shares.at(me).set(share);
-        Reply::Done.into()
+    /// Sets a share of a task.
+    pub(super) fn set(&mut self, task: Runnable, share: Share) {
+        self.at(task).set(share);
     }
 
-    /// Sets a share of a task: its tickets, its nice value or its priority. Tasks that it spawns
-    /// from then on inherit it.
-    ///
-    /// *Errors:* [`Errno::NoSuchTask`] if no live task has this number.
-    ///
-    /// ```
-    /// use trapline::{Errno, Kernel, Os, Share};
-    ///
-    /// let mut kernel = Kernel::simulated(0);
-    /// let tid = kernel.spawn("batch", async |os: &mut Os| os.yield_now().await)?;
-    /// kernel.set_share(tid, Share::nice(10))?;
-    /// assert_eq!(kernel.set_share(7.into(), Share::nice(10)), Err(Errno::NoSuchTask));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn set_share(&mut self, tid: Tid, share: Share) -> Result<(), Errno> {
-        let task = self.find_live(tid).ok_or(Errno::NoSuchTask)?;
-        self.shares.at(task).set(share);
-        self.tell_change(task);
-        Ok(())
-    }
-
-    /// Returns the names of [`Builder::share`](crate::Builder::share) that no task has had so far,
-    /// in the order of the calls.
-    ///
-    /// ```
-    /// use trapline::{Kernel, Os, Share};
-    ///
-    /// let builder = Kernel::builder().share("batch", Share::nice(10));
-    /// let mut kernel = builder.share("bach", Share::tickets(5)).build()?;
-    /// kernel.spawn("batch", async |os: &mut Os| os.yield_now().await)?;
-    /// assert!(kernel.unused_shares().eq(["bach"]));
-    /// # Ok::<(), trapline::Error>(())
-    /// ```
-    pub fn unused_shares(&self) -> impl Iterator<Item = &str> {
-        let unused = self.shares.named.iter().filter(|named| !named.is_used);
+    /// Returns the names that no task has had so far.
+    pub(super) fn unused(&self) -> impl Iterator<Item = &str> {
+        let unused = self.named.iter().filter(|named| !named.is_used);
         unused.map(|named| named.name.as_str())
     }
 
-    /// Returns the priority of a task: its own, or the highest of those that wait for its locks if
-    /// the policy inherits priorities.
+    /// Returns what a policy knows of a task that is ready or computes. Its priority is its own, or
+    /// the highest of those that wait for its locks if the policy inherits priorities.
     #[inline(always)]
-    pub(super) fn inherited(&self, task: Runnable, own: i32) -> i32 {
-        if self.shares.lock_waits.is_empty() {
-            return own;
+    pub(super) fn facts<'a>(
+        &self,
+        tasks: &'a Tasks,
+        queues: &Queues,
+        task: Runnable,
+        now: Nanos,
+    ) -> Facts<'a> {
+        let own = self.get(task);
+        let length = match *tasks[task].state() {
+            State::Pending(Pending::Compute(left)) => left,
+            _ => Nanos::ZERO,
+        };
+        let mut priority = own.priority;
+        if !self.lock_waits.is_empty() {
+            priority = priority.max(self.lent(tasks, queues, task));
         }
-        self.lent(task, own)
+        Facts {
+            task,
+            name: tasks[task].name(),
+            parent: tasks.parent_of(task).unwrap_or(Tid::KERNEL),
+            tickets: own.tickets,
+            nice: own.nice,
+            priority,
+            length,
+            now,
+            computed: Nanos::ZERO,
+            keeps_place: false,
+        }
     }
 
+    /// Returns the highest priority of the tasks that wait for a lock of this one.
     #[cold]
     #[inline(never)]
-    fn lent(&self, task: Runnable, own: i32) -> i32 {
-        let waits = self.shares.lock_waits.iter();
-        let waits = waits.filter(|waiter| self.leads_to(**waiter, task));
-        let lent = waits.map(|waiter| self.shares.get(*waiter).priority).max();
-        lent.map_or(own, |lent| own.max(lent))
+    fn lent(&self, tasks: &Tasks, queues: &Queues, task: Runnable) -> i32 {
+        let waits = self.lock_waits.iter();
+        let waits = waits.filter(|waiter| leads_to(tasks, queues, **waiter, task));
+        let lent = waits.map(|waiter| self.get(*waiter).priority).max();
+        lent.unwrap_or(i32::MIN)
     }
 
-    /// Notes that the caller waits for a lock, and tells the policy of the priority that it lends to
-    /// the holder, and to the holder of the lock for which that one waits.
-    pub(super) fn lend_priority(&mut self, me: Runnable) {
-        if !self.ready.inherits() {
-            return;
+    /// Notes that a task waits for a lock. It lends its priority to the holder, and to the holder of
+    /// the lock for which that one waits: these are returned.
+    pub(super) fn lend(&mut self, tasks: &Tasks, queues: &Queues, me: Runnable) -> Vec<Runnable> {
+        let holder = |waiter| holder_awaited_by(tasks, queues, waiter);
+        self.lock_waits
+            .retain(|waiter| *waiter != me && holder(*waiter).is_some());
+        self.lock_waits.push(me);
+        chain(me, holder).skip(1).collect()
+    }
+}
+
+/// Returns whether a task waits for a lock of this task, or for one of a task that does.
+fn leads_to(tasks: &Tasks, queues: &Queues, waiter: Runnable, task: Runnable) -> bool {
+    let holder = |waiter| holder_awaited_by(tasks, queues, waiter);
+    chain(waiter, holder).skip(1).any(|holder| holder == task)
+}
+
+/// Returns the holder of the lock for which a task waits.
+fn holder_awaited_by(tasks: &Tasks, queues: &Queues, waiter: Runnable) -> Option<Runnable> {
+    let waiter = tasks.find_live(waiter.tid)?;
+    match *tasks[waiter].state() {
+        State::Blocked(WaitingOn::Queue(queue, End::Get)) => {
+            tasks.find_live(queues.holder_of_lock(queue)?)
         }
-        let mut waits = std::mem::take(&mut self.shares.lock_waits);
-        waits.retain(|waiter| *waiter != me && self.holders_from(*waiter).next().is_some());
-        waits.push(me);
-        self.shares.lock_waits = waits;
-        let holders: Vec<Runnable> = self.holders_from(me).collect();
-        for holder in holders {
-            self.tell_change(holder);
-        }
-    }
-
-    /// Returns whether a task waits for a lock of this task, or for one of a task that does.
-    fn leads_to(&self, waiter: Runnable, task: Runnable) -> bool {
-        self.holders_from(waiter).any(|holder| holder == task)
-    }
-
-    /// Returns the holder of the lock for which a task waits, that of the lock for which the holder
-    /// waits, and so on.
-    fn holders_from(&self, waiter: Runnable) -> impl Iterator<Item = Runnable> {
-        let waiter = self.find_live(waiter.tid);
-        let first = waiter.and_then(|waiter| self.holder_awaited_by(waiter));
-        first
-            .into_iter()
-            .flat_map(|first| chain(first, |holder| self.holder_awaited_by(holder)))
+        _ => None,
     }
 }
 

@@ -6,7 +6,7 @@ use super::{
     Kernel,
     report::{Error, Stalled},
 };
-use crate::{interrupt::External, log::tracing::warn_report};
+use crate::{abi::Nanos, interrupt::External, log::tracing::warn_report};
 
 /// The time after which the kernel warns.
 const WARN_AFTER: Duration = Duration::from_secs(10);
@@ -45,6 +45,14 @@ impl Kernel {
         self.timers.tasks.len() == 0
             && !self.will_compute()
             && (self.devices.waiting() == 0 || self.world.is_idle())
+    }
+
+    /// Returns whether computations will end, or slices of them, or go on until the run is ended: by
+    /// its limit of time, or by an interrupt in the real world.
+    fn will_compute(&self) -> bool {
+        let is_limited = self.limits.time < Nanos::FOREVER;
+        let has_end = || self.processors.has_done() || self.processors.next().is_some();
+        !self.processors.are_idle() && (is_limited || self.world.spins() || has_end())
     }
 
     /// Returns how many threads of this kind may yet raise an interrupt.

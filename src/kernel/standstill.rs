@@ -80,7 +80,7 @@ impl Kernel {
         let Some(first) = &standstill.first else {
             standstill.next = standstill.begun + enough;
             if ticks >= standstill.next {
-                let traps = self.tasks.iter().map(|task| (task.tid, task.traps));
+                let traps = self.tasks.iter().map(|task| (task.tid(), task.traps()));
                 standstill.first = Some(traps.collect());
                 standstill.next = ticks + MANY;
             }
@@ -90,8 +90,8 @@ impl Kernel {
             Ok(at) => first[at].1,
             Err(_) => 0,
         };
-        let tasks = self.tasks.iter().filter(|task| !task.tid.is_daemon());
-        let turns = tasks.map(|task| (task.traps - before(task.tid), task));
+        let tasks = self.tasks.iter().filter(|task| !task.tid().is_daemon());
+        let turns = tasks.map(|task| (task.traps() - before(task.tid()), task));
         let Some((most, busiest)) = turns.max_by_key(|(turns, _)| *turns) else {
             return;
         };
@@ -100,7 +100,7 @@ impl Kernel {
         standstill.next = ticks + MANY.saturating_sub(most).max(enough);
         if most >= MANY && !self.waits_on_threads() {
             self.standstill.is_told = true;
-            warn_of_standstill(busiest.tid, &busiest.name, self.clock);
+            warn_of_standstill(busiest.tid(), busiest.name(), self.clock);
         }
     }
 }

@@ -7,7 +7,7 @@ use super::{
     task::{OnExit, ReadOp, State, WaitingOn},
 };
 use crate::{
-    abi::{Direction, Errno, Exit, Reply, SystemCall, Tid},
+    abi::{Direction, Errno, Reply, SystemCall, Tid},
     sched::Runnable,
     trap::{Options, Payload, Start},
 };
@@ -21,16 +21,19 @@ impl Kernel {
             SystemCall::Yield => Answer::SLEPT.into(),
             SystemCall::NewTask => self.new_task(me, OnExit::Zombie),
             SystemCall::NewDetachedTask => self.new_task(me, OnExit::Nothing),
-            SystemCall::KillTask(tid) => self.kill_task(me, tid),
-            SystemCall::Release(tid) => self.release(me, tid),
+            SystemCall::KillTask(tid) => self.kill_task(tid),
+            SystemCall::Release(tid) => self.release(tid),
             SystemCall::Disown(tid) => self.disown(tid),
             SystemCall::WaitTask(tid) => self.wait_task(me, tid),
             SystemCall::Exit => self.exit(),
             SystemCall::Shutdown => self.shutdown(),
             SystemCall::Sleep(span) => self.sleep(me, span),
-            SystemCall::SleepUntil(deadline) => self.sleep_until(me, deadline),
-            SystemCall::Now => Reply::Time(self.time_now()).into(),
-            SystemCall::Random => Reply::Random(self.random(me)).into(),
+            SystemCall::SleepUntil(deadline) => {
+                let now = self.world.now().into();
+                self.sleep_until(me, now, deadline)
+            }
+            SystemCall::Now => Reply::Time(self.world.now().into()).into(),
+            SystemCall::Random => self.random(me),
             SystemCall::Tasks => {
                 let tasks = Payload::Tasks(self.tasks().collect());
                 Answer::with(Reply::Tasks, tasks).into()
@@ -45,7 +48,7 @@ impl Kernel {
             SystemCall::Get(queue) => self.get(me, queue),
             SystemCall::TryPut(queue) => self.try_put(queue),
             SystemCall::TryGet(queue) => self.try_get(queue),
-            SystemCall::CloseQueue(queue) => self.close_queue_of(queue),
+            SystemCall::CloseQueue(queue) => done_if(self.close_queue(queue), Errno::Closed),
             SystemCall::GiveBack(queue) => self.give_back_by_call(queue),
             SystemCall::FreeQueue(queue) => self.free_queue(queue),
             SystemCall::Attach => self.attach(me),
@@ -61,14 +64,17 @@ impl Kernel {
             SystemCall::Send(device) => self.send(me, device),
             SystemCall::SendFile(device) => self.send_file(me, device),
             SystemCall::ShutdownWrite(device) => self.shutdown_write(device),
-            SystemCall::Close(device) => self.close_device(device),
+            SystemCall::Close(device) => done_if(self.close_device(device), Errno::BadFd),
             SystemCall::Observe(number) => self.observe(number),
             SystemCall::Unobserve(number) => self.unobserve(number),
             SystemCall::Host => self.host(me),
             SystemCall::Resolve => self.resolve(),
             SystemCall::Fault => self.fault(me),
             SystemCall::Compute(span) => self.compute(me, span),
-            SystemCall::SetShare(share) => self.set_own_share(me, share),
+            SystemCall::SetShare(share) => {
+                self.shares.set(me, share);
+                Reply::Done.into()
+            }
         }
     }
 
@@ -92,7 +98,7 @@ impl Kernel {
             Ok(child) => child,
             Err(errno) => return errno.into(),
         };
-        self.place(child, host);
+        self.tasks[child].set_host(host);
         if let Some(keeper) = options.keeper {
             keeper.spawned(child.tid);
             self.tasks.waiters_of(child).keeper = Some(keeper);
@@ -104,65 +110,37 @@ impl Kernel {
         }
     }
 
-    fn kill_task(&mut self, me: Runnable, tid: Tid) -> Outcome {
-        if tid == me.tid {
-            self.end(me, Exit::Killed);
-            return Outcome::Gone;
-        }
-        let victim = self.find_live(tid);
-        if let Some(victim) = victim {
-            self.end(victim, Exit::Killed);
-        }
-        if !self.is_live(me) {
-            // A destructor of the victim has killed the caller.
-            return Outcome::Gone;
-        }
-        match victim {
-            Some(_) => Reply::Yes.into(),
+    fn kill_task(&mut self, tid: Tid) -> Outcome {
+        match self.tasks.find_live(tid) {
+            Some(victim) => Outcome::Kill(victim),
             None => Reply::No.into(),
         }
     }
 
     /// Ends a task and reaps it.
-    fn release(&mut self, me: Runnable, tid: Tid) -> Outcome {
+    fn release(&mut self, tid: Tid) -> Outcome {
         let waited = self.frame.take_word();
-        let outcome = self.kill_task(me, tid);
         self.give_up_exit(tid, waited.is_some());
-        outcome
-    }
-
-    /// Returns the live task of that number.
-    pub(super) fn find_live(&self, tid: Tid) -> Option<Runnable> {
-        let task = self.tasks.find(tid)?;
-        self.tasks[task].is_live().then_some(task)
-    }
-
-    /// Reaps a task if it is a zombie.
-    pub(super) fn reap_zombie(&mut self, tid: Tid) {
-        if let Some(task) = self.tasks.find(tid)
-            && let State::Zombie(_) = self.tasks[task].state
-        {
-            self.reap(task);
+        let victim = self.tasks.find_live(tid).map(|task| &mut self.tasks[task]);
+        if let Some(victim) = victim.filter(|task| task.on_exit() == OnExit::Zombie) {
+            victim.set_on_exit(OnExit::Nothing);
         }
+        self.kill_task(tid)
     }
 
-    /// Reaps a task if it is a zombie, for the last owner of its exit. Notes whether a task has
-    /// waited for it.
-    pub(super) fn give_up_exit(&mut self, tid: Tid, is_waited_for: bool) {
-        if is_waited_for {
-            self.stats.waited_for(tid);
-        }
-        self.reap_zombie(tid);
-        self.stats.given_up(tid);
+    /// Ends all tasks, the caller too.
+    fn shutdown(&mut self) -> Outcome {
+        self.end_all(|_| true);
+        Outcome::Over
     }
 
     /// Makes a task leave no zombie: reaps it now, or when it ends.
     fn disown(&mut self, tid: Tid) -> Outcome {
         let waited = self.frame.take_word();
         self.give_up_exit(tid, waited.is_some());
-        if let Some(task) = self.find_live(tid) {
-            self.tasks[task].on_exit = OnExit::Nothing;
-            if let Some(waiters) = &mut self.tasks[task].waiters {
+        if let Some(task) = self.tasks.find_live(tid) {
+            self.tasks[task].set_on_exit(OnExit::Nothing);
+            if let Some(waiters) = self.tasks[task].waiters_mut() {
                 waiters.keeper = None;
             }
         }
@@ -175,7 +153,7 @@ impl Kernel {
             Some(target) if target == me => Errno::WouldDeadlock.into(),
             Some(target) if self.tasks[target].is_live() => {
                 self.tasks.waiters_of(target).push(me);
-                self.block_on_task(me, WaitingOn::Exit(target))
+                Outcome::BlockOnTask(WaitingOn::Exit(target))
             }
             Some(zombie) => {
                 if !me.tid.is_daemon() {
@@ -195,11 +173,28 @@ impl Kernel {
 
     // ---- other
 
+    /// Draws from the world, or from the sequence of the daemons.
+    fn random(&mut self, me: Runnable) -> Outcome {
+        let number = if me.tid.is_daemon() {
+            self.daemons.random(self.world.seed())
+        } else {
+            self.world.random()
+        };
+        Reply::Random(number).into()
+    }
+
     fn submit(&mut self, me: Runnable) -> Outcome {
         let Some(Payload::Job(job)) = self.frame.take() else {
             return Errno::Invalid.into();
         };
         self.world.submit(me.tid, job);
         Reply::Done.into()
+    }
+}
+
+fn done_if(is_done: bool, errno: Errno) -> Outcome {
+    match is_done {
+        true => Reply::Done.into(),
+        false => errno.into(),
     }
 }

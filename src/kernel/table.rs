@@ -7,14 +7,13 @@ use std::{
 };
 
 use super::{
-    answer::Answer,
-    task::{Links, OnExit, State, Task},
+    task::{OnExit, State, Task},
     waiters::Waiters,
 };
 use crate::{
-    abi::{HostId, Nanos, TaskInfo, Tid},
+    abi::{HostId, TaskInfo, Tid},
     sched::{Runnable, Slot},
-    trap::{Program, ended},
+    trap::Program,
 };
 
 /// The task map. Tasks live in numbered slots. Queues contain slots, so a turn needs no search. The
@@ -64,29 +63,23 @@ impl Tasks {
         is_daemon: bool,
     ) -> Runnable {
         let tid = self.next_tid(is_daemon);
-        let next = parent.and_then(|parent| self[parent].links.first_child);
-        let host = parent.map_or(HostId::LOCAL, |parent| self[parent].host);
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Task::vacant(Rc::clone(&name)));
             Slot::new(self.slots.len() - 1)
         });
-        // Field by field: a copy of the whole would wait for the stores of its parts.
+        let (next, host) = parent.map_or((None, HostId::LOCAL), |parent| {
+            let family = self[parent].family_mut();
+            let next = family.first_child.replace(slot);
+            (next, self[parent].host())
+        });
         let newborn = self.at(slot);
-        newborn.tid = tid;
-        newborn.program = program;
-        newborn.traps = 0;
-        newborn.change(State::Ready(Answer::SLEPT));
-        newborn.since = Nanos::ZERO;
-        newborn.name = name;
-        newborn.parent = parent.map(|parent| parent.slot);
-        newborn.links.next = next;
-        newborn.on_exit = on_exit;
-        newborn.host = host;
+        newborn.begin(tid, name, program);
+        newborn.family_mut().parent = parent.map(|parent| parent.slot);
+        newborn.family_mut().next = next;
+        newborn.set_on_exit(on_exit);
+        newborn.set_host(host);
         if let Some(next) = next {
-            self.at(next).links.previous = Some(slot);
-        }
-        if let Some(parent) = parent {
-            self[parent].links.first_child = Some(slot);
+            self.at(next).family_mut().previous = Some(slot);
         }
         let task = Runnable { tid, slot };
         if is_daemon {
@@ -140,18 +133,30 @@ impl Tasks {
     /// Returns whether any task is ready, daemons apart.
     pub(super) fn is_any_ready(&self) -> bool {
         let mut tasks = self.by_tid.iter(&self.slots);
-        tasks.any(|task| self[task].state.is_ready())
+        tasks.any(|task| self[task].state().is_ready())
     }
 
     /// Returns the ready tasks by tid, daemons apart.
     pub(super) fn all_ready(&self) -> Vec<Runnable> {
         let tasks = self.by_tid.iter(&self.slots);
-        tasks.filter(|task| self[*task].state.is_ready()).collect()
+        tasks
+            .filter(|task| self[*task].state().is_ready())
+            .collect()
     }
 
     /// Marks that a task has ended.
     pub(super) fn ended(&mut self, task: Runnable) {
         self.live -= usize::from(!task.tid.is_daemon());
+    }
+
+    /// Returns whether a task has not ended.
+    pub(super) fn is_live(&mut self, task: Runnable) -> bool {
+        self.get_mut(task).is_some_and(|task| task.is_live())
+    }
+
+    /// Returns the live task of that number.
+    pub(super) fn find_live(&self, tid: Tid) -> Option<Runnable> {
+        self.find(tid).filter(|task| self[*task].is_live())
     }
 
     /// Returns the task of a queue's entry; `None` if the entry is stale, because the task is
@@ -160,7 +165,7 @@ impl Tasks {
     pub(super) fn get_mut(&mut self, task: Runnable) -> Option<&mut Task> {
         self.slots
             .get_mut(task.slot.index())
-            .filter(|found| found.tid == task.tid)
+            .filter(|found| found.tid() == task.tid)
     }
 
     /// Prefetches what a turn touches of a task.
@@ -174,9 +179,8 @@ impl Tasks {
     pub(super) fn prefetch_program(&self, task: Runnable) {
         const LINE: usize = 64;
         if let Some(task) = self.slots.get(task.slot.index()) {
-            let program = ptr::from_ref(&*task.program).cast::<u8>();
             for line in 0..3 {
-                prefetch(program.wrapping_add(line * LINE));
+                prefetch(task.program_start().wrapping_add(line * LINE));
             }
         }
     }
@@ -209,18 +213,22 @@ impl Tasks {
     pub(super) fn infos(&self) -> impl Iterator<Item = (Runnable, TaskInfo)> {
         self.by_tid.iter(&self.slots).map(|at| {
             let task = &self[at];
-            let parent = task.parent.map(|parent| self.slots[parent.index()].tid);
-            (at, task.info(parent.unwrap_or(Tid::KERNEL)))
+            let parent = self.parent_of(at).unwrap_or(Tid::KERNEL);
+            (at, task.info(parent))
         })
+    }
+
+    /// Returns the parent of a task, while it is alive.
+    pub(super) fn parent_of(&self, task: Runnable) -> Option<Tid> {
+        let parent = self[task].family().parent?;
+        Some(self.slots[parent.index()].tid())
     }
 
     /// Removes an ended task, and returns its state.
     pub(super) fn remove(&mut self, task: Runnable) -> State {
         self.unlink(task);
         self.free.push(task.slot);
-        let gone = &mut self[task];
-        gone.tid = Tid::KERNEL;
-        let state = std::mem::replace(&mut gone.state, State::Ending);
+        let state = self[task].vacate();
         let list = if task.tid.is_daemon() {
             &mut self.daemons
         } else {
@@ -232,31 +240,31 @@ impl Tasks {
 
     /// Makes the youngest child an orphan, and returns it.
     pub(super) fn release_child(&mut self, parent: Runnable) -> Option<Runnable> {
-        let slot = self[parent].links.first_child?;
-        let child = self.runnable(slot);
+        let child = self.runnable(self[parent].family().first_child?);
         self.unlink(child);
+        self[child].set_on_exit(OnExit::Nothing);
         Some(child)
     }
 
     #[inline(always)]
     fn unlink(&mut self, task: Runnable) {
-        let this = &mut self[task];
-        let Some(parent) = this.parent.take() else {
+        let family = self[task].family_mut();
+        let Some(parent) = family.parent.take() else {
             return;
         };
-        let (next, previous) = (this.links.next.take(), this.links.previous.take());
+        let (next, previous) = (family.next.take(), family.previous.take());
         if let Some(next) = next {
-            self.at(next).links.previous = previous;
+            self.at(next).family_mut().previous = previous;
         }
         match previous {
-            Some(previous) => self.at(previous).links.next = next,
-            None => self.at(parent).links.first_child = next,
+            Some(previous) => self.at(previous).family_mut().next = next,
+            None => self.at(parent).family_mut().first_child = next,
         }
     }
 
     /// Returns the list of what waits for the end of a task.
     pub(super) fn waiters_of(&mut self, task: Runnable) -> &mut Waiters {
-        let waiters = &mut self.slots[task.slot.index()].waiters;
+        let waiters = self.slots[task.slot.index()].waiters_mut();
         waiters.get_or_insert_with(|| self.spare.pop().unwrap_or_default())
     }
 
@@ -270,7 +278,7 @@ impl Tasks {
 
     /// Returns the queue entry of the task in a slot.
     pub(super) fn runnable(&self, slot: Slot) -> Runnable {
-        let tid = self.slots[slot.index()].tid;
+        let tid = self.slots[slot.index()].tid();
         Runnable { tid, slot }
     }
 
@@ -325,27 +333,7 @@ impl ByTid {
 fn is_there(slots: &[Task], task: Runnable) -> bool {
     slots
         .get(task.slot.index())
-        .is_some_and(|found| found.tid == task.tid)
-}
-
-impl Task {
-    /// Returns the task of a slot that is free. It owns nothing but a name.
-    fn vacant(name: Rc<str>) -> Self {
-        Self {
-            tid: Tid::KERNEL,
-            program: ended(),
-            traps: 0,
-            state: State::Ending,
-            since: Nanos::ZERO,
-            name,
-            waiters: None,
-            timeouts: None,
-            parent: None,
-            links: Links::default(),
-            on_exit: OnExit::Nothing,
-            host: HostId::LOCAL,
-        }
-    }
+        .is_some_and(|found| found.tid() == task.tid)
 }
 
 impl Index<Runnable> for Tasks {

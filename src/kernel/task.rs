@@ -10,19 +10,20 @@
 //!                               └──end (from any state)──> Ending ──> Zombie ──> reaped
 //! ```
 
-use std::rc::Rc;
+use std::{ptr, rc::Rc};
 
 use super::{
     answer::{Answer, Beside},
-    deadlines::Timeouts,
+    deadlines::{Due, Timeouts},
     held::Ticket,
     timers::Timer,
     waiters::Waiters,
 };
 use crate::{
-    abi::{DeviceId, Direction, End, Exit, HostId, Nanos, QueueId, Reply, Tid},
+    abi::{DeviceId, Direction, End, Exit, HostId, Nanos, QueueId, Reply, SystemCall, Tid},
+    panic::Panic,
     sched::{Runnable, Slot},
-    trap::Program,
+    trap::{Program, TrapFrame, ended, resume},
 };
 
 /// The place of a live task: exactly one.
@@ -51,7 +52,7 @@ impl State {
         matches!(self, Self::Ready(_) | Self::Late(_) | Self::Pending(_))
     }
 
-    pub(super) fn zombie(exit: &Exit) -> Self {
+    fn zombie(exit: &Exit) -> Self {
         let is_done = matches!(exit, Exit::Done);
         Self::Zombie((!is_done).then(|| Box::new(exit.clone())))
     }
@@ -135,49 +136,321 @@ pub(super) enum OnExit {
     Nothing,
 }
 
-/// The places of a task in its family.
-#[derive(Debug, Default)]
-pub(super) struct Links {
+/// The places of a task in its family, which the table of tasks keeps.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Family {
+    /// The parent, while it is alive.
+    pub(super) parent: Option<Slot>,
     pub(super) first_child: Option<Slot>,
     pub(super) next: Option<Slot>,
     pub(super) previous: Option<Slot>,
 }
 
+/// What a timeout that has fired does to its task.
+pub(super) enum Fired {
+    /// It cuts this wait.
+    Wait(WaitingOn),
+    /// It cuts the computation.
+    Computation,
+    /// It has replaced the empty answer of the task.
+    Answer,
+    /// It cuts the next call.
+    Next,
+}
+
 /// A task. The fields that a turn touches come first and fill one cache line.
 #[repr(C, align(64))]
 pub(super) struct Task {
-    pub(super) tid: Tid,
-    pub(super) program: Program,
-    pub(super) traps: u64,
-    pub(super) state: State,
+    tid: Tid,
+    program: Program,
+    traps: u64,
+    state: State,
     /// The time at which it last blocked.
-    pub(super) since: Nanos,
-    pub(super) name: Rc<str>,
+    since: Nanos,
+    name: Rc<str>,
     /// What waits for the end of this task; `None`, without memory, for most tasks.
-    pub(super) waiters: Option<Box<Waiters>>,
-    pub(super) timeouts: Option<Box<Timeouts>>,
-    /// The parent, while it is alive.
-    pub(super) parent: Option<Slot>,
-    pub(super) links: Links,
-    pub(super) on_exit: OnExit,
+    waiters: Option<Box<Waiters>>,
+    timeouts: Option<Box<Timeouts>>,
+    family: Family,
+    on_exit: OnExit,
     /// The machine on which it runs.
-    pub(super) host: HostId,
+    host: HostId,
 }
 
+/// Birth and end.
 impl Task {
+    /// Returns the task of a slot that is free. It owns nothing but a name.
+    pub(super) fn vacant(name: Rc<str>) -> Self {
+        Self {
+            tid: Tid::KERNEL,
+            program: ended(),
+            traps: 0,
+            state: State::Ending,
+            since: Nanos::ZERO,
+            name,
+            waiters: None,
+            timeouts: None,
+            family: Family::default(),
+            on_exit: OnExit::Nothing,
+            host: HostId::LOCAL,
+        }
+    }
+
+    /// Begins a task in a free slot. Field by field: a copy of the whole would wait for the stores of
+    /// its parts.
+    #[inline(always)]
+    pub(super) fn begin(&mut self, tid: Tid, name: Rc<str>, program: Program) {
+        self.tid = tid;
+        self.program = program;
+        self.traps = 0;
+        self.change(State::Ready(Answer::SLEPT));
+        self.since = Nanos::ZERO;
+        self.name = name;
+    }
+
+    /// Frees the slot of an ended task, and returns its last state.
+    pub(super) fn vacate(&mut self) -> State {
+        self.tid = Tid::KERNEL;
+        std::mem::replace(&mut self.state, State::Ending)
+    }
+
+    /// Begins the end of the task. Returns the state that it has left.
+    #[inline(always)]
+    pub(super) fn end(&mut self) -> State {
+        std::mem::replace(&mut self.state, State::Ending)
+    }
+
+    /// Makes the task a zombie. Returns what waits for its end.
+    pub(super) fn bury(&mut self, exit: &Exit) -> Option<Box<Waiters>> {
+        self.change(State::zombie(exit));
+        self.waiters.take()
+    }
+
+    /// Takes the program of a task that ends, unless it has returned and is gone.
+    #[inline(always)]
+    pub(super) fn take_program(&mut self) -> Option<Program> {
+        let is_gone = size_of_val(&*self.program) == 0;
+        (!is_gone).then(|| std::mem::replace(&mut self.program, ended()))
+    }
+}
+
+/// The changes of state.
+impl Task {
+    /// Continues the program with this reply, until its next call.
+    #[inline(always)]
+    pub(super) fn resume(
+        &mut self,
+        frame: &TrapFrame,
+        reply: Option<Reply>,
+    ) -> Result<Option<SystemCall>, Panic> {
+        let call = resume(frame, &mut self.program, reply)?;
+        if call.is_some() {
+            self.traps += 1;
+        }
+        Ok(call)
+    }
+
+    /// Makes a ready task the current one, and returns its state; `None` if it is not ready.
+    pub(super) fn take_turn(&mut self) -> Option<State> {
+        let is_ready = self.state.is_ready();
+        is_ready.then(|| std::mem::replace(&mut self.state, State::Running))
+    }
+
+    /// Marks that the task has taken its reply, and that its call is handled now.
+    pub(super) fn run(&mut self) {
+        self.change(State::Running);
+    }
+
+    /// Makes the task ready, with this answer.
+    #[inline(always)]
+    pub(super) fn answer(&mut self, answer: impl Into<State>) {
+        self.change(answer.into());
+        debug_assert!(self.state.is_ready(), "an answer makes a task ready");
+    }
+
+    /// Makes a blocked task ready. The state is written where it is made: a copy would wait for the
+    /// stores of its parts.
+    #[inline(always)]
+    pub(super) fn wake(&mut self, answer: impl Into<State>) {
+        debug_assert!(
+            matches!(self.state, State::Blocked(_)),
+            "only a blocked task is in a queue of waiters"
+        );
+        self.answer(answer);
+    }
+
+    /// Blocks the task from now on.
+    #[inline(always)]
+    pub(super) fn block(&mut self, on: WaitingOn, now: Nanos) {
+        self.since = now;
+        self.change(State::Blocked(on));
+    }
+
+    /// Marks that the task has a processor.
+    pub(super) fn compute(&mut self) {
+        self.change(State::Computing);
+    }
+
     /// Replaces a state that owns nothing: the task is running, or its reply was taken. The old
     /// state is not dropped, which saves the hot path a branch.
     #[inline(always)]
-    pub(super) fn change(&mut self, state: State) {
+    fn change(&mut self, state: State) {
         std::mem::forget(std::mem::replace(&mut self.state, state));
     }
+}
 
-    pub(super) fn has_parent(&self) -> bool {
-        self.parent.is_some()
+/// The timeouts around its calls.
+impl Task {
+    /// Adds a timeout within the others.
+    pub(super) fn arm(&mut self, timer: Timer) {
+        self.timeouts.get_or_insert_default().armed.push(timer);
+    }
+
+    /// Takes an armed timeout of the task, and then those within it.
+    pub(super) fn take_timeouts(&mut self, number: u64) -> impl Iterator<Item = Timer> {
+        let timeouts = self.timeouts.as_deref_mut().into_iter();
+        timeouts.flat_map(move |timeouts| timeouts.take(number))
+    }
+
+    /// Takes the timeouts of a task that makes no more calls.
+    #[inline(always)]
+    pub(super) fn take_all_timeouts(&mut self) -> Option<Box<Timeouts>> {
+        self.timeouts.take()
+    }
+
+    /// Returns the armed timeouts, the outermost first.
+    pub(super) fn timeouts(&self) -> impl Iterator<Item = &Timer> {
+        self.timeouts.iter().flat_map(|timeouts| &timeouts.armed)
+    }
+
+    /// Returns whether a timeout can end a wait of the task.
+    pub(super) fn is_timed(&self) -> bool {
+        let ends = |(deadline, _): &Timer| *deadline != Nanos::FOREVER;
+        self.due().is_some() || self.timeouts().any(ends)
+    }
+
+    /// Returns the due timeout, if there is one.
+    pub(super) fn due(&self) -> Option<Due> {
+        self.timeouts.as_ref()?.due
+    }
+
+    pub(super) fn set_due(&mut self, due: Option<Due>) {
+        self.timeouts.get_or_insert_default().due = due;
+    }
+
+    /// Handles a timeout that has fired.
+    pub(super) fn fire(&mut self, number: u64) -> Fired {
+        let mut due = Due::new(number);
+        match &mut self.state {
+            State::Computing | State::Pending(Pending::Compute(_)) => return Fired::Computation,
+            State::Blocked(on) => return Fired::Wait(*on),
+            State::Ready(answer) if answer.is_slept() => {
+                self.answer(Reply::Elapsed(number));
+                return Fired::Answer;
+            }
+            State::Ready(answer) => {
+                let answer = std::mem::replace(answer, Reply::Done.into());
+                self.state = State::Late(Box::new(answer));
+                due.spent = true;
+            }
+            State::Late(_) | State::Pending(Pending::StartTimeout(_)) => due.spent = true,
+            State::Pending(_) => {}
+            State::Running | State::Ending | State::Zombie(_) => {
+                unreachable!("a task has timeouts while it lives and waits")
+            }
+        }
+        self.set_due(Some(due));
+        Fired::Next
+    }
+
+    /// Marks that a due timeout lets an answer through. Returns whether there is a due timeout.
+    pub(super) fn let_through(&mut self, only_asks: bool) -> bool {
+        let Some(mut due) = self.due() else {
+            return false;
+        };
+        due.let_through(only_asks);
+        self.set_due(Some(due));
+        true
+    }
+
+    /// Returns the state of a task whose call is answered. A due timeout lets this answer through.
+    pub(super) fn late(&mut self, answer: Answer, only_asks: bool) -> State {
+        match self.let_through(only_asks) {
+            true => State::Late(Box::new(answer)),
+            false => answer.into(),
+        }
+    }
+}
+
+/// What others may read, and the settings.
+impl Task {
+    #[inline(always)]
+    pub(super) fn tid(&self) -> Tid {
+        self.tid
+    }
+
+    pub(super) fn name(&self) -> &Rc<str> {
+        &self.name
+    }
+
+    #[inline(always)]
+    pub(super) fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// Returns the number of its traps.
+    pub(super) fn traps(&self) -> u64 {
+        self.traps
+    }
+
+    /// Returns the time at which it last blocked.
+    pub(super) fn since(&self) -> Nanos {
+        self.since
     }
 
     pub(super) fn is_live(&self) -> bool {
         !matches!(self.state, State::Ending | State::Zombie(_))
+    }
+
+    pub(super) fn is_zombie(&self) -> bool {
+        matches!(self.state, State::Zombie(_))
+    }
+
+    pub(super) fn waiters(&self) -> Option<&Waiters> {
+        self.waiters.as_deref()
+    }
+
+    pub(super) fn waiters_mut(&mut self) -> &mut Option<Box<Waiters>> {
+        &mut self.waiters
+    }
+
+    pub(super) fn family(&self) -> &Family {
+        &self.family
+    }
+
+    pub(super) fn family_mut(&mut self) -> &mut Family {
+        &mut self.family
+    }
+
+    pub(super) fn on_exit(&self) -> OnExit {
+        self.on_exit
+    }
+
+    pub(super) fn set_on_exit(&mut self, on_exit: OnExit) {
+        self.on_exit = on_exit;
+    }
+
+    pub(super) fn host(&self) -> HostId {
+        self.host
+    }
+
+    pub(super) fn set_host(&mut self, host: HostId) {
+        self.host = host;
+    }
+
+    /// Returns the address of the program, to be prefetched.
+    pub(super) fn program_start(&self) -> *const u8 {
+        ptr::from_ref(&*self.program).cast()
     }
 }
 

@@ -13,73 +13,44 @@ use super::{
     held::Ticket,
     outcome::Outcome,
     queues::MessageQueue,
-    task::{Pending, State, Task, WaitingOn},
+    task::{Fired, Pending, State, WaitingOn},
     timers::Timer,
 };
 use crate::{
     abi::{Errno, Nanos, Reply, SystemCall},
     log::Wake,
     sched::{Runnable, Slot},
-    trap::Object,
 };
 
-impl Task {
-    /// Takes an armed timeout of the task, and then those within it.
-    pub(super) fn take_timeouts(&mut self, number: u64) -> impl Iterator<Item = Timer> {
-        let timeouts = self.timeouts.as_deref_mut().into_iter();
-        timeouts.flat_map(move |timeouts| {
-            let outer = timeouts.armed.iter();
-            let outer = outer.take_while(|(_, other)| *other != number).count();
-            timeouts.armed.drain(outer..)
-        })
-    }
-
-    /// Returns the due timeout, if there is one.
-    pub(super) fn due(&self) -> Option<Due> {
-        self.timeouts.as_ref()?.due
-    }
-
-    /// Returns whether a timeout can end a wait of the task.
-    pub(super) fn is_timed(&self) -> bool {
-        self.timeouts.as_ref().is_some_and(|timeouts| {
-            let ends = |(deadline, _): &Timer| *deadline != Nanos::FOREVER;
-            timeouts.due.is_some() || timeouts.armed.iter().any(ends)
-        })
-    }
-
-    pub(super) fn set_due(&mut self, due: Option<Due>) {
-        self.timeouts.get_or_insert_default().due = due;
-    }
-}
-
 impl Kernel {
-    pub(super) fn time_now(&mut self) -> Nanos {
-        self.world.now().into()
-    }
-
     pub(super) fn sleep(&mut self, me: Runnable, span: Nanos) -> Outcome {
-        let now = self.time_now();
-        self.sleep_from(me, now, now.saturating_add(span))
+        let now = Nanos::from(self.world.now());
+        self.sleep_until(me, now, now.saturating_add(span))
     }
 
-    /// Lets a new task wait for its timer, even if that is due.
-    pub(super) fn sleep_newborn(&mut self, task: Runnable, span: Nanos) -> Outcome {
-        let deadline = self.time_now().saturating_add(span);
-        let on = WaitingOn::Timer(self.timers.of(task).arm(deadline, task.slot));
-        self.block(task, on)
-    }
-
-    pub(super) fn sleep_until(&mut self, me: Runnable, deadline: Nanos) -> Outcome {
-        let now = self.time_now();
-        self.sleep_from(me, now, deadline)
-    }
-
-    fn sleep_from(&mut self, me: Runnable, now: Nanos, deadline: Nanos) -> Outcome {
+    /// Lets the caller sleep from now up to the deadline.
+    pub(super) fn sleep_until(&mut self, me: Runnable, now: Nanos, deadline: Nanos) -> Outcome {
         if deadline <= now {
             return Answer::SLEPT.into();
         }
-        let on = WaitingOn::Timer(self.timers.of(me).arm(deadline, me.slot));
-        self.block(me, on)
+        let timer = self.timers.of(me).arm(deadline, me.slot);
+        Outcome::Block(WaitingOn::Timer(timer))
+    }
+
+    /// Lets a new task wait for its timer, even if that is due.
+    pub(super) fn sleep_newborn(&mut self, task: Runnable, span: Nanos) {
+        let deadline = Nanos::from(self.world.now()).saturating_add(span);
+        let timer = self.timers.of(task).arm(deadline, task.slot);
+        self.block(task, WaitingOn::Timer(timer));
+    }
+
+    /// Daemons need no processor: they sleep.
+    pub(super) fn compute(&mut self, me: Runnable, span: Nanos) -> Outcome {
+        match span {
+            _ if me.tid.is_daemon() => self.sleep(me, span),
+            Nanos::ZERO => Answer::SLEPT.into(),
+            span => Outcome::Ready(Pending::Compute(span).into()),
+        }
     }
 
     pub(super) fn timeout(&mut self, me: Runnable, span: Nanos) -> Outcome {
@@ -91,7 +62,7 @@ impl Kernel {
         let from = if span == Nanos::ZERO {
             self.clock
         } else {
-            self.time_now()
+            self.world.now().into()
         };
         let timer = self.timers.of(me).reserve(from.saturating_add(span));
         Outcome::Ready(Pending::StartTimeout(timer).into())
@@ -108,8 +79,7 @@ impl Kernel {
             self.frame.set_due();
         } else {
             self.timers.of(me).start(timer, me.slot);
-            let timeouts = self.tasks[me].timeouts.get_or_insert_default();
-            timeouts.armed.push(timer);
+            self.tasks[me].arm(timer);
         }
         Reply::Timeout(number)
     }
@@ -124,9 +94,9 @@ impl Kernel {
     }
 
     /// Handles a timer that has fired: of a sleep, a delay or a timeout.
-    pub(super) fn alarm(&mut self, timer: Timer, slot: Slot) {
+    fn alarm(&mut self, timer: Timer, slot: Slot) {
         let me = self.tasks.runnable(slot);
-        match self.tasks[me].state {
+        match *self.tasks[me].state() {
             State::Blocked(WaitingOn::Timer(slept)) if slept == timer => {
                 self.wake(me, Wake::Timer, Answer::SLEPT);
             }
@@ -139,97 +109,29 @@ impl Kernel {
 
     /// Handles a timeout that has fired. Disarms those within it, since it cuts first.
     fn fire(&mut self, me: Runnable, number: u64) {
-        for within in self.tasks[me].take_timeouts(number).skip(1) {
+        let task = &mut self.tasks[me];
+        for within in task.take_timeouts(number).skip(1) {
             self.timers.of(me).disarm(within);
         }
-        let task = &mut self.tasks[me];
-        let mut due = Due::new(number);
-        match &mut task.state {
-            State::Computing | State::Pending(Pending::Compute(_)) => {
-                return self.cut_computing(me, number);
-            }
-            State::Blocked(on) => {
-                let on = *on;
-                return self.cut_blocked(me, on, number);
-            }
-            State::Ready(answer) if answer.is_slept() => {
-                task.change(Reply::Elapsed(number).into());
-                return self.tell_answer(me);
-            }
-            State::Ready(answer) => {
-                let answer = std::mem::replace(answer, Reply::Done.into());
-                task.state = State::Late(Box::new(answer));
-                due.spent = true;
-            }
-            State::Late(_) | State::Pending(Pending::StartTimeout(_)) => due.spent = true,
-            State::Pending(_) => {}
-            State::Running | State::Ending | State::Zombie(_) => {
-                unreachable!("a task has timeouts while it lives and waits")
-            }
+        match task.fire(number) {
+            Fired::Wait(on) => self.cut_blocked(me, on, number),
+            Fired::Computation => self.cut_computing(me, number),
+            Fired::Answer => self.emit_answer(me),
+            Fired::Next => {}
         }
-        task.set_due(Some(due));
     }
 
-    fn cut_blocked(&mut self, me: Runnable, on: WaitingOn, number: u64) {
+    pub(super) fn cut_blocked(&mut self, me: Runnable, on: WaitingOn, number: u64) {
         self.poisoning(|kernel| kernel.cancel_wait(me, on));
         self.wake(me, Wake::Timeout, Reply::Elapsed(number));
     }
 
-    /// Handles a call around which a timeout is due. The first call that completes at once receives
-    /// its answer, and so do a few before it that only ask. Every other call is cut.
-    #[cold]
-    pub(super) fn handle_late(&mut self, me: Runnable, call: SystemCall, due: Due) -> Outcome {
-        // Whether the call would block decides whether it is cut.
-        self.frame.touch(Object::All, true);
-        if due.spent {
-            self.poisoning(|kernel| kernel.abandon(call));
-            return self.cut(me, due.number);
-        }
-        let only_asks = call.only_asks() || self.takes_lock(call);
-        match self.perform(me, call) {
-            Outcome::Ready(State::Ready(answer)) if answer.is_slept() => self.cut(me, due.number),
-            Outcome::Ready(State::Pending(Pending::Compute(_))) => self.cut(me, due.number),
-            Outcome::Ready(State::Ready(answer)) => {
-                Outcome::Ready(self.late(me, answer, only_asks))
-            }
-            Outcome::Parent(State::Ready(answer), child) => {
-                Outcome::Parent(self.late(me, answer, only_asks), child)
-            }
-            Outcome::Ready(state @ State::Pending(Pending::StartTimeout(_))) => {
-                self.let_through(me, only_asks);
-                Outcome::Ready(state)
-            }
-            Outcome::Blocked => {
-                if let State::Blocked(on) = self.tasks[me].state {
-                    self.tasks[me].set_due(None);
-                    self.cut_blocked(me, on, due.number);
-                }
-                Outcome::Blocked
-            }
-            outcome => outcome,
-        }
-    }
-
     /// Returns whether the call takes a lock.
-    fn takes_lock(&self, call: SystemCall) -> bool {
+    pub(super) fn takes_lock(&self, call: SystemCall) -> bool {
         let SystemCall::Get(queue) = call else {
             return false;
         };
         self.queues.get(queue).is_some_and(MessageQueue::is_lock)
-    }
-
-    /// Returns the state of a task whose call is answered. A due timeout lets this answer through.
-    pub(super) fn late(
-        &mut self,
-        me: Runnable,
-        answer: impl Into<Answer>,
-        only_asks: bool,
-    ) -> State {
-        let answer = answer.into();
-        match self.let_through(me, only_asks) {
-            true => State::Late(Box::new(answer)),
-            false => answer.into(),
-        }
     }
 
     /// Answers a call that a timeout cuts.
@@ -248,16 +150,6 @@ impl Kernel {
         self.tasks[me].due().or_else(unheard)
     }
 
-    /// Marks that a due timeout lets an answer through. Returns whether there is a due timeout.
-    pub(super) fn let_through(&mut self, me: Runnable, only_asks: bool) -> bool {
-        let Some(mut due) = self.tasks[me].due() else {
-            return false;
-        };
-        due.let_through(only_asks);
-        self.tasks[me].set_due(Some(due));
-        true
-    }
-
     /// Disarms a timeout and those within it.
     pub(super) fn disarm(&mut self, me: Runnable, number: u64) -> Outcome {
         if let Some(task) = self.tasks.get_mut(me) {
@@ -274,7 +166,7 @@ impl Kernel {
     /// Disarms the timeouts around the calls of a task that makes no more.
     #[inline]
     pub(super) fn disarm_all(&mut self, me: Runnable) {
-        let Some(timeouts) = self.tasks[me].timeouts.take() else {
+        let Some(timeouts) = self.tasks[me].take_all_timeouts() else {
             return;
         };
         for timer in timeouts.armed {

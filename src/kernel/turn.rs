@@ -1,20 +1,26 @@
 //! A turn: a task is resumed with its answer, makes a call, and then is ready, blocks or ends.
+//!
+//! ```text
+//! turn ── resume ──> fast lane ─────────────────────────────> the task keeps its place
+//!                        └──> dispatch ──> perform ──> settle ──> ready, blocked or ended
+//! ```
 
 use super::{
     Kernel,
     answer::Beside,
     deadlines::Due,
+    emit::emit_resumed,
     fast,
+    held::Ticket,
     outcome::Outcome,
     task::{Pending, State, WaitingOn},
-    tell::tell_resumed,
 };
 use crate::{
-    abi::{Reply, SystemCall},
-    log::Wake,
+    abi::{Exit, Reply, SystemCall},
+    log::{Detail, Fact},
     panic::Panic,
     sched::{Cause, Runnable},
-    trap::{Payload, ended, fault, resume},
+    trap::{Object, Payload, fault},
 };
 
 /// What a turn has done to the ready queue.
@@ -29,18 +35,18 @@ pub(super) enum Turn {
     Left,
 }
 
+/// From the resume to the call.
 impl Kernel {
     /// Gives a task its turn.
     ///
-    /// After the fast lane the task keeps its place on the ready queue, or is put back: `REQUEUES`.
-    /// The plain lane removes it first. Its functions are marked as cold, so that no jump leads around
-    /// them.
+    /// After the fast lane the task keeps its place on the ready queue. Every other lane removes it
+    /// first, or it has none. Their functions are marked as cold, so that no jump leads around them.
     #[inline(always)]
-    pub(super) fn turn<const REQUEUES: bool>(&mut self, me: Runnable) -> Turn {
+    pub(super) fn turn(&mut self, me: Runnable) -> Turn {
         let Some(task) = self.tasks.get_mut(me) else {
             return Turn::Void;
         };
-        let (task, reply) = match task.state.plain() {
+        let (task, reply) = match task.state().plain() {
             Some(reply) => (task, reply),
             None => match self.deliver(me) {
                 Some(reply) => (&mut self.tasks[me], reply),
@@ -50,32 +56,30 @@ impl Kernel {
         self.stats.ticks += 1;
         self.remote.runs(me.tid);
         let mut reply = Some(reply);
-        if REQUEUES && let Some(published) = &mut self.published {
-            // The place of another task's call is not its own.
-            self.frame.forget_place();
-            published.resumed(me);
-        }
-        if self.log.is_observed() {
+        if self.is_watched {
             // Not every call notes its caller, and the place of another task's call is not its own.
             self.frame.forget_place();
-            tell_resumed(&mut self.log, &mut self.slept, me.tid);
-            self.frame.put_located_reply(&mut reply);
+            if let Some(published) = &mut self.published {
+                published.resumed(me);
+            }
+            if self.log.is_observed() {
+                emit_resumed(&mut self.log, &mut self.slept, me.tid);
+                self.frame.put_located_reply(&mut reply);
+            }
         }
-        match resume(&self.frame, &mut task.program, reply) {
+        match task.resume(&self.frame, reply) {
             Ok(Some(call)) => {
-                task.traps += 1;
-                if REQUEUES && let Some(published) = &mut self.published {
-                    published.called(me, call, self.frame.place());
-                }
-                let is_answered = self.frame.is_in_lane::<REQUEUES>()
-                    && fast::answer(&mut self.queues, &self.frame, task, call);
-                if !is_answered {
-                    self.dispatch(me, call);
-                } else if REQUEUES {
+                if self.frame.is_in_lane() {
+                    if fast::answer(&mut self.queues, &self.frame, task, call) {
+                        return Turn::Kept;
+                    }
+                } else if self.frame.is_in_requeued_lane()
+                    && fast::answer(&mut self.queues, &self.frame, task, call)
+                {
                     self.requeue(me, call);
-                } else {
-                    return Turn::Kept;
+                    return Turn::Left;
                 }
+                return self.dispatch(me, call);
             }
             Ok(None) => self.finish(me, None),
             Err(panic) => self.finish(me, Some(panic)),
@@ -89,11 +93,7 @@ impl Kernel {
     #[inline(never)]
     fn deliver(&mut self, me: Runnable) -> Option<Reply> {
         self.remote.runs(me.tid);
-        let task = self
-            .tasks
-            .get_mut(me)
-            .filter(|task| task.state.is_ready())?;
-        let answer = match std::mem::replace(&mut task.state, State::Running) {
+        let answer = match self.tasks.get_mut(me)?.take_turn()? {
             State::Late(answer) => {
                 self.frame.set_due();
                 *answer
@@ -119,12 +119,60 @@ impl Kernel {
         Some(answer.reply)
     }
 
+    /// Handles a call that takes more than an answer. A few jumps and no more: registers are saved
+    /// behind them.
+    #[cold]
+    #[inline(never)]
+    fn dispatch(&mut self, me: Runnable, call: SystemCall) -> Turn {
+        if self.published.is_some() {
+            self.dispatch_published(me, call)
+        } else if self.frame.is_in_observed_lane() {
+            self.answer_and_emit(me, call)
+        } else {
+            self.dispatch_plain(me, call);
+            Turn::Left
+        }
+    }
+
+    #[inline(never)]
+    fn dispatch_published(&mut self, me: Runnable, call: SystemCall) -> Turn {
+        if let Some(published) = &mut self.published {
+            published.called(me, call, self.frame.place());
+        }
+        if self.frame.is_in_published_lane()
+            && fast::answer(&mut self.queues, &self.frame, &mut self.tasks[me], call)
+        {
+            self.requeue(me, call);
+            return Turn::Left;
+        }
+        self.dispatch_plain(me, call);
+        Turn::Left
+    }
+
+    /// Answers a call in the fast lane, if possible, and emits it and its answer. The reply is read
+    /// first, while it is in registers.
+    #[inline(never)]
+    fn answer_and_emit(&mut self, me: Runnable, call: SystemCall) -> Turn {
+        let task = &mut self.tasks[me];
+        if !fast::answer(&mut self.queues, &self.frame, task, call) {
+            self.dispatch_plain(me, call);
+            return Turn::Left;
+        }
+        let reply = task.state().plain();
+        self.emit_call(me.tid, call);
+        if let Some(reply) = reply {
+            let detail = Detail::None;
+            self.emit_at_once(me.tid, || Fact::Replied { reply, detail });
+        }
+        Turn::Kept
+    }
+
     /// Handles a call in the plain lane.
     #[cold]
     #[inline(never)]
-    pub(super) fn dispatch_plain(&mut self, me: Runnable, call: SystemCall) {
+    fn dispatch_plain(&mut self, me: Runnable, call: SystemCall) {
         self.ready.leave();
-        self.tasks[me].change(State::Running);
+        self.tasks[me].run();
         self.places.called(me, self.frame.place());
         let is_late = self.frame.take_due();
         if self.frame.has_payload() && !call.has_payload() {
@@ -139,43 +187,40 @@ impl Kernel {
             }
             is_held = prints && self.console.is_full();
         }
-        self.tell_call(me.tid, call);
+        self.emit_call(me.tid, call);
         let due = is_late.then(|| self.due(me)).flatten();
         let outcome = match due {
             None if is_held => return self.hold(me, Some(call)),
-            None => self.perform(me, call),
+            None => self.carry_out(me, call),
             Some(due) => {
                 // The wait for the console would be cut at once.
                 let spent = due.spent || is_held;
-                self.handle_late(me, call, Due { spent, ..due })
+                self.carry_out_late(me, call, Due { spent, ..due })
             }
         };
         self.settle(me, call, outcome);
     }
 
-    /// Acts on the verdict of a handler.
-    #[inline(always)]
-    pub(super) fn settle(&mut self, me: Runnable, call: SystemCall, outcome: Outcome) {
-        match outcome {
-            Outcome::Ready(state) => self.reply(me, call, state),
-            Outcome::Parent(state, child) => {
-                self.reply(me, call, state);
-                self.enqueue(child, Cause::Spawned);
-            }
-            Outcome::Blocked | Outcome::Gone => {}
-            Outcome::Exit(exit) => self.end_by_exit(me, exit),
+    /// Handles a call that was held back, in the turn of its task.
+    #[cold]
+    fn resume_held(&mut self, me: Runnable, ticket: Ticket) {
+        let held = self.held.take(ticket);
+        self.frame.put_parcel(held.beside);
+        self.frame
+            .buffer(held.bytes.len())
+            .copy_from_slice(&held.bytes);
+        let Some(call) = held.call else {
+            let exit = self.frame.take_exit();
+            return self.end(me, exit);
+        };
+        if let (Ticket::Delay(_), Some(injection)) = (ticket, &mut self.injection) {
+            injection.pass_again(me.tid, self.tasks[me].traps());
         }
-    }
-
-    #[inline(always)]
-    fn reply(&mut self, me: Runnable, call: SystemCall, state: State) {
-        self.tasks[me].change(state);
-        // A call on a queue moves a message, which takes less time than to read the clock.
-        if call.queue().is_none() {
-            self.time_passed(me.tid);
-        }
-        self.tell_answer(me);
-        self.requeue(me, call);
+        let outcome = match self.tasks[me].due() {
+            None => self.carry_out_apart(me, call),
+            Some(due) => self.carry_out_late(me, call, due),
+        };
+        self.settle(me, call, outcome);
     }
 
     /// Ends a task whose program has returned or panicked.
@@ -184,7 +229,7 @@ impl Kernel {
     fn finish(&mut self, me: Runnable, panic: Option<Panic>) {
         self.ready.leave();
         let task = &mut self.tasks[me];
-        task.change(State::Running);
+        task.run();
         self.stats.finished += u64::from(!me.tid.is_daemon());
         self.frame.take_due();
         let exit = match panic {
@@ -195,7 +240,7 @@ impl Kernel {
             }
             None => {
                 // Its destructors have run: only memory is left.
-                task.program = ended();
+                drop(task.take_program());
                 self.frame.take_exit()
             }
         };
@@ -211,32 +256,130 @@ impl Kernel {
         }
         self.end(me, exit);
     }
+}
 
-    /// Marks the caller as blocked. A handler has put it into the queue where it waits.
+/// From the call to its verdict, and what follows.
+impl Kernel {
+    /// Handles a call of a trap, or a deferred one. Its second word and its payload are in the frame.
     #[inline(always)]
-    pub(super) fn block(&mut self, me: Runnable, on: WaitingOn) -> Outcome {
-        self.tell_blocked(me, on);
-        let task = &mut self.tasks[me];
-        task.since = self.clock;
-        task.change(State::Blocked(on));
-        Outcome::Blocked
+    pub(super) fn perform(&mut self, me: Runnable, call: SystemCall) -> Outcome {
+        if self.frame.is_noted() {
+            self.note_call(me, call);
+        }
+        self.handle(me, call)
     }
 
-    /// Makes a blocked task ready. It has left the queue where it waited. The state is written where
-    /// it is made: a copy would wait for the stores of its parts.
+    /// Handles the call of a trap, unless an injection prevents it. Ends the task that it kills.
     #[inline(always)]
-    pub(super) fn wake(&mut self, task: Runnable, by: Wake, state: impl Into<State>) {
-        let woken = &mut self.tasks[task];
-        debug_assert!(
-            matches!(woken.state, State::Blocked(_)),
-            "only a blocked task is in a queue of waiters"
-        );
-        woken.change(state.into());
-        self.woken(task, by);
+    fn carry_out(&mut self, me: Runnable, call: SystemCall) -> Outcome {
+        if self.frame.is_noted() {
+            self.note_place(call);
+        }
+        if self.injection.is_some()
+            && let Some(outcome) = self.inject(me, call)
+        {
+            return outcome;
+        }
+        match self.perform(me, call) {
+            Outcome::Kill(victim) => self.kill(me, victim),
+            outcome => outcome,
+        }
     }
 
-    /// Returns whether a task has not ended.
-    pub(super) fn is_live(&mut self, task: Runnable) -> bool {
-        self.tasks.get_mut(task).is_some_and(|task| task.is_live())
+    /// The same, where it is rare.
+    #[inline(never)]
+    fn carry_out_apart(&mut self, me: Runnable, call: SystemCall) -> Outcome {
+        self.carry_out(me, call)
+    }
+
+    #[cold]
+    fn kill(&mut self, me: Runnable, victim: Runnable) -> Outcome {
+        self.end(victim, Exit::Killed);
+        // A destructor of the victim may have killed the caller.
+        match self.tasks.is_live(me) {
+            true => Reply::Yes.into(),
+            false => Outcome::Over,
+        }
+    }
+
+    /// Handles a call around which a timeout is due. The first call that completes at once receives
+    /// its answer, and so do a few before it that only ask. Every other call is cut.
+    #[cold]
+    fn carry_out_late(&mut self, me: Runnable, call: SystemCall, due: Due) -> Outcome {
+        // Whether the call would block decides whether it is cut.
+        self.touch(Object::All);
+        if due.spent {
+            self.poisoning(|kernel| kernel.abandon(call));
+            return self.cut(me, due.number);
+        }
+        let only_asks = call.only_asks() || self.takes_lock(call);
+        match self.carry_out_apart(me, call) {
+            Outcome::Ready(State::Ready(answer)) if answer.is_slept() => self.cut(me, due.number),
+            Outcome::Ready(State::Pending(Pending::Compute(_))) => self.cut(me, due.number),
+            Outcome::Ready(State::Ready(answer)) => {
+                Outcome::Ready(self.tasks[me].late(answer, only_asks))
+            }
+            Outcome::Parent(State::Ready(answer), child) => {
+                Outcome::Parent(self.tasks[me].late(answer, only_asks), child)
+            }
+            Outcome::Ready(state @ State::Pending(Pending::StartTimeout(_))) => {
+                self.tasks[me].let_through(only_asks);
+                Outcome::Ready(state)
+            }
+            Outcome::Block(on) => {
+                self.block(me, on);
+                self.cut_late(me, on, due.number)
+            }
+            Outcome::BlockOnTask(on) => {
+                self.block_on_task(me, on);
+                self.cut_late(me, on, due.number)
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// Cuts the wait of a call that has blocked in spite of a due timeout.
+    fn cut_late(&mut self, me: Runnable, on: WaitingOn, number: u64) -> Outcome {
+        self.tasks[me].set_due(None);
+        self.cut_blocked(me, on, number);
+        Outcome::Over
+    }
+
+    /// Acts on the verdict of a handler.
+    #[inline(always)]
+    fn settle(&mut self, me: Runnable, call: SystemCall, outcome: Outcome) {
+        match outcome {
+            Outcome::Ready(state) => self.reply(me, call, state),
+            Outcome::Parent(state, child) => {
+                self.reply(me, call, state);
+                self.enqueue(child, Cause::Spawned);
+            }
+            Outcome::Block(on) => self.block(me, on),
+            Outcome::BlockOnTask(on) => self.block_on_task(me, on),
+            // It has chosen the moment, so it poisons no lock.
+            Outcome::Exit(exit) => self.end_as(me, exit, false),
+            Outcome::Die(exit) => self.end(me, exit),
+            Outcome::Over | Outcome::Kill(_) => {}
+        }
+    }
+
+    /// Blocks the caller until a task has ended, or until it has a lock. Kills the task that is to
+    /// break the cycle of waits that this closes.
+    fn block_on_task(&mut self, me: Runnable, on: WaitingOn) {
+        self.block(me, on);
+        if let Some(victim) = self.follow_wait(me, on) {
+            self.end(victim, Exit::Killed);
+        }
+    }
+
+    #[inline(always)]
+    fn reply(&mut self, me: Runnable, call: SystemCall, state: State) {
+        self.tasks[me].answer(state);
+        // A call on a queue moves a message, which takes less time than to read the clock.
+        if call.queue().is_none() {
+            self.time_passed(me.tid);
+        }
+        self.emit_answer(me);
+        self.requeue(me, call);
     }
 }

@@ -35,7 +35,7 @@ const FORBIDDEN: [&str; 25] = [
 ];
 
 /// What is checked: comments of `.rs` files, and pages.
-const CHECKED: [&str; 4] = ["src", "programs", "docs", "README.md"];
+const CHECKED: [&str; 5] = ["src", "cli/src", "programs", "docs", "README.md"];
 
 #[test]
 fn comments_and_pages_are_in_plain_words() {

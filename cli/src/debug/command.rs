@@ -10,13 +10,14 @@ use super::{
     engine::{Engine, Stop},
 };
 use crate::{
-    interrupts,
     live::{
-        model::{self, Row, Rows, Totals},
+        model::{self, Rows},
         query::{Entry, Query},
+        row::{Row, Totals},
         text,
     },
     output::{Log, clean},
+    signals,
     table::table,
     values::{among, whole},
 };
@@ -209,7 +210,7 @@ pub(super) enum Answer {
 pub(super) fn perform(engine: &mut Engine, line: &str) -> Result<Answer, String> {
     let answer = answer(engine, line);
     // One that came too late to stop a motion is not for what follows.
-    interrupts::take();
+    signals::take();
     answer
 }
 

@@ -15,16 +15,17 @@ use super::{
     witness::{Shared, Witness},
 };
 use crate::{
-    args::Boot,
     attached::Attached,
     boot,
     inject::Rules,
-    interrupts,
     live::{recent, text},
-    net::{Placed, hosts},
+    options::BootLine,
     output::Log,
-    replay::{self, Outside},
+    outside::Outside,
+    program::hosts,
+    signals,
     stdio::Memory,
+    tape::culprit,
 };
 
 /// How many steps are made between two looks for an interrupt.
@@ -32,8 +33,7 @@ const LOOK: u64 = 1024;
 
 /// What is debugged.
 pub(super) struct Source {
-    pub(super) options: Box<Boot>,
-    pub(super) programs: Vec<Placed>,
+    pub(super) line: BootLine,
     pub(super) seed: u64,
     /// The tape; none for a simulated run.
     pub(super) tape: Option<PathBuf>,
@@ -97,12 +97,12 @@ impl Source {
         printed: &Memory,
     ) -> Result<(Kernel, Option<Progress>), String> {
         let Self {
-            options,
-            programs,
+            line,
             seed,
             tape,
             log,
         } = self;
+        let BootLine { options, programs } = line;
         let (world, progress) = match tape {
             Some(path) => {
                 let playing =
@@ -124,7 +124,7 @@ impl Source {
         let builder = boot::settings(options, *seed, &rules, world);
         let kernel = builder.tracer(Shared(Rc::clone(witness))).build();
         let mut kernel = kernel.map_err(|error| format!("cannot boot: {error}"))?;
-        boot::load(&mut kernel, options, programs, Log::SILENT)?;
+        boot::load(&mut kernel, line, Log::SILENT)?;
         Ok((kernel, progress))
     }
 }
@@ -355,7 +355,7 @@ impl Engine {
                 return met;
             }
             made += 1;
-            if made.is_multiple_of(LOOK) && interrupts::take() {
+            if made.is_multiple_of(LOOK) && signals::take() {
                 return Stop::Interrupted;
             }
             if made.is_power_of_two()
@@ -414,7 +414,7 @@ impl Engine {
         let call = witness.recent.last(tid);
         let gives_up =
             call.is_none_or(|call| call.reply().is_none() || call.call == SystemCall::Yield);
-        if has_ended || gives_up || self.in_turn >= self.source.options.quantum.get() {
+        if has_ended || gives_up || self.in_turn >= self.source.line.options.quantum.get() {
             self.in_turn = 0;
         }
     }
@@ -433,7 +433,7 @@ impl Engine {
 
     fn failed(&mut self, error: &Error) -> String {
         match (error, tape::Error::of(error)) {
-            (_, Some(tape::Error::Left(left))) => match replay::culprit(&self.kernel, left) {
+            (_, Some(tape::Error::Left(left))) => match culprit(&self.kernel, left) {
                 Some(culprit) => format!("{left}\n{culprit}"),
                 None => left.to_string(),
             },
@@ -451,14 +451,9 @@ impl Engine {
 pub(super) mod tests {
     use std::{error::Error, ffi::OsString};
 
-    use trapline::Os;
-
     use super::{super::command, *};
-    use crate::{
-        App, Program,
-        args::{self, CliCommand},
-        program,
-    };
+    use crate::{App, Program, args, commands::Commands, program};
+    use trapline::Os;
 
     /// Yields for ever
     #[derive(clap::Args)]
@@ -475,16 +470,14 @@ pub(super) mod tests {
     /// A debugger at the start of a program.
     pub(in crate::debug) fn engine<P: Program>() -> Engine {
         let app = App::new([program::<P>("program")]);
-        let command = args::command("test", &app);
-        let words = ["test", "boot", "--virtual", "program"].map(OsString::from);
-        let (cli, matches) = args::parse(&command, &app.programs, &words).expect("it is right");
-        let CliCommand::Boot(options) = cli.command else {
-            panic!("it is boot");
+        let commands = Commands {
+            command: &args::command("test", &app),
+            programs: &app.programs,
         };
-        let programs = args::images(&app.programs, &options, &matches, &command);
+        let words = ["test", "boot", "--virtual", "program"].map(OsString::from);
+        let line = BootLine::parse(commands, &words).expect("it is right");
         let source = Source {
-            options,
-            programs: programs.expect("there is one"),
+            line: line.expect("it is boot"),
             seed: 1,
             tape: None,
             log: Log::SILENT,
@@ -508,15 +501,15 @@ pub(super) mod tests {
     fn an_interrupt_stops_the_motion_during_which_it_comes_and_no_more() {
         let mut engine = engine::<Spins>();
         assert_eq!(engine.forward(2 * LOOK), Stop::There);
-        interrupts::raise();
+        signals::raise();
         assert_eq!(engine.forward(1 << 40), Stop::Interrupted);
         assert_eq!(engine.calls(), 3 * LOOK);
         // A motion that is over before it looks.
-        interrupts::raise();
+        signals::raise();
         assert!(command::perform(&mut engine, "step").is_ok());
-        assert!(!interrupts::take());
+        assert!(!signals::take());
         // A motion back has several runs.
-        interrupts::raise();
+        signals::raise();
         let stop = engine.go_to(LOOK + 1);
         assert_eq!(stop, Ok(Stop::Interrupted));
     }

@@ -17,7 +17,7 @@ mod witness;
 use std::{
     ffi::OsString,
     io::{self, BufRead, IsTerminal},
-    path::{Path, PathBuf},
+    path::Path,
     process::ExitCode,
 };
 
@@ -28,15 +28,15 @@ use clap::{
 use trapline::Nanos;
 
 use super::{
-    args::{self, CliCommand},
-    boot, interrupts,
-    live::leave,
-    net::hosts,
-    output::{FAILURE, Format, Log, USAGE, Verbosity, tell, unwritten},
+    boot,
+    commands::{Commands, text},
+    live::terminal::leave,
+    options::BootLine,
+    output::{Failure, Format, Log, USAGE, Verbosity, tell},
     panics::Panics,
-    program::Entry,
-    replay::{self, Run},
-    stdio,
+    program::hosts,
+    replay, signals, stdio,
+    values::usage,
 };
 use command::{Answer, perform};
 use engine::{Engine, Source};
@@ -81,140 +81,125 @@ pub(super) struct Debug {
     what: Vec<OsString>,
 }
 
+/// The usage of the command.
+pub(super) fn usage_of(name: &str) -> String {
+    format!(
+        "{name} debug [OPTIONS] FILE\n       \
+         {name} debug [OPTIONS] [OPTIONS OF BOOT] PROGRAM [ARGS]..."
+    )
+}
+
 /// Debugs a run. An error is a usage error.
 pub(super) fn run(
-    programs: &[Entry],
-    command: &Command,
+    commands: Commands<'_>,
     debug: &Debug,
     verbosity: &Verbosity,
 ) -> Result<ExitCode, clap::Error> {
     let log = Log::new(verbosity, &debug.verbosity, Format::Text);
-    let source = match source(programs, command, &debug.what, log)? {
-        Ok(source) => source,
-        Err(error) => return Ok(fail(&error)),
-    };
+    log.end(debugged(commands, debug, log))
+}
+
+fn debugged(commands: Commands<'_>, debug: &Debug, log: Log) -> Result<ExitCode, Failure> {
+    let source = source(commands, &debug.what, log)?;
     let _guard = Panics::hide();
-    let engine = match Engine::new(source) {
-        Ok(engine) => engine,
-        Err(error) => return Ok(fail(&error)),
-    };
-    let is_script = debug.plain || !debug.commands.is_empty() || !io::stdin().is_terminal();
-    if is_script {
-        return Ok(plain(engine, &debug.commands));
+    let engine = Engine::new(source)?;
+    if debug.plain || !debug.commands.is_empty() || !io::stdin().is_terminal() {
+        return plain(engine, &debug.commands, log);
     }
-    interrupts::at_end(|| drop(interrupts::soon(leave)));
-    Ok(match screen::show(engine, log.is_colored()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => fail(&error),
-    })
+    signals::at_end(|| drop(signals::soon(leave)));
+    screen::show(engine, log.is_colored())?;
+    Ok(ExitCode::SUCCESS)
 }
 
-fn fail(error: &str) -> ExitCode {
-    tell(&format!("error: {error}\n"));
-    ExitCode::from(FAILURE)
+/// The run that the arguments name.
+fn source(commands: Commands<'_>, what: &[OsString], log: Log) -> Result<Source, Failure> {
+    let is_program = |word: &OsString| commands.programs.iter().any(|entry| *word == entry.name);
+    let is_option = |word: &OsString| word.to_string_lossy().starts_with('-');
+    let file = |word| Path::new(word);
+    match what {
+        [word] if !is_program(word) && !is_option(word) => taped(commands, file(word), log),
+        [word, _, ..] if !is_program(word) && file(word).is_file() => Err(usage(format!(
+            "nothing follows the tape {}: options of debug go before it",
+            file(word).display()
+        ))
+        .into()),
+        [option, .., word]
+            if is_option(option) && !what.iter().any(is_program) && file(word).is_file() =>
+        {
+            Err(usage(format!(
+                "the tape {} holds the options of its run: leave out the others",
+                file(word).display()
+            ))
+            .into())
+        }
+        _ => Ok(simulated(commands, what, log)?),
+    }
 }
 
-/// The run that the arguments name. The outer error is one of the command line, the inner one of
-/// the file.
-fn source(
-    programs: &[Entry],
-    command: &Command,
-    what: &[OsString],
-    log: Log,
-) -> Result<Result<Source, String>, clap::Error> {
-    let is_program = |word: &OsString| programs.iter().any(|entry| *word == entry.name);
-    if let [file] = what
-        && !is_program(file)
-        && !file.to_string_lossy().starts_with('-')
-    {
-        let path = PathBuf::from(file);
-        if !path.exists() {
-            let why = "there is neither a program nor a tape of this name";
-            return Ok(Err(format!("{}: {why}", path.display())));
-        }
-        if !path.is_file() {
-            let why = "it is no file, and each motion back reads the tape again";
-            return Ok(Err(format!("{}: {why}", path.display())));
-        }
-        let run = replay::open(programs, command, &path)?;
-        return Ok(run.map(|run| {
-            let Run {
-                options, programs, ..
-            } = run;
-            Source {
-                seed: options.seed.unwrap_or_default(),
-                options,
-                programs: args::loaded(&programs),
-                tape: Some(path),
+/// The run on a tape.
+fn taped(commands: Commands<'_>, path: &Path, log: Log) -> Result<Source, Failure> {
+    let why = match path {
+        path if !path.exists() => "there is neither a program nor a tape of this name",
+        path if !path.is_file() => "it is no file, and each motion back reads the tape again",
+        _ => {
+            let line = replay::open(commands, path)?.line;
+            return Ok(Source {
+                seed: line.options.seed.unwrap_or_default(),
+                line,
+                tape: Some(path.to_path_buf()),
                 log,
-            }
-        }));
-    }
-    if let [file, _, ..] = what
-        && !is_program(file)
-        && Path::new(file).is_file()
-    {
-        let file = Path::new(file).display();
-        let why = format!("nothing follows the tape {file}: options of debug go before it\n");
-        return Err(clap::Error::raw(ErrorKind::ArgumentConflict, why));
-    }
-    if let [option, .., file] = what
-        && option.to_string_lossy().starts_with('-')
-        && !what.iter().any(is_program)
-        && Path::new(file).is_file()
-    {
-        let file = Path::new(file).display();
-        let why = format!("the tape {file} holds the options of its run: leave out the others\n");
-        return Err(clap::Error::raw(ErrorKind::ArgumentConflict, why));
-    }
-    let words = [command.get_name(), "boot", "--virtual"].map(OsString::from);
-    let words: Vec<OsString> = words.into_iter().chain(what.iter().cloned()).collect();
-    // The user may say it too.
-    let command = &command.clone().mut_subcommand("boot", |boot| {
-        boot.mut_arg("simulated", |arg| arg.overrides_with("simulated"))
-    });
-    let parsed = args::parse(command, programs, &words);
-    let (cli, matches) = parsed.map_err(|error| misplaced(error, command))?;
-    let CliCommand::Boot(options) = cli.command else {
-        unreachable!("the command is boot");
+            });
+        }
     };
+    Err(format!("{}: {why}", path.display()).into())
+}
+
+/// The run of a program in the simulated world.
+fn simulated(commands: Commands<'_>, what: &[OsString], log: Log) -> Result<Source, clap::Error> {
+    let words = [commands.command.get_name(), "boot", "--virtual"].map(OsString::from);
+    let words: Vec<OsString> = words.into_iter().chain(what.iter().cloned()).collect();
+    let line = BootLine::parse(commands, &words);
+    let line = line.map_err(|error| misplaced(error, commands.command))?;
+    let line = line.expect("the command is boot");
+    let options = &line.options;
     if options.watching.is_any() {
-        let why = "the debugger shows the run itself: leave out the options for watching one\n";
-        return Err(clap::Error::raw(ErrorKind::ArgumentConflict, why));
+        let why = "the debugger shows the run itself: leave out the options for watching one";
+        return Err(usage(why));
     }
-    let images = args::images(programs, &options, &matches, command)?;
-    options.net.network(&hosts(&images), options.max_time)?;
-    Ok(Ok(Source {
+    options
+        .net
+        .network(&hosts(&line.programs), options.max_time)?;
+    Ok(Source {
         seed: options.seed.unwrap_or_else(boot::random_seed),
-        options,
-        programs: images,
+        line,
         tape: None,
         log,
-    }))
+    })
 }
 
 /// Explains an error about an option of `debug` that follows those of `boot`.
 fn misplaced(error: clap::Error, command: &Command) -> clap::Error {
     let debug = command.find_subcommand("debug");
     let mut options = debug.into_iter().flat_map(Command::get_arguments);
-    let name = args::text(&error, ContextKind::InvalidArg);
+    let name = text(&error, ContextKind::InvalidArg);
     let is_ours = |arg: &Arg| {
         let short = arg.get_short().map(|short| format!("-{short}"));
         let long = arg.get_long().map(|long| format!("--{long}"));
         [short, long].contains(&Some(name.clone()))
     };
-    if error.kind() != ErrorKind::UnknownArgument || !options.any(is_ours) {
-        return error;
+    match error.kind() == ErrorKind::UnknownArgument && options.any(is_ours) {
+        true => usage(format!(
+            "{name} is an option of debug, and goes before the options of boot"
+        )),
+        false => error,
     }
-    let why = format!("{name} is an option of debug, and goes before the options of boot\n");
-    clap::Error::raw(ErrorKind::UnknownArgument, why)
 }
 
 /// After so many steps, some seconds, a motion says where it is.
 const LONG: u64 = 1 << 22;
 
 /// Performs the commands, or those on standard input.
-fn plain(mut engine: Engine, commands: &[String]) -> ExitCode {
+fn plain(mut engine: Engine, commands: &[String], log: Log) -> Result<ExitCode, Failure> {
     let stdin = io::stdin();
     let is_typed = commands.is_empty() && stdin.is_terminal();
     engine.report_from(LONG, |calls, now| {
@@ -223,50 +208,39 @@ fn plain(mut engine: Engine, commands: &[String]) -> ExitCode {
             "note: at #{calls}, {now:.6}, and going on: ^C ends it, as --max-ticks and --max-time do\n"
         ));
     });
-    if is_typed && let Err(error) = interrupts::note(interrupts::INTERRUPT) {
-        return fail(&format!("cannot listen for interrupts: {error}"));
+    if is_typed {
+        signals::catch(signals::INTERRUPT)?;
     }
     let mut given = commands.iter().cloned();
     let mut typed = stdin.lock().lines();
     loop {
-        if is_typed && let Err(code) = print("> ") {
-            return code;
+        if is_typed {
+            stdio::print(b"> ")?;
         }
         let line = match commands.is_empty() {
             false => given.next().map(Ok),
             true => typed.next(),
         };
-        let line = match line {
-            None => return ExitCode::SUCCESS,
-            Some(Err(error)) => return fail(&format!("cannot read the commands: {error}")),
-            Some(Ok(line)) => line,
+        let Some(line) = line else {
+            return Ok(ExitCode::SUCCESS);
         };
+        let line = line.map_err(|error| format!("cannot read the commands: {error}"))?;
         let echo = if is_typed {
             String::new()
         } else {
             format!("> {line}\n")
         };
         // An older interrupt was not for this command.
-        interrupts::take();
+        signals::take();
         let answer = match perform(&mut engine, &line) {
-            Ok(Answer::Quit) => return ExitCode::SUCCESS,
+            Ok(Answer::Quit) => return Ok(ExitCode::SUCCESS),
             Ok(Answer::Moved(text) | Answer::Text(text)) => echo + &text,
             Err(why) if is_typed => format!("{why}\n"),
             Err(why) => {
-                tell(&format!("error: in the command {line:?}: {why}\n"));
-                return ExitCode::from(USAGE);
+                log.error(&format!("in the command {line:?}: {why}"));
+                return Ok(ExitCode::from(USAGE));
             }
         };
-        if let Err(code) = print(&answer) {
-            return code;
-        }
+        stdio::print(answer.as_bytes())?;
     }
-}
-
-/// Prints to standard output. An error is the exit code: its reader may have left.
-fn print(text: &str) -> Result<(), ExitCode> {
-    stdio::print(text.as_bytes()).map_err(|error| match unwritten(&error) {
-        None => ExitCode::SUCCESS,
-        Some(message) => fail(&message),
-    })
 }

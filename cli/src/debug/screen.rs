@@ -25,15 +25,14 @@ use super::{
     engine::Engine,
 };
 use crate::{
-    interrupts,
     live::{
-        Taken,
         draw::{areas, counts, draw_console, draw_details, draw_tasks, halves, hints, pane},
         model::{self, Snapshot},
-        terminal::{self, Keyboard, Terminal},
+        terminal::{self, Keyboard, Taken, Terminal},
         view::View,
     },
     output::clean,
+    signals,
 };
 
 /// The period for checking the size of the terminal, and for an interrupt.
@@ -93,8 +92,7 @@ struct Shown {
 pub(super) fn show(engine: Engine, colored: bool) -> Result<(), String> {
     let terminal = terminal::find()?;
     let _taken = Taken;
-    interrupts::note(interrupts::INTERRUPT)
-        .map_err(|error| format!("cannot listen for interrupts: {error}"))?;
+    signals::catch(signals::INTERRUPT)?;
     let mut desk = Desk::new(engine, colored);
     let shown = desk.show(terminal);
     shown.map_err(|error| format!("the screen cannot go on: {error}"))
@@ -145,7 +143,7 @@ impl Desk {
         let mut keyboard = Keyboard::default();
         loop {
             self.paint(&mut pages, terminal.size())?;
-            if interrupts::take() {
+            if signals::take() {
                 return Ok(());
             }
             for key in keyboard.wait(BEAT)? {
@@ -153,7 +151,7 @@ impl Desk {
                     continue;
                 };
                 // An older interrupt was not for this command.
-                interrupts::take();
+                signals::take();
                 self.moved = format!("{line} ... (^C stops it)");
                 self.paint(&mut pages, terminal.size())?;
                 if !self.perform(&line) {
@@ -349,10 +347,9 @@ impl Shown {
 mod tests {
     use std::error::Error;
 
-    use trapline::Os;
-
     use super::{super::engine, *};
     use crate::Program;
+    use trapline::Os;
 
     /// Has so many tasks of one name that they share a row
     #[derive(clap::Args)]

@@ -4,42 +4,51 @@
 //! |---|---|
 //! | `mod.rs` | the command: one run of the programs, and what it prints |
 //! | `options.rs` | its options, and the search that they describe |
+//! | `report.rs` | outcomes, and the report for people |
 //! | `results.rs` | the JSON object of a search, and the union of several |
 
 mod options;
+pub(super) mod report;
 mod results;
 
 use std::{
-    collections::BTreeSet,
-    hash::{BuildHasher, BuildHasherDefault, DefaultHasher},
     io::{self, IsTerminal},
     process::ExitCode,
-    time::Duration,
 };
 
-use clap::{ArgMatches, Args, Command, FromArgMatches, error::ErrorKind};
-use trapline::{Error, Explored, Kernel, Progress};
+use clap::{ArgMatches, Args, Command, FromArgMatches};
+use trapline::{Error, Kernel};
 
 use super::{
-    args,
+    commands::{Commands, with_negative_numbers},
     inject::Rules,
-    interrupts,
-    net::Placed,
-    output::{FAILURE, Log, Verbosity, json, print, tell},
-    program::{Entry, Named},
+    output::{FAILURE, Failure, Log, json, print, tell},
+    program::{Entry, Placed, hosts},
+    signals,
+    values::usage,
     words::{self, quoted},
 };
-use options::{Options, takes_options};
+pub(super) use options::Explore;
+use options::takes_options;
+use report::{report, set_outcome};
 use results::Merge;
 
-/// Longer texts of a run are replaced by a hash.
-const LONGEST: usize = 200;
-
-/// Run a program under many schedules, to find one that breaks it
-#[derive(Args)]
-pub(super) struct Explore {
-    #[command(flatten)]
-    options: Options,
+/// The end of the help.
+pub(super) fn help(name: &str, first: &str, last: &str) -> String {
+    format!(
+        "The program runs in the simulated world. A schedule fails with a deadlock, with a \
+         client without an answer, or if a task fails or faults. Schedule i has the seed N + i of --seed N, as in \
+         `boot --virtual --policy random --seed`.\n\n\
+         Exit codes: 0 all schedules pass, 1 one fails or --time is over before one has run, \
+         2 wrong command line, 130 interrupted (^C): what ran until then is printed.\n\n\
+         Examples:\n  \
+         {name} explore {first}\n  \
+         {name} explore --strategy pct:3 --schedules 100000 {first}\n  \
+         {name} explore --strategy exhaustive {first}\n  \
+         {name} explore --on server:{first} --chaos 1 {last}\n  \
+         {name} explore --shard 3/8 --json {first} > part-3.json\n  \
+         {name} explore merge part-*.json"
+    )
 }
 
 /// The commands below `explore`: the programs, and `merge`. After a program's name the options of
@@ -62,63 +71,45 @@ fn with_options(command: Command) -> Command {
     };
     if options.iter().all(is_free) {
         let options = options.into_iter().map(|option| option.hide(true));
-        args::with_negative_numbers(command.args(options))
+        with_negative_numbers(command.args(options))
     } else {
         command
     }
 }
 
-/// Runs the command. An error is a usage error.
+/// Runs the command.
 pub(super) fn run(
-    programs: &[Entry],
-    command: &Command,
+    commands: Commands<'_>,
+    mut options: Explore,
     explore: &ArgMatches,
-    verbosity: &Verbosity,
+    log: Log,
     words: &[String],
-) -> Result<ExitCode, clap::Error> {
+) -> Result<ExitCode, Failure> {
     let named = explore.subcommand();
     if let Some(("merge", matches)) = named {
-        return Ok(results::merge(
-            &Merge::from_arg_matches(matches)?,
-            verbosity,
-        ));
+        return results::merge(&Merge::from_arg_matches(matches)?);
     }
-    let mut options = Options::from_arg_matches(explore)?;
     if let Some((_, matches)) = named
         && takes_options(matches)
     {
         options.update_from_arg_matches(matches)?;
     }
-    if named.is_none() && options.net.on.is_empty() {
-        let error = clap::Error::new(ErrorKind::MissingSubcommand);
-        return Err(args::explain_program(
-            error,
-            args::child(command, "explore"),
-        ));
-    }
-    let placed = options.programs(programs, named)?;
-    let hosts: Vec<String> = placed.iter().map(|(host, _)| host.clone()).collect();
+    let placed = commands.placed("explore", &options.net, &options.with, named)?;
+    let hosts = hosts(&placed);
     // For its errors.
     options.net.network(&hosts, None)?;
-    let usage = |error: String| clap::Error::raw(ErrorKind::InvalidValue, error + "\n");
     options.check().map_err(usage)?;
     let rules = Rules::new(&options.inject);
     let shard = options.shard().map_err(usage)?;
     let body = |kernel: &mut Kernel| trial(kernel, &placed, &options);
     let search = options.search(body, shard, hosts, &rules).map_err(usage)?;
-    let search = search.command(again(words));
-    let log = Log::of_errors(verbosity);
-    if let Err(error) = interrupts::note(interrupts::END) {
-        log.error(&format!("cannot listen for interrupts: {error}"));
-        return Ok(ExitCode::from(FAILURE));
-    }
-    let explored = search.explore();
+    signals::catch(signals::END)?;
+    let explored = search.command(again(words)).explore();
     if io::stderr().is_terminal() {
         tell("\r\x1b[K");
     }
-    let is_json = options.json == Some(true);
-    let text = if is_json {
-        let identity = results::identity(programs, explore, named);
+    let text = if options.json == Some(true) {
+        let identity = results::identity(commands.programs, explore, named);
         let name = named.map(|(name, _)| name);
         let object = results::object(&options, &explored, name, shard, &identity);
         json(object.as_object().expect("it is an object")) + "\n"
@@ -127,21 +118,18 @@ pub(super) fn run(
     };
     print(text.as_bytes());
     rules.report(log);
-    if let (None, Some(interrupted)) = (&explored.failure, interrupts::signal()) {
+    let has_failed = explored.failure.is_some();
+    if let (false, Some(interrupted)) = (has_failed, signals::signal()) {
         return Ok(ExitCode::from(interrupted));
     }
-    let is_empty = explored.schedules == 0 && explored.failure.is_none();
-    let was_short = is_empty && options.time.is_some();
-    if was_short {
+    if explored.schedules == 0 && !has_failed && options.time.is_some() {
         let why = "no schedule ran to its end within --time: give the search more time, or more \
                    --steps if it has cut schedules";
-        log.error(why);
+        return Err(why.to_string().into());
     }
-    let is_good = explored.failure.is_none() && explored.never.is_empty() && !was_short;
-    Ok(if is_good {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::from(FAILURE)
+    Ok(match has_failed || !explored.never.is_empty() {
+        true => ExitCode::from(FAILURE),
+        false => ExitCode::SUCCESS,
     })
 }
 
@@ -153,16 +141,11 @@ fn sorted(text: &str) -> String {
 }
 
 /// Runs the programs once. The outcome is what they print. Servers that are left are no failure.
-fn trial(
-    kernel: &mut Kernel,
-    programs: &[(String, Named)],
-    options: &Options,
-) -> Result<(), Error> {
-    let placed = args::loaded(programs);
-    for Placed { host, image } in &placed {
-        image(kernel, host)?;
+fn trial(kernel: &mut Kernel, programs: &[Placed], options: &Explore) -> Result<(), Error> {
+    for placed in programs {
+        placed.spawn(kernel)?;
     }
-    options.net.arrange(kernel, &placed, Log::SILENT)?;
+    options.net.arrange(kernel, programs, Log::SILENT)?;
     let report = match kernel.run() {
         Err(Error::Deadlock(deadlock)) if deadlock.is_at_rest() => kernel.report(),
         ran => ran?,
@@ -172,65 +155,8 @@ fn trial(
         true => sorted(&text),
         false => text,
     };
-    note_outcome(kernel, text);
+    set_outcome(kernel, text);
     report.check()
-}
-
-/// Notes what the programs have printed as the outcome of a schedule.
-pub(super) fn note_outcome(kernel: &mut Kernel, text: String) {
-    if text.len() <= LONGEST {
-        kernel.outcome(text);
-    } else {
-        let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(&text);
-        kernel.outcome(format!("{} bytes, hash {hash:016x}", text.len()));
-    }
-}
-
-/// The result of a search, for people.
-pub(super) fn report(explored: &Explored) -> String {
-    format!("{explored}\n{}", outcomes(&explored.outcomes))
-}
-
-/// Shows the progress on a line that the next one overwrites.
-pub(super) fn show(progress: &Progress) {
-    let Progress {
-        schedules,
-        of,
-        classes,
-        elapsed,
-        left,
-        ..
-    } = *progress;
-    let rate = schedules as f64 / elapsed.as_secs_f64();
-    let of = match of {
-        u64::MAX => String::new(),
-        of => format!(" of {of}"),
-    };
-    let classes = match classes {
-        0 => String::new(),
-        classes => format!(", {classes} causal orders"),
-    };
-    let left = left.map(|left| humantime::format_duration(Duration::from_secs(left.as_secs())));
-    let left = left.map_or(String::new(), |left| format!(", at most {left} left"));
-    tell(&format!(
-        "\r\x1b[K{schedules}{of} schedules{classes}, {rate:.0} a second{left}"
-    ));
-}
-
-/// The first outcomes, a line each.
-fn outcomes(all: &BTreeSet<String>) -> String {
-    const SHOWN: usize = 10;
-    if all.is_empty() {
-        return String::new();
-    }
-    let mut text = format!("outcomes: {}\n", all.len());
-    for outcome in all.iter().take(SHOWN) {
-        text += &format!("  {:?}\n", outcome.trim_end());
-    }
-    if all.len() > SHOWN {
-        text += "  ...\n";
-    }
-    text
 }
 
 /// The command line that runs a schedule again.

@@ -12,12 +12,11 @@ use std::{
 use clap::{ArgMatches, Args, Command, ValueHint};
 use trapline::{Check, Error, Kernel, SearchStrategy, check};
 
-use super::show;
+use super::report::show;
 use crate::{
-    args, cluster,
+    cluster,
     inject::{self, Rule, Rules},
-    interrupts, net,
-    program::{Entry, Named},
+    net, signals,
     values::{duration, whole},
 };
 
@@ -39,8 +38,9 @@ fn span(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// Run a program under many schedules, to find one that breaks it
 #[derive(Args)]
-pub(super) struct Options {
+pub(crate) struct Explore {
     /// How schedules are chosen: random draws each turn; pct:D gives tasks random priorities, of
     /// which D change; fifo changes only the random numbers; exhaustive runs each causal
     /// order of turns once. The order in which different tasks print lines does not count then
@@ -76,7 +76,7 @@ pub(super) struct Options {
     shards: Option<u64>,
     /// Run another program, with its arguments, beside PROGRAM; can be repeated
     #[arg(long, value_name = "PROGRAM ARGS")]
-    with: Vec<String>,
+    pub(super) with: Vec<String>,
     #[command(flatten)]
     pub(super) net: net::Options,
     /// Change what some calls do, as boot does: CALL:error=KIND, CALL:delay=TIME or CALL:kill, and
@@ -123,30 +123,7 @@ impl fmt::Display for Shard {
     }
 }
 
-impl Options {
-    /// Returns the programs with their hosts: those of `--on`, the named one, if any, and those of
-    /// `--with`.
-    pub(super) fn programs(
-        &self,
-        programs: &[Entry],
-        named: Option<(&str, &ArgMatches)>,
-    ) -> Result<Vec<(String, Named)>, clap::Error> {
-        let mut all = Vec::new();
-        for place in &self.net.on {
-            let named = args::line(programs, "--on", &place.text, &place.line)?;
-            all.push((place.host.clone(), named));
-        }
-        let host = self.net.main_host();
-        if let Some(named) = named {
-            all.push((host.to_string(), args::load(programs, named)?));
-        }
-        for with in &self.with {
-            let named = args::line(programs, "--with", with, with)?;
-            all.push((host.to_string(), named));
-        }
-        Ok(all)
-    }
-
+impl Explore {
     /// Checks what `clap` cannot: options may be on both sides of the program's name.
     pub(super) fn check(&self) -> Result<(), String> {
         let clash = |one: &str, other: &str| Err(format!("{one} cannot be used with {other}"));
@@ -182,7 +159,7 @@ impl Options {
         if !self.inject.is_empty() {
             search = search.inject(rules.injection());
         }
-        search = search.stop_when(interrupts::is_raised);
+        search = search.stop_when(signals::is_raised);
         search = search.threads(self.jobs.map_or(0, usize::from));
         if let Some(schedules) = self.schedules {
             search = search.schedules(schedules.get());
@@ -237,6 +214,6 @@ pub(super) fn takes_options(program: &ArgMatches) -> bool {
 
 /// Returns the options of the search, without the command.
 pub(super) fn all() -> Vec<clap::Arg> {
-    let command = Options::augment_args(Command::new(""));
+    let command = Explore::augment_args(Command::new(""));
     command.get_arguments().cloned().collect()
 }

@@ -11,10 +11,11 @@ use clap::{ArgMatches, Args, ValueHint};
 use serde_json::{Value, json};
 use trapline::Explored;
 
-use super::options::{Options, Shard, takes_options};
+use super::options::{Explore, Shard, takes_options};
 use crate::{
-    output::{FAILURE, Log, USAGE, Verbosity, json, print},
+    output::{FAILURE, Failure, json, print},
     program::Entry,
+    values::usage,
 };
 
 /// Join the results of several parts of a search, printed by --json
@@ -29,7 +30,7 @@ pub(super) struct Merge {
 
 /// Returns the JSON object of a search.
 pub(super) fn object(
-    options: &Options,
+    options: &Explore,
     explored: &Explored,
     program: Option<&str>,
     shard: Option<Shard>,
@@ -107,22 +108,15 @@ pub(super) fn identity(
 }
 
 /// Prints the union of several results.
-pub(super) fn merge(options: &Merge, verbosity: &Verbosity) -> ExitCode {
-    let log = Log::of_errors(verbosity);
+pub(super) fn merge(options: &Merge) -> Result<ExitCode, Failure> {
     let parts: Result<Vec<Value>, String> = options.files.iter().map(|file| part(file)).collect();
-    let all = match parts.and_then(|parts| union(&parts, &options.files)) {
-        Ok(all) => all,
-        Err(error) => {
-            log.error(&error);
-            return ExitCode::from(USAGE);
-        }
-    };
+    let all = parts.and_then(|parts| union(&parts, &options.files));
+    let all = all.map_err(usage)?;
     print((json(all.as_object().expect("it is an object")) + "\n").as_bytes());
-    if all["failure"].is_null() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::from(FAILURE)
-    }
+    Ok(match all["failure"].is_null() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::from(FAILURE),
+    })
 }
 
 fn part(file: &Path) -> Result<Value, String> {

@@ -18,29 +18,25 @@ use std::{
     time::Duration,
 };
 
-use clap::{ArgMatches, Args, Command, FromArgMatches, ValueHint, error::ErrorKind};
+use clap::{ArgMatches, Args, ValueHint};
 use rustix::termios::tcgetwinsize;
 use serde_json::{Map, Value, json};
+use trapline::Kernel;
 
 use super::{
+    net::LOCALHOST,
     outfile::{OutFile, is_stdout},
-    output::{FAILURE, Log, Verbosity, json, print},
+    output::{FAILURE, Failure, Log, json, print},
     policy::{NamedShare, Policy, check_shares, named_share, warn_of_unused},
-    program::{Entry, Named},
+    program::{Entry, Placed},
     table::table,
-    values::{duration, processors, whole},
+    values::{duration, processors, usage, whole},
 };
 use trial::{Run, Settings, Trial};
 
 /// Run a program under several scheduling policies, and compare them
 #[derive(Args)]
 pub(super) struct Lab {
-    #[command(flatten)]
-    options: Options,
-}
-
-#[derive(Args)]
-struct Options {
     /// A policy, as of `boot --policy`; can be repeated [default: fifo, rr, sjf, stcf, mlfq, stride,
     /// fair]
     #[arg(long = "policy", value_name = "NAME[:PARAMS]")]
@@ -82,22 +78,33 @@ fn seeds(text: &str) -> Result<u64, String> {
     }
 }
 
-/// The commands below `lab`: the programs.
-pub(super) fn subcommands(programs: &[Entry]) -> impl Iterator<Item = Command> {
-    programs.iter().map(Entry::command)
+/// The end of the help.
+pub(super) fn help(name: &str, first: &str) -> String {
+    format!(
+        "The program runs in the simulated world, once under each policy. The table \
+         shows response, turnaround and waiting over the tasks that computed: the \
+         mean, the median and the 99th percentile; the switches between tasks; the part \
+         of their time in which the processors were busy; Jain's index of fairness; and \
+         the end. A chart has a line for each task: █ is computing, ▓, ▒ and ░ are \
+         computing for a part of the column, and · is waiting for a processor.\n\n\
+         Exit codes: 0 all runs ended well, 1 one did not, 2 wrong command line.\n\n\
+         Examples:\n  \
+         {name} lab --policy fifo --policy rr:10ms --policy mlfq {first}\n  \
+         {name} lab --processors 2 --html lab.html {first}\n  \
+         {name} lab --policy lottery --seeds 100 --json {first}"
+    )
 }
 
-/// Runs the command. An error is a usage error.
+/// Runs the command.
 pub(super) fn run(
     programs: &[Entry],
-    lab: &ArgMatches,
-    verbosity: &Verbosity,
-) -> Result<ExitCode, clap::Error> {
-    let (name, matches) = lab.subcommand().expect("clap requires a program");
-    let options = Options::from_arg_matches(lab)?;
-    let entry = programs.iter().find(|entry| entry.name == name);
-    let entry = entry.expect("clap knows these programs only");
-    let image = Named::new(entry, matches)?.image();
+    options: &Lab,
+    matches: &ArgMatches,
+    log: Log,
+) -> Result<ExitCode, Failure> {
+    let named = matches.subcommand().expect("clap requires a program");
+    let placed = Placed::new(programs, LOCALHOST, named)?;
+    let image = |kernel: &mut Kernel| placed.spawn(kernel).map(drop);
     let settings = Settings {
         processors: options.processors,
         seed: options.seed,
@@ -105,7 +112,6 @@ pub(super) fn run(
         shares: &options.share,
         max_time: options.max_time,
     };
-    let log = Log::of_errors(verbosity);
     let usual = || {
         USUAL
             .map(|name| name.parse().expect("it is a policy"))
@@ -134,7 +140,7 @@ pub(super) fn run(
         warn_of_unused(log, names.filter(is_unused));
     }
     let written = [
-        page.map(|file| file.write(page::page(&trials, name).as_bytes())),
+        page.map(|file| file.write(page::page(&trials, named.0).as_bytes())),
         picture.map(|file| file.write(chart::picture(&trials).as_bytes())),
     ];
     let failures: Vec<String> = written
@@ -146,7 +152,7 @@ pub(super) fn run(
     let text = if options.has_stdout() {
         String::new()
     } else if options.json {
-        let line = |trial: &Trial| json(&object(trial, &options)) + "\n";
+        let line = |trial: &Trial| json(&object(trial, options)) + "\n";
         trials.iter().map(line).collect()
     } else {
         text(&trials)
@@ -159,7 +165,7 @@ pub(super) fn run(
     })
 }
 
-impl Options {
+impl Lab {
     /// Whether the page or the picture goes to standard output.
     fn has_stdout(&self) -> bool {
         let mut files = self.html.iter().chain(&self.svg);
@@ -182,7 +188,7 @@ impl Options {
                 open("--svg", &self.svg, &html)?,
             ])
         };
-        files().map_err(|why: String| clap::Error::raw(ErrorKind::ValueValidation, why + "\n"))
+        files().map_err(|why: String| usage(why))
     }
 }
 
@@ -271,7 +277,7 @@ fn short(seconds: f64) -> String {
     format!("{digits}{unit}")
 }
 
-fn object(trial: &Trial, options: &Options) -> Map<String, Value> {
+fn object(trial: &Trial, options: &Lab) -> Map<String, Value> {
     let [response, turnaround, waiting] = trial.measures();
     let tasks = trial.runs[0].tasks.iter().map(|task| {
         let seconds = |span: Option<Duration>| span.map(|span| span.as_secs_f64());

@@ -2,13 +2,11 @@
 
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc, time::Duration};
 
-use trapline::{Error, Event, Fact, Kernel, SimWorld, Tid};
+use trapline::{Errno, Error, Event, Fact, Kernel, SimWorld, Tid};
 
 use crate::{
     measures::{Measured, Stretch},
-    net::LOCALHOST,
     policy::{NamedShare, Policy},
-    program::Image,
 };
 
 /// The settings of all runs.
@@ -58,14 +56,14 @@ pub(super) struct Spread {
 
 /// What is measured while a kernel runs.
 #[derive(Default)]
-struct Watch {
+struct Meter {
     tasks: BTreeMap<Tid, TaskRun>,
     /// The last task on each processor.
     last: BTreeMap<usize, Tid>,
     switches: u64,
 }
 
-impl Watch {
+impl Meter {
     fn event(&mut self, event: &Event<'_>) {
         if event.tid == Tid::KERNEL {
             return;
@@ -83,7 +81,7 @@ impl Trial {
     /// Runs the program under a policy, with each seed.
     pub(super) fn run(
         policy: &Policy,
-        image: &Image,
+        image: &dyn Fn(&mut Kernel) -> Result<(), Errno>,
         settings: &Settings<'_>,
     ) -> Result<Self, Error> {
         let mut runs = Vec::new();
@@ -146,29 +144,34 @@ impl Spread {
     }
 }
 
-fn run(policy: &Policy, image: &Image, settings: &Settings<'_>, seed: u64) -> Result<Run, Error> {
-    let watch = Rc::new(RefCell::new(Watch::default()));
-    let watched = Rc::clone(&watch);
+fn run(
+    policy: &Policy,
+    image: &dyn Fn(&mut Kernel) -> Result<(), Errno>,
+    settings: &Settings<'_>,
+    seed: u64,
+) -> Result<Run, Error> {
+    let meter = Rc::new(RefCell::new(Meter::default()));
+    let metered = Rc::clone(&meter);
     let mut builder = Kernel::builder()
         .world(SimWorld::new(seed))
         .processors(settings.processors)
         .max_time(settings.max_time)
-        .tracer(move |event: &Event<'_>| watched.borrow_mut().event(event));
+        .tracer(move |event: &Event<'_>| metered.borrow_mut().event(event));
     for NamedShare { name, share } in settings.shares {
         builder = builder.share(name, *share);
     }
     let mut kernel = policy.set(builder, seed).build()?;
-    image(&mut kernel, LOCALHOST)?;
+    image(&mut kernel)?;
     match kernel.run() {
         Err(Error::Deadlock(deadlock)) if deadlock.is_at_rest() => {}
         ran => ran?.check()?,
     }
     let end = kernel.now();
-    let Watch {
+    let Meter {
         mut tasks,
         switches,
         ..
-    } = watch.take();
+    } = meter.take();
     for task in tasks.values_mut() {
         task.stretches.extend(task.measured.close(end));
     }
@@ -215,16 +218,12 @@ impl Run {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use trapline::Os;
 
-    use super::*;
-
     fn trial(seed: u64, seeds: u64) -> Trial {
-        let image: Image = Rc::new(|kernel, _| {
-            kernel.spawn("job", async |os: &mut Os| {
-                os.compute(Duration::from_millis(10)).await;
-            })
-        });
+        let job = async |os: &mut Os| os.compute(Duration::from_millis(10)).await;
+        let image = |kernel: &mut Kernel| kernel.spawn("job", job).map(drop);
         let settings = Settings {
             processors: 1,
             seed,

@@ -8,13 +8,13 @@ use std::{
 };
 
 use super::{
-    model::{Row, Totals},
     protocol::{ANSWER, Answer, Request},
     query::Query,
+    row::{Row, Totals},
     text,
 };
 use crate::{
-    output::{Log, clean, is_plain, unwritten},
+    output::{Failure, Log, clean, is_plain},
     stdio,
 };
 
@@ -22,20 +22,6 @@ use crate::{
 const PATIENCE: Duration = Duration::from_secs(10);
 /// An upper bound of a monitor's longest line.
 const LINE: u64 = 1 << 20;
-
-/// Why a conversation ended early.
-pub(super) enum Failure {
-    /// A failure, with its message.
-    Said(String),
-    /// The reader closed the output early, which is no error.
-    Unread,
-}
-
-impl From<String> for Failure {
-    fn from(message: String) -> Self {
-        Self::Said(message)
-    }
-}
 
 /// A connection to a kernel's monitor.
 pub(super) struct Connection {
@@ -253,7 +239,7 @@ fn broken(error: &io::Error) -> String {
 }
 
 fn output(text: &[u8]) -> Result<(), Failure> {
-    stdio::print(text).map_err(|error| unwritten(&error).map_or(Failure::Unread, Failure::Said))
+    Ok(stdio::print(text)?)
 }
 
 /// Makes a line of JSON safe for a terminal. Control characters occur only within texts or as white

@@ -11,12 +11,15 @@ use ratatui::{
 };
 
 use super::{
-    model::{Group, Row, State, Totals},
     query::Sort,
-    text::{self, separated},
+    row::{Group, Row, State, Totals},
+    text,
     view::{Mode, View},
 };
-use crate::output::{Log, clean};
+use crate::{
+    output::{Log, clean},
+    units::separated,
+};
 
 const HELP: &[(&str, &str)] = &[
     ("up down pgup pgdn home end", "choose a task"),

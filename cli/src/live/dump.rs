@@ -15,14 +15,13 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use clap::{Args, ValueHint};
 
 use super::{
-    client::{Connection, Failure},
+    client::Connection,
     protocol::{Answer, Request},
 };
 use crate::{
-    interrupts,
     outfile::cannot_write,
-    output::{Log, unwritten},
-    stdio,
+    output::{Failure, Log},
+    signals, stdio,
 };
 
 /// Write the last events of a running kernel to a file, as a recording
@@ -45,26 +44,25 @@ pub(crate) struct Dump {
 }
 
 impl Dump {
-    pub(super) fn run(&self, log: Log) -> Result<(), Failure> {
+    pub(crate) fn run(&self, log: Log) -> Result<(), Failure> {
         let mut connection = Connection::open(&self.socket, false)?;
         if self.output == Path::new("-") {
             let mut out = stdio::out();
-            connection.dump(&mut out, unread)?;
-            return out.flush().map_err(|error| unread(&error));
+            connection.dump(&mut out, Failure::from)?;
+            return Ok(out.flush()?);
         }
         let path = self.output.display();
-        let failure = |error: &io::Error| Failure::Said(cannot_write(&self.output, error));
-        let mut file = NewFile::check(&self.output).map_err(|error| failure(&error))?;
+        let failure = |error: io::Error| Failure::Said(cannot_write(&self.output, &error));
+        let mut file = NewFile::check(&self.output).map_err(failure)?;
         let partial = Arc::clone(&file.partial);
-        interrupts::at_end(move || {
+        signals::at_end(move || {
             if partial.remove() {
                 let path = partial.path.display();
                 let why = format!("interrupted: the part of the recording in {path} is removed");
-                let _ = interrupts::soon(move || log.error(&why));
+                let _ = signals::soon(move || log.error(&why));
             }
         });
-        let listens = interrupts::end_at_once();
-        listens.map_err(|error| format!("cannot listen for interrupts: {error}"))?;
+        signals::end_at_once()?;
         let dumped = connection.dump(&mut file, failure);
         if dumped.is_err() {
             file.partial.remove();
@@ -149,17 +147,12 @@ fn create(path: &Path) -> io::Result<File> {
     })
 }
 
-/// The failure to write to standard output.
-fn unread(error: &io::Error) -> Failure {
-    unwritten(error).map_or(Failure::Unread, Failure::Said)
-}
-
 impl Connection {
     /// Writes the kernel's last events.
     fn dump(
         &mut self,
         to: &mut impl Write,
-        failure: impl Fn(&io::Error) -> Failure,
+        failure: impl Fn(io::Error) -> Failure,
     ) -> Result<(), Failure> {
         self.ask(&Request::Dump {})?;
         loop {
@@ -167,7 +160,7 @@ impl Connection {
                 Some(Answer::Piece { base64 }) => {
                     let bytes = BASE64_STANDARD.decode(base64);
                     let bytes = bytes.map_err(|_| "the answer is no recording".to_string())?;
-                    to.write_all(&bytes).map_err(|error| failure(&error))?;
+                    to.write_all(&bytes).map_err(&failure)?;
                 }
                 Some(Answer::End(_)) => return Ok(()),
                 Some(_) => {}

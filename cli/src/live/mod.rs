@@ -10,6 +10,7 @@
 //! | `behind.rs` | the task behind a wait at a queue |
 //! | `shared.rs` | what the daemons share |
 //! | `model.rs` | the model: a snapshot of the tasks |
+//! | `row.rs` | a row of `ps` and `top` |
 //! | `query.rs` | which tasks are listed, in which order, and which of them are one row |
 //! | `recent.rs` | the last calls of each task |
 //! | `sampler.rs` | the tasks' shares of the time |
@@ -17,6 +18,7 @@
 //! | `protocol.rs` | the messages on the socket |
 //! | `socket.rs` | the socket's file |
 //! | `monitor.rs` | the task behind the socket |
+//! | `watch.rs` | what `boot` needs for its monitor and its screen |
 //! | `client.rs`, `dump.rs` | the commands |
 //! | `text.rs` | tasks as tables, trees and lines |
 //! | `screen.rs` | the screen: its tasks |
@@ -27,13 +29,14 @@ mod behind;
 mod brief;
 mod client;
 pub(super) mod draw;
-mod dump;
+pub(super) mod dump;
 mod feed;
 pub(super) mod model;
 mod monitor;
 mod protocol;
 pub(super) mod query;
 pub(super) mod recent;
+pub(super) mod row;
 mod sampler;
 mod screen;
 mod shared;
@@ -41,76 +44,29 @@ mod socket;
 pub(super) mod terminal;
 pub(super) mod text;
 pub(super) mod view;
+pub(super) mod watch;
 
 use std::{
-    cell::RefCell,
     error::Error,
-    os::unix::net::UnixListener,
     path::{Path, PathBuf},
     process::ExitCode,
-    rc::Rc,
-    sync::Arc,
     time::Duration,
 };
 
 use clap::{Args, Subcommand};
-use signal_hook::consts::{SIGHUP, SIGINT};
-use trapline::{Exit, Kernel, Ledger, Os, Tracer, record::Tape};
+use trapline::{Exit, Kernel, Os};
 
 use super::{
-    interrupts, log, outfile,
-    output::{self, FAILURE, Log, Verbosity, clean},
-    values::{calls, duration, whole},
+    output::{Failure, Log, Verbosity, clean},
+    panics, signals,
+    values::{calls, whole},
 };
-use client::{Connection, Failure};
-pub(super) use dump::Dump;
-use model::{LONGEST, Model};
+use client::Connection;
 use protocol::{Filter, Request};
 use query::{CROWD, Query, Sort};
 use screen::{End, Link, Source};
-use shared::Shared;
-use socket::SocketFile;
-use terminal::Terminal;
-pub(super) use terminal::{Taken, leave};
-
-/// The options of `boot` for observing it.
-#[derive(Args)]
-pub(super) struct Options {
-    /// Listen on this socket for the commands with --attach: ps, tree, waits, where, why, kill, top,
-    /// trace live, trace dump
-    #[arg(long, value_name = "SOCKET", help_heading = "Watching")]
-    monitor: Option<PathBuf>,
-    /// Show the tasks on a screen that refreshes itself every second, or every TIME. The screen
-    /// shows the programs' output, and the terminal keeps it at the end
-    #[arg(
-        long,
-        value_name = "TIME",
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "1s",
-        value_parser = interval,
-        help_heading = "Watching"
-    )]
-    top: Option<Duration>,
-}
-
-impl Options {
-    /// Whether any of them is given.
-    pub(super) fn is_any(&self) -> bool {
-        self.monitor.is_some() || self.top.is_some()
-    }
-}
-
-/// Reads the time between two snapshots. It has a limit, since a monitor hangs up on silent
-/// clients.
-fn interval(text: &str) -> Result<Duration, String> {
-    let span = duration(text)?;
-    if (Duration::from_millis(50)..=LONGEST).contains(&span) {
-        Ok(span)
-    } else {
-        Err(format!("it takes 50ms to {}s", LONGEST.as_secs()))
-    }
-}
+use terminal::{Taken, leave};
+use watch::interval;
 
 /// The commands for a running kernel.
 #[derive(Subcommand)]
@@ -316,16 +272,16 @@ pub(super) struct TraceLive {
 }
 
 /// Runs one of the commands.
-pub(super) fn run(command: &LiveCommand, verbosity: &Verbosity) -> ExitCode {
+pub(super) fn run(command: &LiveCommand, verbosity: &Verbosity) -> Result<ExitCode, Failure> {
     let log = Log::of_output(verbosity);
-    exit_code(match command {
+    match command {
         LiveCommand::Top { socket, every } => top(socket, *every, log),
         command => ask(command, log).map(|()| ExitCode::SUCCESS),
-    })
+    }
 }
 
 /// Shows a live trace.
-pub(super) fn trace(command: &TraceLive, verbosity: &Verbosity) -> ExitCode {
+pub(super) fn trace(command: &TraceLive, log: Log) -> Result<ExitCode, Failure> {
     let request = Request::Trace(Filter {
         tids: command.tids.clone(),
         comms: command.comms.clone(),
@@ -333,27 +289,9 @@ pub(super) fn trace(command: &TraceLive, verbosity: &Verbosity) -> ExitCode {
         sched: command.sched,
         console: command.console,
     });
-    let connection = Connection::open(&command.attach.socket, command.attach.json);
-    let log = Log::of_output(verbosity);
-    let done = connection.and_then(|mut connection| connection.trace(&request, log));
-    exit_code(done.map(|()| ExitCode::SUCCESS))
-}
-
-/// Writes the last events of a running kernel to a file.
-pub(super) fn dump(command: &Dump, verbosity: &Verbosity) -> ExitCode {
-    let log = Log::of_errors(verbosity);
-    exit_code(command.run(log).map(|()| ExitCode::SUCCESS))
-}
-
-fn exit_code(done: Result<ExitCode, Failure>) -> ExitCode {
-    match done {
-        Ok(code) => code,
-        Err(Failure::Unread) => ExitCode::SUCCESS,
-        Err(Failure::Said(message)) => {
-            output::tell(&format!("error: {message}\n"));
-            ExitCode::from(FAILURE)
-        }
-    }
+    let mut connection = Connection::open(&command.attach.socket, command.attach.json)?;
+    connection.trace(&request, log)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn ask(command: &LiveCommand, log: Log) -> Result<(), Failure> {
@@ -374,12 +312,12 @@ fn top(socket: &Path, every: Duration, log: Log) -> Result<ExitCode, Failure> {
     let stream = client::connect(socket)?;
     let terminal = terminal::find()?;
     let _taken = Taken;
-    log::hook_panics(log, leave);
+    panics::hook(log);
     let kernel = Kernel::real().map_err(|error| error.to_string());
     let mut kernel = kernel?;
-    interrupts::at_end(|| drop(interrupts::soon(leave)));
+    signals::at_end(|| drop(signals::soon(leave)));
     // An interrupt ends the screen alone, and the kernel here is of no interest.
-    interrupts::listen(Log::SILENT, kernel.remote()).map_err(|error| error.to_string())?;
+    signals::listen(kernel.remote(), || {})?;
     let main = kernel.spawn("top", async move |os: &mut Os| {
         let source = Source::There(Link::new(os, stream).await?);
         match screen::show(os, source, terminal, every, log.is_colored()).await? {
@@ -395,99 +333,7 @@ fn top(socket: &Path, every: Duration, log: Log) -> Result<ExitCode, Failure> {
     match &report.exits()[&main] {
         Exit::Failed(why) | Exit::Faulted(why) => Err(clean(why).into()),
         Exit::Done | Exit::Killed => {
-            Ok(interrupts::signal().map_or(ExitCode::SUCCESS, ExitCode::from))
+            Ok(signals::signal().map_or(ExitCode::SUCCESS, ExitCode::from))
         }
-    }
-}
-
-/// What observing a kernel needs. It is made before the kernel, so that a failure comes before any
-/// program runs.
-pub(super) struct Watch {
-    recent: Rc<RefCell<Ledger>>,
-    socket: Option<(UnixListener, Arc<SocketFile>)>,
-    screen: Option<(Terminal, Duration)>,
-    colored: bool,
-}
-
-impl Watch {
-    /// Prepares the observation; `None` if no option asks for it.
-    pub(super) fn new(options: &Options, log: Log) -> Result<Option<Self>, String> {
-        if options.monitor.is_none() && options.top.is_none() {
-            return Ok(None);
-        }
-        let socket = options.monitor.as_deref().map(listen).transpose()?;
-        let screen = options
-            .top
-            .map(|every| Ok::<_, String>((terminal::find()?, every)));
-        Ok(Some(Self {
-            recent: Rc::new(RefCell::new(recent::ledger())),
-            socket,
-            screen: screen.transpose()?,
-            colored: log.is_colored(),
-        }))
-    }
-
-    pub(super) fn has_screen(&self) -> bool {
-        self.screen.is_some()
-    }
-
-    /// Configures a kernel before its first tick.
-    pub(super) fn tracer(&self) -> impl Tracer + use<> {
-        shared::tracer(&self.recent)
-    }
-
-    /// Cleans up where the process ends with the kernel still running.
-    pub(super) fn last_words(&self) -> impl Fn() + Send + use<> {
-        let file = self.socket.as_ref().map(|(_, file)| Arc::downgrade(file));
-        move || {
-            // The terminal may have no reader.
-            let _ = interrupts::soon(leave);
-            if let Some(file) = file.as_ref().and_then(std::sync::Weak::upgrade) {
-                file.remove();
-            }
-        }
-    }
-
-    /// Starts the observation. `no_kill` says why it may kill no task, if so.
-    pub(super) fn start(
-        self,
-        kernel: &mut Kernel,
-        tape: Option<&Tape>,
-        no_kill: Option<&'static str>,
-    ) {
-        let shared = Shared::new(self.recent, kernel.remote(), tape, no_kill);
-        if let Some((terminal, every)) = self.screen {
-            let shared = shared.clone();
-            let colored = self.colored;
-            kernel.spawn_daemon("top", async move |os: &mut Os| {
-                let model = Model::new(&shared);
-                let source = Source::Here { shared, model };
-                let signal = match screen::show(os, source, terminal, every, colored).await? {
-                    End::Quit => SIGINT,
-                    End::Gone => SIGHUP,
-                };
-                // As that signal does without a screen. A second one would end the process at once.
-                if !interrupts::is_raised() {
-                    signal_hook::low_level::raise(signal)?;
-                }
-                Ok::<(), Box<dyn Error>>(())
-            });
-        }
-        if let Some((listener, file)) = self.socket {
-            kernel.spawn_daemon("monitor", async move |os: &mut Os| {
-                monitor::serve(os, listener, file, shared).await
-            });
-        }
-    }
-}
-
-fn listen(path: &Path) -> Result<(UnixListener, Arc<SocketFile>), String> {
-    match socket::bind(path) {
-        Ok((listener, file)) => Ok((listener, Arc::new(file))),
-        Err(error) => Err(format!(
-            "cannot listen on {}: {} (see --monitor)",
-            path.display(),
-            outfile::why(path, &error)
-        )),
     }
 }

@@ -17,10 +17,11 @@ use trapline::{Deadlock, Device, Os, TaskInfo, Tid};
 
 use super::{
     feed::{Feed, Outbox},
-    model::{self, Model, Row, Rows, Totals},
+    model::{self, Model, Rows},
     protocol::{Answer, Filter, Request},
     query::{Entry, Query},
     recent,
+    row::{Row, Totals},
     shared::{Shared, missing},
     socket::SocketFile,
 };

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{
-    model::{Row, Totals},
     query::Query,
+    row::{Row, Totals},
 };
 
 /// A request to a kernel.

@@ -12,7 +12,7 @@ use trapline::{On, TaskInfo, TaskState};
 
 use super::{
     brief::brief,
-    model::{Group, Row, State},
+    row::{Group, Row, State, Totals},
 };
 
 /// More tasks of a name than this are one row, where a view folds names.
@@ -79,18 +79,15 @@ pub(crate) enum Line {
     Crowd(Box<Row>),
 }
 
-/// The rows of a view.
-pub(crate) struct Listing {
-    pub(crate) lines: Vec<Line>,
-    /// The number of tasks that the filter lets through, if there is a filter.
-    pub(crate) matching: Option<usize>,
-    /// The number of rows for which there was no room.
-    pub(crate) left_out: usize,
-}
-
 impl Query {
-    /// Arranges tasks, which are sorted by tid.
-    pub(crate) fn arrange(&self, tasks: &[Entry<'_>], row: impl Fn(usize) -> Row) -> Listing {
+    /// Arranges tasks, which are sorted by tid. Counts in the totals how many match and how many have
+    /// no room.
+    pub(crate) fn arrange(
+        &self,
+        tasks: &[Entry<'_>],
+        row: impl Fn(usize) -> Row,
+        totals: &mut Totals,
+    ) -> Vec<Line> {
         let all = 0..tasks.len();
         let (chosen, matching): (Vec<usize>, _) = if self.filter.is_empty() {
             (all.collect(), None)
@@ -109,11 +106,9 @@ impl Query {
         } else {
             self.list(tasks, chosen, room)
         };
-        Listing {
-            lines,
-            matching,
-            left_out,
-        }
+        totals.matching = matching;
+        totals.left_out = Some(left_out).filter(|rows| *rows > 0);
+        lines
     }
 
     /// The rows of a list. Those of an unfolded name have the room that the others leave.
@@ -472,7 +467,7 @@ impl<'a> Tree<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::live::{model::Totals, text};
+    use crate::live::text;
 
     fn tree(tasks: &[(u64, u64)]) -> String {
         let entry = |&(tid, parent): &(u64, u64)| Entry {
@@ -494,7 +489,7 @@ mod tests {
             comm: entries[at].comm.to_string(),
             ..Row::default()
         };
-        let listing = query.arrange(entries, row);
+        let lines = query.arrange(entries, row, &mut Totals::default());
         let line = |line: &Line| match line {
             Line::Task(at, branch) => format!("{branch}{}", entries[*at].tid),
             Line::Crowd(row) => {
@@ -502,7 +497,7 @@ mod tests {
                 format!("{}{} x{}: {group}", row.branch, row.comm, group.tasks)
             }
         };
-        let lines: Vec<String> = listing.lines.iter().map(line).collect();
+        let lines: Vec<String> = lines.iter().map(line).collect();
         lines.join("\n")
     }
 
@@ -560,8 +555,9 @@ mod tests {
                 fold: Some(1),
                 ..Query::default()
             };
-            let listing = query.arrange(&tasks[1..3], |_| Row::default());
-            let [Line::Crowd(row)] = &listing.lines[..] else {
+            let row = |_| Row::default();
+            let lines = query.arrange(&tasks[1..3], row, &mut Totals::default());
+            let [Line::Crowd(row)] = &lines[..] else {
                 panic!("they are one row");
             };
             let shown = text::ps(&[(**row).clone()], &Totals::default(), "");
@@ -586,8 +582,9 @@ mod tests {
             fold: Some(1),
             ..Query::default()
         };
-        let listing = query.arrange(&[task(1), task(2)], |_| Row::default());
-        let [Line::Crowd(row)] = &listing.lines[..] else {
+        let row = |_| Row::default();
+        let lines = query.arrange(&[task(1), task(2)], row, &mut Totals::default());
+        let [Line::Crowd(row)] = &lines[..] else {
             panic!("they are one row");
         };
         assert!(row.comm.len() < 1 << 16, "{}", row.comm.len());

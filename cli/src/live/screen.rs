@@ -24,9 +24,10 @@ use trapline::{Device, Os, Queue};
 
 use super::{
     draw::draw,
-    model::{self, Model, Snapshot, Totals, Whereabouts},
+    model::{self, Model, Snapshot, Whereabouts},
     protocol::{ANSWER, Answer, Request},
     query::Query,
+    row::Totals,
     shared::Shared,
     terminal::{self, Keyboard, Taken, Terminal},
     view::{View, Wish},

@@ -6,10 +6,11 @@ use serde_json::{Map, Value};
 use tracing::Level;
 use trapline::Nanos;
 
-use super::model::{Row, State, Totals};
+use super::row::{Row, State, Totals};
 use crate::{
     output::{Log, clean},
     table::table,
+    units::separated,
 };
 
 /// The largest number of tasks in a table. A row takes kilobytes until it is shown.
@@ -75,19 +76,6 @@ pub(super) fn cause(row: &Row) -> String {
         (None, Some(text), _) | (None, None, Some(text)) => clean(text),
         (None, None, None) => String::new(),
     }
-}
-
-/// A number with a comma after each three digits.
-pub(crate) fn separated(number: usize) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// A cycle of tasks that wait for one another.
@@ -236,15 +224,4 @@ pub(super) fn why_lines(chain: &[Row], now: f64) -> String {
         text += &format!("So they wait for one another: {}.\n", tids.join(" -> "));
     }
     text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn digits_are_separated_in_threes() {
-        let texts = [0, 999, 1000, 3041, 12_345_678].map(separated);
-        assert_eq!(texts, ["0", "999", "1,000", "3,041", "12,345,678"]);
-    }
 }

@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, VecDeque};
 use termina::event::{KeyCode, KeyEvent, Modifiers};
 
 use super::{
-    model::{Group, Row, Snapshot, Whereabouts},
+    model::{Snapshot, Whereabouts},
     query::{CROWD, Query, Sort},
-    text::separated,
+    row::{Group, Row},
 };
-use crate::output::clean;
+use crate::{output::clean, units::separated};
 
 /// The number of snapshots in the history.
 const HISTORY: usize = 64;
@@ -341,7 +341,7 @@ fn push(rates: &mut VecDeque<f64>, rate: Option<f64>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::live::{draw, model::Totals};
+    use crate::live::{draw, row::Totals};
 
     #[test]
     fn details_that_come_late_are_not_shown_for_another_row() {

@@ -28,27 +28,30 @@ use std::{
     sync::Arc,
 };
 
-use clap::{ValueEnum, error::ErrorKind};
-use trapline::{
-    Check, Error, Kernel, Report, SimNet, SimWorld, check,
-    tape::{self, Playing},
-};
+use clap::ValueEnum;
 
 use super::{
-    args::{self, Boot},
     attached::Attached,
-    boot, explore,
+    boot,
+    explore::report::{report, set_outcome, show},
     inject::Rules,
-    interrupts,
-    output::{FAILURE, Log, print, tell},
+    options::BootLine,
+    output::{FAILURE, Failure, Log, print, tell},
+    outside::Outside,
     panics::Panics,
-    program::Named,
-    replay::{self, Outside},
+    program::Placed,
+    signals,
+    tape::culprit,
+    values::usage,
 };
 use answers::{Answer, Heard};
 use noting::{Notes, Noting};
 use peers::{Course, Expected, Tally};
 use script::{Host, Script, Way};
+use trapline::{
+    Check, Error, Kernel, Report, SimNet, SimWorld, check,
+    tape::{self, Playing},
+};
 
 /// The most clients whose answers are looked up, of those that send the same: each takes a run.
 const MOST: usize = 100;
@@ -79,30 +82,19 @@ pub(super) struct Wanted<'a> {
     pub(super) again: String,
 }
 
-/// Searches the schedules of a taped run. An error is a usage error.
+/// Searches the schedules of a taped run.
 pub(super) fn run(
     playing: Playing,
-    options: &Boot,
-    programs: &[(String, Named)],
+    line: &BootLine,
     wanted: &Wanted<'_>,
     log: Log,
-) -> Result<ExitCode, clap::Error> {
+) -> Result<ExitCode, Failure> {
     let _guard = Panics::hide();
-    let script = match note(playing, options, programs, log) {
-        Ok(script) => Arc::new(script),
-        Err(error) => {
-            log.error(&error);
-            return Ok(ExitCode::from(FAILURE));
-        }
-    };
-    let usage = |error: String| clap::Error::raw(ErrorKind::InvalidValue, error + "\n");
+    let script = Arc::new(script_of(playing, line, log)?);
     // For its errors.
     network(&script).map_err(usage)?;
-    let mut answers = answers_of(&script, programs, options, wanted.expect);
-    if let Err(error) = interrupts::note(interrupts::END) {
-        log.error(&format!("cannot listen for interrupts: {error}"));
-        return Ok(ExitCode::from(FAILURE));
-    }
+    let mut answers = answers_of(&script, line, wanted.expect);
+    signals::catch(signals::END)?;
     let mut explored;
     let mut again = AGAIN;
     loop {
@@ -113,16 +105,16 @@ pub(super) fn run(
         });
         let body = |kernel: &mut Kernel| {
             let course = Course::Tape(Arc::clone(&expected));
-            trial(kernel, programs, &script, course)
+            trial(kernel, &line.programs, &script, course)
         };
-        explored = search(body, &script, options, wanted)
+        explored = search(body, &script, line, wanted)
             .map_err(usage)?
             .explore();
-        if explored.failure.is_none() || again == 0 || interrupts::is_raised() {
+        if explored.failure.is_none() || again == 0 || signals::is_raised() {
             break;
         }
         // The world outside, such as the date, is no part of a schedule.
-        let now = answers_of(&script, programs, options, wanted.expect);
+        let now = answers_of(&script, line, wanted.expect);
         if now == answers {
             break;
         }
@@ -131,41 +123,36 @@ pub(super) fn run(
     if io::stderr().is_terminal() {
         tell("\r\x1b[K");
     }
-    print(explore::report(&explored).as_bytes());
+    print(report(&explored).as_bytes());
     if wanted.expect == Expect::Answers {
         print(compared(&script, &answers).as_bytes());
     }
-    let good = interrupts::signal().map_or(ExitCode::SUCCESS, ExitCode::from);
+    let good = signals::signal().map_or(ExitCode::SUCCESS, ExitCode::from);
     Ok(match explored.failure {
         None => good,
         Some(_) => ExitCode::from(FAILURE),
     })
 }
 
-/// Replays the tape, and notes what the peers did. An error says what cannot be scripted.
-fn note(
-    playing: Playing,
-    options: &Boot,
-    programs: &[(String, Named)],
-    log: Log,
-) -> Result<Script, String> {
+/// Replays the tape, and writes down what the peers did. An error says what cannot be scripted.
+fn script_of(playing: Playing, line: &BootLine, log: Log) -> Result<Script, String> {
     let seed = playing.header().seed;
     let notes: Rc<RefCell<Notes>> = Rc::default();
     let world = Noting::new(playing, Rc::clone(&notes));
-    let rules = Rules::new(&options.inject);
+    let rules = Rules::new(&line.options.inject);
     // Of its warnings, only that of a task that waits.
     let world = Attached::replayed(world, Log::SILENT, io::sink()).watched(log)?;
-    let builder = boot::settings(options, seed, &rules, Outside::of(world));
+    let builder = boot::settings(&line.options, seed, &rules, Outside::of(world));
     let opened = Rc::default();
     let mut kernel = builder
         .tracer(peers::listening(&opened))
         .build()
         .map_err(|error| format!("cannot boot: {error}"))?;
-    boot::load(&mut kernel, options, &args::loaded(programs), Log::SILENT)?;
+    boot::load(&mut kernel, line, Log::SILENT)?;
     if let Err(error) = kernel.run() {
         match tape::Error::of(&error) {
             Some(tape::Error::Left(left)) => {
-                let culprit = replay::culprit(&kernel, left).unwrap_or_default();
+                let culprit = culprit(&kernel, left).unwrap_or_default();
                 return Err(format!("the replay leaves the tape: {left}\n{culprit}"));
             }
             Some(ended) if ended.is_short() => {
@@ -195,19 +182,19 @@ fn most_turns(ticks: u64) -> u64 {
 fn search<F>(
     body: F,
     script: &Arc<Script>,
-    options: &Boot,
+    line: &BootLine,
     wanted: &Wanted<'_>,
 ) -> Result<Check<F>, String>
 where
     F: Fn(&mut Kernel) -> Result<(), Error> + Sync,
 {
-    let shared = Arc::clone(script);
+    let (shared, options) = (Arc::clone(script), &line.options);
     let mut search = check(body)
         .without_environment()
         .random()
         .schedules(wanted.schedules)
         .steps(most_turns(script.ticks))
-        .stop_when(interrupts::is_raised)
+        .stop_when(signals::is_raised)
         .threads(0)
         .command(wanted.again.clone())
         .net(move || network(&shared).expect("it was right before"));
@@ -221,7 +208,7 @@ where
         search = search.record(folder);
     }
     if io::stderr().is_terminal() {
-        search = search.progress(explore::show);
+        search = search.progress(show);
     }
     match wanted.schedule {
         Some(schedule) => search.replay(schedule),
@@ -248,16 +235,11 @@ fn network(script: &Script) -> Result<SimNet, String> {
 }
 
 /// The answer to each client of the script, if it is known.
-fn answers_of(
-    script: &Arc<Script>,
-    programs: &[(String, Named)],
-    options: &Boot,
-    expect: Expect,
-) -> Vec<Option<Answer>> {
+fn answers_of(script: &Arc<Script>, line: &BootLine, expect: Expect) -> Vec<Option<Answer>> {
     if expect != Expect::Answers {
         return Vec::new();
     }
-    let heard = |course| heard(script, programs, options, course);
+    let heard = |course| heard(script, line, course);
     let reversed = heard(Course::Reversed);
     let staying = heard(Course::Staying);
     // Clients that send the same get the same when they are alone.
@@ -276,7 +258,7 @@ fn answers_of(
         let alone = known.iter().find(|(other, _)| is_same(other));
         let alone = match alone {
             Some((_, alone)) => alone.clone(),
-            None if known.len() == MOST || interrupts::is_raised() => continue,
+            None if known.len() == MOST || signals::is_raised() => continue,
             None => {
                 let alone = heard(Course::Alone(place)).swap_remove(place);
                 known.push((place, alone.clone()));
@@ -304,17 +286,12 @@ fn compared(script: &Script, answers: &[Option<Answer>]) -> String {
 }
 
 /// What each peer gets in a run of the programs. How the run ends does not matter.
-fn heard(
-    script: &Arc<Script>,
-    programs: &[(String, Named)],
-    options: &Boot,
-    course: Course,
-) -> Vec<Heard> {
+fn heard(script: &Arc<Script>, line: &BootLine, course: Course) -> Vec<Heard> {
     let none = || vec![Heard::default(); script.peers.len()];
     let Ok(net) = network(script) else {
         return none();
     };
-    let tally = Tally::new(script, net.clone(), course);
+    let (tally, options) = (Tally::new(script, net.clone(), course), &line.options);
     let mut builder = Kernel::builder()
         .world(SimWorld::new(0).net(&net))
         .max_ticks(most_turns(script.ticks))
@@ -323,7 +300,7 @@ fn heard(
         builder = builder.max_tasks(tasks.saturating_add(peers::most_tasks(script)));
     }
     if let Ok(mut kernel) = builder.build() {
-        let _ = with_peers(&mut kernel, programs, script, &tally);
+        let _ = with_peers(&mut kernel, &line.programs, script, &tally);
     }
     tally.take_heard()
 }
@@ -331,26 +308,26 @@ fn heard(
 /// Runs the programs once, with the peers of the script.
 fn trial(
     kernel: &mut Kernel,
-    programs: &[(String, Named)],
+    programs: &[Placed],
     script: &Arc<Script>,
     course: Course,
 ) -> Result<(), Error> {
     let tally = Tally::new(script, kernel.net(), course);
     let report = with_peers(kernel, programs, script, &tally)?;
     let text = kernel.take_console();
-    explore::note_outcome(kernel, text);
+    set_outcome(kernel, text);
     report.check()
 }
 
 fn with_peers(
     kernel: &mut Kernel,
-    programs: &[(String, Named)],
+    programs: &[Placed],
     script: &Arc<Script>,
     tally: &Rc<Tally>,
 ) -> Result<Report, Error> {
     peers::listen(kernel, script, tally)?;
-    for (_, named) in programs {
-        named.image()(kernel, script.home())?;
+    for placed in programs {
+        placed.spawn_on(kernel, script.home())?;
     }
     peers::connect(kernel, script, tally)?;
     match kernel.run() {

@@ -121,10 +121,10 @@ impl Tally {
         self.is_over.get()
     }
 
-    /// Notes that a peer has made a step, or has got bytes.
-    async fn note(&self, os: &mut Os, peer: usize, steps: usize, bytes: u64) {
+    /// A peer has made a step, or has got bytes.
+    async fn reached(&self, os: &mut Os, peer: usize, steps: usize, bytes: u64) {
         self.peers.borrow_mut()[peer] = (steps, bytes);
-        self.tell(os).await;
+        self.wake(os).await;
     }
 
     /// Notes the listeners from now on.
@@ -135,7 +135,7 @@ impl Tally {
         os.yield_now().await;
     }
 
-    async fn tell(&self, os: &mut Os) {
+    async fn wake(&self, os: &mut Os) {
         if self.is_watched.replace(false)
             && let Some(news) = self.news.get()
         {
@@ -438,7 +438,7 @@ async fn play(
         format!("{why} ({})", part.peer.way)
     });
     // A peer that is over holds up no other.
-    tally.note(os, place, usize::MAX, u64::MAX).await;
+    tally.reached(os, place, usize::MAX, u64::MAX).await;
     played
 }
 
@@ -495,7 +495,7 @@ impl Part<'_> {
                 }
             }
             self.steps += 1;
-            self.tell(os, *after).await;
+            self.advance(os, *after).await;
         }
         self.steps = usize::MAX;
         self.receive(os, peer.gets, QUIET).await?;
@@ -515,10 +515,10 @@ impl Part<'_> {
         matches!(self.tally.course, Course::Staying)
     }
 
-    /// Notes how far the peer is. It does not wait for more than so many bytes any longer.
-    async fn tell(&self, os: &mut Os, bytes: u64) {
+    /// Makes known how far the peer is. It does not wait for more than so many bytes any longer.
+    async fn advance(&self, os: &mut Os, bytes: u64) {
         let bytes = self.got.max(bytes);
-        self.tally.note(os, self.place, self.steps, bytes).await;
+        self.tally.reached(os, self.place, self.steps, bytes).await;
     }
 
     /// Receives until it has got so many bytes, and its answer up to its next step. If not all bytes
@@ -537,7 +537,7 @@ impl Part<'_> {
             let received = received.await;
             if let Ok(Ok(n @ 1..)) = received {
                 self.take(&buf[..n]);
-                self.tell(os, 0).await;
+                self.advance(os, 0).await;
                 continue;
             }
             self.is_ended = received.is_ok();

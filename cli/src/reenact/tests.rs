@@ -20,21 +20,20 @@ use super::{
     script::{Act, Listener, Mark, Outcome, Peer, Step, Way},
     *,
 };
-use crate::{App, Program, args::CliCommand, program::program};
+use crate::{App, Program, args, commands::Commands, program::program};
 
 /// An address of a machine, which the real world of a test does not have.
 const MACHINE: [u8; 4] = [192, 0, 2, 7];
 
-fn parsed<P: Program>() -> (Box<Boot>, Vec<(String, Named)>) {
+fn parsed<P: Program>() -> BootLine {
     let app = App::new([program::<P>("program")]);
-    let command = args::command("test", &app);
-    let words = ["test", "boot", "program"].map(OsString::from);
-    let (cli, matches) = args::parse(&command, &app.programs, &words).expect("it is right");
-    let CliCommand::Boot(options) = cli.command else {
-        panic!("it is boot");
+    let commands = Commands {
+        command: &args::command("test", &app),
+        programs: &app.programs,
     };
-    let named = args::named(&app.programs, &options, &matches, &command);
-    (options, named.expect("there is one"))
+    let words = ["test", "boot", "program"].map(OsString::from);
+    let line = BootLine::parse(commands, &words);
+    line.expect("it is right").expect("it is boot")
 }
 
 /// Searches a few schedules of a program with these peers.
@@ -44,8 +43,8 @@ fn searched<P: Program>(script: Script) -> Explored {
 
 /// The same, where no more tasks than so many of the run may live at once.
 fn searched_within<P: Program>(script: Script, max_tasks: Option<usize>) -> Explored {
-    let (mut options, programs) = parsed::<P>();
-    options.max_tasks = max_tasks;
+    let mut line = parsed::<P>();
+    line.options.max_tasks = max_tasks;
     let script = Arc::new(script);
     let wanted = Wanted {
         schedules: 20,
@@ -56,9 +55,9 @@ fn searched_within<P: Program>(script: Script, max_tasks: Option<usize>) -> Expl
     };
     let body = |kernel: &mut Kernel| {
         let course = Course::Tape(Arc::new(Expected::Bytes));
-        trial(kernel, &programs, &script, course)
+        trial(kernel, &line.programs, &script, course)
     };
-    let search = search(body, &script, &options, &wanted);
+    let search = search(body, &script, &line, &wanted);
     search.expect("it is right").explore()
 }
 
@@ -73,7 +72,7 @@ fn noted_within<P: Program>(
     world: impl World + 'static,
     max_time: Option<Duration>,
 ) -> Result<Script, String> {
-    let (mut options, programs) = parsed::<P>();
+    let mut line = parsed::<P>();
     let name = format!("trapline-reenact-{test}-{}", process::id());
     let path = env::temp_dir().join(name);
     let seed = world.seed();
@@ -81,9 +80,9 @@ fn noted_within<P: Program>(
     header.seed = seed;
     let world = Taping::create(world, &path, &header, None).expect("it is created");
     let rules = Rules::new(&[]);
-    let builder = boot::settings(&options, seed, &rules, Outside::of(world));
+    let builder = boot::settings(&line.options, seed, &rules, Outside::of(world));
     let mut kernel = builder.build().expect("it boots");
-    boot::load(&mut kernel, &options, &args::loaded(&programs), Log::SILENT)?;
+    boot::load(&mut kernel, &line, Log::SILENT)?;
     kernel
         .run()
         .expect("it ends")
@@ -91,8 +90,8 @@ fn noted_within<P: Program>(
         .expect("all goes well");
     drop(kernel);
     let playing = Playing::open(&path).expect("it is a tape");
-    options.max_time = max_time;
-    let script = note(playing, &options, &programs, Log::SILENT);
+    line.options.max_time = max_time;
+    let script = script_of(playing, &line, Log::SILENT);
     fs::remove_file(path).expect("it is there");
     script
 }

@@ -10,8 +10,8 @@ use super::source::{Failure, Source};
 use crate::{
     live::{
         List, TreeList,
-        model::{Row, State, Totals},
         query::{Entry, Line, Query},
+        row::{Row, State, Totals},
         text,
     },
     output::Log,
@@ -143,7 +143,7 @@ fn rows(tasks: &[TaskInfo], ledger: &Ledger, query: &Query) -> (Vec<Row>, Totals
     let entries: Vec<Entry<'_>> = tasks.iter().map(entry).collect();
     let mut totals = Totals::default();
     totals.tasks = tasks.len();
-    let lines = totals.note(query.arrange(&entries, row));
+    let lines = query.arrange(&entries, row, &mut totals);
     let row = |line| match line {
         Line::Crowd(row) => *row,
         Line::Task(at, branch) => Row { branch, ..row(at) },

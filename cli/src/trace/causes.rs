@@ -6,7 +6,8 @@ use std::{cmp::Reverse, collections::BTreeMap, time::Duration};
 use trapline::{DeviceId, Direction, Doing, End, Ending, Moment, Nanos, On, QueueId, Tid, Wake};
 
 use super::{
-    history::{Accepted, Amount, History, Life, Piece, Step},
+    history::{Accepted, History, Step},
+    life::{Amount, Life, Piece},
     queues::{Content, QueueLife},
 };
 use crate::output::clean;
@@ -605,7 +606,7 @@ mod tests {
     /// Why the task of that name waited, and its place in the source left out.
     fn why(history: &History, name: &str) -> Vec<String> {
         let sentences = history.why(history.find(name)[0], None).sentences;
-        let without = |said: String| match (said.find(" (src/"), said.find(".rs:")) {
+        let without = |said: String| match (said.find(" (cli/src/"), said.find(".rs:")) {
             (Some(place), Some(_)) => format!("{}.", &said[..place]),
             _ => said,
         };

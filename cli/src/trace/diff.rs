@@ -20,13 +20,14 @@ use trapline::{
 use super::{
     source::{Failure, Source, world},
     summary::{CallTimes, Summary},
-    timeline::{count, pair},
+    timeline::pair::pair,
     twins::{ROWS, Totals, Twin, Twins},
 };
 use crate::{
     outfile::{OutFile, is_stdout},
     output::{Log, clean},
     table::table,
+    units::count,
     words::command_line,
 };
 

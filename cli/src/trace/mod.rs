@@ -8,6 +8,7 @@
 //! | `show.rs`, `summary.rs`, `timeline/`, `export.rs`, `diff.rs` | `trace show`, ... |
 //! | `twins.rs` | what each task came to in two runs |
 //! | `history.rs` | all that happened, by task, queue and device |
+//! | `life.rs` | the life of a task |
 //! | `queues.rs` | what went through each queue, and which task held each lock |
 //! | `causes.rs`, `why.rs` | why a task waited; `trace why` |
 //! | `path.rs` | the critical path; `trace path` |
@@ -25,6 +26,7 @@ mod dot;
 mod export;
 mod graph;
 mod history;
+mod life;
 mod path;
 mod peers;
 pub(super) mod post_mortem;
@@ -46,11 +48,10 @@ use std::{
 use clap::Subcommand;
 
 use super::{
-    live::{self, Dump, TraceLive},
-    output::{self, FAILURE, Log, USAGE, Verbosity, unwritten},
+    live::{self, TraceLive, dump::Dump},
+    output::{Failure, Log, USAGE, Verbosity},
     stdio,
 };
-use source::Failure;
 
 /// The commands that show traces.
 #[derive(Subcommand)]
@@ -70,35 +71,31 @@ pub(super) enum TraceCommand {
 }
 
 /// Runs one of the commands.
-pub(super) fn run(command: &TraceCommand, verbosity: &Verbosity) -> ExitCode {
+pub(super) fn run(command: &TraceCommand, verbosity: &Verbosity) -> Result<ExitCode, Failure> {
     let log = Log::of_output(verbosity);
+    let errors = Log::of_errors(verbosity);
     let mut out = BufWriter::new(stdio::out());
-    let done = match command {
+    let code = match command {
         TraceCommand::Show(command) => command.run(log, &mut out),
         TraceCommand::Summary(command) => command.run(log, &mut out),
         TraceCommand::Timeline(command) => command.run(log, &mut out),
         TraceCommand::Export(command) => command.run(log, &mut out),
-        TraceCommand::Diff(command) => command.run(log, &mut out),
+        TraceCommand::Diff(command) => match command.run(log, &mut out) {
+            // As with diff(1), 1 means that the runs differ.
+            Err(Failure::Said(message)) => {
+                errors.error(&message);
+                Ok(ExitCode::from(USAGE))
+            }
+            done => done,
+        },
         TraceCommand::Waits(command) => command.run(log, &mut out),
         TraceCommand::Ps(command) => command.run(log, &mut out),
         TraceCommand::Tree(command) => command.run(log, &mut out),
         TraceCommand::Why(command) => command.run(log, &mut out),
         TraceCommand::Path(command) => command.run(log, &mut out),
-        TraceCommand::Live(command) => return live::trace(command, verbosity),
-        TraceCommand::Dump(command) => return live::dump(command, verbosity),
-    };
-    let message = match done.and_then(|code| Ok(out.flush().map(|()| code)?)) {
-        Ok(code) => return code,
-        Err(Failure::Output(error)) => match unwritten(&error) {
-            None => return ExitCode::SUCCESS,
-            Some(message) => message,
-        },
-        Err(Failure::Said(message)) => message,
-    };
-    output::tell(&format!("error: {message}\n"));
-    ExitCode::from(match command {
-        // As with diff(1), 1 means that the runs differ.
-        TraceCommand::Diff(_) => USAGE,
-        _ => FAILURE,
-    })
+        TraceCommand::Live(command) => live::trace(command, log),
+        TraceCommand::Dump(command) => command.run(errors).map(|()| ExitCode::SUCCESS),
+    }?;
+    out.flush()?;
+    Ok(code)
 }

@@ -7,7 +7,8 @@ use serde_json::Value;
 use trapline::{Doing, Ending, Moment, Nanos, Tid};
 
 use super::{
-    history::{Amount, History, Life, Piece},
+    history::History,
+    life::{Amount, Life, Piece},
     senders::Sent,
     source::Failure,
 };

@@ -10,7 +10,7 @@
 
 use trapline::{End, Moment, Tid};
 
-use super::history::Piece;
+use super::life::Piece;
 
 /// A queue: the object that it is part of, and the messages that went through it.
 #[derive(Default)]

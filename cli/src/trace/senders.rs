@@ -5,7 +5,10 @@
 
 use trapline::{DeviceId, Direction, Doing, Ending, Moment, On, Tid, Wake};
 
-use super::history::{Accepted, History, Piece};
+use super::{
+    history::{Accepted, History},
+    life::Piece,
+};
 
 /// What ended a wait for a device.
 #[derive(Clone, Copy)]

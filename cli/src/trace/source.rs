@@ -5,37 +5,18 @@ use std::{
     path::Path,
 };
 
+pub(super) use crate::output::Failure;
+
 use trapline::{
     record::{Error, Header, OwnedEvent, Recording},
     tape::Playing,
 };
 
-use super::timeline::count;
 use crate::{
     output::{Log, clean},
+    units::count,
     words::quoted,
 };
-
-/// Why a command failed.
-pub(super) enum Failure {
-    /// A failure, with its message.
-    Said(String),
-    /// Standard output cannot be written to.
-    Output(io::Error),
-}
-
-impl From<String> for Failure {
-    fn from(message: String) -> Self {
-        Self::Said(message)
-    }
-}
-
-/// The only stream that is written to is the output.
-impl From<io::Error> for Failure {
-    fn from(error: io::Error) -> Self {
-        Self::Output(error)
-    }
-}
 
 /// A recording, from a file or from standard input.
 pub(super) struct Source {

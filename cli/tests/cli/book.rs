@@ -20,10 +20,9 @@ use std::{
 
 mod pages;
 
-use crate::support::{at_once, command, trapline};
+use crate::support::{ROOT, at_once, command, trapline};
 use pages::{Block, blocks, examples};
 
-const HERE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 /// The program of a new crate.
 const TEMPLATE: &str = include_str!("../../src/template/main.rs.in");
 /// Programs that the book looks at.
@@ -49,9 +48,9 @@ fn scratch(name: &str) -> PathBuf {
 fn crate_of(dir: &Path, name: &str) -> PathBuf {
     let path = dir.join(name);
     let place = path.to_str().expect("it is text");
-    let made = trapline(&["--quiet", "new", name, "--path", place, "--trapline", HERE]);
+    let made = trapline(&["--quiet", "new", name, "--path", place, "--trapline", ROOT]);
     assert_eq!(texts(made), (0, String::new(), String::new()));
-    fs::copy(Path::new(HERE).join("Cargo.lock"), path.join("Cargo.lock")).expect("it is there");
+    fs::copy(Path::new(ROOT).join("Cargo.lock"), path.join("Cargo.lock")).expect("it is there");
     path
 }
 
@@ -85,7 +84,7 @@ fn terminal(mut command: Command) -> String {
 // ---- the book
 
 fn book() -> Vec<(String, Vec<Block>)> {
-    pages::pages(&Path::new(HERE).join("docs"))
+    pages::pages(&Path::new(ROOT).join("docs"))
 }
 
 /// The lines of a text, wherever they are indented.
@@ -131,7 +130,7 @@ fn every_block_is_of_a_kind_that_is_checked() {
 fn the_commands_of_the_book_print_and_draw_what_it_says() {
     let drawn = scratch("drawn");
     let mut checked = 0;
-    let readme = fs::read_to_string(Path::new(HERE).join("README.md")).expect("there is one");
+    let readme = fs::read_to_string(Path::new(ROOT).join("README.md")).expect("there is one");
     let readme = ("README".to_string(), blocks(&readme));
     for (page, blocks) in book().into_iter().chain([readme]) {
         for block in blocks.iter().filter(|block| block.kind == "console") {
@@ -169,7 +168,7 @@ fn the_commands_of_the_book_print_and_draw_what_it_says() {
         }
     }
     assert!(checked > 0, "the book shows commands");
-    let (drawn, shown) = (svgs(&drawn), svgs(&Path::new(HERE).join("docs/pictures")));
+    let (drawn, shown) = (svgs(&drawn), svgs(&Path::new(ROOT).join("docs/pictures")));
     assert!(drawn.keys().eq(shown.keys()), "{:?}", drawn.keys());
     for (name, picture) in drawn {
         let same = shown[&name] == picture;
@@ -280,7 +279,7 @@ fn script(session: &str) -> String {
 #[test]
 fn the_links_the_files_and_what_is_in_them_are_as_the_book_says() {
     let mut checked = 0;
-    let docs = Path::new(HERE).join("docs");
+    let docs = Path::new(ROOT).join("docs");
     for (page, _) in book() {
         let text = fs::read_to_string(docs.join(format!("{page}.md"))).expect("it is text");
         for link in text.split("](").skip(1) {
@@ -298,16 +297,16 @@ fn the_links_the_files_and_what_is_in_them_are_as_the_book_says() {
             }
         }
         for name in text.split('`').skip(1).step_by(2) {
-            let ours = ["book/", "examples/", "programs/", "src/", "tests/"];
+            let ours = ["book/", "cli/", "examples/", "programs/", "src/", "tests/"];
             // These two are in the reader's own crate.
             let theirs = ["examples/try.rs", "src/main.rs"].contains(&name);
             if ours.iter().any(|dir| name.starts_with(dir)) && !theirs {
-                let path = Path::new(HERE).join(name);
+                let path = Path::new(ROOT).join(name);
                 assert!(path.exists(), "{page}: there is no {name}");
             }
         }
         for (item, file) in items_in_files(&text) {
-            let source = fs::read_to_string(Path::new(HERE).join(&file)).expect("it is text");
+            let source = fs::read_to_string(Path::new(ROOT).join(&file)).expect("it is text");
             assert!(
                 defines(&source, &item),
                 "{page}: there is no {item} in {file}"
@@ -367,7 +366,11 @@ fn a_new_crate_is_complete_and_its_dependencies_are_there() {
     let mut tree = command(name, &[&tree[..], &["--format={p} {f}"]].concat());
     tree.current_dir(&dir);
     let tree = out(tree);
-    for (name, features) in [("clap v4.", "derive"), ("trapline v", "cli,default")] {
+    for (name, features) in [
+        ("clap v4.", "derive"),
+        ("trapline v", "serde"),
+        ("trapline-cli v", ""),
+    ] {
         let line = tree.lines().find(|line| line.starts_with(name));
         assert!(line.is_some_and(|line| line.contains(features)), "{tree}");
     }
@@ -392,7 +395,9 @@ fn a_new_crate_depends_on_the_published_trapline_and_says_how_to_go_on() {
     assert_eq!(texts(new), (0, String::new(), said));
     let manifest = fs::read_to_string(dir.join("fresh/Cargo.toml")).expect("it was made");
     assert!(
-        manifest.contains(&format!("\ntrapline = \"{version}\"\n")),
+        manifest.contains(&format!(
+            "\ntrapline = \"{version}\"\ntrapline-cli = \"{version}\"\n"
+        )),
         "{manifest}"
     );
     let main = fs::read_to_string(dir.join("fresh/src/main.rs")).expect("it was made");
@@ -415,6 +420,7 @@ fn what_is_no_name_for_a_crate_is_refused() {
         ("test", "Cargo needs the name test for something else"),
         ("proc_macro", "Cargo needs the name proc_macro"),
         ("trapline", "Cargo needs the name trapline"),
+        ("trapline_cli", "Cargo needs the name trapline_cli"),
         (&"x".repeat(65), "no more than 64 characters"),
     ] {
         let dir = scratch("names");

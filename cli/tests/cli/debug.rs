@@ -228,7 +228,7 @@ fn a_fault_of_a_task_is_silent_and_stopped_at() {
     let (code, out, err) = texts(rude(&args).output().unwrap());
     assert_eq!((code, &*err), (0, ""));
     assert!(out.contains("exited: faulted: as it was told to"), "{out}");
-    assert!(out.contains("at examples/rude.rs:"), "{out}");
+    assert!(out.contains("at cli/examples/rude.rs:"), "{out}");
 }
 
 #[test]

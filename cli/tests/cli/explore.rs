@@ -65,7 +65,7 @@ fn a_server_that_forgets_an_answer_is_found() {
         let text = out + &err;
         assert!(code != 0 && text.contains(unanswered), "{text}");
         assert!(text.contains(waits), "{text}");
-        assert!(text.contains("recv at examples/rude.rs:"), "{text}");
+        assert!(text.contains("recv at cli/examples/rude.rs:"), "{text}");
     }
 }
 
@@ -77,7 +77,7 @@ fn a_task_that_makes_no_trap_ends_with_the_time_of_the_search() {
         let (code, out, err) = texts(rude(&search).output().expect("it runs"));
         assert_eq!(code, 1, "{strategy}: {out}{err}");
         let why = "error: the time of 300ms is over, and task 1 \"hogs\" makes no trap since, or \
-                   is still in, its call sleep, at or after examples/rude.rs:";
+                   is still in, its call sleep, at or after cli/examples/rude.rs:";
         assert!(err.contains(why), "{strategy}: {err}");
         let again: Vec<&str> = again_of(&err).split(' ').collect();
         assert_eq!(again[1..3], ["explore", "--replay"], "{strategy}");

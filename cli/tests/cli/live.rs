@@ -364,11 +364,11 @@ fn waits_shows_a_cycle_in_a_server_that_waits_for_clients() {
             "task 1 \"echo\" waits for device 1 (read), TIME, since TIME\n\
              accept at {accept}\n\
              task 2 \"deadlock\" waits for the end of task 3, since TIME\n\
-             wait at {locks}:28\n\
+             wait at {locks}:29\n\
              task 3 \"save\" waits for mutex 2, held by task 4, since TIME\n\
-             lock at {locks}:41, spawned at {locks}:19\n\
+             lock at {locks}:42, spawned at {locks}:20\n\
              task 4 \"spend\" waits for mutex 1, held by task 3, since TIME\n\
-             lock at {locks}:41, spawned at {locks}:27\n\
+             lock at {locks}:42, spawned at {locks}:28\n\
              cycle: 3 -> 4 -> 3\n\
              waits on a cycle: 2 -> 3\n"
         )

@@ -2,10 +2,12 @@
 
 use std::process::{Command, Stdio};
 
+use crate::support::ROOT;
+
 /// Boots in the simulated world: the exit code, standard output and standard error.
 fn boot(args: &[&str]) -> (i32, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_trapline"));
-    command.args(["boot", "--virtual"]);
+    command.current_dir(ROOT).args(["boot", "--virtual"]);
     if !args.contains(&"--seed") {
         command.args(["--seed", "1"]);
     }

@@ -706,8 +706,7 @@ fn servers_say_what_is_wrong_with_their_arguments() {
         (vec!["swarm", "--addr", "x"], 2, "'--addr <HOST:PORT>'"),
         (vec!["chat", "--timeout", "soon"], 2, "such as 500ms"),
     ] {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_trapline"));
-        let output = command.arg("boot").args(&args).output().unwrap();
+        let output = trapline(&["boot"]).args(&args).output().unwrap();
         let err = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(code), "{args:?}: {err}");
         assert!(err.contains(expected), "{args:?}: {err}");

@@ -18,6 +18,8 @@ use rustix::{
     pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
 };
 
+/// The folder of all packages.
+pub(crate) const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 /// How long a test waits for what must come.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -82,10 +84,10 @@ pub(crate) fn pty() -> (File, OwnedFd) {
     (window.into(), tty)
 }
 
-/// A command that the environment of the tests does not change.
+/// A command at the root, that the environment of the tests does not change.
 pub(crate) fn command(program: impl AsRef<OsStr>, args: &[&str]) -> Command {
     let mut command = Command::new(program);
-    command.args(args).stdin(Stdio::null());
+    command.args(args).current_dir(ROOT).stdin(Stdio::null());
     for variable in ["RUST_LOG", "NO_COLOR", "CLICOLOR_FORCE", "CLICOLOR"] {
         command.env_remove(variable);
     }
@@ -117,7 +119,7 @@ pub(crate) fn example(name: &str, args: &[&str]) -> Command {
             "--example",
             "extended",
         ]);
-        let built = build.current_dir(env!("CARGO_MANIFEST_DIR")).status();
+        let built = build.current_dir(ROOT).status();
         assert!(built.unwrap().success());
     });
     let path = Path::new(env!("CARGO_BIN_EXE_trapline")).with_file_name("examples");
@@ -223,7 +225,7 @@ impl Running {
 
 /// The place of the first line of a source that contains a text, as reports name it.
 pub(crate) fn place_of(file: &str, text: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
+    let path = Path::new(ROOT).join(file);
     let source = std::fs::read_to_string(path).expect("it can be read");
     let line = source.lines().position(|line| line.contains(text));
     let line = line.unwrap_or_else(|| panic!("{file} has no {text}"));

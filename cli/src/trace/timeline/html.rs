@@ -11,11 +11,11 @@ use super::{
     explain, graph,
     model::{Lane, Timeline},
     pack::pack,
-    scale::{Scale, count},
+    scale::Scale,
     svg,
     words::{self, Sums},
 };
-use crate::{output::clean, trace::source::world};
+use crate::{output::clean, trace::source::world, units::count};
 
 /// In the order of their dependencies.
 const SCRIPTS: [&str; 13] = [

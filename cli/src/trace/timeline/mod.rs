@@ -21,7 +21,7 @@ mod graph;
 mod html;
 mod model;
 mod pack;
-mod pair;
+pub(super) mod pair;
 mod scale;
 mod svg;
 mod words;
@@ -41,9 +41,7 @@ use crate::{
     trace::source::{Failure, Source, argument, unknown},
 };
 use model::{Bound, Timeline, Window};
-pub(super) use pair::pair;
 use scale::Scale;
-pub(super) use scale::{count, rounded};
 
 /// Draw a recording: a lane per task, as an HTML page or an SVG picture
 #[derive(Args)]

@@ -13,7 +13,8 @@ use crate::{
     output::clean,
     trace::{
         graph::waits,
-        history::{Amount, History},
+        history::History,
+        life::Amount,
         source::{Failure, Source},
         spans::{Shares, Spans},
     },

@@ -6,6 +6,8 @@ use clap::ValueEnum;
 
 use trapline::Moment;
 
+use crate::units::{count, rounded, span};
+
 /// The meaning of the width.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Scale {
@@ -39,28 +41,4 @@ impl Scale {
             Self::Turns => count(value as u64, "turn"),
         }
     }
-}
-
-/// So many of something.
-pub(in crate::trace) fn count(number: u64, what: &str) -> String {
-    match number {
-        1 => format!("1 {what}"),
-        _ => format!("{number} {what}s"),
-    }
-}
-
-/// A span of time, exactly.
-pub(super) fn span(span: Duration) -> String {
-    format!("{span:?}")
-}
-
-/// A span of time, to three digits.
-pub(in crate::trace) fn rounded(span: Duration) -> String {
-    let nanos = span.as_nanos() as f64;
-    let digits = nanos.max(1.0).log10().floor() as i32 + 1;
-    let unit = 10f64.powi((digits - 3).max(0));
-    format!(
-        "{:?}",
-        Duration::from_nanos(((nanos / unit).round() * unit) as u64)
-    )
 }

@@ -8,9 +8,10 @@ use trapline::{Doing, Ending, Exit, Moment, Tid};
 use super::{
     crowd::{self, Crowd, Group},
     model::{Bar, Closed, Kind, Lane, Timeline},
-    scale::{self, Scale, count},
+    scale::Scale,
     words,
 };
+use crate::units::{count, rounded, span};
 
 /// The largest numbers that are still distinguishable in a picture.
 const MOST_LANES: usize = 100;
@@ -177,9 +178,9 @@ impl<'a> Picture<'a> {
                 @let (x, right) = (self.x(from), self.x(to));
                 rect class="idle" x=(px(x)) y=(px(TOP - 6.0)) width=(px(right - x))
                     height=(px(bottom - TOP + 6.0)) {
-                    title { "no task is ready; the clock moves by " (scale::span(to.at - from.at)) }
+                    title { "no task is ready; the clock moves by " (span(to.at - from.at)) }
                 }
-                @let moved = scale::rounded(to.at - from.at);
+                @let moved = rounded(to.at - from.at);
                 @if self.scale == Scale::Turns && to.at > from.at && right - x > text_width(&moved) + 2.0 {
                     text class="small" x=(px((x + right) / 2.0)) y=(px(TOP - 10.0))
                         text-anchor="middle" { "+" (moved) }

@@ -7,9 +7,13 @@ use trapline::{Doing, Ending, Exit, Nanos, On, TaskInfo, TaskState, Tid};
 
 use super::{
     model::{Bar, Closed, Kind, Lane, Row, Timeline},
-    scale::{Scale, count, span},
+    scale::Scale,
 };
-use crate::{output::clean, words::command_line};
+use crate::{
+    output::clean,
+    units::{count, span},
+    words::command_line,
+};
 
 /// The largest number of cycles named, and of tasks in each. `trace waits` names all.
 const CYCLES: usize = 8;

@@ -110,7 +110,7 @@ fn a_fault_names_its_line_in_the_recording_and_the_chain_where_asked_to() {
     );
     let page = place.print(&["trace", "timeline", "--format", "html", "run.trap"]);
     assert!(
-        page.contains("at examples/rude.rs:"),
+        page.contains("at cli/examples/rude.rs:"),
         "the page has the line"
     );
     let line = "exited: faulted: as it was told to, at cli/examples/rude.rs:38, in ";

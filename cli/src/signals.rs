@@ -1,4 +1,4 @@
-//! Signals that end a run.
+//! Signals that end a run. An error of this file is a message.
 
 use std::{
     io, process,
@@ -17,7 +17,7 @@ use signal_hook::{
 };
 use trapline::Remote;
 
-use super::{crash, output::Log};
+use super::crash;
 
 /// The longest time that the end of the process waits for a reader of its last output.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -48,11 +48,14 @@ pub(super) fn is_raised() -> bool {
 }
 
 /// Makes a write beyond the largest file size fail instead of ending the process.
-pub(super) fn survive_large_files() -> io::Result<()> {
-    signal_hook::flag::register(SIGXFSZ, Arc::default()).map(drop)
+pub(super) fn survive_large_files() -> Result<(), String> {
+    let registered = signal_hook::flag::register(SIGXFSZ, Arc::default());
+    registered
+        .map(drop)
+        .map_err(|error| format!("cannot listen for signals: {error}"))
 }
 
-/// Takes the note of an interrupt since the last call, if there is one: see [`note`].
+/// Takes the interrupt since the last call, if there is one: see [`catch`].
 pub(super) fn take() -> bool {
     LAST.swap(0, Ordering::AcqRel) != 0
 }
@@ -67,41 +70,38 @@ fn signals() -> io::Result<Signals> {
     )
 }
 
-/// Notes these signals for [`take`] and [`signal`]. One that comes before the last is taken ends the
+/// Catches these signals for [`take`] and [`signal`]. One that comes before the last is taken ends the
 /// process, and so does any other signal that asks for it. Cleanup runs first.
-pub(super) fn note(noted: &'static [i32]) -> io::Result<()> {
-    let mut signals = signals()?;
-    thread::Builder::new()
-        .name("interrupts".into())
-        .spawn(move || {
-            let mut last: Option<Instant> = None;
-            for signal in signals.forever() {
-                let is_new = !is_raised() || last.is_some_and(|last| last.elapsed() < SAME);
-                if !noted.contains(&signal) || !is_new {
-                    end(exit_code(signal).into());
-                }
-                LAST.store(signal, Ordering::Release);
-                last = Some(Instant::now());
-            }
-        })?;
-    Ok(())
+pub(super) fn catch(caught: &'static [i32]) -> Result<(), String> {
+    let mut last: Option<Instant> = None;
+    on_thread(move |signal| {
+        let is_new = !is_raised() || last.is_some_and(|last| last.elapsed() < SAME);
+        if !caught.contains(&signal) || !is_new {
+            end(exit_code(signal).into());
+        }
+        LAST.store(signal, Ordering::Release);
+        last = Some(Instant::now());
+    })
 }
 
 /// From now on, an interrupt ends the process, and so does any other signal that asks for it. Cleanup
 /// runs first.
-pub(super) fn end_at_once() -> io::Result<()> {
-    let mut signals = signals()?;
-    thread::Builder::new()
-        .name("interrupts".into())
-        .spawn(move || {
-            if let Some(signal) = signals.forever().next() {
-                end(exit_code(signal).into());
-            }
-        })?;
-    Ok(())
+pub(super) fn end_at_once() -> Result<(), String> {
+    on_thread(|signal| end(exit_code(signal).into()))
 }
 
-/// Notes an interrupt, as a signal does.
+/// Calls this on a thread with each signal that asks the process to end.
+fn on_thread(mut call: impl FnMut(i32) + Send + 'static) -> Result<(), String> {
+    let listen = || {
+        let mut signals = signals()?;
+        let thread = thread::Builder::new().name("interrupts".into());
+        thread.spawn(move || signals.forever().for_each(&mut call))
+    };
+    let listens = listen().map(drop);
+    listens.map_err(|error| format!("cannot listen for interrupts: {error}"))
+}
+
+/// Raises an interrupt, as a signal does.
 #[cfg(test)]
 pub(super) fn raise() {
     LAST.store(SIGINT, Ordering::Release);
@@ -155,20 +155,17 @@ fn lock() -> MutexGuard<'static, Vec<Box<dyn Fn() + Send>>> {
 
 /// The first interrupt shuts the kernel down; the second ends the process. The second is needed
 /// because a task that makes no trap cannot be ended. Cleanup, if any is registered, runs before
-/// that end. A hang-up counts as an interrupt.
-pub(super) fn listen(log: Log, kernel: Remote) -> io::Result<()> {
-    let mut signals = signals()?;
-    thread::Builder::new()
-        .name("interrupts".into())
-        .spawn(move || {
-            for signal in signals.forever() {
-                if LAST.swap(signal, Ordering::AcqRel) != 0 {
-                    end(exit_code(signal).into());
-                }
-                // Before the shutdown, since the process may end at once and lose this line.
-                let _ = soon(move || log.note("interrupted: shutting down (again to end at once)"));
-                kernel.shutdown();
-            }
-        })?;
-    Ok(())
+/// that end. A hang-up counts as an interrupt. `say` tells the user of the first.
+pub(super) fn listen(
+    kernel: Remote,
+    say: impl Fn() + Clone + Send + 'static,
+) -> Result<(), String> {
+    on_thread(move |signal| {
+        if LAST.swap(signal, Ordering::AcqRel) != 0 {
+            end(exit_code(signal).into());
+        }
+        // Before the shutdown, since the process may end at once and lose this line.
+        let _ = soon(say.clone());
+        kernel.shutdown();
+    })
 }

@@ -43,16 +43,16 @@ impl Kernel {
     #[inline(always)]
     pub(super) fn emit_at_once<'a>(&mut self, tid: Tid, fact: impl FnOnce() -> Fact<'a>) {
         if self.log.is_observed() && !tid.is_daemon() {
-            self.tell_slept();
+            self.emit_slept();
             self.log.emit(tid, fact());
         }
     }
 
     /// Emits that a call blocks, and where in the source it was made.
     #[inline(always)]
-    pub(super) fn tell_blocked(&mut self, me: Runnable, on: WaitingOn) {
+    pub(super) fn emit_blocked(&mut self, me: Runnable, on: WaitingOn) {
         if self.log.is_observed() && !me.tid.is_daemon() {
-            self.tell_slept();
+            self.emit_slept();
             let place = self.places.of_call(me, on);
             self.log
                 .emit_at(me.tid, Fact::Blocked { on: on.into() }, place);
@@ -61,7 +61,7 @@ impl Kernel {
 
     /// Reads the clock for the next fact, if a tracer asks for exact times.
     pub(super) fn read_clock(&mut self) {
-        self.tell_slept();
+        self.emit_slept();
         if self.log.is_exact() {
             let now = self.world.now_for_log();
             self.log.set_clock(now);
@@ -77,7 +77,7 @@ impl Kernel {
     }
 
     /// Notes a wait, to be emitted later.
-    pub(super) fn note_slept(&mut self, before: Duration, now: Duration) {
+    pub(super) fn keep_slept(&mut self, before: Duration, now: Duration) {
         if now > before && self.log.is_observed() {
             let from = self.slept.map_or(before, |(from, _)| from);
             self.slept = Some((from, now));
@@ -86,16 +86,16 @@ impl Kernel {
 
     /// Emits the last wait. It is emitted late, before the next fact of a task, because turns of
     /// daemons do not divide it in two.
-    pub(super) fn tell_slept(&mut self) {
-        tell_slept(&mut self.log, &mut self.slept);
+    pub(super) fn emit_slept(&mut self) {
+        emit_slept(&mut self.log, &mut self.slept);
     }
 
     /// Emits a call and what travels beside it.
     #[inline(always)]
-    pub(super) fn tell_call(&mut self, tid: Tid, call: SystemCall) {
+    pub(super) fn emit_call(&mut self, tid: Tid, call: SystemCall) {
         if self.log.is_observed() {
             if self.frame.has_payload() {
-                return self.tell_call_with_payload(tid, call);
+                return self.emit_call_with_payload(tid, call);
             }
             let detail = Parcel::detail_of_word(call, self.frame.word());
             self.emit(tid, || Fact::Trapped { call, detail });
@@ -104,7 +104,7 @@ impl Kernel {
 
     /// The payload leaves its cell while tracers read it. Moving it takes 100 instructions.
     #[cold]
-    fn tell_call_with_payload(&mut self, tid: Tid, call: SystemCall) {
+    fn emit_call_with_payload(&mut self, tid: Tid, call: SystemCall) {
         let beside = self.frame.take_parcel();
         let detail = beside.detail(call);
         self.emit(tid, || Fact::Trapped { call, detail });
@@ -113,22 +113,22 @@ impl Kernel {
 
     /// Emits the answer of a task that is ready, if it is known by now.
     #[inline(always)]
-    pub(super) fn tell_answer(&mut self, task: Runnable) {
+    pub(super) fn emit_answer(&mut self, task: Runnable) {
         if self.log.is_observed() && !task.tid.is_daemon() {
-            self.tell_answer_in_full(task);
+            self.emit_answer_in_full(task);
         }
     }
 
     #[cold]
-    fn tell_answer_in_full(&mut self, task: Runnable) {
-        let answer = match &self.tasks[task].state {
+    fn emit_answer_in_full(&mut self, task: Runnable) {
+        let answer = match self.tasks[task].state() {
             State::Ready(answer) => answer,
             State::Late(answer) => answer,
             // It starts at the task's next turn, but its number is known.
             State::Pending(Pending::StartTimeout((_, number))) => &Reply::Timeout(*number).into(),
             _ => return,
         };
-        tell_slept(&mut self.log, &mut self.slept);
+        emit_slept(&mut self.log, &mut self.slept);
         let (reply, detail) = (answer.reply, answer.detail());
         self.log.emit(task.tid, Fact::Replied { reply, detail });
     }
@@ -139,6 +139,7 @@ impl Kernel {
         };
         self.log.attach(number, tracer);
         self.frame.set_observed(true);
+        self.is_watched = true;
         Reply::Done.into()
     }
 
@@ -152,15 +153,15 @@ impl Kernel {
 /// Tells tracers that a turn has begun. Apart from the kernel, whose task is at hand.
 #[cold]
 #[inline(never)]
-pub(super) fn tell_resumed(log: &mut Log, slept: &mut Option<(Duration, Duration)>, tid: Tid) {
+pub(super) fn emit_resumed(log: &mut Log, slept: &mut Option<(Duration, Duration)>, tid: Tid) {
     if !tid.is_daemon() {
-        tell_slept(log, slept);
+        emit_slept(log, slept);
         log.emit(tid, Fact::Resumed);
     }
 }
 
 #[inline(always)]
-fn tell_slept(log: &mut Log, slept: &mut Option<(Duration, Duration)>) {
+fn emit_slept(log: &mut Log, slept: &mut Option<(Duration, Duration)>) {
     if let Some((from, to)) = *slept {
         *slept = None;
         log.set_clock(to);

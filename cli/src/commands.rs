@@ -1,0 +1,280 @@
+//! The commands of a binary and its programs: reading a command line, and the messages about a wrong
+//! one.
+
+use std::ffi::OsString;
+
+use clap::{
+    Arg, ArgMatches, Command,
+    error::{ContextKind, ContextValue, ErrorKind},
+};
+
+use super::{
+    net,
+    program::{Entry, Placed},
+    words,
+};
+
+/// The commands of a binary, and the programs that they run.
+#[derive(Clone, Copy)]
+pub(super) struct Commands<'a> {
+    pub(super) command: &'a Command,
+    pub(super) programs: &'a [Entry],
+}
+
+impl Commands<'_> {
+    /// Parses a command line, or explains what is wrong with it.
+    pub(super) fn parse(self, args: &[OsString]) -> Result<ArgMatches, clap::Error> {
+        let matches = self.command.clone().try_get_matches_from(args);
+        matches.map_err(|error| explain(error, self.command.clone(), self.programs))
+    }
+
+    /// The programs of the command `name` on their hosts: those of `--on`, the named one, and those of
+    /// `--with`.
+    pub(super) fn placed(
+        self,
+        name: &str,
+        net: &net::Options,
+        with: &[String],
+        named: Option<(&str, &ArgMatches)>,
+    ) -> Result<Vec<Placed>, clap::Error> {
+        if named.is_none() && net.on.is_empty() {
+            let error = clap::Error::new(ErrorKind::MissingSubcommand);
+            return Err(explain_program(error, child(self.command, name)));
+        }
+        let mut all = Vec::new();
+        for place in &net.on {
+            all.push(self.line(&place.host, "--on", &place.text, &place.line)?);
+        }
+        let host = net.main_host();
+        if let Some(named) = named {
+            all.push(Placed::new(self.programs, host, named)?);
+        }
+        for with in with {
+            all.push(self.line(host, "--with", with, with)?);
+        }
+        Ok(all)
+    }
+
+    /// The program of an option such as `--with`, whose value is `text`. Its errors name the option.
+    fn line(
+        self,
+        host: &str,
+        option: &'static str,
+        text: &str,
+        line: &str,
+    ) -> Result<Placed, clap::Error> {
+        let locate = |kind, message: &str| {
+            let message = message.strip_prefix("error: ").unwrap_or(message);
+            let message = format!("in {option} {text:?}: {}\n", message.trim_end());
+            clap::Error::raw(kind, message)
+        };
+        let words = words::split(line).map_err(|error| locate(ErrorKind::InvalidValue, error))?;
+        let command = Command::new(option)
+            .no_binary_name(true)
+            .disable_help_subcommand(true)
+            .subcommand_required(true)
+            .override_usage(format!("{option} \"PROGRAM [ARGS]...\""))
+            .subcommands(self.programs.iter().map(Entry::command));
+        let matches = command.clone().try_get_matches_from(words);
+        let placed = matches.and_then(|matches| {
+            let named = matches.subcommand().expect("clap requires a program");
+            Placed::new(self.programs, host, named)
+        });
+        placed.map_err(|error| match error.kind() {
+            ErrorKind::DisplayHelp => error,
+            ErrorKind::MissingSubcommand => locate(error.kind(), "it names no program"),
+            kind => locate(kind, &explain_program(error, command).to_string()),
+        })
+    }
+}
+
+/// Lets the values of a command be negative numbers, so that their parsers explain what they take.
+pub(super) fn with_negative_numbers(command: Command) -> Command {
+    let allow = |arg: Arg| {
+        let numbers = arg.get_num_args();
+        let has_value = numbers.is_none_or(|numbers| numbers.takes_values());
+        match has_value && arg.get_action().takes_values() {
+            true => arg.allow_negative_numbers(true),
+            false => arg,
+        }
+    };
+    let is_digit = |arg: &Arg| arg.get_short().is_some_and(|name| name.is_ascii_digit());
+    // `-1` is an option there.
+    let has_digit = command.get_arguments().any(is_digit);
+    let command = match has_digit {
+        true => command,
+        false => command.mut_args(allow),
+    };
+    command.mut_subcommands(with_negative_numbers)
+}
+
+/// A command of the binary `name` that takes a program.
+pub(super) fn of_programs(command: Command, name: &str) -> Command {
+    let usage = format!("{name} {} [OPTIONS] PROGRAM [ARGS]...", command.get_name());
+    command
+        .arg_required_else_help(true)
+        .disable_help_subcommand(true)
+        .subcommand_help_heading("Programs")
+        .subcommand_value_name("PROGRAM")
+        .override_usage(usage)
+}
+
+/// Adds a hint to an error of `clap`'s where this crate knows more than `clap`.
+fn explain(mut error: clap::Error, mut command: Command, programs: &[Entry]) -> clap::Error {
+    command.build();
+    // Only the usages of boot, explore and lab have a PROGRAM.
+    let usage = match error.get(ContextKind::Usage) {
+        Some(ContextValue::StyledStr(usage)) => usage.to_string(),
+        _ => String::new(),
+    };
+    let of_boot = usage.contains("PROGRAM");
+    let hint = match error.kind() {
+        ErrorKind::InvalidSubcommand | ErrorKind::MissingSubcommand if of_boot => {
+            let is_of = |name: &&str| usage.contains(&format!(" {name} [OPTIONS] PROGRAM"));
+            let name = ["explore", "lab"].into_iter().find(is_of);
+            return explain_program(error, child(&command, name.unwrap_or("boot")));
+        }
+        ErrorKind::InvalidSubcommand => {
+            let name = text(&error, ContextKind::InvalidSubcommand);
+            if programs.iter().any(|entry| entry.name == name) {
+                let order = ContextValue::String(format!("boot {name}"));
+                error.insert(ContextKind::SuggestedSubcommand, order);
+            }
+            None
+        }
+        ErrorKind::ArgumentConflict if of_boot => conflict(&error).map(str::to_string),
+        ErrorKind::UnknownArgument if !of_boot => elsewhere(&error, &command, &usage),
+        _ => None,
+    };
+    if let Some(hint) = hint {
+        let hint = ContextValue::StyledStrs(vec![hint.into()]);
+        error.insert(ContextKind::Suggested, hint);
+        error.remove(ContextKind::SuggestedArg);
+    }
+    error
+}
+
+/// Options of `boot` that exclude each other, and what to do instead.
+const CONFLICTS: [(&str, &str, &str); 4] = [
+    (
+        "--virtual",
+        "--tape",
+        "a virtual run needs no tape: --seed repeats it",
+    ),
+    (
+        "--world",
+        "--top",
+        "the screen shows what the real world prints: use --monitor SOCKET, and \
+         `top --attach SOCKET`",
+    ),
+    ("--virtual", "--top", OVER_AT_ONCE),
+    ("--virtual", "--monitor", OVER_AT_ONCE),
+];
+
+const OVER_AT_ONCE: &str =
+    "a virtual run is over at once: --record it, and read the recording with `trace`";
+
+/// What to do instead of using two options together.
+fn conflict(error: &clap::Error) -> Option<&'static str> {
+    let named = [ContextKind::InvalidArg, ContextKind::PriorArg].map(|kind| text(error, kind));
+    let has = |option: &str| named.iter().any(|name| name.starts_with(option));
+    let mut conflicts = CONFLICTS.iter();
+    let found = conflicts.find(|(one, other, _)| has(one) && has(other));
+    found.map(|(.., why)| *why)
+}
+
+/// Where an option belongs that a command does not know.
+fn elsewhere(error: &clap::Error, command: &Command, usage: &str) -> Option<String> {
+    let name = text(error, ContextKind::InvalidArg);
+    let long = name.strip_prefix("--")?.split('=').next()?;
+    let has = |command: &Command| {
+        let mut longs = command.get_arguments().filter_map(Arg::get_long);
+        longs.any(|other| other == long)
+    };
+    let of_boot = has(&child(command, "boot"));
+    if has(command) && !usage.contains(" boot ") {
+        return Some(format!("{name} goes before the command"));
+    }
+    if of_boot && usage.contains(" replay ") {
+        return Some(format!(
+            "the tape holds the options of its run: boot with {name} and --tape FILE, and replay \
+             that tape"
+        ));
+    }
+    let others = observers(command).filter(|(_, other)| has(other));
+    let others: Vec<String> = others.map(|(name, _)| name).collect();
+    match others.is_empty() {
+        true => {
+            of_boot.then(|| format!("{name} is an option of boot, and goes before the program"))
+        }
+        false => Some(format!("{name} is an option of {}", others.join(", "))),
+    }
+}
+
+/// The commands that look at a running kernel or a trace, by their whole names.
+fn observers(command: &Command) -> impl Iterator<Item = (String, &Command)> {
+    let is_live = |live: &&Command| {
+        let mut longs = live.get_arguments().filter_map(Arg::get_long);
+        longs.any(|long| long == "attach")
+    };
+    let live = command.get_subcommands().filter(is_live);
+    let trace = command.find_subcommand("trace").into_iter();
+    let trace = trace.flat_map(Command::get_subcommands);
+    live.map(|live| (live.get_name().to_string(), live))
+        .chain(trace.map(|trace| (format!("trace {}", trace.get_name()), trace)))
+}
+
+/// The command of this name below another.
+fn child(command: &Command, name: &str) -> Command {
+    let child = command.find_subcommand(name);
+    child.expect("there is one").clone()
+}
+
+/// Turns an error about a program's name into one that says so.
+fn explain_program(error: clap::Error, mut command: Command) -> clap::Error {
+    let message = match error.kind() {
+        ErrorKind::MissingSubcommand => "name a program to boot".to_string(),
+        ErrorKind::InvalidSubcommand => {
+            let name = text(&error, ContextKind::InvalidSubcommand);
+            let near = match error.get(ContextKind::SuggestedSubcommand) {
+                Some(ContextValue::Strings(names)) => names.last(),
+                Some(ContextValue::String(name)) => Some(name),
+                _ => None,
+            };
+            let near = near.map(|near| format!(": did you mean '{near}'?"));
+            format!("there is no program '{name}'{}", near.unwrap_or_default())
+        }
+        _ => return error,
+    };
+    command.error(
+        error.kind(),
+        format!("{message}\n\nThe command `list` shows them all."),
+    )
+}
+
+/// What an error of `clap`'s says of this kind; empty if it says nothing.
+pub(super) fn text(error: &clap::Error, kind: ContextKind) -> String {
+    match error.get(kind) {
+        Some(ContextValue::String(text)) => text.clone(),
+        _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::ArgAction;
+
+    use super::*;
+
+    #[test]
+    fn a_flag_that_is_a_digit_is_no_negative_number() {
+        let flag = Arg::new("one").short('1').action(ArgAction::SetTrue);
+        let count = Arg::new("count").long("count");
+        let head = Command::new("head").args([flag, count, Arg::new("file")]);
+        let head = with_negative_numbers(head);
+        let matches = head.try_get_matches_from(["head", "-1", "file"]);
+        let matches = matches.expect("both are known");
+        assert!(matches.get_flag("one"));
+        assert_eq!(matches.get_one("file"), Some(&"file".to_string()));
+    }
+}

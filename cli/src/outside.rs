@@ -1,0 +1,98 @@
+//! What is outside of the kernel of a run: its world, with a tape around it or from one.
+
+use std::io::{self, IsTerminal};
+
+use trapline::{
+    Builder, RealWorld, SimNet, SimWorld, World,
+    tape::{Header, Playing, Taping},
+};
+
+use super::{
+    attached::Attached, options::Boot, outfile, output::Log, record, signals, stdio, tape::Tape,
+};
+
+/// What is outside of the kernel.
+pub(super) struct Outside {
+    set: Box<dyn FnOnce(Builder) -> Builder>,
+    /// Whether the screen has to copy what the world prints to a file or a pipe.
+    pub(super) copies: bool,
+}
+
+/// What a world is made of: a network, or the world of `--world`, or a tape.
+pub(super) struct Place {
+    pub(super) net: SimNet,
+    pub(super) own: Option<Box<dyn World>>,
+    pub(super) playing: Option<Playing>,
+}
+
+impl Outside {
+    /// This world.
+    pub(super) fn of(world: impl World + 'static) -> Self {
+        Self {
+            set: Box::new(|builder| builder.world(world)),
+            copies: false,
+        }
+    }
+
+    /// The world that the options ask for, or the one that is on a tape. An error says what is wrong.
+    pub(super) fn new(
+        place: Place,
+        options: &Boot,
+        header: &Header,
+        has_screen: bool,
+        log: Log,
+    ) -> Result<(Self, Tape), String> {
+        if let Some(playing) = place.playing {
+            let tape = Tape::From(playing.progress());
+            let console = stdio::Console::default();
+            let playing = playing
+                .print_to(stdio::Console::default())
+                .stop_when(signals::is_raised);
+            let attached = Attached::replayed(playing, log, console).watched(log)?;
+            return Ok((Self::of(attached), tape));
+        }
+        if options.simulated {
+            let world = SimWorld::new(header.seed).net(&place.net);
+            let world = world.print_to(stdio::Console::default());
+            return Ok((Self::of(world), Tape::No));
+        }
+        if let Some(own) = place.own {
+            return Self::maybe_taped(own, options, header, log);
+        }
+        let world = RealWorld::new().map_err(|error| format!("cannot boot: {error}"))?;
+        let prints_to_screen = has_screen && io::stdout().is_terminal();
+        let world = match prints_to_screen {
+            true => world.print_to(stdio::Console::default()),
+            false => world,
+        };
+        let (mut outside, tape) = Self::maybe_taped(world, options, header, log)?;
+        outside.copies = has_screen && !prints_to_screen;
+        Ok((outside, tape))
+    }
+
+    /// This world, with a tape around it if the options ask for one.
+    fn maybe_taped(
+        world: impl World + 'static,
+        options: &Boot,
+        header: &Header,
+        log: Log,
+    ) -> Result<(Self, Tape), String> {
+        let Some(path) = &options.tape else {
+            return Ok((Self::of(world), Tape::No));
+        };
+        record::refuse_output("--tape", path)?;
+        let world = Taping::create(world, path, header, options.tape_max).map_err(|error| {
+            let why = outfile::why(path, &error);
+            format!("cannot tape to {}: {why}", path.display())
+        })?;
+        let writer = world.writer();
+        let path = path.clone();
+        let world = Attached::taped(world, log);
+        Ok((Self::of(world), Tape::To { writer, path }))
+    }
+
+    /// Sets the world of a kernel.
+    pub(super) fn set(self, builder: Builder) -> Builder {
+        (self.set)(builder)
+    }
+}

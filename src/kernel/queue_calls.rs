@@ -1,0 +1,197 @@
+//! The calls on message queues.
+
+use super::{
+    Kernel,
+    answer::Answer,
+    outcome::Outcome,
+    queues::{Got, MessageQueue, Put},
+    task::WaitingOn,
+};
+use crate::{
+    abi::{End, Errno, QueueId, Reply},
+    log::Wake,
+    sched::Runnable,
+    trap::{Note, Object, Payload},
+};
+
+impl Kernel {
+    pub(super) fn new_queue(&mut self, me: Runnable, capacity: u64) -> Outcome {
+        let Some(Payload::Queue(store, status)) = self.frame.take() else {
+            return Errno::Invalid.into();
+        };
+        let of_daemon = me.tid.is_daemon();
+        let has_room = self.queues.len(of_daemon) < self.limits.queues;
+        let queue = has_room.then(|| self.queues.insert(of_daemon, capacity, store, status));
+        match queue.flatten() {
+            Some(queue) => {
+                self.frame.note(Note::NewQueue(queue, capacity));
+                Reply::Queue(queue).into()
+            }
+            None => {
+                // The queues of all tasks have used up the limit.
+                self.touch(Object::All);
+                Errno::Closed.into()
+            }
+        }
+    }
+
+    pub(super) fn put(&mut self, me: Runnable, queue: QueueId) -> Outcome {
+        let Some(message) = self.frame.take_word() else {
+            return Errno::Invalid.into();
+        };
+        let answer = self.put_message(queue, message);
+        if let Reply::Full(message) = answer.reply
+            && let Some(full) = self.queues.get_mut(queue)
+        {
+            full.add_putter(me, message);
+            self.frame.note(Note::Sent(queue, message));
+            return Outcome::Block(WaitingOn::Queue(queue, End::Put));
+        }
+        answer.into()
+    }
+
+    pub(super) fn try_put(&mut self, queue: QueueId) -> Outcome {
+        match self.frame.take_word() {
+            Some(message) => self.put_message(queue, message).into(),
+            None => Errno::Invalid.into(),
+        }
+    }
+
+    fn put_message(&mut self, queue: QueueId, message: u64) -> Answer {
+        let put = self.queues.get_mut(queue).map(|queue| queue.put(message));
+        match put {
+            Some(Put::Stored) => {
+                self.frame.note(Note::Sent(queue, message));
+                self.frame.note(Note::Stored(queue));
+                Reply::Done.into()
+            }
+            Some(Put::Handed(getter)) => {
+                self.frame.note(Note::Sent(queue, message));
+                self.frame.note(Note::Removed(queue, getter.tid));
+                self.frame.note(Note::Stored(queue));
+                let message = Answer::message(Reply::Message(message), queue);
+                self.wake(getter, Wake::Queue(queue), message);
+                Reply::Done.into()
+            }
+            Some(Put::Full) => Answer::message(Reply::Full(message), queue),
+            Some(Put::Closed) | None => Answer::message(Reply::Refused(message), queue),
+        }
+    }
+
+    /// Puts the message that a keeper sends at the end of a task.
+    pub(super) fn put_for_keeper(&mut self, queue: QueueId, message: u64) {
+        if self.frame.is_noted() {
+            self.note_try_put(queue);
+        }
+        if self.put_message(queue, message).reply != Reply::Done {
+            self.discard(queue, message);
+        }
+    }
+
+    pub(super) fn get(&mut self, me: Runnable, queue: QueueId) -> Outcome {
+        let Some(found) = self.queues.get_mut(queue) else {
+            return Errno::Closed.into();
+        };
+        match found.get() {
+            Got::Empty => {
+                found.add_getter(me);
+                let on = WaitingOn::Queue(queue, End::Get);
+                if found.is_lock() {
+                    Outcome::BlockOnTask(on)
+                } else {
+                    Outcome::Block(on)
+                }
+            }
+            got => self.got(queue, got),
+        }
+    }
+
+    pub(super) fn try_get(&mut self, queue: QueueId) -> Outcome {
+        match self.queues.get_mut(queue).map(MessageQueue::get) {
+            Some(got) => self.got(queue, got),
+            None => Errno::Closed.into(),
+        }
+    }
+
+    /// Answers a get that does not block.
+    fn got(&mut self, queue: QueueId, got: Got) -> Outcome {
+        let (message, admitted) = match got {
+            Got::Message(message) => (message, None),
+            Got::Admitted(message, putter) => (message, Some(putter)),
+            Got::Empty => return Reply::Again.into(),
+            Got::Closed => return Errno::Closed.into(),
+        };
+        self.frame.note(Note::Taken(queue, message));
+        let taker = self.remote.running();
+        self.frame.note(Note::Removed(queue, taker));
+        if let Some(putter) = admitted {
+            self.frame.note(Note::Stored(queue));
+            self.wake(putter, Wake::Queue(queue), Reply::Done);
+        }
+        Answer::message(Reply::Message(message), queue).into()
+    }
+
+    /// Closes a queue, and wakes the tasks that wait at its ends. Returns whether it was open.
+    pub(super) fn close_queue(&mut self, queue: QueueId) -> bool {
+        let Some(found) = self.queues.get_mut(queue) else {
+            return false;
+        };
+        let was_open = found.close();
+        // One by one, which keeps the memory of the lists.
+        while let Some(getter) = self
+            .queues
+            .get_mut(queue)
+            .and_then(MessageQueue::pop_getter)
+        {
+            self.wake(getter, Wake::Queue(queue), Errno::Closed);
+        }
+        while let Some((putter, message)) = self
+            .queues
+            .get_mut(queue)
+            .and_then(MessageQueue::pop_putter)
+        {
+            let refused = Answer::message(Reply::Refused(message), queue);
+            self.wake(putter, Wake::Queue(queue), refused);
+        }
+        was_open
+    }
+
+    /// Frees a queue after its last handle. Only tasks with a raw number can still wait at it.
+    pub(super) fn free_queue(&mut self, queue: QueueId) -> Outcome {
+        self.close_queue(queue);
+        if let Some((store, status)) = self.queues.remove(queue) {
+            drop(store);
+            self.frame.keep_status(status);
+        }
+        Reply::Done.into()
+    }
+
+    pub(super) fn give_back_by_call(&mut self, queue: QueueId) -> Outcome {
+        match self.frame.take_word() {
+            Some(message) => {
+                self.give_back(queue, message);
+                Reply::Done.into()
+            }
+            None => Errno::Invalid.into(),
+        }
+    }
+
+    /// Gives a message to the next waiting task, or back to its queue: its task cannot receive it.
+    pub(super) fn give_back(&mut self, queue: QueueId, message: u64) {
+        self.touch_queue(queue);
+        self.frame.note(Note::Stored(queue));
+        let found = self.queues.get_mut(queue);
+        if let Some(next) = found.and_then(|found| found.give_back(message)) {
+            self.frame.note(Note::Removed(queue, next.tid));
+            let message = Answer::message(Reply::Message(message), queue);
+            self.wake(next, Wake::Queue(queue), message);
+        }
+    }
+
+    /// Drops a message that no task receives.
+    pub(super) fn discard(&mut self, queue: QueueId, message: u64) {
+        if let Some(found) = self.queues.get(queue) {
+            found.discard(message);
+        }
+    }
+}
