@@ -11,9 +11,7 @@ use super::{
     guide::Guide,
     notes::{self, Made},
 };
-use crate::{
-    Answered, Event, Exit, Fact, Footprints, Ledger, Note, Reply, SystemCall, Tid, Tracer,
-};
+use crate::{Event, Exit, Fact, Footprints, Ledger, Note, SystemCall, Tid, Tracer};
 
 /// The most turns whose text is kept. A story of a longer schedule ends there.
 const MOST: usize = 100_000;
@@ -120,15 +118,9 @@ impl Told {
                 return;
             }
             Fact::Trapped { call, .. } => self.call(event.tid, *call),
-            Fact::Replied {
-                reply: Reply::Queue(queue),
-                ..
-            } if self.is_turn_of(event.tid) => {
-                let title = self.ledger.object(*queue);
-                format!("= {}", title.unwrap_or_else(|| format!("queue {queue}")))
-            }
-            Fact::Replied { reply, detail } if self.is_turn_of(event.tid) => {
-                format!("= {}", Answered(*reply, detail))
+            Fact::Replied { .. } if self.is_turn_of(event.tid) => {
+                let answer = self.ledger.line(&event.fact, event.tid).answer();
+                format!("= {}", answer.unwrap_or_default())
             }
             Fact::Blocked { .. } => "...".into(),
             Fact::Woken { by } => {

@@ -52,6 +52,12 @@ impl CallInfo {
         Some(Answered(*reply, detail))
     }
 
+    /// The answer in words: a new queue is the object that it is part of, such as `mutex 1`.
+    #[must_use]
+    pub fn answer(&self) -> Option<String> {
+        Some(answer(Some(self), self.reply()?))
+    }
+
     /// The address in the reply: of a listener, or of the peer of an accepted connection; otherwise
     /// the address in the call, which a connection leads to.
     #[must_use]
@@ -107,6 +113,14 @@ impl fmt::Display for CallInfo {
     }
 }
 
+/// The answer to a call in words.
+fn answer(call: Option<&CallInfo>, answered: Answered<'_>) -> String {
+    match (answered.0, call.and_then(CallInfo::made)) {
+        (Reply::Queue(queue), Some(made)) => made.title(queue),
+        _ => answered.to_string(),
+    }
+}
+
 /// Writes a call in words.
 fn write_call(f: &mut fmt::Formatter<'_>, call: Call<'_>, object: Option<&Object>) -> fmt::Result {
     let Call(of, _) = call;
@@ -132,6 +146,15 @@ pub struct TraceLine<'a> {
 }
 
 impl TraceLine<'_> {
+    /// The answer at the end of the line, if the fact is one.
+    #[must_use]
+    pub fn answer(&self) -> Option<String> {
+        match self.fact {
+            Fact::Replied { reply, detail } => Some(answer(self.call, Answered(*reply, detail))),
+            _ => None,
+        }
+    }
+
     fn write_last(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.call {
             Some(call) => fmt::Display::fmt(call, f),
@@ -155,11 +178,7 @@ impl fmt::Display for TraceLine<'_> {
                     f.write_str("... ")?;
                 }
                 self.write_last(f)?;
-                let made = self.call.and_then(CallInfo::made);
-                match (reply, made) {
-                    (Reply::Queue(queue), Some(made)) => write!(f, " = {}", made.title(*queue)),
-                    _ => write!(f, " = {}", Answered(*reply, detail)),
-                }
+                write!(f, " = {}", answer(self.call, Answered(*reply, detail)))
             }
             (Fact::Deferred { call }, object) => {
                 write_call(f, Call(*call, &Detail::None), object)?;

@@ -353,9 +353,10 @@ impl Ledger {
     #[must_use]
     pub fn info(&self, tid: Tid) -> Option<TaskInfo> {
         let task = self.tasks.get(&tid)?;
-        let is_live = |parent: &Tid| {
-            let parent = self.tasks.get(parent);
-            parent.is_some_and(|parent| parent.exit.is_none())
+        let is_live = |parent: &Tid| match self.tasks.get(parent) {
+            Some(parent) => parent.exit.is_none(),
+            // It was reaped, unless events are missing.
+            None => self.gaps > 0,
         };
         Some(TaskInfo {
             tid,

@@ -24,7 +24,7 @@ use tracing::{
     Dispatch, Level, Span, dispatcher, enabled, subscriber::NoSubscriber, trace, trace_span, warn,
 };
 
-use super::{Answered, Event, Fact, Ledger, Log, Tracer, entered::Entered};
+use super::{Event, Fact, Ledger, Log, Tracer, entered::Entered};
 use crate::abi::{Exit, Nanos, Place, QueueId, Reply, SystemCall, Tid};
 
 /// Warns through `tracing` of a task that failed or faulted.
@@ -148,14 +148,14 @@ impl Tracer for Bridge {
             Fact::Trapped { .. } => {}
             Fact::Blocked { on } => {
                 tell!("trapline::kernel", event, &*span, comm,
-                    { call = last.map(ToString::to_string), op, device, queue, blocked_on = self.tasks.thing(*on), }, "{told}");
+                    { call = last.map(ToString::to_string), op, device, queue, blocked_on = %self.tasks.thing(*on), }, "{told}");
             }
-            Fact::Replied { reply, detail } => {
+            Fact::Replied { reply, .. } => {
                 let bytes = match reply {
                     Reply::Bytes(bytes) => Some(*bytes),
                     _ => None,
                 };
-                let reply = Answered(*reply, detail);
+                let reply = told.answer().unwrap_or_default();
                 tell!("trapline::kernel", event, &*span, comm,
                     { call = last.map(ToString::to_string), op, device, queue, bytes, reply = %reply, }, "{told}");
             }

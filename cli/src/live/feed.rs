@@ -4,7 +4,7 @@
 use std::{cell::RefCell, rc::Rc};
 
 use serde_json::{Map, Value};
-use trapline::{Answered, CallInfo, Event, Fact, Ledger, Tid, Tracer};
+use trapline::{CallInfo, Event, Fact, Ledger, Tid, Tracer};
 
 use super::{
     brief::brief,
@@ -104,7 +104,8 @@ fn line(
 
 /// The message and the fields, named as in the bridge to `tracing`.
 fn describe(event: &Event<'_>, recent: &Ledger, line: &mut Map<String, Value>) -> String {
-    let message = recent.line(&event.fact, event.tid).to_string();
+    let told = recent.line(&event.fact, event.tid);
+    let message = told.to_string();
     let call = || match recent.last(event.tid) {
         Some(call) => brief(call.to_string()),
         None => "?".to_string(),
@@ -114,8 +115,8 @@ fn describe(event: &Event<'_>, recent: &Ledger, line: &mut Map<String, Value>) -
             line.insert("blocked_on".into(), brief(recent.thing(*on)).into());
             line.insert("call".into(), call().into());
         }
-        Fact::Replied { reply, detail } => {
-            let reply = Answered(*reply, detail).to_string();
+        Fact::Replied { .. } => {
+            let reply = told.answer().unwrap_or_default();
             line.insert("reply".into(), brief(reply).into());
             line.insert("call".into(), call().into());
         }

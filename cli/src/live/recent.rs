@@ -26,10 +26,11 @@ pub(crate) fn lines(recent: &Ledger, tid: Tid) -> Vec<Map<String, Value>> {
 
 fn line_of(recent: &Ledger, call: &CallInfo, tid: Tid, comm: &str) -> Map<String, Value> {
     let mut line = line(call.at, tid, comm);
-    let message = match (call.reply(), call.blocked) {
+    let message = match (call.answer(), call.blocked) {
         (Some(reply), _) => {
-            line.insert("reply".into(), brief(reply.to_string()).into());
-            format!("{call} = {reply}")
+            let message = format!("{call} = {reply}");
+            line.insert("reply".into(), brief(reply).into());
+            message
         }
         (None, Some((on, _))) => {
             line.insert("blocked_on".into(), brief(recent.thing(on)).into());

@@ -95,18 +95,20 @@ impl History {
         Ok((history, source))
     }
 
-    /// When which task took each mutex, by the number of its queue; [`Tid::KERNEL`] where a task
-    /// released it.
+    /// When which task took each mutex, or a permit of each semaphore, by the number of its queue;
+    /// [`Tid::KERNEL`] where a task released the mutex.
     pub(super) fn takes(&self) -> BTreeMap<u64, Vec<(Moment, Tid)>> {
         let mut takes: BTreeMap<u64, Vec<(Moment, Tid)>> = BTreeMap::new();
-        let is_lock = |life: &QueueLife| life.content == Content::Lock;
-        for (queue, life) in self.queues.iter().filter(|(_, life)| is_lock(life)) {
-            let holder = |one: &Move| match one.end {
-                End::Get => one.tid,
-                End::Put => Tid::KERNEL,
+        for (queue, life) in &self.queues {
+            let holder = |one: &Move| match (one.end, life.content) {
+                (_, Content::Messages) | (End::Put, Content::Permits) => None,
+                (End::Put, Content::Lock) => Some((one.at, Tid::KERNEL)),
+                (End::Get, Content::Lock | Content::Permits) => Some((one.at, one.tid)),
             };
-            let of = takes.entry(queue.number()).or_default();
-            of.extend(life.moves.iter().map(|one| (one.at, holder(one))));
+            let of: Vec<_> = life.moves.iter().filter_map(holder).collect();
+            if !of.is_empty() {
+                takes.insert(queue.number(), of);
+            }
         }
         takes
     }

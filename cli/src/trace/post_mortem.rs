@@ -60,8 +60,8 @@ fn tell_last(log: Log, tasks: &Ledger, tid: Tid, comm: &str) {
         });
     }
     for call in tasks.calls(tid) {
-        let (message, reply) = match call.reply() {
-            Some(reply) => (format!("{call} = {reply}"), reply.to_string()),
+        let (message, reply) = match call.answer() {
+            Some(reply) => (format!("{call} = {reply}"), reply),
             None if call.blocked.is_some() => (format!("{call} ..."), String::new()),
             None => (format!("{call} = ?"), String::new()),
         };

@@ -3,9 +3,7 @@
 use std::{io::Write, path::PathBuf, process::ExitCode, time::Duration};
 
 use clap::{Args, ValueHint};
-use trapline::{
-    Answered, DeviceId, Event, Fact, Ledger, Nanos, On, Reply, SystemCall, Tid, Tracer, Wake,
-};
+use trapline::{DeviceId, Event, Fact, Ledger, Nanos, On, Reply, SystemCall, Tid, Tracer, Wake};
 
 use super::source::{Failure, Source, unknown};
 use crate::{
@@ -206,12 +204,10 @@ impl Lines {
         if let (Fact::Exited { .. }, Some(call)) = (&event.fact, tasks.unseen(event.tid)) {
             writeln!(out, "{columns}{} = ?", clean(&call.to_string()))?;
         }
-        let message = clean(&tasks.line(&event.fact, event.tid).to_string());
-        let reply = match &event.fact {
-            Fact::Replied { reply, detail } => clean(&Answered(*reply, detail).to_string()),
-            _ => String::new(),
-        };
-        writeln!(out, "{columns}{}", aligned(&message, &reply))?;
+        let line = tasks.line(&event.fact, event.tid);
+        let reply = line.answer().map(|reply| clean(&reply));
+        let message = aligned(&clean(&line.to_string()), &reply.unwrap_or_default());
+        writeln!(out, "{columns}{message}")?;
         Ok(())
     }
 }

@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 
 use rustc_hash::FxHashMap;
 use trapline::{
-    Answered, Deadlock, DeviceId, Direction, Doing, Ending, Event, Exit, Fact, Moment, Nanos, On,
-    Reply, Span, Tid, Wake,
+    Deadlock, DeviceId, Direction, Doing, Ending, Event, Exit, Fact, Moment, Nanos, On, Reply,
+    Span, Tid, Wake,
     record::{Header, OwnedEvent},
 };
 
@@ -544,9 +544,11 @@ impl<'a> Gather<'a> {
                 let call = call.map_or_else(String::new, |call| clean(&call.to_string()));
                 row(Kind::Call, call)
             }
-            Fact::Replied { reply, detail } => {
-                let answer = clean(&Answered(*reply, detail).to_string());
-                return self.answer(place, answer, self.spans.tasks().is_error(event));
+            Fact::Replied { .. } => {
+                let tasks = self.spans.tasks();
+                let answer = tasks.line(&event.fact, event.tid).answer();
+                let is_error = tasks.is_error(event);
+                return self.answer(place, clean(&answer.unwrap_or_default()), is_error);
             }
             Fact::Spawned { parent, .. } => row(
                 Kind::Spawned,
