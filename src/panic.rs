@@ -45,6 +45,16 @@ pub(crate) struct Origin {
     pub(crate) chain: String,
 }
 
+impl Origin {
+    fn new(location: &Location<'_>, chain: String) -> Self {
+        Self {
+            file: location.file().to_string(),
+            line: location.line(),
+            chain,
+        }
+    }
+}
+
 thread_local! {
     /// The place of the thread's last panic. A hook has no other way to the code that catches the
     /// panic.
@@ -71,11 +81,9 @@ pub(crate) fn note_origins() {
 
 /// Notes the place of a panic, for a hook that does not call the hook of [`note_origins`].
 pub(crate) fn note_origin(panic: &PanicHookInfo<'_>) {
-    let origin = panic.location().map(|location| Origin {
-        file: location.file().to_string(),
-        line: location.line(),
-        chain: String::new(),
-    });
+    let origin = panic
+        .location()
+        .map(|location| Origin::new(location, String::new()));
     ORIGIN.with_borrow_mut(|last| *last = origin);
 }
 
@@ -91,11 +99,7 @@ fn origin(location: &Location<'_>) -> Origin {
         BacktraceStatus::Captured => chain(&backtrace.to_string(), location),
         _ => String::new(),
     };
-    Origin {
-        file: location.file().to_string(),
-        line: location.line(),
-        chain,
-    }
+    Origin::new(location, chain)
 }
 
 /// Extracts the chain of async functions from a backtrace: the closures between the panic and the

@@ -1,6 +1,6 @@
 //! A request to an HTTP server, and the response, which is read in pieces.
 
-use std::{mem, time::Duration};
+use std::{fmt::Display, mem, time::Duration};
 
 use httparse::{
     EMPTY_HEADER,
@@ -299,21 +299,7 @@ async fn connect(os: &mut Os, host: &str) -> Result<TcpStream, String> {
     } else {
         format!("{host}:80")
     };
-    let to: Endpoint = addr
-        .parse()
-        .map_err(|error| format!("cannot find {host}: {error}"))?;
-    let (name, port) = match to {
-        Endpoint::Addr(addr) => (addr.ip().to_string(), addr.port()),
-        Endpoint::Name(name, port) => (name, port),
-    };
-    let found = os.resolve(name).await;
-    let found = found.map_err(|error| format!("cannot find {host}: {error}"))?;
-    let mut trouble = "it has no address".to_string();
-    for address in found {
-        match os.connect((address, port)).await {
-            Ok(server) => return Ok(server),
-            Err(error) => trouble = error.to_string(),
-        }
-    }
-    Err(format!("cannot reach {host}: {trouble}"))
+    let cannot = |error: &dyn Display| format!("cannot reach {host}: {error}");
+    let to: Endpoint = addr.parse().map_err(|error| cannot(&error))?;
+    os.connect(to).await.map_err(|error| cannot(&error))
 }

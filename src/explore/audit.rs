@@ -9,7 +9,7 @@ use super::{
     exhaustive::{Cut, Decider, Part, Ran, Tree},
     settings::Settings,
     tally::{Found, Tally},
-    timed::{Timed, Watch},
+    timed::{Timed, TrialWatch},
     trial::{self, Body, HIDDEN, THREADS, Trial},
     twice::NONDETERMINISM,
 };
@@ -26,11 +26,16 @@ pub(super) struct Runs<'a> {
     settings: &'a Settings,
     pub(super) tree: Tree,
     kernel: Option<Kernel>,
-    pub(super) watch: Watch,
+    pub(super) watch: TrialWatch,
 }
 
 impl<'a> Runs<'a> {
-    pub(super) fn new(body: Body<'a>, settings: &'a Settings, tree: Tree, watch: &Watch) -> Self {
+    pub(super) fn new(
+        body: Body<'a>,
+        settings: &'a Settings,
+        tree: Tree,
+        watch: &TrialWatch,
+    ) -> Self {
         tree.tell(watch);
         Self {
             body,
@@ -65,7 +70,7 @@ impl<'a> Runs<'a> {
     }
 
     /// Runs the other orders of the turns of a schedule, which was the last to be searched. Returns
-    /// the first failure. Ends early with the time of the search: see [`Watch::has_cut`].
+    /// the first failure. Ends early with the time of the search: see [`TrialWatch::has_cut`].
     pub(super) fn audit(
         &mut self,
         seed: u64,
@@ -186,7 +191,10 @@ impl<'a> Runs<'a> {
         let found = match &trial.failure {
             Some(why) => {
                 let note = format!("{UNSEEN}: no schedule of the complete search fails\n{CURE}");
-                Found::new(tally.schedules, why.clone()).noting(note)
+                Found {
+                    note: Some(note),
+                    ..Found::new(tally.schedules, why.clone())
+                }
             }
             None => {
                 let why = format!(
@@ -253,7 +261,7 @@ pub(super) fn draw(body: Body<'_>, settings: &Settings, tally: &mut Tally) -> Re
 pub(super) struct Audited<'a>(Runs<'a>);
 
 impl<'a> Audited<'a> {
-    pub(super) fn new(body: Body<'a>, settings: &'a Settings, watch: &Watch) -> Self {
+    pub(super) fn new(body: Body<'a>, settings: &'a Settings, watch: &TrialWatch) -> Self {
         let tree = Tree::new(settings, Part::default());
         Self(Runs::new(body, settings, tree, watch))
     }

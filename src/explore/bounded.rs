@@ -14,7 +14,7 @@ use crate::Error;
 
 /// A part of the search: this schedule, and those that begin with its preemptions.
 #[derive(Clone, Default)]
-struct Part {
+struct PlanPart {
     plan: Plan,
     /// Leaves out the others.
     is_alone: bool,
@@ -38,13 +38,13 @@ fn in_parts(
     most: usize,
 ) -> Result<Tally, Error> {
     let watch = settings.watch();
-    let mut parts = vec![Part::default()];
+    let mut parts = vec![PlanPart::default()];
     if settings.is_divided() && most > 0 {
         // The others begin with each preemption of the schedule without any.
         let mut runs = Planned::new(body, settings, settings.seed, &watch)?;
         runs.run(&Plan::default())?;
         parts[0].is_alone = true;
-        parts.extend(runs.longer(&Plan::default()).map(|plan| Part {
+        parts.extend(runs.longer(&Plan::default()).map(|plan| PlanPart {
             plan,
             is_alone: false,
         }));
@@ -58,7 +58,7 @@ fn explore(
     body: Body<'_>,
     settings: &Settings,
     most: usize,
-    part: &Part,
+    part: &PlanPart,
     meter: &Meter<'_>,
 ) -> Result<Tally, Error> {
     let watch = settings.watch();

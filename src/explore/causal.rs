@@ -122,7 +122,16 @@ impl Foot {
         };
         conflict(next, self)
             || self.handles.iter().any(drops_last)
-            || self.closes.iter().any(closes)
+            || self.closes.iter().any(closes) && !next.releases(self)
+    }
+
+    /// Returns whether this turn releases a lock for which the other one waits. It does so before it
+    /// waits itself, so that its own wait closes no cycle with that one.
+    fn releases(&self, waiting: &Self) -> bool {
+        waiting.names.iter().any(|(name, _)| match name {
+            Name::GetEnd(lock) => self.touches(Name::PutEnd(*lock)),
+            _ => false,
+        })
     }
 
     fn touches(&self, name: Name) -> bool {

@@ -14,15 +14,15 @@ use super::{
     crew::{self, Job},
     deadline::Deadline,
     explored::{Explored, Progress},
-    lab::Lab,
+    reruns::Reruns,
     search,
-    settings::{Injector, Network, Reporter, Settings, Shard},
+    settings::{Hook, Settings, Shard},
     sometimes::claims_in,
     strategy::SearchStrategy,
     trial::Body,
     watchdog::Watchdog,
 };
-use crate::{Error, Inject, Kernel, SimNet, SystemCall, Tid};
+use crate::{Error, Inject, Kernel, SimNet, SystemCall, Tid, sched::Pct};
 
 /// Runs a test under many schedules. Each runs the closure on a kernel of its own in the simulated
 /// world. The closure spawns tasks, runs the kernel, and checks the result.
@@ -134,7 +134,8 @@ where
     /// *Panics* if it is [`SearchStrategy::Pct`] with more than 1,000 changes.
     pub fn strategy(mut self, strategy: SearchStrategy) -> Self {
         if let SearchStrategy::Pct(changes, _) = strategy {
-            assert!(changes <= 1000, "pct takes at most 1000 changes");
+            let most = Pct::MOST;
+            assert!(changes <= most, "pct takes at most {most} changes");
         }
         self.settings.set_strategy(strategy);
         self
@@ -326,7 +327,7 @@ where
     /// .run();
     /// ```
     pub fn net(mut self, make: impl Fn() -> SimNet + Send + Sync + 'static) -> Self {
-        self.settings.net = Some(Network(Arc::new(make)));
+        self.settings.net = Some(Hook(Arc::new(make)));
         self
     }
 
@@ -363,7 +364,7 @@ where
         mut self,
         injector: impl Fn(Tid, SystemCall, u64) -> Option<Inject> + Send + Sync + 'static,
     ) -> Self {
-        self.settings.inject = Some(Injector(Arc::new(injector)));
+        self.settings.inject = Some(Hook(Arc::new(injector)));
         self
     }
 
@@ -385,7 +386,7 @@ where
 
     /// Reports the progress to this closure, about five times a second.
     pub fn progress(mut self, report: impl Fn(&Progress) + Send + Sync + 'static) -> Self {
-        self.settings.progress = Some(Reporter(Arc::new(report)));
+        self.settings.progress = Some(Hook(Arc::new(report)));
         self
     }
 
@@ -406,7 +407,7 @@ where
 
     /// Ignores the environment.
     pub fn without_environment(mut self) -> Self {
-        self.settings.reads_environment = false;
+        self.settings.ignores_environment = true;
         self
     }
 
@@ -512,11 +513,11 @@ where
     fn search(&self) -> Result<Explored, Error> {
         let body: Body<'_> = &self.body;
         if let Some(replay) = &self.settings.replay {
-            return Lab::new(body, &self.settings).replay(replay);
+            return Reruns::new(body, &self.settings).replay(replay);
         }
         let (settings, ended) = search::measured(body, &self.settings)?;
         let settings = &settings;
-        let lab = Lab::new(body, settings);
+        let reruns = Reruns::new(body, settings);
         let crew = |job: Job<'_>| match (self.settings.threads, self.in_threads) {
             (Some(threads), Some(run)) => run(&self.body, count(threads), job),
             _ => job(body),
@@ -528,7 +529,7 @@ where
             (None, None) => complete::search(&crew, body, settings)?,
         };
         let proved = tally.is_proved();
-        let failure = tally.failure.map(|found| lab.explain(found));
+        let failure = tally.failure.map(|found| reruns.explain(found));
         let claims = claims_in(std::any::type_name::<F>());
         let never = claims.filter(|claim| !tally.held.contains(claim));
         Ok(Explored {

@@ -17,15 +17,15 @@ use super::{
     notes,
     plan::{Delay, Plan},
     settings::Settings,
-    timed::Watch,
+    timed::TrialWatch,
 };
 use crate::{Cause, Footprints, Note, Policy, Runnable, Tid};
 
 /// The tree of schedules, and the policy that goes through it. Clones are handles to the same tree.
 #[derive(Clone)]
-pub(super) struct Tree(Rc<RefCell<State>>);
+pub(super) struct Tree(Rc<RefCell<TreeState>>);
 
-struct State {
+struct TreeState {
     footprints: Footprints,
     /// The part of the tree to explore.
     part: Part,
@@ -33,12 +33,12 @@ struct State {
     nodes: Vec<Node>,
     /// The turns of the schedule that has ended, one for each node.
     turns: Vec<Turn>,
-    run: Run,
+    run: TreeRun,
     /// The most turns of a schedule.
     most: usize,
     decider: Decider,
     /// Gets the decisions of the schedule under way.
-    watch: Watch,
+    watch: TrialWatch,
     /// Whether more orders of a schedule were asked for.
     has_more: bool,
     /// Whether several tasks were ready at one time.
@@ -93,7 +93,7 @@ struct Node {
 
 /// The schedule under way.
 #[derive(Default)]
-struct Run {
+struct TreeRun {
     /// In order of arrival.
     ready: VecDeque<Runnable>,
     causality: Causality,
@@ -145,15 +145,15 @@ fn rests(turns: usize) -> usize {
 
 impl Tree {
     pub(super) fn new(settings: &Settings, part: Part) -> Self {
-        Self(Rc::new(RefCell::new(State {
+        Self(Rc::new(RefCell::new(TreeState {
             footprints: Footprints::default(),
             part,
             nodes: Vec::new(),
             turns: Vec::new(),
-            run: Run::default(),
+            run: TreeRun::default(),
             most: usize::try_from(settings.steps()).unwrap_or(usize::MAX),
             decider: Decider::Tree,
-            watch: Watch::default(),
+            watch: TrialWatch::default(),
             has_more: false,
             has_choice: false,
             lines: Vec::new(),
@@ -162,7 +162,7 @@ impl Tree {
     }
 
     /// Tells this watch the decisions of each schedule from now on.
-    pub(super) fn tell(&self, watch: &Watch) {
+    pub(super) fn tell(&self, watch: &TrialWatch) {
         self.0.borrow_mut().watch = watch.clone();
     }
 
@@ -249,7 +249,7 @@ impl Tree {
     }
 }
 
-impl Run {
+impl TreeRun {
     /// Begins a schedule, in the same memory.
     fn reset(&mut self, known: Vec<Turn>) {
         self.ready.clear();
@@ -270,7 +270,7 @@ impl Node {
     }
 }
 
-impl State {
+impl TreeState {
     /// Adds what the turn under way has touched, and looks for races.
     fn end_turn(&mut self, is_last: bool) {
         let mut lines = std::mem::take(&mut self.lines);

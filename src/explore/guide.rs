@@ -7,10 +7,10 @@ use crate::{Cause, Policy, Runnable};
 
 /// First in, first out, with the departures of a plan. Clones are handles to the same policy.
 #[derive(Clone, Default, Debug)]
-pub(super) struct Guide(Rc<RefCell<State>>);
+pub(super) struct Guide(Rc<RefCell<Guided>>);
 
 #[derive(Default)]
-struct State {
+struct Guided {
     ready: VecDeque<Runnable>,
     /// The turns so far.
     turn: u32,
@@ -30,22 +30,22 @@ impl Guide {
     /// Follows a plan from now on.
     pub(super) fn follow(&self, plan: &Plan) {
         let ahead = plan.0.iter().rev().copied().collect();
-        self.begin(State {
+        self.begin(Guided {
             ahead,
-            ..State::default()
+            ..Guided::default()
         });
     }
 
     /// Records what a policy decides from now on.
     pub(super) fn record(&self, chooser: Box<dyn Policy>) {
         let chooser = Some(chooser);
-        self.begin(State {
+        self.begin(Guided {
             chooser,
-            ..State::default()
+            ..Guided::default()
         });
     }
 
-    fn begin(&self, state: State) {
+    fn begin(&self, state: Guided) {
         let mut old = self.0.replace(state);
         old.ready.clear();
         old.widths.clear();
@@ -139,7 +139,7 @@ impl Policy for Guide {
     }
 }
 
-impl fmt::Debug for State {
+impl fmt::Debug for Guided {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} after turn {}", self.made, self.turn)
     }

@@ -38,7 +38,7 @@ pub(super) fn minimise(
     found: &Plan,
 ) -> Result<Fewest, Error> {
     let watch = settings.watch_without_end();
-    let mut runs = Runs {
+    let mut runs = Trials {
         planned: Planned::new(body, settings, seed, &watch)?,
         end: settings.deadline,
     };
@@ -113,13 +113,13 @@ enum Tried {
 }
 
 /// The runs of a minimisation.
-struct Runs<'a> {
+struct Trials<'a> {
     planned: Planned<'a>,
     /// The end of the search.
     end: Deadline,
 }
 
-impl Runs<'_> {
+impl Trials<'_> {
     /// Tries every schedule with so many departures after those of `plan`, which passes without
     /// more. Leaves the one that fails in `plan`.
     fn try_all(

@@ -18,7 +18,7 @@
 //! | `guide.rs`, `planned.rs` | the policy that follows or records such a plan; runs under plans |
 //! | `minimise.rs` | the fewest preemptions with which a schedule fails |
 //! | `story.rs`, `excerpt.rs` | a schedule as text; its turns that are shown |
-//! | `lab.rs` | a failing schedule, recorded, replayed and explained |
+//! | `reruns.rs` | a failing schedule, recorded, replayed and explained |
 //! | `explored.rs` | what a search returns |
 //! | `shared.rs`, `sometimes.rs` | [`Shared`]; [`sometimes!`](crate::sometimes) |
 //! | `deadline.rs`, `timed.rs` | the end of a search's time, between schedules and within them |
@@ -42,13 +42,13 @@ mod exhaustive;
 mod explored;
 mod frontier;
 mod guide;
-mod lab;
 mod meter;
 mod minimise;
 mod notes;
 mod plan;
 mod planned;
 mod quiet;
+mod reruns;
 mod search;
 mod settings;
 mod shared;

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::{Kernel, Remote, Tid};
 
 /// The notes of a trial.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Notes {
     /// What the schedule came to, by [`Kernel::outcome`].
     pub(super) outcomes: Vec<String>,
@@ -15,13 +15,6 @@ pub(super) struct Notes {
 }
 
 impl Notes {
-    const fn new() -> Self {
-        Self {
-            outcomes: Vec::new(),
-            held: BTreeSet::new(),
-        }
-    }
-
     fn is_empty(&self) -> bool {
         self.outcomes.is_empty() && self.held.is_empty()
     }
@@ -31,7 +24,7 @@ impl Notes {
 pub(super) type Made = (Tid, u64);
 
 /// The accesses to shared values.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Accesses {
     /// Tells which task runs, or that the host does.
     remote: Option<Remote>,
@@ -44,15 +37,6 @@ struct Accesses {
 }
 
 impl Accesses {
-    const fn new() -> Self {
-        Self {
-            remote: None,
-            made: BTreeMap::new(),
-            of_turn: Vec::new(),
-            of_host: Vec::new(),
-        }
-    }
-
     fn begin(&mut self, remote: Remote) {
         self.remote = Some(remote);
         self.of_turn.clear();
@@ -79,8 +63,8 @@ impl Accesses {
 }
 
 thread_local! {
-    static ACCESSES: RefCell<Accesses> = const { RefCell::new(Accesses::new()) };
-    static NOTES: RefCell<Notes> = const { RefCell::new(Notes::new()) };
+    static ACCESSES: RefCell<Accesses> = RefCell::default();
+    static NOTES: RefCell<Notes> = RefCell::default();
     static IS_OPEN: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -88,7 +72,7 @@ thread_local! {
 pub(super) fn open(remote: Remote) {
     NOTES.with_borrow_mut(|notes| {
         if !notes.is_empty() {
-            *notes = Notes::new();
+            *notes = Notes::default();
         }
     });
     ACCESSES.with_borrow_mut(|accesses| accesses.begin(remote));
@@ -98,9 +82,7 @@ pub(super) fn open(remote: Remote) {
 /// Ends the notes of a trial. Returns them, if there are any.
 pub(super) fn close() -> Option<Box<Notes>> {
     IS_OPEN.set(false);
-    NOTES.with_borrow_mut(|notes| {
-        (!notes.is_empty()).then(|| Box::new(std::mem::replace(notes, Notes::new())))
-    })
+    NOTES.with_borrow_mut(|notes| (!notes.is_empty()).then(|| Box::new(std::mem::take(notes))))
 }
 
 /// Notes something, if a trial is under way on this thread.

@@ -4,7 +4,7 @@ use super::{
     guide::Guide,
     plan::{Delay, Plan},
     settings::Settings,
-    timed::{Timed, Watch},
+    timed::{Timed, TrialWatch},
     trial::{self, Body, Trial},
 };
 use crate::{Error, Kernel};
@@ -15,7 +15,7 @@ pub(super) struct Planned<'a> {
     seed: u64,
     guide: Guide,
     kernel: Kernel,
-    watch: Watch,
+    watch: TrialWatch,
     /// An exhaustive search cuts schedules of more turns.
     most: Option<u64>,
 }
@@ -25,7 +25,7 @@ impl<'a> Planned<'a> {
         body: Body<'a>,
         settings: &Settings,
         seed: u64,
-        watch: &Watch,
+        watch: &TrialWatch,
     ) -> Result<Self, Error> {
         let guide = Guide::default();
         let policy = Timed::new(guide.clone(), watch);

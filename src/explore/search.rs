@@ -54,8 +54,10 @@ pub(super) fn measured(
         if tally.bound.is_none() {
             tally.add(&mut trial);
             let name = || format!("run {} of the {MEASURED} that count turns", schedule + 1);
-            let found = |why| Found::new(schedule, why).named(name());
-            tally.failure = trial.failure.map(found);
+            tally.failure = trial.failure.map(|why| Found {
+                name: Some(name()),
+                ..Found::new(schedule, why)
+            });
         }
         if tally.bound.is_some() || tally.failure.is_some() {
             return Ok((measured, Some(tally)));

@@ -14,7 +14,7 @@ use super::{
     explored::Progress,
     plan::Replay,
     strategy::SearchStrategy,
-    timed::{TimedWorld, Watch},
+    timed::{TimedWorld, TrialWatch},
     watchdog::UnderWay,
 };
 use crate::{Builder, Inject, Kernel, OnDeadlock, SimNet, SimWorld, SystemCall, Tid};
@@ -23,7 +23,7 @@ use crate::{Builder, Inject, Kernel, OnDeadlock, SimNet, SimWorld, SystemCall, T
 const STALL: Duration = Duration::from_secs(4);
 
 /// The settings of a search.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Settings {
     /// The number of schedules, over all shards. Without one, the strategy has its own.
     pub(super) schedules: Option<u64>,
@@ -51,76 +51,33 @@ pub(super) struct Settings {
     pub(super) command: String,
     /// The folder for recordings of a failing schedule.
     pub(super) record: Option<PathBuf>,
-    /// Whether the environment replaces these settings.
-    pub(super) reads_environment: bool,
+    /// Whether the environment does not replace these settings.
+    pub(super) ignores_environment: bool,
     /// Whether a search by seeds runs each schedule in a second order, too.
     pub(super) audits: bool,
-    pub(super) net: Option<Network>,
+    pub(super) net: Option<Hook<dyn Fn() -> SimNet + Send + Sync>>,
     /// The level of chaos in the network. Without one, the network has its own.
     pub(super) chaos: Option<u8>,
-    pub(super) inject: Option<Injector>,
-    pub(super) progress: Option<Reporter>,
+    pub(super) inject: Option<Hook<Ask>>,
+    pub(super) progress: Option<Hook<dyn Fn(&Progress) + Send + Sync>>,
 }
 
-/// A receiver of progress.
-#[derive(Clone)]
-pub(super) struct Reporter(pub(super) Arc<dyn Fn(&Progress) + Send + Sync>);
+/// A closure of the program that searches, for any thread.
+pub(super) struct Hook<F: ?Sized>(pub(super) Arc<F>);
 
-impl fmt::Debug for Reporter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Reporter")
+impl<F: ?Sized> Clone for Hook<F> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
     }
 }
 
-/// What makes the network of a kernel.
-#[derive(Clone)]
-pub(super) struct Network(pub(super) Arc<dyn Fn() -> SimNet + Send + Sync>);
-
-impl fmt::Debug for Network {
+impl<F: ?Sized> fmt::Debug for Hook<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Network")
+        f.write_str("Hook")
     }
 }
-
-/// An injection that any thread can ask.
-#[derive(Clone)]
-pub(super) struct Injector(pub(super) Arc<Ask>);
 
 type Ask = dyn Fn(Tid, SystemCall, u64) -> Option<Inject> + Send + Sync;
-
-impl fmt::Debug for Injector {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Injector")
-    }
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            schedules: None,
-            seed: 0,
-            strategy: SearchStrategy::Random,
-            steps: None,
-            tasks: None,
-            preemptions: None,
-            time: None,
-            stop: None,
-            deadline: Deadline::default(),
-            under_way: UnderWay::default(),
-            threads: None,
-            shard: Shard { number: 0, of: 1 },
-            replay: None,
-            command: String::new(),
-            record: None,
-            reads_environment: true,
-            audits: false,
-            net: None,
-            chaos: None,
-            inject: None,
-            progress: None,
-        }
-    }
-}
 
 impl Settings {
     /// Says what ends a search that is over.
@@ -149,7 +106,7 @@ impl Settings {
     ///
     /// *Errors:* a text that names the variable, and what it takes.
     pub(super) fn read_environment(&mut self) -> Result<(), String> {
-        if !self.reads_environment {
+        if self.ignores_environment {
             return Ok(());
         }
         let schedules = |text: &str| Ok(Some(whole::<NonZeroU64>(text)?.get()));
@@ -173,24 +130,24 @@ impl Settings {
     }
 
     /// Returns what ends a schedule when the time is over, on one thread.
-    pub(super) fn watch(&self) -> Watch {
-        Watch::new(self.deadline, &self.under_way, self.deadline.is_set())
+    pub(super) fn watch(&self) -> TrialWatch {
+        TrialWatch::new(self.deadline, &self.under_way, self.deadline.is_set())
     }
 
     /// Returns the same for schedules that no end of the time cuts.
-    pub(super) fn watch_without_end(&self) -> Watch {
-        Watch::new(Deadline::default(), &self.under_way, self.deadline.is_set())
+    pub(super) fn watch_without_end(&self) -> TrialWatch {
+        TrialWatch::new(Deadline::default(), &self.under_way, self.deadline.is_set())
     }
 
     /// Says that the end of the search has cut a schedule, which counts nowhere.
-    pub(super) fn end_within(&self, watch: &Watch) -> Option<String> {
+    pub(super) fn end_within(&self, watch: &TrialWatch) -> Option<String> {
         let within = watch.within()?;
         Some(format!("{}, {within}", self.end()))
     }
 
     /// Returns the settings of the kernel of a trial. The watch ends its waits for other threads.
-    pub(super) fn builder(&self, seed: u64, watch: &Watch) -> Builder {
-        let net = self.net.as_ref().map(|Network(make)| make());
+    pub(super) fn builder(&self, seed: u64, watch: &TrialWatch) -> Builder {
+        let net = self.net.as_ref().map(|Hook(make)| make());
         let net = net.unwrap_or_default();
         if let Some(level) = self.chaos {
             net.chaos(level);
@@ -207,7 +164,7 @@ impl Settings {
             builder = builder.max_tasks(tasks);
         }
         match self.inject.clone() {
-            Some(Injector(ask)) => builder.inject(move |tid, call, nth| ask(tid, call, nth)),
+            Some(Hook(ask)) => builder.inject(move |tid, call, nth| ask(tid, call, nth)),
             None => builder,
         }
     }
@@ -260,6 +217,12 @@ impl fmt::Display for Shard {
 pub(super) struct Shard {
     pub(super) number: u64,
     pub(super) of: u64,
+}
+
+impl Default for Shard {
+    fn default() -> Self {
+        Self { number: 0, of: 1 }
+    }
 }
 
 impl Shard {
@@ -327,37 +290,5 @@ fn span(text: &str) -> Result<Duration, String> {
         None => Err("it takes a number and a unit: 500ms, 30s, 2m or 1h".into()),
         Some(0) => Err("no schedule runs in no time: it takes a time above zero".into()),
         Some(millis) => Ok(Duration::from_millis(millis)),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_time_has_a_unit() {
-        assert_eq!(span("500ms"), Ok(Duration::from_millis(500)));
-        assert_eq!(span("2m"), Ok(Duration::from_secs(120)));
-        for text in [
-            "",
-            "5",
-            "s",
-            "5 days",
-            "-1s",
-            "0s",
-            "99999999999999999999h",
-            "999999999999999999h",
-        ] {
-            assert!(span(text).is_err(), "{text:?}");
-        }
-    }
-
-    #[test]
-    fn a_shard_is_a_part_of_so_many() {
-        assert_eq!("3/8".parse(), Ok(Shard { number: 3, of: 8 }));
-        assert_eq!("8/8".parse(), Ok(Shard { number: 0, of: 8 }));
-        for text in ["", "3", "9/8", "0/0", "-1/2", "a/b"] {
-            assert!(text.parse::<Shard>().is_err(), "{text:?}");
-        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-use super::timed::{Timed, Watch};
+use super::timed::{Timed, TrialWatch};
 use crate::{
     Builder, Fifo, Policy,
     sched::{Pct, Random},
@@ -35,7 +35,7 @@ pub enum SearchStrategy {
 
 impl SearchStrategy {
     /// Sets the policy of a kernel, without indirection. The watch ends a schedule.
-    pub(super) fn set(self, builder: Builder, seed: u64, watch: &Watch) -> Builder {
+    pub(super) fn set(self, builder: Builder, seed: u64, watch: &TrialWatch) -> Builder {
         match self {
             Self::Fifo | Self::Exhaustive if !watch.is_set() => builder,
             Self::Fifo | Self::Exhaustive => timed(builder, Fifo::default(), watch),
@@ -63,7 +63,7 @@ fn pct(changes: u32, length: Option<u64>, seed: u64) -> Pct {
 }
 
 /// Sets a policy, under a watch only if there is an end of the time: a turn takes less without.
-fn timed(builder: Builder, policy: impl Policy + 'static, watch: &Watch) -> Builder {
+fn timed(builder: Builder, policy: impl Policy + 'static, watch: &TrialWatch) -> Builder {
     if watch.is_set() {
         builder.policy(Timed::new(policy, watch))
     } else {

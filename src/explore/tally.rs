@@ -62,11 +62,6 @@ impl Found {
         }
     }
 
-    pub(super) fn named(self, name: String) -> Self {
-        let name = Some(name);
-        Self { name, ..self }
-    }
-
     pub(super) fn with(self, plan: Plan) -> Self {
         let plan = Some(plan);
         Self { plan, ..self }
@@ -75,11 +70,6 @@ impl Found {
     pub(super) fn beside(self, plan: Plan) -> Self {
         let beside = Some(plan);
         Self { beside, ..self }
-    }
-
-    pub(super) fn noting(self, note: String) -> Self {
-        let note = Some(note);
-        Self { note, ..self }
     }
 
     /// Returns the seed of the schedule, and its decisions.

@@ -12,7 +12,7 @@ use std::{
 
 use super::{
     deadline::Deadline,
-    watchdog::{Run, UnderWay},
+    watchdog::{TrialRun, UnderWay},
 };
 use crate::{
     Cause, CurrentTurn, Happening, Kernel, Policy, Runnable, SimWorld, World, forward_world,
@@ -26,7 +26,7 @@ const WAIT: Duration = Duration::from_millis(10);
 
 /// Where the end of its time has cut a schedule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Cut {
+enum CutAt {
     /// Before a turn.
     Turn,
     /// In a wait that only other threads can end.
@@ -36,10 +36,10 @@ enum Cut {
 /// The end of a search's time, and whether it has cut the schedule under way. Clones are handles to
 /// the same watch.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Watch {
+pub(super) struct TrialWatch {
     deadline: Deadline,
-    cut: Rc<Cell<Option<Cut>>>,
-    run: Arc<Run>,
+    cut: Rc<Cell<Option<CutAt>>>,
+    run: Arc<TrialRun>,
     /// The view of the kernel of the schedule.
     turn: Rc<RefCell<Option<CurrentTurn>>>,
     /// Whether kernels publish their turns.
@@ -47,7 +47,7 @@ pub(super) struct Watch {
 }
 
 /// A schedule that is under way, until it is dropped.
-pub(super) struct Begun<'a>(&'a Run);
+pub(super) struct Begun<'a>(&'a TrialRun);
 
 impl Drop for Begun<'_> {
     fn drop(&mut self) {
@@ -55,7 +55,7 @@ impl Drop for Begun<'_> {
     }
 }
 
-impl Watch {
+impl TrialWatch {
     /// Returns the watch over the schedules of a thread. Without a deadline none is cut.
     pub(super) fn new(deadline: Deadline, all: &UnderWay, publishes: bool) -> Self {
         Self {
@@ -87,19 +87,19 @@ impl Watch {
 
     /// Returns whether a schedule was cut in a wait for other threads.
     pub(super) fn waits(&self) -> bool {
-        self.cut.get() == Some(Cut::Wait)
+        self.cut.get() == Some(CutAt::Wait)
     }
 
     /// Says where a schedule was cut.
     pub(super) fn within(&self) -> Option<&'static str> {
         Some(match self.cut.get()? {
-            Cut::Turn => "within a schedule",
-            Cut::Wait => "within a schedule that waits for another thread (Setter::remote)",
+            CutAt::Turn => "within a schedule",
+            CutAt::Wait => "within a schedule that waits for another thread (Setter::remote)",
         })
     }
 
     /// Returns whether the time is over, which cuts the schedule here.
-    fn is_over(&self, here: Cut) -> bool {
+    fn is_over(&self, here: CutAt) -> bool {
         let is_over = self.deadline.is_over();
         if is_over {
             self.cut.set(Some(here));
@@ -144,11 +144,11 @@ impl Watch {
 /// A simulated world, in which a wait for other threads fails when the time of the search is over.
 pub(super) struct TimedWorld {
     inner: SimWorld,
-    watch: Watch,
+    watch: TrialWatch,
 }
 
 impl TimedWorld {
-    pub(super) fn new(inner: SimWorld, watch: &Watch) -> Self {
+    pub(super) fn new(inner: SimWorld, watch: &TrialWatch) -> Self {
         let watch = watch.clone();
         Self { inner, watch }
     }
@@ -179,7 +179,7 @@ impl World for TimedWorld {
             if waited >= patience {
                 return Ok(waited);
             }
-            if self.watch.is_over(Cut::Wait) {
+            if self.watch.is_over(CutAt::Wait) {
                 return Err(io::Error::other("the time of the search is over"));
             }
         }
@@ -191,12 +191,12 @@ impl World for TimedWorld {
 #[derive(Debug)]
 pub(super) struct Timed<P> {
     policy: P,
-    watch: Watch,
+    watch: TrialWatch,
     turns: u32,
 }
 
 impl<P> Timed<P> {
-    pub(super) fn new(policy: P, watch: &Watch) -> Self {
+    pub(super) fn new(policy: P, watch: &TrialWatch) -> Self {
         Self {
             policy,
             watch: watch.clone(),
@@ -213,7 +213,7 @@ impl<P> Timed<P> {
 
     #[cold]
     fn look(&self) -> bool {
-        self.watch.is_over(Cut::Turn)
+        self.watch.is_over(CutAt::Turn)
     }
 }
 

@@ -4,7 +4,7 @@ use super::{
     notes::{self, Notes},
     quiet,
     settings::Settings,
-    timed::Watch,
+    timed::TrialWatch,
 };
 use crate::{Error, Kernel};
 
@@ -63,7 +63,7 @@ pub(super) fn fresh<'a>(
     kernel: &'a mut Option<Kernel>,
     settings: &Settings,
     seed: u64,
-    watch: &Watch,
+    watch: &TrialWatch,
 ) -> Result<&'a mut Kernel, Error> {
     let is_reset = kernel
         .as_mut()
@@ -87,7 +87,7 @@ const NOT_ALONE: &str = "the closure has run another kernel than the one that it
 /// Runs the body on a kernel that is as new. A trial fails if the body returns an error or panics,
 /// or if [`Report::check`](crate::Report::check) fails, or if none of its tasks has had a turn, or if
 /// it runs another kernel.
-pub(super) fn run(kernel: &mut Kernel, body: Body<'_>, watch: &Watch) -> Trial {
+pub(super) fn run(kernel: &mut Kernel, body: Body<'_>, watch: &TrialWatch) -> Trial {
     let _begun = watch.begin(kernel);
     notes::open(kernel.remote());
     kernel.watch_alone();

@@ -7,7 +7,7 @@ use super::{
     plan::Plan,
     settings::Settings,
     tally::{Found, Tally},
-    timed::Watch,
+    timed::TrialWatch,
     trial::{self, Body, Trial},
 };
 use crate::{Error, Event, Kernel, record::OwnedEvent};
@@ -24,7 +24,7 @@ pub(super) struct Logged<'a> {
     events: Rc<RefCell<Events>>,
     /// The turns of the last run, in a search whose time ends.
     turns: u64,
-    watch: Watch,
+    watch: TrialWatch,
 }
 
 /// The events of a run, and how far those of the next are the same.
@@ -112,7 +112,7 @@ pub(super) fn before(
 }
 
 impl<'a> Logged<'a> {
-    pub(super) fn new(body: Body<'a>, watch: &Watch) -> Self {
+    pub(super) fn new(body: Body<'a>, watch: &TrialWatch) -> Self {
         Self {
             body,
             events: Rc::default(),

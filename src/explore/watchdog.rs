@@ -36,7 +36,7 @@ pub(super) struct UnderWay(Arc<Everything>);
 
 #[derive(Debug, Default)]
 struct Everything {
-    runs: Mutex<Vec<Weak<Run>>>,
+    runs: Mutex<Vec<Weak<TrialRun>>>,
     is_over: AtomicBool,
     /// The failure that the search has found.
     failure: Mutex<Option<Failing>>,
@@ -51,7 +51,7 @@ struct Failing {
 
 /// A schedule that is under way on one thread, or the next there.
 #[derive(Debug, Default)]
-pub(super) struct Run {
+pub(super) struct TrialRun {
     all: UnderWay,
     /// Odd while a schedule runs.
     begins_and_ends: AtomicU64,
@@ -64,10 +64,10 @@ pub(super) struct Run {
 
 impl UnderWay {
     /// Adds the schedules of a thread on one kernel.
-    pub(super) fn add(&self) -> Arc<Run> {
-        let run = Arc::new(Run {
+    pub(super) fn add(&self) -> Arc<TrialRun> {
+        let run = Arc::new(TrialRun {
             all: self.clone(),
-            ..Run::default()
+            ..TrialRun::default()
         });
         let mut runs = lock(&self.0.runs);
         runs.retain(|run| run.strong_count() > 0);
@@ -84,7 +84,7 @@ impl UnderWay {
     }
 }
 
-impl Run {
+impl TrialRun {
     /// Adds schedules on another kernel.
     pub(super) fn beside(&self) -> Arc<Self> {
         self.all.add()
@@ -203,7 +203,7 @@ struct Looks {
 
 /// What the last look has seen of a schedule.
 struct Seen {
-    run: Arc<Run>,
+    run: Arc<TrialRun>,
     progress: Option<(u64, u64)>,
     /// The looks before it that have seen the same.
     looks: u32,
@@ -221,7 +221,7 @@ impl Looks {
     }
 
     /// Ends the process, in the manner of a search that has found a failure.
-    fn end(&self, run: &Run) -> ! {
+    fn end(&self, run: &TrialRun) -> ! {
         let why = match self.time {
             Some(time) if !self.deadline.is_stopped() => format!("the time of {time:?} is over"),
             _ => "the search was interrupted".to_string(),
@@ -240,7 +240,7 @@ impl Looks {
 
     fn look(&mut self) {
         let before = std::mem::take(&mut self.seen);
-        let runs: Vec<Arc<Run>> = lock(&self.all.0.runs)
+        let runs: Vec<Arc<TrialRun>> = lock(&self.all.0.runs)
             .iter()
             .filter_map(Weak::upgrade)
             .collect();

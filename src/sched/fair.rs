@@ -47,7 +47,7 @@ const UNIT: u128 = 16;
 pub struct Fair {
     /// The ready tasks by their virtual runtimes.
     ready: Order,
-    tasks: PerTask<Task>,
+    tasks: PerTask<FairTask>,
     /// The weights of the ready tasks.
     weight: u64,
     /// The lowest virtual runtime of a task that was ready or computed. It never falls.
@@ -60,7 +60,7 @@ pub struct Fair {
 
 /// What is kept for a task.
 #[derive(Clone, Copy, Debug, Default)]
-struct Task {
+struct FairTask {
     /// Its weight among the ready tasks; 0 if it is not one of them.
     weight: u32,
     /// The weights among which its slice shares the latency, its own included.
@@ -112,7 +112,7 @@ impl Fair {
     /// Returns the next task whose slice is not over.
     fn next_going_on(&mut self) -> Option<Runnable> {
         while let Some(task) = self.going_on.pop() {
-            let Task { weight, used, .. } = self.tasks[task];
+            let FairTask { weight, used, .. } = self.tasks[task];
             if used < self.share(weight, self.weight) {
                 return Some(task);
             }

@@ -4,6 +4,7 @@ use std::{
     cmp::Reverse,
     collections::{BinaryHeap, VecDeque},
     ops::{Index, IndexMut},
+    time::Duration,
 };
 
 use super::{Facts, Runnable, Slot};
@@ -58,8 +59,12 @@ impl<T> IndexMut<Runnable> for PerTask<T> {
 }
 
 /// The slices of tasks. What is left of a slice stays with a task that keeps its place.
-#[derive(Debug, Default)]
-pub(super) struct Slices(PerTask<Slice>);
+#[derive(Debug)]
+pub(super) struct Slices {
+    of: PerTask<Slice>,
+    /// The length of a new slice, which is at least a nanosecond.
+    pub(super) quantum: Nanos,
+}
 
 /// What is left of the slice of a task; [`Slice::FRESH`] until it starts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -76,9 +81,15 @@ impl Default for Slice {
 }
 
 impl Slices {
+    pub(super) fn of_length(quantum: Duration) -> Self {
+        let quantum = Nanos::from(quantum).max(Nanos(1));
+        let of = PerTask::default();
+        Self { of, quantum }
+    }
+
     /// Takes off what a task has computed.
     pub(super) fn charge(&mut self, facts: &Facts<'_>) {
-        let slice = self.0.at(facts.task);
+        let slice = self.of.at(facts.task);
         if *slice != Slice::FRESH {
             slice.0 = slice.0.saturating_sub(facts.computed);
         }
@@ -87,7 +98,7 @@ impl Slices {
     /// Returns whether a task that becomes ready goes on with its slice. Otherwise its next slice
     /// is a new one.
     pub(super) fn go_on(&mut self, facts: &Facts<'_>) -> bool {
-        let slice = self.0.at(facts.task);
+        let slice = self.of.at(facts.task);
         let goes_on = facts.keeps_place && slice.0 > Nanos::ZERO;
         if !goes_on {
             *slice = Slice::FRESH;
@@ -95,17 +106,17 @@ impl Slices {
         goes_on
     }
 
-    /// Returns what is left of the slice of a task. A new slice has the length `fresh`.
-    pub(super) fn left(&mut self, task: Runnable, fresh: Nanos) -> Nanos {
-        let slice = self.0.at(task);
+    /// Returns what is left of the slice of a task.
+    pub(super) fn left(&mut self, task: Runnable) -> Nanos {
+        let slice = self.of.at(task);
         if *slice == Slice::FRESH {
-            slice.0 = fresh;
+            slice.0 = self.quantum;
         }
         slice.0
     }
 
     pub(super) fn forget(&mut self, task: Runnable) {
-        self.0.forget(task);
+        self.of.forget(task);
     }
 }
 
@@ -154,8 +165,8 @@ impl Line {
 /// has left or has another key.
 #[derive(Debug, Default)]
 pub(super) struct Order {
-    heap: BinaryHeap<Reverse<Entry>>,
-    places: PerTask<Place>,
+    heap: BinaryHeap<Reverse<HeapEntry>>,
+    places: PerTask<OrderPlace>,
     /// The number of tasks that have arrived.
     arrived: u32,
     /// The number of tasks in the order.
@@ -163,7 +174,7 @@ pub(super) struct Order {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-struct Entry {
+struct HeapEntry {
     key: u64,
     number: u32,
     slot: Slot,
@@ -171,7 +182,7 @@ struct Entry {
 
 /// A task's place in the order.
 #[derive(Clone, Copy, Debug, Default)]
-struct Place {
+struct OrderPlace {
     tid: Tid,
     key: u64,
     /// The number of the task, in order of arrival; 0 if it has not arrived.
@@ -193,7 +204,7 @@ impl Order {
             place.number = self.arrived;
         }
         (place.tid, place.is_ready) = (task.tid, true);
-        let entry = Entry {
+        let entry = HeapEntry {
             key: place.key,
             number: place.number,
             slot: task.slot,
@@ -223,7 +234,7 @@ impl Order {
     /// Removes and returns the first task.
     pub(super) fn pop(&mut self) -> Option<Runnable> {
         self.first_key()?;
-        let Reverse(Entry { slot, .. }) = self.heap.pop()?;
+        let Reverse(HeapEntry { slot, .. }) = self.heap.pop()?;
         let tid = Tid::KERNEL;
         let place = &mut self.places[Runnable { tid, slot }];
         place.is_ready = false;
@@ -260,8 +271,8 @@ impl Order {
     }
 }
 
-impl Place {
-    fn has(&self, entry: Entry) -> bool {
+impl OrderPlace {
+    fn has(&self, entry: HeapEntry) -> bool {
         self.is_ready && (self.key, self.number) == (entry.key, entry.number)
     }
 }

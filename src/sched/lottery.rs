@@ -22,7 +22,6 @@ pub struct Lottery {
     /// The tasks that go on with their slices, the next of them at the end.
     winners: Vec<Runnable>,
     draws: Draws,
-    quantum: Nanos,
     slices: Slices,
 }
 
@@ -101,8 +100,7 @@ impl Lottery {
             places: PerTask::default(),
             winners: Vec::new(),
             draws: Draws::new(seed),
-            quantum: Nanos::from(quantum).max(Nanos(1)),
-            slices: Slices::default(),
+            slices: Slices::of_length(quantum),
         }
     }
 
@@ -179,7 +177,7 @@ impl Policy for Lottery {
     }
 
     fn slice(&mut self, facts: &Facts<'_>) -> Nanos {
-        self.slices.left(facts.task, self.quantum)
+        self.slices.left(facts.task)
     }
 
     fn changed(&mut self, facts: &Facts<'_>) {

@@ -32,7 +32,7 @@ use crate::abi::Nanos;
 pub struct Mlfq {
     /// The highest first.
     levels: Vec<Level>,
-    tasks: PerTask<Task>,
+    tasks: PerTask<MlfqTask>,
     boost: Nanos,
     stay: bool,
     bump: bool,
@@ -48,7 +48,7 @@ struct Level {
 
 /// What is kept for a task.
 #[derive(Clone, Copy, Debug, Default)]
-struct Task {
+struct MlfqTask {
     has_arrived: bool,
     level: u8,
     slice: Nanos,
@@ -136,11 +136,11 @@ impl Mlfq {
     }
 
     /// Returns a task at a level, with a new slice and a new allotment.
-    fn fresh(&self, level: usize) -> Task {
+    fn fresh(&self, level: usize) -> MlfqTask {
         let Level {
             quantum, allotment, ..
         } = self.levels[level];
-        Task {
+        MlfqTask {
             has_arrived: true,
             level: u8::try_from(level).expect("there are 256 levels at most"),
             slice: quantum.min(allotment),
@@ -151,7 +151,7 @@ impl Mlfq {
 
     /// Returns a task that has waited, under the older rule 4. A slice that was used up to its end
     /// counts, as in OSTEP's simulator.
-    fn stayed(&self, task: Task) -> Task {
+    fn stayed(&self, task: MlfqTask) -> MlfqTask {
         let Some(level) = task.used_at else {
             return self.fresh(task.level.into());
         };
@@ -162,7 +162,7 @@ impl Mlfq {
             return self.fresh(task.level.into());
         }
         let left = allotment.saturating_sub(quantum);
-        Task {
+        MlfqTask {
             allotment: left,
             slice: quantum.min(left),
             ..self.fresh(level.into())
@@ -236,7 +236,7 @@ impl Policy for Mlfq {
         if task.allotment == Nanos::ZERO {
             let next = (level + 1).min(self.levels.len() - 1);
             let used_at = Some(task.level);
-            task = Task {
+            task = MlfqTask {
                 used_at,
                 ..self.fresh(next)
             };

@@ -231,61 +231,31 @@ pub trait Policy {
     }
 }
 
+/// Writes methods of a policy that ask the policy within.
+macro_rules! forward {
+    ($([$($mutable:tt)?] $method:ident($($name:ident: $Type:ty),*) $(-> $Answer:ty)?;)*) => {
+        $(fn $method(&$($mutable)? self $(, $name: $Type)*) $(-> $Answer)? {
+            (**self).$method($($name),*)
+        })*
+    };
+}
+
 impl Policy for Box<dyn Policy> {
-    fn push(&mut self, task: Runnable, cause: Cause) {
-        (**self).push(task, cause);
-    }
-
-    fn pop(&mut self) -> Option<Runnable> {
-        (**self).pop()
-    }
-
-    fn remove(&mut self, task: Runnable) {
-        (**self).remove(task);
-    }
-
-    fn len(&self) -> usize {
-        (**self).len()
-    }
-
-    fn reseed(&mut self, seed: u64) {
-        (**self).reseed(seed);
-    }
-
-    fn wants_facts(&self) -> bool {
-        (**self).wants_facts()
-    }
-
-    fn push_with(&mut self, cause: Cause, facts: &Facts<'_>) {
-        (**self).push_with(cause, facts);
-    }
-
-    fn charge(&mut self, facts: &Facts<'_>) {
-        (**self).charge(facts);
-    }
-
-    fn slice(&mut self, facts: &Facts<'_>) -> Nanos {
-        (**self).slice(facts)
-    }
-
-    fn preempts(&self, ready: &Facts<'_>, running: &Facts<'_>) -> bool {
-        (**self).preempts(ready, running)
-    }
-
-    fn changed(&mut self, facts: &Facts<'_>) {
-        (**self).changed(facts);
-    }
-
-    fn ended(&mut self, task: Runnable) {
-        (**self).ended(task);
-    }
-
-    fn alarm(&mut self, now: Nanos) -> Nanos {
-        (**self).alarm(now)
-    }
-
-    fn inherits(&self) -> bool {
-        (**self).inherits()
+    forward! {
+        [mut] push(task: Runnable, cause: Cause);
+        [mut] pop() -> Option<Runnable>;
+        [mut] remove(task: Runnable);
+        [] len() -> usize;
+        [mut] reseed(seed: u64);
+        [] wants_facts() -> bool;
+        [mut] push_with(cause: Cause, facts: &Facts<'_>);
+        [mut] charge(facts: &Facts<'_>);
+        [mut] slice(facts: &Facts<'_>) -> Nanos;
+        [] preempts(ready: &Facts<'_>, running: &Facts<'_>) -> bool;
+        [mut] changed(facts: &Facts<'_>);
+        [mut] ended(task: Runnable);
+        [mut] alarm(now: Nanos) -> Nanos;
+        [] inherits() -> bool;
     }
 }
 

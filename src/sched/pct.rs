@@ -10,9 +10,6 @@ use crate::abi::Tid;
 /// The bounds of the drawn length of a run, as powers of two.
 const LENGTHS: (u64, u64) = (2, 12);
 
-/// The most changes in a text.
-const MOST: u32 = 1000;
-
 /// Each task has a random priority, and the ready task with the highest runs. After each of `d`
 /// random turns the task that had the turn loses its priority: it falls below all tasks that have
 /// kept theirs. (Probabilistic concurrency testing; Burckhardt, Kothari, Musuvathi and Nagarakatte,
@@ -71,6 +68,9 @@ pub struct Pct {
 const FALLEN: u64 = 1 << 63;
 
 impl Pct {
+    /// The most changes that a text or a search may ask for.
+    pub const MOST: u32 = 1000;
+
     /// Returns the policy with this number of changes, and the draws of this seed.
     #[must_use]
     pub fn new(changes: u32, seed: u64) -> Self {
@@ -116,7 +116,7 @@ impl Pct {
                     _ => return Err(format!("'{text}' is no length of a run: give turns from 1")),
                 },
                 _ => {
-                    let number = param.parse().ok().filter(|changes| *changes <= MOST);
+                    let number = param.parse().ok().filter(|changes| *changes <= Self::MOST);
                     changes.replace(number.ok_or(USAGE)?).is_some()
                 }
             };

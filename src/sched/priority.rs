@@ -28,7 +28,6 @@ pub struct Priority {
     entries: PerTask<u64>,
     count: u64,
     ready: usize,
-    quantum: Nanos,
     slices: Slices,
     inherits: bool,
 }
@@ -42,8 +41,7 @@ impl Priority {
             entries: PerTask::default(),
             count: 0,
             ready: 0,
-            quantum: Nanos::from(quantum).max(Nanos(1)),
-            slices: Slices::default(),
+            slices: Slices::of_length(quantum),
             inherits: false,
         }
     }
@@ -110,7 +108,7 @@ impl Policy for Priority {
     }
 
     fn slice(&mut self, facts: &Facts<'_>) -> Nanos {
-        self.slices.left(facts.task, self.quantum)
+        self.slices.left(facts.task)
     }
 
     fn preempts(&self, ready: &Facts<'_>, running: &Facts<'_>) -> bool {

@@ -28,7 +28,6 @@ use crate::abi::Nanos;
 #[derive(Debug)]
 pub struct RoundRobin {
     ready: VecDeque<Runnable>,
-    quantum: Nanos,
     slices: Slices,
 }
 
@@ -38,8 +37,7 @@ impl RoundRobin {
     pub fn new(quantum: Duration) -> Self {
         Self {
             ready: VecDeque::new(),
-            quantum: Nanos::from(quantum).max(Nanos(1)),
-            slices: Slices::default(),
+            slices: Slices::of_length(quantum),
         }
     }
 }
@@ -73,7 +71,7 @@ impl Policy for RoundRobin {
     }
 
     fn slice(&mut self, facts: &Facts<'_>) -> Nanos {
-        self.slices.left(facts.task, self.quantum)
+        self.slices.left(facts.task)
     }
 
     fn ended(&mut self, task: Runnable) {

@@ -27,7 +27,6 @@ pub struct Stride {
     now: u64,
     /// The tasks that go on with their slices, the next of them at the end.
     going_on: Vec<Runnable>,
-    quantum: Nanos,
     slices: Slices,
 }
 
@@ -39,8 +38,7 @@ impl Stride {
             ready: Order::default(),
             now: 0,
             going_on: Vec::new(),
-            quantum: Nanos::from(quantum).max(Nanos(1)),
-            slices: Slices::default(),
+            slices: Slices::of_length(quantum),
         }
     }
 }
@@ -84,13 +82,13 @@ impl Policy for Stride {
     fn charge(&mut self, facts: &Facts<'_>) {
         self.slices.charge(facts);
         let stride = u128::from(STRIDE / u64::from(facts.tickets));
-        let price = stride * u128::from(facts.computed.0) / u128::from(self.quantum.0);
+        let price = stride * u128::from(facts.computed.0) / u128::from(self.slices.quantum.0);
         let pass = self.ready.key(facts.task);
         *pass = pass.saturating_add(u64::try_from(price).unwrap_or(u64::MAX));
     }
 
     fn slice(&mut self, facts: &Facts<'_>) -> Nanos {
-        self.slices.left(facts.task, self.quantum)
+        self.slices.left(facts.task)
     }
 
     fn ended(&mut self, task: Runnable) {

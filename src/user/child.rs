@@ -23,15 +23,15 @@ use crate::{
 pub struct Child<T: 'static> {
     tid: Tid,
     value: Rc<Cell<Option<T>>>,
-    end: Rc<End>,
+    end: Rc<ChildEnd>,
     frame: Rc<TrapFrame>,
 }
 
 /// The exit of the task, after its end.
 #[derive(Default)]
-struct End(RefCell<Option<Exit>>);
+struct ChildEnd(RefCell<Option<Exit>>);
 
-impl Keeper for End {
+impl Keeper for ChildEnd {
     fn spawned(&self, _: Tid) {}
 
     fn ended(&self, _: Tid, exit: &Exit) -> Option<(QueueId, u64)> {
@@ -46,7 +46,7 @@ impl<T: 'static> Child<T> {
         name: &str,
         program: impl AsyncFnOnce(&mut Os) -> T + 'static,
     ) -> Result<Self, Errno> {
-        let (value, end) = (Rc::new(Cell::new(None)), Rc::<End>::default());
+        let (value, end) = (Rc::new(Cell::new(None)), Rc::<ChildEnd>::default());
         let result = Rc::clone(&value);
         let program = async move |os: &mut Os| {
             let value = program(os).await;

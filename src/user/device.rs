@@ -106,26 +106,17 @@ impl<S> Device<S> {
         self.send_at(place, os, buf)
     }
 
-    async fn send_at(
+    fn send_at(
         &self,
         place: &'static Location<'static>,
         os: &mut Os,
         buf: &[u8],
-    ) -> io::Result<usize> {
+    ) -> impl Future<Output = io::Result<usize>> {
         let id = self.device_id(os);
-        loop {
-            os.frame().set_place(place);
-            let attempt = os.call(
-                |frame| {
-                    frame.offer(buf);
-                    SystemCall::Send(id)
-                },
-                sent,
-            );
-            if let Some(result) = attempt.await {
-                return result;
-            }
-        }
+        write(os, place, move |frame| {
+            frame.offer(buf);
+            SystemCall::Send(id)
+        })
     }
 
     /// Writes the whole buffer, by repeated [`send`](Self::send)s.
@@ -189,22 +180,11 @@ impl<S> Device<S> {
         len: usize,
     ) -> impl Future<Output = io::Result<usize>> {
         let (id, place) = (self.device_id(os), os.note_caller());
-        async move {
-            loop {
-                os.frame().set_place(place);
-                let attempt = os.call(
-                    |frame| {
-                        frame.put_word(len.min(MAX_FILE) as u64);
-                        frame.put(Payload::File(Arc::clone(file), offset));
-                        SystemCall::SendFile(id)
-                    },
-                    sent,
-                );
-                if let Some(result) = attempt.await {
-                    return result;
-                }
-            }
-        }
+        write(os, place, move |frame| {
+            frame.put_word(len.min(MAX_FILE) as u64);
+            frame.put(Payload::File(Arc::clone(file), offset));
+            SystemCall::SendFile(id)
+        })
     }
 
     /// Closes the device for every handle. Tasks that wait on it wake with [`Errno::Closed`]; later
@@ -341,12 +321,22 @@ pub(crate) fn open(
     }
 }
 
-/// Decodes the reply of a call that writes; `None` if the call must be made again.
-fn sent(reply: Reply, frame: &Rc<TrapFrame>) -> Option<io::Result<usize>> {
-    match reply {
-        Reply::Again => None,
-        Reply::Bytes(n) => Some(Ok(n as usize)),
-        other => Some(Err(io_error(other, frame))),
+/// Makes a call that writes, until it need not be made again.
+async fn write(
+    os: &mut Os,
+    place: &'static Location<'static>,
+    prepare: impl Fn(&TrapFrame) -> SystemCall,
+) -> io::Result<usize> {
+    loop {
+        os.frame().set_place(place);
+        let attempt = os.call(&prepare, |reply, frame| match reply {
+            Reply::Again => None,
+            Reply::Bytes(n) => Some(Ok(n as usize)),
+            other => Some(Err(io_error(other, frame))),
+        });
+        if let Some(result) = attempt.await {
+            return result;
+        }
     }
 }
 

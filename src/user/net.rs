@@ -242,7 +242,7 @@ impl TcpStream {
         os.frame().set_place(place);
         let ready = os.write_wait_noted(id).await;
         ready.map_err(|errno| cannot(errno.into()))?;
-        os.call(move |_| SystemCall::Connected(id), connected)
+        os.call(move |_| SystemCall::Connected(id), io_checked)
             .await
             .map_err(cannot)?;
         Ok(stream)
@@ -298,16 +298,6 @@ fn cannot(
         advice,
     };
     io::Error::new(kind, error)
-}
-
-/// Decodes the reply of the call that asks how a connection came out. The address beside it is for
-/// the log.
-fn connected(reply: Reply, frame: &Rc<TrapFrame>) -> io::Result<()> {
-    if reply == Reply::Done {
-        drop(frame.take());
-        return Ok(());
-    }
-    Err(io_error(reply, frame))
 }
 
 /// Decodes the reply of a look-up; `None` if a thread has to do it.

@@ -197,12 +197,13 @@ pub(crate) fn checked(reply: Reply, _: &Rc<TrapFrame>) -> Result<(), Errno> {
     }
 }
 
-/// Decodes the reply of a call that returns only an error.
+/// Decodes the reply of a call that returns only an error. What is beside a success is for the log.
 pub(crate) fn io_checked(reply: Reply, frame: &Rc<TrapFrame>) -> io::Result<()> {
-    match reply {
-        Reply::Done => Ok(()),
-        other => Err(io_error(other, frame)),
+    if reply == Reply::Done {
+        drop(frame.take());
+        return Ok(());
     }
+    Err(io_error(reply, frame))
 }
 
 /// Returns the error of a reply that is one.

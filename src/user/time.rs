@@ -171,7 +171,7 @@ impl Os {
             match under_way.poll(cx) {
                 Poll::Ready(value) => Poll::Ready(Ok(value)),
                 Poll::Pending if frame.elapsed.get() == Some(armed.number) => {
-                    let _cut = Cut::new(&frame);
+                    let _cut = Cutting::new(&frame);
                     body.set(None);
                     Poll::Ready(Err(Elapsed))
                 }
@@ -184,12 +184,12 @@ impl Os {
 
 /// Marks that a timeout drops its body. The drop poisons the locks that the body holds, as a kill
 /// does.
-struct Cut<'a> {
+struct Cutting<'a> {
     frame: &'a TrapFrame,
     outer: bool,
 }
 
-impl<'a> Cut<'a> {
+impl<'a> Cutting<'a> {
     fn new(frame: &'a TrapFrame) -> Self {
         let outer = frame.killing.replace(true);
         Self { frame, outer }
@@ -197,7 +197,7 @@ impl<'a> Cut<'a> {
 }
 
 // A destructor, because one of the body may panic.
-impl Drop for Cut<'_> {
+impl Drop for Cutting<'_> {
     fn drop(&mut self) {
         self.frame.killing.set(self.outer);
     }

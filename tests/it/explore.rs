@@ -854,7 +854,9 @@ fn a_wrong_variable_is_explained() {
             "0s",
             "TRAPLINE_TIME=0s: no schedule runs in no time",
         ),
+        ("TIME", "999999999999999999h", "h: it takes a number"),
         ("SHARD", "9/8", "TRAPLINE_SHARD=9/8: it takes I/N"),
+        ("SHARD", "0/0", "TRAPLINE_SHARD=0/0: it takes I/N"),
         ("REPLAY", "7", "TRAPLINE_REPLAY=7: \"7\" is no replay"),
     ] {
         let (passes, text) = process("process_order", &[(name, value)]);

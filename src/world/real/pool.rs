@@ -21,35 +21,35 @@ const LINGER: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Default)]
 pub(super) struct Pool {
-    shared: Arc<Shared>,
+    shared: Arc<Workers>,
 }
 
 #[derive(Default)]
-struct Shared {
-    state: Mutex<State>,
+struct Workers {
+    state: Mutex<Work>,
     work: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct Work {
     /// What waits for a thread.
     queue: VecDeque<(Tid, Job)>,
     /// The tasks with work on the queue or under way.
-    tasks: BTreeMap<Tid, Share>,
+    tasks: BTreeMap<Tid, TaskWork>,
     threads: usize,
     idle: usize,
 }
 
 /// The work of one task.
 #[derive(Default)]
-struct Share {
+struct TaskWork {
     /// How many pieces are on the queue or under way.
     admitted: usize,
     /// What waits until one of those is done.
     held: VecDeque<Job>,
 }
 
-impl State {
+impl Work {
     /// Puts work on the queue, unless its task has its share there. Answers whether it did.
     fn admit(&mut self, task: Tid, job: Job) -> bool {
         let share = self.tasks.entry(task).or_default();
@@ -110,8 +110,8 @@ impl Pool {
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl Workers {
+    fn lock(&self) -> MutexGuard<'_, Work> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -38,22 +38,23 @@ pub(super) enum Asked {
     Resolve,
 }
 
-/// By number, with their names. What is added goes to the end: the numbers are part of the format.
-const ASKED: [(Asked, &str); 14] = [
-    (Asked::Attach, "attach"),
-    (Asked::Listen, "listen"),
-    (Asked::Connect, "connect"),
-    (Asked::Connected, "connected"),
-    (Asked::Accept, "accept"),
-    (Asked::Recv, "recv"),
-    (Asked::Drained, "the begin of a recv"),
-    (Asked::Send, "send"),
-    (Asked::SendFile, "send_file"),
-    (Asked::Shutdown, "shutdown_write"),
-    (Asked::Readable, "read_wait"),
-    (Asked::Writable, "write_wait"),
-    (Asked::Close, "close"),
-    (Asked::Resolve, "resolve"),
+/// By number, with their names and what belongs to them as their answer. What is added goes to the
+/// end: the numbers are part of the format.
+const ASKED: [(Asked, &str, Shape); 14] = [
+    (Asked::Attach, "attach", Shape::Done),
+    (Asked::Listen, "listen", Shape::Addr),
+    (Asked::Connect, "connect", Shape::Done),
+    (Asked::Connected, "connected", Shape::Done),
+    (Asked::Accept, "accept", Shape::Addr),
+    (Asked::Recv, "recv", Shape::Read),
+    (Asked::Drained, "the begin of a recv", Shape::Ready),
+    (Asked::Send, "send", Shape::Sent),
+    (Asked::SendFile, "send_file", Shape::Sent),
+    (Asked::Shutdown, "shutdown_write", Shape::Done),
+    (Asked::Readable, "read_wait", Shape::Ready),
+    (Asked::Writable, "write_wait", Shape::Ready),
+    (Asked::Close, "close", Shape::Done),
+    (Asked::Resolve, "resolve", Shape::Resolved),
 ];
 
 impl Asked {
@@ -83,25 +84,11 @@ impl Asked {
 
     fn from_kind(kind: u8) -> Option<Self> {
         let place = kind.checked_sub(kind::REQUEST)?;
-        ASKED.get(usize::from(place)).map(|(asked, _)| *asked)
-    }
-
-    /// Whether the request offers bytes.
-    fn offers(self) -> bool {
-        matches!(self, Self::Send | Self::SendFile)
+        ASKED.get(usize::from(place)).map(|(asked, ..)| *asked)
     }
 
     fn shape(self) -> Shape {
-        match self {
-            Self::Attach | Self::Connect | Self::Connected | Self::Shutdown | Self::Close => {
-                Shape::Done
-            }
-            Self::Listen | Self::Accept => Shape::Addr,
-            Self::Recv => Shape::Read,
-            Self::Send | Self::SendFile => Shape::Sent,
-            Self::Drained | Self::Readable | Self::Writable => Shape::Ready,
-            Self::Resolve => Shape::Resolved,
-        }
+        ASKED[self as usize].2
     }
 }
 
@@ -464,14 +451,15 @@ impl Context {
         if is_other {
             self.device = bytes.number()?;
         }
-        let offered = match asked.offers() {
-            true => Some(bytes.size()?),
-            false => None,
+        let shape = asked.shape();
+        let offered = match shape {
+            Shape::Sent => Some(bytes.size()?),
+            _ => None,
         };
         let result = match usual {
-            true => Ok(given(bytes, asked.shape(), offered, true)?),
+            true => Ok(given(bytes, shape, offered, true)?),
             false => match bytes.byte()? {
-                code::OTHER => Ok(given(bytes, asked.shape(), offered, false)?),
+                code::OTHER => Ok(given(bytes, shape, offered, false)?),
                 code => Err(error(bytes, code)?),
             },
         };
@@ -584,7 +572,7 @@ mod tests {
 
     #[test]
     fn every_request_has_its_place_in_the_table() {
-        for (place, (asked, _)) in ASKED.iter().enumerate() {
+        for (place, (asked, ..)) in ASKED.iter().enumerate() {
             assert_eq!(*asked as usize, place);
             assert_eq!(Asked::from_kind(asked.kind()), Some(*asked));
         }

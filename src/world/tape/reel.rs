@@ -50,19 +50,19 @@ pub(super) struct Reel {
 
 /// How far a replay has come. A copy sees the same replay.
 #[derive(Clone, Default, Debug)]
-pub struct Progress(Rc<State>);
+pub struct Progress(Rc<Position>);
 
 #[derive(Default, Debug)]
-struct State {
+struct Position {
     offset: Cell<u64>,
     is_finished: Cell<bool>,
     /// Why the next entry is missing, if so.
-    cut: Cell<Option<Cut>>,
+    cut: Cell<Option<MissingEnd>>,
 }
 
 /// Why the end of a tape is missing.
 #[derive(Clone, Copy, Debug)]
-enum Cut {
+enum MissingEnd {
     Truncated,
     Unwritten(io::ErrorKind),
 }
@@ -85,8 +85,8 @@ impl Progress {
         let offset = self.offset();
         match self.0.cut.get() {
             None => {}
-            Some(Cut::Truncated) => return Err(Error::Truncated { offset }),
-            Some(Cut::Unwritten(error)) => return Err(Error::Unwritten { offset, error }),
+            Some(MissingEnd::Truncated) => return Err(Error::Truncated { offset }),
+            Some(MissingEnd::Unwritten(error)) => return Err(Error::Unwritten { offset, error }),
         }
         Err(Error::Left(Box::new(Left {
             offset,
@@ -99,6 +99,16 @@ impl Progress {
 
 /// The tape cannot answer: the replay is over.
 pub(super) struct Over;
+
+/// Takes the next entry, if it is one of this kind.
+macro_rules! take {
+    ($reel:expr, $task:expr, $asked:expr, $entry:pat $(if $fits:expr)? => $taken:expr) => {
+        $reel.take($task, || $asked.to_string(), |entry| match entry {
+            $entry $(if $fits)? => Ok($taken),
+            other => Err(other),
+        })
+    };
+}
 
 impl Reel {
     pub(super) fn open(path: &Path) -> Result<Self, Error> {
@@ -159,20 +169,12 @@ impl Reel {
     }
 
     pub(super) fn now(&mut self, task: Tid) -> Result<Duration, Over> {
-        let asked = || "the time".to_string();
-        self.now = self.take(task, asked, |entry| match entry {
-            Entry::Now(now) => Ok(now),
-            other => Err(other),
-        })?;
+        self.now = take!(self, task, "the time", Entry::Now(now) => now)?;
         Ok(self.now)
     }
 
     pub(super) fn random(&mut self, task: Tid) -> Result<u64, Over> {
-        let asked = || "a random number".to_string();
-        let other = self.take(task, asked, |entry| match entry {
-            Entry::Random(other) => Ok(other),
-            other => Err(other),
-        })?;
+        let other = take!(self, task, "a random number", Entry::Random(other) => other)?;
         let as_seeded = self.random.next_u64();
         Ok(other.unwrap_or(as_seeded))
     }
@@ -181,40 +183,26 @@ impl Reel {
     pub(super) fn is_idle(&mut self) -> bool {
         let next = self.chunks.rest().first();
         if next.is_some_and(|first| first & (kind::NOW | kind::KIND) == kind::IDLE) {
-            let asked = || "whether anything can report".to_string();
-            let is_idle = self.take(Tid::KERNEL, asked, |entry| match entry {
-                Entry::Idle(is_idle) => Ok(is_idle),
-                other => Err(other),
-            });
+            let asked = "whether anything can report";
+            let is_idle = take!(self, Tid::KERNEL, asked, Entry::Idle(is_idle) => is_idle);
             self.is_idle = is_idle.unwrap_or(self.is_idle);
         }
         self.is_idle
     }
 
     pub(super) fn print(&mut self, task: Tid, len: usize) -> Result<io::Result<usize>, Over> {
-        let asked = || format!("{len} bytes of text for the console");
-        self.take(task, asked, |entry| match entry {
-            Entry::Print { len: told, result } if told == len => Ok(result),
-            other => Err(other),
-        })
+        let asked = format_args!("{len} bytes of text for the console");
+        take!(self, task, asked, Entry::Print { len: told, result } if told == len => result)
     }
 
     /// Whether the work was done in place.
     pub(super) fn submit(&mut self, task: Tid) -> Result<bool, Over> {
-        let asked = || "work for a thread".to_string();
-        self.take(task, asked, |entry| match entry {
-            Entry::Submit { in_place } => Ok(in_place),
-            other => Err(other),
-        })
+        take!(self, task, "work for a thread", Entry::Submit { in_place } => in_place)
     }
 
     /// A wait, with how long one for threads took. Its reports are in [`Reel::happened`].
     pub(super) fn wait(&mut self) -> Result<io::Result<Option<Duration>>, Over> {
-        let asked = || "a wait".to_string();
-        self.take(Tid::KERNEL, asked, |entry| match entry {
-            Entry::Wait(result) => Ok(result),
-            other => Err(other),
-        })
+        take!(self, Tid::KERNEL, "a wait", Entry::Wait(result) => result)
     }
 
     /// The answer to a request, which gets what was received.
@@ -300,8 +288,8 @@ impl Reel {
         while self.broken.is_none() {
             if let Err(broken) = self.chunks.fill() {
                 self.progress.0.cut.set(match &broken {
-                    Broken::Truncated { .. } => Some(Cut::Truncated),
-                    Broken::Unwritten { error, .. } => Some(Cut::Unwritten(*error)),
+                    Broken::Truncated { .. } => Some(MissingEnd::Truncated),
+                    Broken::Unwritten { error, .. } => Some(MissingEnd::Unwritten(*error)),
                     _ => None,
                 });
                 self.broken = Some(broken);

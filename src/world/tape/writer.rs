@@ -22,10 +22,10 @@ const KEPT: usize = 1 << 20;
 
 /// Where a [`Taping`](super::Taping) writes to: for any thread, at any time.
 #[derive(Clone, Debug)]
-pub struct Writer(Arc<Shared>);
+pub struct Writer(Arc<TapeFile>);
 
 #[derive(Debug)]
-struct Shared {
+struct TapeFile {
     /// Locked before `kept`, and for as long as a write takes.
     target: Mutex<Target>,
     /// Entries that are not in the file yet.
@@ -55,7 +55,7 @@ impl Writer {
             ));
         }
         let file = Growing::new(place::open(path)?, &head, entry::skip)?;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(TapeFile {
             target: Mutex::new(Target {
                 file: Some(file),
                 max: max.unwrap_or(u64::MAX),
@@ -120,7 +120,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Shared {
+impl TapeFile {
     /// Writes the entries that are not in the file yet.
     fn write(&self) -> MutexGuard<'_, Target> {
         let mut target = lock(&self.target);
@@ -171,7 +171,7 @@ impl Target {
 }
 
 /// Writes what is new, now and then, until the tape is at its end.
-fn write_again_and_again(shared: &Weak<Shared>) {
+fn write_again_and_again(shared: &Weak<TapeFile>) {
     loop {
         thread::sleep(EVERY);
         let Some(shared) = shared.upgrade() else {

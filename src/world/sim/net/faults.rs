@@ -6,7 +6,7 @@ use super::{
     connection::{CLIENT, EndId, Stage},
     fault::Fault,
     handle::SimNet,
-    links::Way,
+    links::{Links, Way},
     state::{Net, Socket},
 };
 use crate::{
@@ -186,37 +186,11 @@ impl Net {
     /// Makes a fault happen. Returns what the kernel has to do.
     fn apply(&mut self, fault: &Fault) -> Result<Option<(HostId, Fate)>> {
         match fault {
-            Fault::Cut(a, b) => {
-                for way in self.ways(a, b)? {
-                    self.links.cut(way);
-                    self.block(way);
-                }
-            }
-            Fault::CutOneWay(from, to) => {
-                let [way, _] = self.ways(from, to)?;
-                self.links.cut(way);
-                self.block(way);
-            }
-            Fault::Heal(a, b) => {
-                let ways = self.ways(a, b)?;
-                for way in ways {
-                    self.links.heal(way);
-                }
-                self.unblock(ways);
-            }
-            Fault::Hold(a, b) => {
-                for way in self.ways(a, b)? {
-                    self.links.hold(way);
-                    self.block(way);
-                }
-            }
-            Fault::Release(a, b) => {
-                let ways = self.ways(a, b)?;
-                for way in ways {
-                    self.links.release(way);
-                }
-                self.unblock(ways);
-            }
+            Fault::Cut(a, b) => self.block(&self.ways(a, b)?, Links::cut),
+            Fault::CutOneWay(from, to) => self.block(&self.ways(from, to)?[..1], Links::cut),
+            Fault::Heal(a, b) => self.unblock(&self.ways(a, b)?, Links::heal),
+            Fault::Hold(a, b) => self.block(&self.ways(a, b)?, Links::hold),
+            Fault::Release(a, b) => self.unblock(&self.ways(a, b)?, Links::release),
             Fault::Reset(a, b) => self.reset(self.ways(a, b)?),
             Fault::Slow(host, 0) => {
                 let why = format!("{host:?} cannot be 0 times as slow: 1 ends it");
@@ -250,17 +224,23 @@ impl Net {
         ends.collect()
     }
 
-    /// What is under way on a link does not arrive.
-    fn block(&mut self, way: Way) {
-        for end in self.ends() {
-            if self.way(end) == way {
-                self.lose_all(end);
+    /// Blocks these ways: what is under way there does not arrive.
+    fn block(&mut self, ways: &[Way], block: fn(&mut Links, Way)) {
+        for way in ways {
+            block(&mut self.links, *way);
+            for end in self.ends() {
+                if self.way(end) == *way {
+                    self.lose_all(end);
+                }
             }
         }
     }
 
     /// Packets go on: what was lost is sent again, and what has arrived is acknowledged.
-    fn unblock(&mut self, ways: [Way; 2]) {
+    fn unblock(&mut self, ways: &[Way], unblock: fn(&mut Links, Way)) {
+        for way in ways {
+            unblock(&mut self.links, *way);
+        }
         for end in self.ends() {
             let way = self.way(end);
             if ways.contains(&way) {

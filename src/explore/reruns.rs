@@ -1,4 +1,4 @@
-//! The laboratory of a search: a kernel whose schedule can be recorded and repeated.
+//! The reruns of a search: a kernel whose schedule can be recorded and repeated.
 
 use std::{
     cell::Cell,
@@ -19,7 +19,7 @@ use super::{
     story::Story,
     strategy::SearchStrategy,
     tally::Found,
-    timed::Watch,
+    timed::TrialWatch,
     trial::{self, Body, HIDDEN, THREADS, Trial},
     twice::NONDETERMINISM,
 };
@@ -35,7 +35,7 @@ const LONGEST: usize = 100;
 /// replay shows all turns.
 const WHOLE: u32 = 2_000;
 
-pub(super) struct Lab<'a> {
+pub(super) struct Reruns<'a> {
     body: Body<'a>,
     settings: &'a Settings,
 }
@@ -84,7 +84,7 @@ impl Recorded {
     }
 }
 
-impl<'a> Lab<'a> {
+impl<'a> Reruns<'a> {
     pub(super) fn new(body: Body<'a>, settings: &'a Settings) -> Self {
         Self { body, settings }
     }
@@ -273,7 +273,7 @@ impl<'a> Lab<'a> {
     }
 
     /// Returns the watch over a schedule, which is run to its end.
-    fn watch(&self, seed: u64, decisions: &Decisions) -> Watch {
+    fn watch(&self, seed: u64, decisions: &Decisions) -> TrialWatch {
         let watch = self.settings.watch_without_end();
         watch.seed(seed);
         watch.decide(decisions);
@@ -390,14 +390,14 @@ mod tests {
             strategy: SearchStrategy::Exhaustive,
             ..Settings::default()
         };
-        let lab = Lab::new(&late, &settings);
+        let reruns = Reruns::new(&late, &settings);
         let delays = (2..=151).map(|turn| Delay { turn, by: 1 });
         let decisions = Decisions::Plan(Plan(delays.collect()));
-        let run = lab.run(0, &decisions, false).unwrap();
+        let run = reruns.run(0, &decisions, false).unwrap();
         assert!(run.trial.failure.is_some() && run.is_long());
         let replay: Replay = run.replay().to_string().parse().unwrap();
         assert_eq!(replay.decisions, decisions);
-        let again = lab.replay(&replay).unwrap().failure.unwrap();
+        let again = reruns.replay(&replay).unwrap().failure.unwrap();
         assert!(!again.details.contains("has changed"), "{}", again.details);
     }
 }
