@@ -29,19 +29,6 @@ use super::{
 
 /// What a bare `--trace` shows.
 const TRACE: &str = "trapline::kernel=trace,trapline::device=trace";
-/// The target of the bridge to `tracing` for events of this kind.
-pub(super) fn target(fact: &Fact<'_>) -> &'static str {
-    match fact {
-        Fact::Resumed
-        | Fact::Woken { .. }
-        | Fact::Computing { .. }
-        | Fact::Preempted { .. }
-        | Fact::ClockJumped { .. } => "trapline::sched",
-        Fact::DeviceIo { .. } => "trapline::device",
-        Fact::Console { .. } => "trapline::console",
-        _ => "trapline::kernel",
-    }
-}
 
 /// Whether a trace shows events of this kind. A trace may be limited to calls, and may include
 /// turns and console output.
@@ -50,13 +37,11 @@ pub(super) fn is_shown(fact: &Fact<'_>, calls_only: bool, sched: bool, console: 
         Fact::Trapped { .. } => false,
         Fact::Blocked { .. } | Fact::Replied { .. } | Fact::Deferred { .. } => true,
         _ if calls_only => false,
-        Fact::Resumed
-        | Fact::Woken { .. }
-        | Fact::Computing { .. }
-        | Fact::Preempted { .. }
-        | Fact::ClockJumped { .. } => sched,
-        Fact::Console { .. } => console,
-        _ => true,
+        fact => match fact.target() {
+            "trapline::sched" => sched,
+            "trapline::console" => console,
+            _ => true,
+        },
     }
 }
 

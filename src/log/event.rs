@@ -182,6 +182,22 @@ impl Fact<'_> {
         }
     }
 
+    /// Returns the target of its `tracing` event: `trapline::sched` for turns, wake-ups and jumps of
+    /// the clock, `trapline::device`, `trapline::console`, or else `trapline::kernel`.
+    #[must_use]
+    pub fn target(&self) -> &'static str {
+        match self {
+            Self::Resumed
+            | Self::Woken { .. }
+            | Self::Computing { .. }
+            | Self::Preempted { .. }
+            | Self::ClockJumped { .. } => "trapline::sched",
+            Self::DeviceIo { .. } => "trapline::device",
+            Self::Console { .. } => "trapline::console",
+            _ => "trapline::kernel",
+        }
+    }
+
     /// Returns the fact with its own texts.
     #[must_use]
     pub fn into_owned(self) -> Fact<'static> {

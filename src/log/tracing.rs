@@ -170,28 +170,20 @@ impl Tracer for Bridge {
                 let parent = u64::from(*parent);
                 tell!("trapline::kernel", event, &*span, comm, { parent, }, "{told}");
             }
-            Fact::Spawned { .. }
-            | Fact::Fault { .. }
-            | Fact::Reaped
-            | Fact::Deadlocked { .. }
-            | Fact::Deferred { .. }
-            | Fact::Injected { .. } => {
-                tell!("trapline::kernel", event, &*span, comm, {}, "{told}");
-            }
             Fact::Woken { by } => {
                 tell!("trapline::sched", event, &*span, comm, { op, woken_by = %by, }, "{told}");
-            }
-            Fact::Resumed
-            | Fact::Computing { .. }
-            | Fact::Preempted { .. }
-            | Fact::ClockJumped { .. } => {
-                tell!("trapline::sched", event, &*span, comm, {}, "{told}");
             }
             Fact::DeviceIo { device, result, .. } => {
                 let (device, bytes) = (u64::from(*device), result.as_ref().ok().map(|n| *n as u64));
                 tell!("trapline::device", event, &*span, comm, { op, device, bytes, }, "{told}");
             }
-            Fact::Console { .. } => tell!("trapline::console", event, &*span, comm, {}, "{told}"),
+            _ => match fact.target() {
+                "trapline::sched" => tell!("trapline::sched", event, &*span, comm, {}, "{told}"),
+                "trapline::console" => {
+                    tell!("trapline::console", event, &*span, comm, {}, "{told}");
+                }
+                _ => tell!("trapline::kernel", event, &*span, comm, {}, "{told}"),
+            },
         }
         match fact {
             Fact::Resumed => self.has_turn = true,

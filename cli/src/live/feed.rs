@@ -96,7 +96,7 @@ fn line(
     describe: impl FnOnce(&mut Map<String, Value>) -> String,
 ) -> Map<String, Value> {
     let mut line = recent::line(event.at, event.tid, comm);
-    line.insert("target".into(), log::target(&event.fact).into());
+    line.insert("target".into(), event.fact.target().into());
     let message = describe(&mut line);
     line.insert("message".into(), brief(message).into());
     line
