@@ -5,7 +5,7 @@ use std::{cell::RefCell, rc::Rc, time::Duration};
 use proptest::prelude::*;
 use trapline::{
     Deadlock, Detail, Error, Event, Fact, Kernel, Ledger, On, Os, Queue, Reply, SimWorld, Step,
-    SystemCall, Tid, Tracer,
+    SystemCall, TaskInfo, Tid, Tracer,
     sync::{Condition, Flag, Mutex, Semaphore},
 };
 
@@ -275,8 +275,8 @@ fn compare(tasks: Vec<Vec<Op>>) -> Option<Deadlock> {
         let ledger = ledger.borrow();
         let (theirs, ours): (Vec<_>, _) = (kernel.tasks().collect(), ledger.tasks());
         assert_eq!(ours, theirs);
-        let waits: Vec<_> = theirs.iter().map(|task| task.waits_for()).collect();
-        assert!(ours.iter().map(|task| task.waits_for()).eq(waits));
+        let waits: Vec<_> = theirs.iter().map(TaskInfo::waits_for).collect();
+        assert!(ours.iter().map(TaskInfo::waits_for).eq(waits));
         let among = [theirs, ours].map(|tasks| Deadlock::among(tasks).to_string());
         assert_eq!(among[0], among[1]);
         match step {

@@ -264,14 +264,13 @@ fn a_recording_names_queues_and_what_they_are_part_of() {
     kernel.spawn("main", main).expect("there is room");
     kernel.run().expect("nothing is left");
     drop(kernel);
-    let mut follower = trapline::Follower::new();
+    let mut ledger = trapline::Ledger::new();
     let mut lines = Vec::new();
     for event in tape.recording().expect("it is kept") {
-        let owned = event.expect("it can be read");
-        let event = owned.borrow();
-        trapline::Tracer::event(&mut follower, &event);
+        let event = event.expect("it can be read");
+        ledger.take(&event);
         if let Fact::Replied { .. } = event.fact {
-            lines.push(follower.line(&event.fact, event.tid).to_string());
+            lines.push(ledger.line(&event.fact, event.tid).to_string());
         }
     }
     assert_eq!(

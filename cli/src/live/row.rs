@@ -139,7 +139,7 @@ impl State {
 }
 
 impl Row {
-    /// The follower has the addresses of devices.
+    /// The ledger has the addresses of devices.
     pub(crate) fn of(task: &TaskInfo, recent: &Ledger) -> Self {
         let mut row = Self {
             tid: task.tid.into(),

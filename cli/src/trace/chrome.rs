@@ -87,7 +87,7 @@ pub(super) fn write(
         count: 0,
     };
     while let Some(owned) = source.next() {
-        let event = owned.borrow();
+        let event = &owned;
         if let Some(missing) = source.gap() {
             chrome.spans.gap();
             let message = format!("{missing} events are missing here");
@@ -99,10 +99,10 @@ pub(super) fn write(
             gap.insert("s".into(), "g".into());
             chrome.put(&gap)?;
         }
-        for span in chrome.spans.event(&event) {
+        for span in chrome.spans.event(event) {
             chrome.span(&span)?;
         }
-        chrome.event(&event)?;
+        chrome.event(event)?;
     }
     for span in chrome.spans.finish() {
         chrome.span(&span)?;

@@ -142,9 +142,9 @@ fn write_csv(out: &mut impl Write, source: &mut Source) -> Result<(), Failure> {
     rows.write_record(["seconds", "tid", "task", "event", "call", "detail", "error"])
         .map_err(unwrap)?;
     for owned in source {
-        let event = owned.borrow();
-        tasks.event(&event);
-        rows.write_record(row(&event, &tasks)).map_err(unwrap)?;
+        let event = &owned;
+        tasks.event(event);
+        rows.write_record(row(event, &tasks)).map_err(unwrap)?;
     }
     rows.flush()?;
     Ok(())

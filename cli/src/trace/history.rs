@@ -115,7 +115,7 @@ impl History {
 
     /// Takes the next event, and whether events are missing before it.
     pub(super) fn event(&mut self, owned: &OwnedEvent, has_gap: bool) {
-        let event = &owned.borrow();
+        let event = owned;
         let is_progress = matches!(
             event.fact,
             Fact::Resumed | Fact::Trapped { .. } | Fact::Spawned { .. } | Fact::ClockJumped { .. }
@@ -131,7 +131,7 @@ impl History {
     }
 
     fn take(&mut self, owned: &OwnedEvent, has_gap: bool) {
-        let event = &owned.borrow();
+        let event = owned;
         let before = self.spans.now();
         if has_gap {
             self.spans.gap();
@@ -276,11 +276,10 @@ impl History {
         self.peers.event(event, self.spans.tasks());
         let call = self.spans.tasks().last(tid).map(|call| call.call);
         match &event.fact {
-            Fact::Trapped { call, .. } => {
-                if let SystemCall::ShutdownWrite(device) | SystemCall::Close(device) = call {
-                    self.closed(*device, tid, now);
-                }
-            }
+            Fact::Trapped {
+                call: SystemCall::ShutdownWrite(device) | SystemCall::Close(device),
+                ..
+            } => self.closed(*device, tid, now),
             Fact::Spawned { parent, .. } => {
                 let life = self.life(tid);
                 (life.parent, life.spawned) = (*parent, now);

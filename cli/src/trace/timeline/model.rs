@@ -256,7 +256,7 @@ impl Timeline {
     }
 
     /// The words for what a task waits for, or for what woke it.
-    pub(super) fn said(&self, of: impl ToString) -> String {
+    pub(super) fn said(&self, of: &impl ToString) -> String {
         let of = of.to_string();
         self.words.get(&of).map_or(of, |words| clean(words))
     }

@@ -215,7 +215,7 @@ pub(super) fn bar(bar: &Bar, timeline: &Timeline, scale: Scale) -> String {
         Doing::InCall => "in call".to_string(),
         Doing::Idle => "idle: no task is ready".to_string(),
         Doing::Ready => "ready".to_string(),
-        Doing::Blocked(on) => format!("blocked on {}", timeline.said(on)),
+        Doing::Blocked(on) => format!("blocked on {}", timeline.said(&on)),
     };
     let mut text = format!(
         "{doing} for {}",
@@ -227,11 +227,11 @@ pub(super) fn bar(bar: &Bar, timeline: &Timeline, scale: Scale) -> String {
     text += &format!(", from {:.6}", Nanos::from(from.at));
     match bar.span.end {
         Ending::Next | Ending::Exited => {}
-        Ending::Woken { by, waker: None } => text += &format!("; woken by {}", timeline.said(by)),
+        Ending::Woken { by, waker: None } => text += &format!("; woken by {}", timeline.said(&by)),
         Ending::Woken {
             by,
             waker: Some(waker),
-        } => text += &format!("; woken by task {waker}, through {}", timeline.said(by)),
+        } => text += &format!("; woken by task {waker}, through {}", timeline.said(&by)),
         Ending::Open => text += "; not over when the recording ended",
     }
     if let Some(row) = bar.row.and_then(|row| timeline.rows.get(row)) {
