@@ -46,24 +46,27 @@ impl Program for Echo {
         loop {
             let (client, peer) = accept(os, &listener).await;
             let prefix = self.prefix.clone();
-            let handler = async move |os: &mut Os| handle_client(os, client, peer, &prefix).await;
-            if let Err(errno) = os.spawn_detached("client", handler).await {
-                writeln!(os, "Client rejected {peer}: {errno}");
-            }
+            let echo = async move |os: &mut Os| echo(os, &client, &prefix).await;
+            start(os, peer, echo).await;
         }
     }
 }
 
-async fn handle_client(os: &mut Os, client: TcpStream, peer: SocketAddr, prefix: &str) {
-    writeln!(os, "Client connected {peer}");
-    let result = echo(os, &client, prefix).await;
-    say_farewell(os, peer, result);
-}
-
-fn say_farewell(os: &mut Os, peer: SocketAddr, result: io::Result<()>) {
-    match result {
-        Ok(()) => writeln!(os, "Client closed {peer}"),
-        Err(error) => writeln!(os, "Client lost {peer}: {error}"),
+/// Starts the task of a client, which says how it begins and ends.
+async fn start(
+    os: &mut Os,
+    peer: SocketAddr,
+    echo: impl AsyncFnOnce(&mut Os) -> io::Result<()> + 'static,
+) {
+    let handler = async move |os: &mut Os| {
+        writeln!(os, "Client connected {peer}");
+        match echo(os).await {
+            Ok(()) => writeln!(os, "Client closed {peer}"),
+            Err(error) => writeln!(os, "Client lost {peer}: {error}"),
+        }
+    };
+    if let Err(errno) = os.spawn_detached("client", handler).await {
+        writeln!(os, "Client rejected {peer}: {errno}");
     }
 }
 

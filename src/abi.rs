@@ -457,16 +457,6 @@ macro_rules! or_none {
     ($Enum:ident $($variant:tt)+) => { $Enum::$($variant)+ };
 }
 
-/// Whether the row of the table below is marked.
-macro_rules! is_marked {
-    () => {
-        false
-    };
-    (asks) => {
-        true
-    };
-}
-
 /// Makes an enum of two words, number and argument, from a table with a row for each variant:
 ///
 /// ```text
@@ -541,13 +531,13 @@ macro_rules! words {
 /// Makes [`SystemCall`] and its methods from the table of all calls:
 ///
 /// ```text
-/// number "name" Call(argument: Kind(Type)) + Beside; asks,
+/// number "name" Call(argument: Kind(Type)) + Beside => Touches(argument); Mark Mark,
 /// ```
 ///
-/// The first columns are those of [`words`]. The next names what travels beside the call, if
-/// something does. The last marks a call that only asks or arms. Besides its row, a call needs a stub
-/// on the task's side, an arm in the kernel's match, and a row in the README's table. A test checks
-/// the README.
+/// The first columns are those of [`words`]. `+` names what travels beside the call, if something
+/// does. `=>` names what it touches, a variant of [`Touches`]. The last column has its [`Mark`]s.
+/// Besides its row, a call needs an arm in the kernel's match, a stub on the task's side, and a row
+/// in the README's table. A test checks the README.
 macro_rules! calls {
     (
         $(#[$about:meta])*
@@ -555,7 +545,7 @@ macro_rules! calls {
             $(
                 $(#[$docs:meta])*
                 $number:literal $name:literal $Call:ident $(($argument:ident: $Kind:ident($Type:ty)))?
-                $(+ $Beside:ident)? $(; $asks:ident)?,
+                $(+ $Beside:ident)? => $Touches:ident $(($touched:ident))? $(; $($Mark:ident)+)?,
             )*
         }
     ) => {
@@ -585,11 +575,17 @@ macro_rules! calls {
                 }
             }
 
-            /// Returns whether the call only asks or arms. A due timeout lets some of these through
-            /// before the one answer.
-            pub(crate) fn only_asks(self) -> bool {
+            /// Returns what the call touches.
+            #[allow(unused_variables, reason = "not every argument is touched")]
+            pub(crate) fn touches(self) -> Touches {
                 match self {
-                    $(Self::$Call { .. } => is_marked!($($asks)?),)*
+                    $(Self::$Call $(($argument))? => Touches::$Touches $(($touched))?,)*
+                }
+            }
+
+            fn marks(self) -> &'static [Mark] {
+                match self {
+                    $(Self::$Call { .. } => &[$($(Mark::$Mark),+)?],)*
                 }
             }
         }
@@ -613,117 +609,117 @@ calls! {
     /// ```
     pub enum SystemCall {
         /// [`Os::get_tid`](crate::Os::get_tid). Returns [`Reply::Tid`].
-        0 "get_tid" GetTid; asks,
+        0 "get_tid" GetTid => Nothing; Asks,
         /// [`Os::yield_now`](crate::Os::yield_now). Returns [`Reply::Done`].
-        1 "yield" Yield,
+        1 "yield" Yield => Nothing,
         /// [`Os::spawn`](crate::Os::spawn). Returns [`Reply::Tid`] or [`Reply::Err`].
-        2 "new_task" NewTask + Program,
+        2 "new_task" NewTask + Program => Tids; Fails,
         /// [`Os::spawn_detached`](crate::Os::spawn_detached). Returns the same as
         /// [`SystemCall::NewTask`].
-        3 "new_detached_task" NewDetachedTask + Program,
+        3 "new_detached_task" NewDetachedTask + Program => Tids; Fails,
         /// [`Os::kill`](crate::Os::kill). Returns [`Reply::Yes`] or [`Reply::No`].
-        4 "kill_task" KillTask(tid: Task(Tid)),
+        4 "kill_task" KillTask(tid: Task(Tid)) => Life(tid),
         /// [`Os::wait`](crate::Os::wait). Returns [`Reply::Exit`] or [`Reply::Err`].
-        5 "wait_task" WaitTask(tid: Task(Tid)),
+        5 "wait_task" WaitTask(tid: Task(Tid)) => Exit(tid); Fails,
         /// [`Os::exit`](crate::Os::exit). Never returns.
-        6 "exit" Exit + Exit,
+        6 "exit" Exit + Exit => Nothing,
         /// [`Os::shutdown`](crate::Os::shutdown). Never returns.
-        7 "shutdown" Shutdown,
+        7 "shutdown" Shutdown => All,
         /// [`Os::sleep`](crate::Os::sleep). Returns [`Reply::Done`].
-        8 "sleep" Sleep(span: Span(Nanos)),
+        8 "sleep" Sleep(span: Span(Nanos)) => Nothing,
         /// [`Os::sleep_until`](crate::Os::sleep_until). Returns [`Reply::Done`].
-        9 "sleep_until" SleepUntil(instant: Instant(Nanos)),
+        9 "sleep_until" SleepUntil(instant: Instant(Nanos)) => Nothing,
         /// [`Os::now`](crate::Os::now). Returns [`Reply::Time`].
-        10 "now" Now; asks,
+        10 "now" Now => Nothing; Asks,
         /// [`Os::random`](crate::Os::random). Returns [`Reply::Random`].
-        11 "random" Random; asks,
+        11 "random" Random => Random; Asks,
         /// [`Os::tasks`](crate::Os::tasks). Returns [`Reply::Tasks`].
-        12 "tasks" Tasks,
+        12 "tasks" Tasks => All,
         /// [`Os::read_wait`](crate::Os::read_wait). Returns [`Reply::Done`] or [`Reply::Err`].
-        13 "read_wait" ReadWait(device: Device(DeviceId)),
+        13 "read_wait" ReadWait(device: Device(DeviceId)) => World; Fails,
         /// [`Os::write_wait`](crate::Os::write_wait). Returns [`Reply::Done`] or [`Reply::Err`].
-        14 "write_wait" WriteWait(device: Device(DeviceId)),
+        14 "write_wait" WriteWait(device: Device(DeviceId)) => World; Fails,
         /// [`Os::timeout`](crate::Os::timeout): arms it. Returns [`Reply::Timeout`], or
         /// [`Errno::Invalid`] without a body that it could cut short.
-        15 "timeout" Timeout(span: Span(Nanos)) + Body; asks,
+        15 "timeout" Timeout(span: Span(Nanos)) + Body => Nothing; Asks Fails,
         /// [`Os::run_blocking`](crate::Os::run_blocking): hands the work over. Returns
         /// [`Reply::Done`].
-        16 "submit" Submit + Job,
+        16 "submit" Submit + Job => World,
         /// [`Queue::bounded`](crate::Queue::bounded), with its capacity. Returns [`Reply::Queue`]
         /// or [`Reply::Err`].
-        17 "new_queue" NewQueue(capacity: Capacity(u64)) + Store,
+        17 "new_queue" NewQueue(capacity: Capacity(u64)) + Store => Nothing; Fails,
         /// [`Queue::put`](crate::Queue::put). Returns [`Reply::Done`], or [`Reply::Refused`] if it
         /// is closed.
-        18 "put" Put(queue: Queue(QueueId)) + Message,
+        18 "put" Put(queue: Queue(QueueId)) + Message => Put(queue),
         /// [`Queue::get`](crate::Queue::get). Returns [`Reply::Message`] or [`Reply::Err`].
-        19 "get" Get(queue: Queue(QueueId)),
+        19 "get" Get(queue: Queue(QueueId)) => Get(queue); Fails,
         /// [`Queue::try_put`](crate::Queue::try_put). Returns the same as [`SystemCall::Put`], or
         /// [`Reply::Full`].
-        20 "try_put" TryPut(queue: Queue(QueueId)) + Message,
+        20 "try_put" TryPut(queue: Queue(QueueId)) + Message => TryPut(queue),
         /// [`Queue::try_get`](crate::Queue::try_get). Returns the same as [`SystemCall::Get`], or
         /// [`Reply::Again`].
-        21 "try_get" TryGet(queue: Queue(QueueId)),
+        21 "try_get" TryGet(queue: Queue(QueueId)) => Ends(queue); Fails,
         /// [`Queue::close`](crate::Queue::close). Returns [`Reply::Done`] or [`Reply::Err`].
-        22 "close_queue" CloseQueue(queue: Queue(QueueId)),
+        22 "close_queue" CloseQueue(queue: Queue(QueueId)) => Ends(queue); Fails,
         /// [`Os::attach`](crate::Os::attach). Returns [`Reply::Device`] or [`Reply::Io`].
-        23 "attach" Attach + Source,
+        23 "attach" Attach + Source => World; Io,
         /// [`Os::listen`](crate::Os::listen). Returns [`Reply::Device`] or [`Reply::Io`].
-        24 "listen" Listen + Addr,
+        24 "listen" Listen + Addr => World; Io,
         /// [`Os::connect`](crate::Os::connect): starts it. Returns [`Reply::Device`] or
         /// [`Reply::Io`].
-        25 "connect" Connect + Addr,
+        25 "connect" Connect + Addr => World; Io,
         /// Takes the result of a started connection, once it is writable. Returns [`Reply::Done`]
         /// or an error.
-        26 "connected" Connected(device: Device(DeviceId)),
+        26 "connected" Connected(device: Device(DeviceId)) => World; Io,
         /// [`TcpListener::accept`](crate::TcpListener::accept). Returns [`Reply::Device`] or an
         /// error.
-        27 "accept" Accept(device: Device(DeviceId)),
+        27 "accept" Accept(device: Device(DeviceId)) => World; Io,
         /// [`Device::recv`](crate::Device::recv). Returns [`Reply::Bytes`] or an error.
-        28 "recv" Recv(device: Device(DeviceId)) + Bytes,
+        28 "recv" Recv(device: Device(DeviceId)) + Bytes => World; Io,
         /// [`Device::send`](crate::Device::send). Returns [`Reply::Bytes`], [`Reply::Again`] or an
         /// error.
-        29 "send" Send(device: Device(DeviceId)) + Bytes,
+        29 "send" Send(device: Device(DeviceId)) + Bytes => World; Io,
         /// [`TcpStream::shutdown_write`](crate::TcpStream::shutdown_write). Returns [`Reply::Done`]
         /// or an error.
-        30 "shutdown_write" ShutdownWrite(device: Device(DeviceId)),
+        30 "shutdown_write" ShutdownWrite(device: Device(DeviceId)) => World; Io,
         /// [`Device::close`](crate::Device::close). Returns [`Reply::Done`] or [`Reply::Err`].
-        31 "close" Close(device: Device(DeviceId)),
+        31 "close" Close(device: Device(DeviceId)) => World; Fails,
         /// [`Device::send_file`](crate::Device::send_file). Returns [`Reply::Bytes`],
         /// [`Reply::Again`] or an error.
-        32 "send_file" SendFile(device: Device(DeviceId)) + File,
+        32 "send_file" SendFile(device: Device(DeviceId)) + File => World; Io,
         /// Ends a task, which leaves no zombie. Returns the same as
         /// [`SystemCall::KillTask`]. Deferred, by handles of tasks that are dropped.
-        33 "release" Release(tid: Task(Tid)) + Waited,
+        33 "release" Release(tid: Task(Tid)) + Waited => Life(tid),
         /// Makes a task leave no zombie: reaps it when it ends, or now if it has ended. Returns
         /// [`Reply::Done`]. Deferred, by a [`Child`](crate::Child) that is dropped.
-        34 "disown" Disown(tid: Task(Tid)) + Waited,
+        34 "disown" Disown(tid: Task(Tid)) + Waited => Zombie(tid),
         /// Disarms the caller's timeout of that number and those within it. Returns
         /// [`Reply::Done`]. Deferred, when the body of a timeout has ended.
-        35 "disarm" Disarm(timeout: Number(u64)); asks,
+        35 "disarm" Disarm(timeout: Number(u64)) => Nothing; Asks,
         /// Gives back a message that the caller has received and not taken. Returns
         /// [`Reply::Done`]. Deferred.
-        36 "give_back" GiveBack(queue: Queue(QueueId)) + Message,
+        36 "give_back" GiveBack(queue: Queue(QueueId)) + Message => Ends(queue),
         /// Closes and frees a queue. Returns [`Reply::Done`]. Deferred, by the last handle.
-        37 "free_queue" FreeQueue(queue: Queue(QueueId)),
+        37 "free_queue" FreeQueue(queue: Queue(QueueId)) => Waiters(queue),
         /// [`Os::observe`](crate::Os::observe), with the tracer's number. Returns [`Reply::Done`].
         /// Deferred.
-        38 "observe" Observe(tracer: Number(u64)) + Tracer,
+        38 "observe" Observe(tracer: Number(u64)) + Tracer => All,
         /// Detaches the tracer of that number. Returns [`Reply::Done`]. Deferred, by
         /// [`Observer`](crate::Observer).
-        39 "unobserve" Unobserve(tracer: Number(u64)),
+        39 "unobserve" Unobserve(tracer: Number(u64)) => All,
         /// [`Os::host`](crate::Os::host). Returns [`Reply::Host`].
-        40 "host" Host; asks,
+        40 "host" Host => World; Asks,
         /// [`Os::resolve`](crate::Os::resolve). Returns [`Reply::Addresses`], [`Reply::Io`], or
         /// [`Reply::Again`] where a thread has to ask the operating system.
-        41 "resolve" Resolve + Name,
+        41 "resolve" Resolve + Name => World; Io,
         /// A fault of the simulated network; a crash ends the tasks of its host. Returns
         /// [`Reply::Done`]. Deferred, by [`SimNet`](crate::SimNet).
-        42 "fault" Fault + Fault,
+        42 "fault" Fault + Fault => All,
         /// [`Os::compute`](crate::Os::compute). Returns [`Reply::Done`].
-        43 "compute" Compute(span: Span(Nanos)),
+        43 "compute" Compute(span: Span(Nanos)) => Processor(span),
         /// [`Os::set_tickets`](crate::Os::set_tickets), [`Os::set_nice`](crate::Os::set_nice) and
         /// [`Os::set_priority`](crate::Os::set_priority). Returns [`Reply::Done`].
-        44 "set_share" SetShare(share: Share(Share)),
+        44 "set_share" SetShare(share: Share(Share)) => Nothing,
     }
 }
 
@@ -759,53 +755,28 @@ impl SystemCall {
     /// ```
     #[must_use]
     pub fn is_io(self) -> bool {
-        match self {
-            Self::Attach
-            | Self::Listen
-            | Self::Connect
-            | Self::Connected(_)
-            | Self::Accept(_)
-            | Self::Recv(_)
-            | Self::Send(_)
-            | Self::SendFile(_)
-            | Self::ShutdownWrite(_)
-            | Self::Resolve => true,
-            Self::GetTid
-            | Self::Yield
-            | Self::NewTask
-            | Self::NewDetachedTask
-            | Self::KillTask(_)
-            | Self::WaitTask(_)
-            | Self::Exit
-            | Self::Shutdown
-            | Self::Sleep(_)
-            | Self::SleepUntil(_)
-            | Self::Now
-            | Self::Random
-            | Self::Tasks
-            | Self::ReadWait(_)
-            | Self::WriteWait(_)
-            | Self::Timeout(_)
-            | Self::Submit
-            | Self::NewQueue(_)
-            | Self::Put(_)
-            | Self::Get(_)
-            | Self::TryPut(_)
-            | Self::TryGet(_)
-            | Self::CloseQueue(_)
-            | Self::Close(_)
-            | Self::Release(_)
-            | Self::Disown(_)
-            | Self::Disarm(_)
-            | Self::GiveBack(_)
-            | Self::FreeQueue(_)
-            | Self::Observe(_)
-            | Self::Unobserve(_)
-            | Self::Host
-            | Self::Fault
-            | Self::Compute(_)
-            | Self::SetShare(_) => false,
-        }
+        self.marks().contains(&Mark::Io)
+    }
+
+    /// Returns whether the answer may be an error: [`Reply::Err`] or [`Reply::Io`]. A raw call that
+    /// lacks what its stub puts beside it fails, whichever it is.
+    ///
+    /// ```
+    /// use trapline::{SystemCall, Tid};
+    ///
+    /// assert!(SystemCall::WaitTask(Tid::from(7)).can_fail());
+    /// assert!(!SystemCall::Now.can_fail());
+    /// ```
+    #[must_use]
+    pub fn can_fail(self) -> bool {
+        let marks = self.marks();
+        marks.contains(&Mark::Io) || marks.contains(&Mark::Fails)
+    }
+
+    /// Returns whether the call only asks or arms. A due timeout lets some of these through before
+    /// the one answer.
+    pub(crate) fn only_asks(self) -> bool {
+        self.marks().contains(&Mark::Asks)
     }
 
     /// Returns whether the call's second word is a number of bytes.
@@ -815,20 +786,55 @@ impl SystemCall {
 
     /// Returns whether an argument of the call is a payload in the frame.
     pub(crate) fn has_payload(self) -> bool {
-        match self.beside() {
-            Beside::Program
-            | Beside::Exit
-            | Beside::Job
-            | Beside::Store
-            | Beside::Source
-            | Beside::Addr
-            | Beside::File
-            | Beside::Name
-            | Beside::Fault
-            | Beside::Tracer => true,
-            Beside::None | Beside::Bytes | Beside::Message | Beside::Body | Beside::Waited => false,
-        }
+        !matches!(
+            self.beside(),
+            Beside::None | Beside::Bytes | Beside::Message | Beside::Body | Beside::Waited
+        )
     }
+}
+
+/// A mark in the table of calls.
+#[derive(PartialEq, Eq)]
+enum Mark {
+    /// The call only asks or arms.
+    Asks,
+    /// It returns an [`io::Result`].
+    Io,
+    /// It may be refused with an [`Errno`], even by its stub.
+    Fails,
+}
+
+/// What a call touches whatever the state is: its footprint, for the search.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Touches {
+    /// Only the caller.
+    Nothing,
+    /// Everything there is.
+    All,
+    /// What is outside of the kernel.
+    World,
+    /// The sequence of random numbers.
+    Random,
+    /// The numbers of tasks.
+    Tids,
+    /// The life of a task: the call ends it.
+    Life(Tid),
+    /// The end of a task: the call waits for it.
+    Exit(Tid),
+    /// The zombie of a task.
+    Zombie(Tid),
+    /// The end of a queue where the caller waits to put.
+    Put(QueueId),
+    /// The same end; it does not wait.
+    TryPut(QueueId),
+    /// The end of a queue where the caller waits to get.
+    Get(QueueId),
+    /// Both ends of a queue.
+    Ends(QueueId),
+    /// The tasks that wait at a queue without handles.
+    Waiters(QueueId),
+    /// A processor, for this time.
+    Processor(Nanos),
 }
 
 /// What travels beside a call in the frame.

@@ -7,7 +7,7 @@ use std::{
     backtrace::{Backtrace, BacktraceStatus},
     cell::RefCell,
     panic::{self, AssertUnwindSafe, Location, PanicHookInfo, catch_unwind},
-    sync::Once,
+    sync::{Mutex, MutexGuard, Once, PoisonError},
     thread,
 };
 
@@ -27,6 +27,11 @@ pub(crate) fn panic_message(panic: Panic) -> String {
         std::mem::forget(worse);
     }
     message
+}
+
+/// Locks a mutex, also after a panic of a thread that held it.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Runs destructors. A panic in them becomes a warning.

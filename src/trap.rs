@@ -55,6 +55,9 @@ pub(crate) const MAX_IO: usize = 64 * 1024;
 /// At this number of kept bytes, a task that prints blocks. The text of one trap may exceed it.
 pub(crate) const CONSOLE_ROOM: usize = 64 * 1024;
 
+/// The place of the call that a program makes.
+pub(crate) type Caller = &'static Location<'static>;
+
 /// An argument or an answer that does not fit in a word.
 pub(crate) enum Payload {
     Program(NewTask),

@@ -8,7 +8,10 @@ use std::{
     process::{Command, Output},
 };
 
-use super::{exits::MARK, new::no_keyword};
+use super::{
+    exits::MARK,
+    new::{fill, no_keyword},
+};
 
 /// The test, with placeholders.
 const TEMPLATE: &str = include_str!("template/replay.rs.in");
@@ -80,20 +83,6 @@ pub(super) fn write(tape: &Path, binary: &str, name: &str) -> Result<PathBuf, St
     Ok(test)
 }
 
-/// Fills the placeholders of a template, in one pass: a value may look like a placeholder.
-fn fill(template: &str, values: &[(&str, &str)]) -> String {
-    let mut parts = template.split("{{");
-    let mut text = parts.next().unwrap_or_default().to_string();
-    for part in parts {
-        let (name, rest) = part.split_once("}}").expect("a placeholder ends");
-        let value = values.iter().find(|(known, _)| *known == name);
-        let (_, value) = value.expect("a placeholder has a value");
-        text += value;
-        text += rest;
-    }
-    text
-}
-
 /// Runs the command of the test: this binary, on this tape.
 fn replay(tape: &Path) -> io::Result<Output> {
     let mut command = Command::new(env::current_exe()?);
@@ -110,16 +99,5 @@ fn literal(text: &str) -> String {
     match literal.is_empty() {
         true => "\"\"".into(),
         false => format!("concat!({literal}\n)"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_value_may_look_like_a_placeholder() {
-        let values = [("console", "{{code}}"), ("code", "0")];
-        assert_eq!(fill("a {{console}} {{code}} b", &values), "a {{code}} 0 b");
     }
 }

@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use tracing::Level;
 use trapline::{
     Blocked, Builder, Deadlock, Error, Kernel, Limit, Report, TaskInfo, record::Recorder,
     tape::Playing,
@@ -58,7 +59,7 @@ pub(super) fn boot<'a>(
     let log = Log::new(verbosity, &options.verbosity, options.watching.log_format);
     // A virtual clock does not move while a reader is waited for.
     let waits = is_virtual || playing.is_some();
-    stdio::watch_errors(waits, move |message| log.warning(message));
+    stdio::watch_errors(waits, move |message| log.message(Level::WARN, message));
     log::install(log, options.watching.trace.as_deref())?;
     panics::hook(log);
     let _screen = Taken;
@@ -202,7 +203,7 @@ impl<'a> Session<'a> {
         let recording = self
             .recorded
             .as_ref()
-            .map(|recorded| recorded.tape().clone());
+            .map(|recorded| recorded.handle().clone());
         if tape.is_none() && recording.is_none() {
             return Ok(());
         }
@@ -230,7 +231,7 @@ impl<'a> Session<'a> {
         }
         load(kernel, self.line, log).map_err(Failure::Limit)?;
         if let Some(watch) = self.watch.take() {
-            let recording = self.recorded.as_ref().map(Recorded::tape);
+            let recording = self.recorded.as_ref().map(Recorded::handle);
             watch.start(kernel, recording, self.tape.no_kill());
         }
         Ok(())
@@ -353,27 +354,16 @@ pub(super) fn at_limit(limit: &Limit, blocked: &Blocked) -> String {
 
 /// Says why the kernel stopped, if needed, and returns the exit code.
 fn explain(log: Log, result: &Result<Report, Error>) -> u8 {
-    match result {
-        Ok(report) if report.failures == 0 && report.lost == 0 => 0,
+    let (message, code) = match result {
+        Ok(report) if report.failures == 0 && report.lost == 0 => return 0,
         // Each failure was reported when it happened, and so were lost lines.
-        Ok(_) => FAILURE,
-        Err(Error::Deadlock(deadlock)) => {
-            log.error(&deadlock.to_string());
-            DEADLOCK
-        }
-        Err(Error::Limit(limit, blocked)) => {
-            log.error(&at_limit(limit, blocked));
-            LIMIT
-        }
-        Err(Error::Stalled(stalled)) => {
-            log.error(&stalled.to_string());
-            DEADLOCK
-        }
+        Ok(_) => return FAILURE,
         // The reader closed the output early.
-        Err(Error::Io(error)) if error.kind() == io::ErrorKind::BrokenPipe => 0,
-        Err(error) => {
-            log.error(&error.to_string());
-            FAILURE
-        }
-    }
+        Err(Error::Io(error)) if error.kind() == io::ErrorKind::BrokenPipe => return 0,
+        Err(Error::Limit(limit, blocked)) => (at_limit(limit, blocked), LIMIT),
+        Err(error @ (Error::Deadlock(_) | Error::Stalled(_))) => (error.to_string(), DEADLOCK),
+        Err(error) => (error.to_string(), FAILURE),
+    };
+    log.error(&message);
+    code
 }

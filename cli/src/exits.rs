@@ -2,7 +2,7 @@
 
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
 
-use serde_json::{Map, Value};
+use serde_json::json;
 use trapline::{Event, Exit, Fact, Tid};
 
 use super::output::{Log, clean, tell};
@@ -58,14 +58,10 @@ impl Exits {
         let (done, live) = (self.done, self.live.len());
         if log.is_json() {
             for Ended { tid, name, exit } in &self.others {
-                let tid = u64::from(*tid).into();
-                let (name, exit) = (Value::from(&**name), Value::from(&**exit));
-                log.json(&line(
-                    "task",
-                    [("tid", tid), ("task", name), ("exit", exit)],
-                ));
+                let tid = u64::from(*tid);
+                log.json(&json!({ "exits": "task", "tid": tid, "task": name, "exit": exit }));
             }
-            log.json(&line("all", [("done", done.into()), ("live", live.into())]));
+            log.json(&json!({ "exits": "all", "done": done, "live": live }));
             return;
         }
         for Ended { tid, name, exit } in &self.others {
@@ -76,11 +72,4 @@ impl Exits {
             "{MARK}tasks done: {done}, live at the end: {live}\n"
         ));
     }
-}
-
-/// A line of JSON, as that of a summary.
-fn line<const N: usize>(of: &str, fields: [(&str, Value); N]) -> Map<String, Value> {
-    let fields = fields.map(|(key, value)| (key.to_string(), value));
-    let of = ("exits".to_string(), of.into());
-    fields.into_iter().chain([of]).collect()
 }

@@ -147,15 +147,15 @@ impl App {
     /// Runs the command line of the process, for a binary's `main` to return the result.
     pub fn main(self) -> ExitCode {
         let args: Vec<OsString> = env::args_os().collect();
-        let code = match run(&self, &args) {
-            Ok(code) => code,
-            Err(error) if !error.use_stderr() => output::print_help(&error.render()),
-            Err(error) => {
-                // No stream is left on which this failure could be reported.
-                let _ = error.print();
-                ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(USAGE))
-            }
-        };
+        let run = run(&self, &args).or_else(|error| match error.use_stderr() {
+            true => Err(error),
+            false => Log::PLAIN.end(output::print_help(&error.render())),
+        });
+        let code = run.unwrap_or_else(|error| {
+            // No stream is left on which this failure could be reported.
+            let _ = error.print();
+            ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(USAGE))
+        });
         stdio::finish();
         code
     }
@@ -179,34 +179,33 @@ fn run(app: &App, args: &[OsString]) -> Result<ExitCode, clap::Error> {
     } = Cli::from_arg_matches(&matches)?;
     let (_, matches) = matches.subcommand().expect("clap requires a command");
     let log = Log::of_errors(&verbosity);
-    match chosen {
+    log.end(match chosen {
         CliCommand::Boot(options) => {
             tape::check_words(&options, args)?;
             let line = BootLine::new(commands, options, matches)?;
-            boot::boot(&verbosity, &line, &words(&name, args), None, tracers)
+            return boot::boot(&verbosity, &line, &words(&name, args), None, tracers);
         }
-        CliCommand::Replay(options) => replay::run(commands, options, &verbosity, tracers),
-        CliCommand::Debug(debug) => debug::run(commands, &debug, &verbosity),
+        CliCommand::Replay(options) => return replay::run(commands, options, &verbosity, tracers),
+        CliCommand::Debug(debug) => return debug::run(commands, &debug, &verbosity),
         CliCommand::Explore(options) => {
-            let words = words(&name, args);
-            log.end(explore::run(commands, *options, matches, log, &words))
+            explore::run(commands, *options, matches, log, &words(&name, args))
         }
-        CliCommand::Lab(lab) => log.end(lab::run(programs, &lab, matches, log)),
-        CliCommand::Trace(command) => log.end(trace::run(&command, &verbosity)),
-        CliCommand::Live(command) => log.end(live::run(&command, &verbosity)),
-        CliCommand::New(command) => log.end(new::new(&command, log)),
-        CliCommand::List => Ok(print(list(programs).as_bytes())),
+        CliCommand::Lab(lab) => lab::run(programs, &lab, matches, log),
+        CliCommand::Trace(command) => trace::run(&command, &verbosity),
+        CliCommand::Live(command) => live::run(&command, &verbosity),
+        CliCommand::New(command) => new::new(&command, log),
+        CliCommand::List => print(list(programs).as_bytes()),
         CliCommand::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut command, name, &mut script);
-            Ok(print(&script))
+            print(&script)
         }
         CliCommand::Man { of } => {
             let mut page = Vec::new();
             clap_mangen::Man::new(args::find(command, &of)?).render(&mut page)?;
-            Ok(print(&page))
+            print(&page)
         }
-    }
+    })
 }
 
 /// The command line as text, under the binary's name.

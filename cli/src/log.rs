@@ -21,7 +21,7 @@ use tracing_subscriber::{
 use trapline::Fact;
 
 use super::{
-    output::{Format, KERNEL, Log, json},
+    output::{Format, KERNEL, Log},
     signals,
     stdio::{self, Stream},
     values::usage,
@@ -168,7 +168,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines {
             Format::Json => {
                 line.insert("level".into(), level.as_str().into());
                 line.insert("target".into(), target.into());
-                json(&line)
+                Value::Object(line).to_string()
             }
             Format::Text => self.log.line(target, level, &line),
         };

@@ -10,9 +10,8 @@ use clap::Args;
 
 use super::output::{Failure, Log};
 
-/// The files of the crate, with the placeholders `{{name}}`, `{{trapline}}` and
-/// `{{trapline-cli}}`. They end in `.in`,
-/// since Cargo would treat a directory with a Cargo.toml as a package.
+/// The files of the crate, with the placeholders `{{name}}`, `{{trapline}}` and `{{trapline-cli}}`.
+/// They end in `.in`, since Cargo would treat a directory with a Cargo.toml as a package.
 const FILES: [(&str, &str); 4] = [
     ("Cargo.toml", include_str!("template/Cargo.toml.in")),
     ("README.md", include_str!("template/README.md.in")),
@@ -105,17 +104,19 @@ fn write(command: &New, dir: &Path) -> Result<(), String> {
     let src = dir.join("src");
     fs::create_dir(&src).map_err(|error| cannot(&src, error))?;
     for (name, text) in FILES {
-        let text = text
-            .replace("{{name}}", &command.name)
-            .replace("{{trapline}}", &dependency(""))
-            .replace("{{trapline-cli}}", &dependency("/cli"));
+        let values = [
+            ("name", &*command.name),
+            ("trapline", &dependency("")),
+            ("trapline-cli", &dependency("/cli")),
+        ];
+        let text = fill(text, &values);
         let path = dir.join(name);
         fs::write(&path, text).map_err(|error| cannot(&path, error))?;
     }
     Ok(())
 }
 
-/// The path of a checkout of trapline, as it stands in a TOML string.
+/// The path of a checkout of trapline, for a TOML string.
 fn checkout(path: &Path) -> Result<String, String> {
     let trouble = |what: &str| format!("--trapline {}: {what}", path.display());
     let full = path
@@ -159,5 +160,30 @@ pub(super) fn no_keyword(text: &str) -> Result<(), String> {
     match KEYWORDS.split(' ').any(|word| word == text) {
         true => Err(format!("{text} is a keyword of Rust")),
         false => Ok(()),
+    }
+}
+
+/// Fills the placeholders of a template, in one pass: a value may look like a placeholder.
+pub(super) fn fill(template: &str, values: &[(&str, &str)]) -> String {
+    let mut parts = template.split("{{");
+    let mut text = parts.next().unwrap_or_default().to_string();
+    for part in parts {
+        let (name, rest) = part.split_once("}}").expect("a placeholder ends");
+        let value = values.iter().find(|(known, _)| *known == name);
+        let (_, value) = value.expect("a placeholder has a value");
+        text += value;
+        text += rest;
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_may_look_like_a_placeholder() {
+        let values = [("console", "{{code}}"), ("code", "0")];
+        assert_eq!(fill("a {{console}} {{code}} b", &values), "a {{code}} 0 b");
     }
 }

@@ -22,7 +22,7 @@ use super::{
     output::{Format, Verbosity},
     policy::{NamedShare, Policy, named_share},
     program::Placed,
-    values::{duration, processors, size, whole},
+    values::{duration, size, whole, within},
     world::NamedWorld,
 };
 
@@ -102,7 +102,7 @@ pub(super) struct Boot {
     )]
     pub(super) policy: Policy,
     /// How many tasks compute at once, from 1 to 1024. More than one needs --virtual
-    #[arg(long, value_name = "N", value_parser = processors, default_value = "1", help_heading = "Scheduling")]
+    #[arg(long, value_name = "N", value_parser = within("a number of processors", 1..=1024), default_value = "1", help_heading = "Scheduling")]
     pub(super) processors: usize,
     /// Give the tasks of a name a share: NAME:tickets=100, NAME:nice=5 or NAME:priority=3, of a kind
     /// that the policy looks at. Can be repeated

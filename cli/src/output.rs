@@ -6,7 +6,7 @@ use std::{io, process::ExitCode, time::Duration};
 use anstream::stream::RawStream;
 use anstyle::{AnsiColor, Style};
 use clap::{ArgAction, Args, ColorChoice, ValueEnum, builder::StyledStr};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use tracing::Level;
 use trapline::Nanos;
 
@@ -101,42 +101,36 @@ impl Log {
 
     /// Prints a message that `--quiet` hides.
     pub(super) fn note(self, message: &str) {
-        if self.quiet {
-            return;
-        }
-        match self.format {
-            Format::Json => self.json(&message_line(Level::INFO, message)),
-            Format::Text => {
-                let dim = self.style(Style::new().dimmed());
-                tell(&format!("{dim}{message}{dim:#}\n"));
-            }
+        if !self.quiet {
+            tell(&self.message(Level::INFO, message));
         }
     }
 
     /// Prints a warning.
     pub(super) fn warn(self, message: &str) {
-        if self.quiet {
-            return;
-        }
-        tell(&self.warning(message));
-    }
-
-    /// The line of a warning.
-    pub(super) fn warning(self, message: &str) -> String {
-        match self.format {
-            Format::Json => json(&message_line(Level::WARN, message)) + "\n",
-            Format::Text => format!("warning: {message}\n"),
+        if !self.quiet {
+            tell(&self.message(Level::WARN, message));
         }
     }
 
     /// Prints an error.
     pub(super) fn error(self, message: &str) {
-        match self.format {
-            Format::Json => self.json(&message_line(Level::ERROR, message)),
-            Format::Text => {
-                let red = self.style(AnsiColor::Red.on_default().bold());
-                tell(&format!("{red}error:{red:#} {message}\n"));
-            }
+        tell(&self.message(Level::ERROR, message));
+    }
+
+    /// The line of a message.
+    pub(super) fn message(self, level: Level, message: &str) -> String {
+        if self.is_json() {
+            let (level, target) = (level.as_str(), "trapline::cli");
+            return json!({ "level": level, "target": target, "message": message }).to_string()
+                + "\n";
+        }
+        let red = self.style(AnsiColor::Red.on_default().bold());
+        let dim = self.style(Style::new().dimmed());
+        match level {
+            Level::ERROR => format!("{red}error:{red:#} {message}\n"),
+            Level::WARN => format!("warning: {message}\n"),
+            _ => format!("{dim}{message}{dim:#}\n"),
         }
     }
 
@@ -162,8 +156,9 @@ impl Log {
         self.format == Format::Json
     }
 
-    pub(super) fn json(self, line: &Map<String, Value>) {
-        tell(&(json(line) + "\n"));
+    /// Prints an object as a line.
+    pub(super) fn json(self, line: &Value) {
+        tell(&format!("{line}\n"));
     }
 
     fn style(self, style: Style) -> Style {
@@ -244,18 +239,6 @@ impl Log {
     }
 }
 
-fn message_line(level: Level, message: &str) -> Map<String, Value> {
-    let mut line = Map::new();
-    line.insert("level".into(), level.as_str().into());
-    line.insert("target".into(), "trapline::cli".into());
-    line.insert("message".into(), message.into());
-    line
-}
-
-pub(super) fn json(line: &Map<String, Value>) -> String {
-    serde_json::to_string(line).expect("a map of plain values is JSON")
-}
-
 /// Aligns the replies in a column, like `strace`.
 pub(super) fn aligned(message: &str, reply: &str) -> String {
     let call = message.strip_suffix(reply);
@@ -302,7 +285,7 @@ fn field(line: &Map<String, Value>, name: &str) -> String {
 }
 
 /// Writes a help, with the colours that the stream can show.
-pub(super) fn print_help(help: &StyledStr) -> ExitCode {
+pub(super) fn print_help(help: &StyledStr) -> Result<ExitCode, Failure> {
     let text = match is_colored(None, &io::stdout()) {
         true => help.ansi().to_string(),
         false => help.to_string(),
@@ -341,18 +324,10 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// Writes data.
-pub(super) fn print(data: &[u8]) -> ExitCode {
-    match stdio::print(data) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => match unwritten(&error) {
-            None => ExitCode::SUCCESS,
-            Some(message) => {
-                tell(&format!("error: {message}\n"));
-                ExitCode::from(FAILURE)
-            }
-        },
-    }
+/// Writes data to standard output.
+pub(super) fn print(data: &[u8]) -> Result<ExitCode, Failure> {
+    stdio::print(data)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// The message for a failed write to standard output. A reader that closed the output early is no

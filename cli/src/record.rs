@@ -15,7 +15,7 @@ use rustix::{
 };
 use trapline::{
     Error, Report,
-    record::{Header, Recorder, Recording, Tape},
+    record::{Handle, Header, Recorder, Recording},
 };
 
 use super::{
@@ -36,7 +36,7 @@ const LARGEST: u64 = 64 << 20;
 pub(super) struct Recorded {
     /// The file's path; none if the recording is in memory.
     path: Option<PathBuf>,
-    tape: Tape,
+    handle: Handle,
 }
 
 /// Starts recording, if the options ask for it. An error says why it cannot.
@@ -68,8 +68,8 @@ pub(super) fn begin(
         let why = outfile::why(path, &error);
         format!("cannot record to {}: {why}", path.display())
     })?;
-    let tape = recorder.tape();
-    Ok(Some((recorder, Recorded { path, tape })))
+    let handle = recorder.handle();
+    Ok(Some((recorder, Recorded { path, handle })))
 }
 
 /// The description of a run.
@@ -122,15 +122,15 @@ fn find_reader(path: &Path, log: Log) -> Option<OwnedFd> {
 }
 
 impl Recorded {
-    /// The tape that it writes to.
-    pub(super) fn tape(&self) -> &Tape {
-        &self.tape
+    /// Where it writes to.
+    pub(super) fn handle(&self) -> &Handle {
+        &self.handle
     }
 
     /// Writes the remaining events and reports the result. Returns the exit code of a run that
     /// would have ended with `code`.
     pub(super) fn end(&self, log: Log, code: u8) -> u8 {
-        let closed = self.tape.close_while(signals::patience());
+        let closed = self.handle.close_while(signals::patience());
         let Some(path) = self.path.as_ref().map(|path| path.display()) else {
             return code;
         };
@@ -153,7 +153,7 @@ impl Recorded {
         let recorded = self.clone();
         let close = move || {
             // The message about it follows.
-            let _ = recorded.tape.close();
+            let _ = recorded.handle.close();
         };
         let closed = if self.path.as_ref().is_none_or(is_file) {
             close();
@@ -183,7 +183,7 @@ impl Recorded {
             Err(Error::Deadlock(deadlock)) => &deadlock.blocked,
             Ok(_) | Err(_) => return,
         };
-        match self.tape.recording().map_or_else(|| self.reopen(), Ok) {
+        match self.handle.recording().map_or_else(|| self.reopen(), Ok) {
             Ok(recording) => post_mortem::show(log, recording, blocked),
             Err(why) => log.note(&format!(
                 "the last traps of those concerned are not shown, since the recording {why}: \

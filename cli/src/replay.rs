@@ -4,7 +4,6 @@ use std::{
     cell::Cell,
     ffi::OsString,
     io,
-    num::NonZeroU64,
     path::{Path, PathBuf},
     process::ExitCode,
     rc::Rc,
@@ -24,9 +23,9 @@ use super::{
     options::{BootLine, Watching},
     outfile,
     output::{Failure, Log, Verbosity, clean},
-    reenact::{self, Expect, Wanted},
+    reenact::{self, SearchOptions},
     values::{usage, whole},
-    words::{self, quoted},
+    words,
 };
 
 /// Run a taped run again
@@ -76,31 +75,8 @@ pub(super) struct Replay {
     #[arg(long, value_name = "NAME", value_parser = as_test::test_name,
           conflicts_with_all = ["at_speed", "only"])]
     as_test: Option<String>,
-    /// Run the programs under N other schedules, in the simulated world. Each connection of the tape
-    /// has a peer there. It sends what came over the connection, after as many bytes as then, or a
-    /// second later than then. A schedule fails if a task fails, in a deadlock, or if a peer does not
-    /// get what it has to: see --expect. --record DIR records it. The run's --inject and --max-tasks
-    /// apply. Its --policy, --quantum, --share and --processors do not: the search chooses the schedule
-    #[arg(long, value_name = "N", value_parser = whole::<NonZeroU64>,
-          conflicts_with_all = ["at_speed", "only", "as_test"], help_heading = "Search")]
-    explore: Option<NonZeroU64>,
-    /// Run this schedule of an earlier report, and no other
-    #[arg(
-        long,
-        value_name = "SEED.DELAYS.HASH",
-        requires = "explore",
-        help_heading = "Search"
-    )]
-    schedule: Option<String>,
-    /// What each peer of a search has to get
-    #[arg(
-        long,
-        value_name = "WHAT",
-        requires = "explore",
-        default_value = "answers",
-        help_heading = "Search"
-    )]
-    expect: Expect,
+    #[command(flatten)]
+    search: SearchOptions,
     #[command(flatten)]
     watching: Watching,
 }
@@ -140,8 +116,8 @@ fn replayed(
         return Err(usage(format!("--record would replace the tape {tape}")).into());
     }
     let Run { playing, line } = open(commands, &replay.file)?;
-    match replay.explore {
-        Some(schedules) => explore(&replay, schedules, playing, &line, log),
+    match replay.search.explore {
+        Some(_) => explore(&replay, playing, &line, log),
         None => Ok(again(replay, playing, line, verbosity, tracers, log)?),
     }
 }
@@ -182,33 +158,17 @@ fn again(
 /// Searches the schedules of a taped run.
 fn explore(
     replay: &Replay,
-    schedules: NonZeroU64,
     playing: Playing,
     line: &BootLine,
     log: Log,
 ) -> Result<ExitCode, Failure> {
     if replay.watching.is_any_but_record() {
-        let why = "--explore shows no run, and --record takes a folder there: leave out the other options for \
-             watching";
+        let why = "--explore shows no run, and --record takes a folder there: leave out the other \
+                   options for watching";
         return Err(usage(why).into());
     }
-    let (binary, file) = (words::binary(), replay.file.to_string_lossy());
-    let expect = match replay.expect {
-        Expect::Answers => "",
-        Expect::Ends => "--expect ends ",
-        Expect::Bytes => "--expect bytes ",
-    };
-    let wanted = Wanted {
-        schedules: schedules.get(),
-        schedule: replay.schedule.as_deref(),
-        expect: replay.expect,
-        record: replay.watching.record.as_deref(),
-        again: format!(
-            "{binary} replay --explore 1 {expect}--schedule {{replay}} {}",
-            quoted(&file)
-        ),
-    };
-    reenact::run(playing, line, &wanted, log)
+    let record = replay.watching.record.as_deref();
+    reenact::run(playing, line, &replay.search, &replay.file, record, log)
 }
 
 /// Adds a tracer that notes whether there is a task of this number.

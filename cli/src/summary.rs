@@ -2,13 +2,13 @@
 
 use std::{cell::RefCell, cmp::Reverse, collections::BTreeMap, rc::Rc, time::Duration};
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use trapline::{Event, Fact, Nanos, Span, Tid};
 
 use super::{
     amounts::{Amounts, Bucket, quantiles},
     measures::Measured,
-    output::{self, Log},
+    output::{Log, tell},
     table::table,
     trace::spans::Spans,
 };
@@ -67,7 +67,7 @@ struct Call {
 }
 
 /// A table, formatted later for people or as JSON.
-struct Report<const N: usize> {
+struct Sheet<const N: usize> {
     of: &'static str,
     columns: [&'static str; N],
     rows: Vec<[Value; N]>,
@@ -199,7 +199,7 @@ impl Summary {
             self.merge(tid);
         }
         if !log.is_json() {
-            output::tell(&format!("{}\n", self.spans.shares()));
+            tell(&format!("{}\n", self.spans.shares()));
         }
         self.calls().show(log);
         match &self.names {
@@ -210,13 +210,13 @@ impl Summary {
             let (n, now) = (self.spawned, Nanos::from(now));
             let traps: u64 = self.calls.values().map(|call| call.count).sum();
             let ticks = self.ticks;
-            output::tell(&format!(
+            tell(&format!(
                 "\ntasks {n}, ticks {ticks}, traps {traps}, time {now:.6}\n"
             ));
         }
     }
 
-    fn calls(&self) -> Report<6> {
+    fn calls(&self) -> Sheet<6> {
         let mut calls: Vec<_> = self.calls.iter().collect();
         calls.sort_by_key(|(_, call)| Reverse(call.blocked));
         let row = |(name, call): (&&'static str, &Call)| {
@@ -230,7 +230,7 @@ impl Summary {
                 seconds(high),
             ]
         };
-        Report {
+        Sheet {
             of: "call",
             columns: ["call", "count", "errors", "blocked", "median", "99th"],
             rows: calls.into_iter().map(row).collect(),
@@ -253,19 +253,16 @@ impl Summary {
                 exit_of(task.exit.clone()).into(),
             ]
         };
-        let tasks = Report {
+        let tasks = Sheet {
             of: "task",
             columns: ["tid", "task", "ticks", "traps", "busy", "blocked", "exit"],
             rows: shown.into_iter().map(row).collect(),
         };
         tasks.show(log);
         if left_out > 0 && log.is_json() {
-            let line = [("summary", "left_out".into()), ("tasks", left_out.into())];
-            log.json(&Map::from_iter(
-                line.map(|(key, value)| (key.into(), value)),
-            ));
+            log.json(&json!({ "summary": "left_out", "tasks": left_out }));
         } else if left_out > 0 {
-            output::tell(&format!(
+            tell(&format!(
                 "and {left_out} more tasks: --by-name takes them together\n"
             ));
         }
@@ -277,7 +274,7 @@ impl Summary {
 }
 
 /// A row per name; those with the most time come first, and of equals those with the most ticks.
-fn by_name(names: &BTreeMap<String, Names>) -> Report<7> {
+fn by_name(names: &BTreeMap<String, Names>) -> Sheet<7> {
     let mut names: Vec<_> = names.iter().collect();
     names.sort_by_key(|(_, row)| Reverse((row.busy, row.ticks)));
     let row = |(name, row): (&String, &Names)| {
@@ -293,7 +290,7 @@ fn by_name(names: &BTreeMap<String, Names>) -> Report<7> {
             exits.join(", ").into(),
         ]
     };
-    Report {
+    Sheet {
         of: "name",
         columns: ["tasks", "task", "ticks", "traps", "busy", "blocked", "exit"],
         rows: names.into_iter().map(row).collect(),
@@ -318,7 +315,7 @@ impl Call {
 
 impl Summary {
     /// Returns the textbook's measures, if any task has computed.
-    fn schedule(&mut self, now: Duration) -> Report<7> {
+    fn schedule(&mut self, now: Duration) -> Sheet<7> {
         let mut rows = Vec::new();
         for (tid, task) in &mut self.tasks {
             task.measured.close(now);
@@ -338,7 +335,7 @@ impl Summary {
         if !self.tasks.values().any(has_computed) {
             rows.clear();
         }
-        Report {
+        Sheet {
             of: "schedule",
             columns: [
                 "tid",
@@ -358,18 +355,18 @@ fn seconds(span: Duration) -> Value {
     span.as_secs_f64().into()
 }
 
-impl<const N: usize> Report<N> {
+impl<const N: usize> Sheet<N> {
     fn show(self, log: Log) {
         if log.is_json() {
             for row in self.rows {
                 let cells = self.columns.iter().map(ToString::to_string).zip(row);
                 let mut line: Map<String, Value> = cells.collect();
                 line.insert("summary".into(), self.of.into());
-                log.json(&line);
+                log.json(&line.into());
             }
             return;
         }
-        output::tell(&format!("\n{}\n", table(self.columns, &self.rows)));
+        tell(&format!("\n{}\n", table(self.columns, &self.rows)));
     }
 }
 

@@ -26,6 +26,31 @@ pub(crate) fn rounded(span: Duration) -> String {
     )
 }
 
+/// A span of time in seconds, to a thousandth of its unit.
+pub(crate) fn thousandths(seconds: f64) -> String {
+    let nanos = (seconds * 1e9).round();
+    let digits = nanos.max(1.0).log10().floor() as i32;
+    let step = 10f64.powi((digits.min(9) / 3 * 3 - 3).max(0));
+    match (nanos / step).round() * step {
+        0.0 => "0".to_string(),
+        nanos => span(Duration::from_nanos(nanos as u64)),
+    }
+}
+
+/// A part of a whole in percent: to two digits below ten, and never rounded to nothing or to all.
+pub(crate) fn percent(part: f64, whole: f64) -> String {
+    let percent = 100.0 * part / whole;
+    match percent {
+        _ if part == 0.0 || whole == 0.0 => "0 %".into(),
+        _ if (part - whole).abs() < 1e-12 * whole => "100 %".into(),
+        ..0.01 => "<0.01 %".into(),
+        0.01..0.95 => format!("{percent:.2} %"),
+        0.95..9.95 => format!("{percent:.1} %"),
+        99.0.. => format!("{:.2} %", (percent * 100.0).floor() / 100.0),
+        _ => format!("{percent:.0} %"),
+    }
+}
+
 /// A number with a comma after each three digits.
 pub(crate) fn separated(number: usize) -> String {
     let digits = number.to_string();
@@ -42,6 +67,13 @@ pub(crate) fn separated(number: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn spans_have_three_digits_behind_the_point_at_most() {
+        let texts = [0.0, 3.3e-8, 5e-4, 63.3333333e-3, 0.0999999999, 1.5, 120.0].map(thousandths);
+        let expected = ["0", "33ns", "500µs", "63.333ms", "100ms", "1.5s", "120s"];
+        assert_eq!(texts, expected);
+    }
 
     #[test]
     fn digits_are_separated_in_threes() {

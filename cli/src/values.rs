@@ -1,6 +1,6 @@
 //! Parsers for argument values, and their error messages.
 
-use std::{fmt, net::SocketAddr, str::FromStr, time::Duration};
+use std::{fmt, net::SocketAddr, ops::RangeInclusive, str::FromStr, time::Duration};
 
 use clap::{builder::PossibleValuesParser, error::ErrorKind};
 use trapline::SystemCall;
@@ -103,11 +103,17 @@ pub(super) fn calls() -> PossibleValuesParser {
     SystemCall::NAMES.into()
 }
 
-/// Reads a number of processors.
-pub(super) fn processors(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(number @ 1..=1024) => Ok(number),
-        _ => Err("it takes a number of processors from 1 to 1024".into()),
+/// Reads a number in this range; an error names it, and what is counted.
+pub(super) fn within(
+    what: &'static str,
+    range: RangeInclusive<usize>,
+) -> impl Fn(&str) -> Result<usize, String> + Clone {
+    move |text| {
+        let number = text.parse().ok().filter(|number| range.contains(number));
+        number.ok_or_else(|| {
+            let (first, last) = (range.start(), range.end());
+            format!("it takes {what} from {first} to {last}")
+        })
     }
 }
 

@@ -7,7 +7,7 @@ use std::{
 
 use trapline::Os;
 
-use super::{answer, say_farewell};
+use super::{answer, start};
 
 pub(super) async fn serve(os: &mut Os, addr: SocketAddr, prefix: &str) -> io::Result<()> {
     let listener = TcpListener::bind(addr)?;
@@ -16,14 +16,8 @@ pub(super) async fn serve(os: &mut Os, addr: SocketAddr, prefix: &str) -> io::Re
         freeze(os, "a client connects").await;
         let (client, peer) = listener.accept()?;
         let prefix = prefix.to_string();
-        let handler = async move |os: &mut Os| {
-            writeln!(os, "Client connected {peer}");
-            let result = echo(os, client, peer, &prefix).await;
-            say_farewell(os, peer, result);
-        };
-        if let Err(errno) = os.spawn_detached("client", handler).await {
-            writeln!(os, "Client rejected {peer}: {errno}");
-        }
+        let echo = async move |os: &mut Os| echo(os, client, peer, &prefix).await;
+        start(os, peer, echo).await;
     }
 }
 

@@ -9,7 +9,7 @@ use std::{
 
 use trapline::{Device, Os};
 
-use super::{answer, say_farewell};
+use super::{answer, start};
 
 pub(super) async fn serve(os: &mut Os, addr: SocketAddr, prefix: &str) -> io::Result<()> {
     // Attached descriptors are non-blocking.
@@ -28,14 +28,8 @@ pub(super) async fn serve(os: &mut Os, addr: SocketAddr, prefix: &str) -> io::Re
             }
         };
         let prefix = prefix.to_string();
-        let handler = async move |os: &mut Os| {
-            writeln!(os, "Client connected {peer}");
-            let result = echo(os, client, &prefix).await;
-            say_farewell(os, peer, result);
-        };
-        if let Err(errno) = os.spawn_detached("client", handler).await {
-            writeln!(os, "Client rejected {peer}: {errno}");
-        }
+        let echo = async move |os: &mut Os| echo(os, client, &prefix).await;
+        start(os, peer, echo).await;
     }
 }
 

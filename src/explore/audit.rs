@@ -7,10 +7,9 @@
 
 use super::{
     exhaustive::{Cut, Decider, Part, Ran, Tree},
-    settings::Settings,
     tally::{Found, Tally},
     timed::{Timed, TrialWatch},
-    trial::{self, Body, HIDDEN, THREADS, Trial},
+    trial::{self, HIDDEN, THREADS, Test, Trial},
     twice::NONDETERMINISM,
 };
 use crate::{Error, Kernel, Tid, sched::Random};
@@ -22,24 +21,17 @@ const CURE: &str = "Use trapline::Shared, or a call, for what the tasks share.";
 
 /// Runs of a body on a kernel whose turns are noted.
 pub(super) struct Runs<'a> {
-    body: Body<'a>,
-    settings: &'a Settings,
+    test: Test<'a>,
     pub(super) tree: Tree,
     kernel: Option<Kernel>,
     pub(super) watch: TrialWatch,
 }
 
 impl<'a> Runs<'a> {
-    pub(super) fn new(
-        body: Body<'a>,
-        settings: &'a Settings,
-        tree: Tree,
-        watch: &TrialWatch,
-    ) -> Self {
+    pub(super) fn new(test: Test<'a>, tree: Tree, watch: &TrialWatch) -> Self {
         tree.tell(watch);
         Self {
-            body,
-            settings,
+            test,
             tree,
             kernel: None,
             watch: watch.clone(),
@@ -54,14 +46,14 @@ impl<'a> Runs<'a> {
         let mut kernel = match kept {
             Some(kernel) => kernel,
             None => {
-                let builder = self.settings.builder(seed, &self.watch);
+                let builder = self.test.settings.builder(seed, &self.watch);
                 let policy = Timed::new(self.tree.clone(), &self.watch);
                 builder.policy(policy).build()?
             }
         };
         self.watch.seed(seed);
         self.tree.begin(kernel.footprints(), decider);
-        let trial = trial::run(&mut kernel, self.body, &self.watch);
+        let trial = trial::run(&mut kernel, self.test.body, &self.watch);
         let ran = self.tree.end();
         if ran.cut.is_none() && !self.watch.has_cut() {
             self.kernel = Some(kernel);
@@ -177,7 +169,7 @@ impl<'a> Runs<'a> {
         tally: &Tally,
     ) -> Result<Option<Found>, Error> {
         // Of a part of the search, the other outcomes are not known.
-        let is_known = self.settings.shard.of == 1 || tally.classes.contains(&ran.class);
+        let is_known = self.test.settings.shard.of == 1 || tally.classes.contains(&ran.class);
         let mut outcomes = trial.outcomes().iter();
         let is_new = outcomes.any(|outcome| !tally.outcomes.contains(outcome));
         if trial.failure.is_none() && !(is_known && is_new) {
@@ -217,13 +209,14 @@ fn draws(tally: &Tally) -> u64 {
 }
 
 /// Draws schedules after a complete search, and compares them with what it has found.
-pub(super) fn draw(body: Body<'_>, settings: &Settings, tally: &mut Tally) -> Result<(), Error> {
+pub(super) fn draw(test: Test<'_>, tally: &mut Tally) -> Result<(), Error> {
     if !tally.is_reordered {
         // Every schedule there is has run.
         return Ok(());
     }
+    let settings = test.settings;
     let watch = settings.watch();
-    let mut runs = Runs::new(body, settings, Tree::new(settings, Part::default()), &watch);
+    let mut runs = Runs::new(test, Tree::new(settings, Part::default()), &watch);
     let seed = settings.seed;
     let all = draws(tally);
     for number in 0..all {
@@ -261,9 +254,9 @@ pub(super) fn draw(body: Body<'_>, settings: &Settings, tally: &mut Tally) -> Re
 pub(super) struct Audited<'a>(Runs<'a>);
 
 impl<'a> Audited<'a> {
-    pub(super) fn new(body: Body<'a>, settings: &'a Settings, watch: &TrialWatch) -> Self {
-        let tree = Tree::new(settings, Part::default());
-        Self(Runs::new(body, settings, tree, watch))
+    pub(super) fn new(test: Test<'a>, watch: &TrialWatch) -> Self {
+        let tree = Tree::new(test.settings, Part::default());
+        Self(Runs::new(test, tree, watch))
     }
 
     /// Runs a schedule. Returns the hash of its causal order if it ran to its end, and what the
@@ -274,7 +267,7 @@ impl<'a> Audited<'a> {
         schedule: u64,
     ) -> Result<(Trial, Option<u64>, Option<Found>), Error> {
         let Self(runs) = self;
-        let decider = Decider::Policy(runs.settings.strategy.policy(seed));
+        let decider = Decider::Policy(runs.test.settings.strategy.policy(seed));
         let (trial, ran) = runs.run(seed, decider)?;
         let found = runs.audit(seed, schedule, &trial, &ran)?;
         Ok((trial, Some(ran.class), found))

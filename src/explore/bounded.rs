@@ -5,9 +5,8 @@ use super::{
     meter::Meter,
     plan::Plan,
     planned::Planned,
-    settings::Settings,
     tally::{Found, Tally},
-    trial::{Body, THREADS},
+    trial::{THREADS, Test},
     twice,
 };
 use crate::Error;
@@ -22,26 +21,17 @@ struct PlanPart {
 
 /// Runs every schedule with at most so many preemptions, those with fewer first among those that
 /// begin alike.
-pub(super) fn search(
-    crew: Crew<'_>,
-    body: Body<'_>,
-    settings: &Settings,
-    most: usize,
-) -> Result<Tally, Error> {
-    twice::before(body, settings, || in_parts(crew, body, settings, most))
+pub(super) fn search(crew: Crew<'_>, test: Test<'_>, most: usize) -> Result<Tally, Error> {
+    twice::before(test, || in_parts(crew, test, most))
 }
 
-fn in_parts(
-    crew: Crew<'_>,
-    body: Body<'_>,
-    settings: &Settings,
-    most: usize,
-) -> Result<Tally, Error> {
+fn in_parts(crew: Crew<'_>, test: Test<'_>, most: usize) -> Result<Tally, Error> {
+    let settings = test.settings;
     let watch = settings.watch();
     let mut parts = vec![PlanPart::default()];
     if settings.is_divided() && most > 0 {
         // The others begin with each preemption of the schedule without any.
-        let mut runs = Planned::new(body, settings, settings.seed, &watch)?;
+        let mut runs = Planned::new(test, settings.seed, &watch)?;
         runs.run(&Plan::default())?;
         parts[0].is_alone = true;
         parts.extend(runs.longer(&Plan::default()).map(|plan| PlanPart {
@@ -49,20 +39,20 @@ fn in_parts(
             is_alone: false,
         }));
     }
-    run_parts(crew, settings, &parts, |body, part, meter| {
-        explore(body, settings, most, part, meter)
+    run_parts(crew, settings, &parts, |test, part, meter| {
+        explore(test, most, part, meter)
     })
 }
 
 fn explore(
-    body: Body<'_>,
-    settings: &Settings,
+    test: Test<'_>,
     most: usize,
     part: &PlanPart,
     meter: &Meter<'_>,
 ) -> Result<Tally, Error> {
+    let settings = test.settings;
     let watch = settings.watch();
-    let mut runs = Planned::new(body, settings, settings.seed, &watch)?;
+    let mut runs = Planned::new(test, settings.seed, &watch)?;
     let mut tally = Tally::default();
     let mut ahead = vec![part.plan.clone()];
     let mut counts_on_threads = false;

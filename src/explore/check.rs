@@ -19,7 +19,7 @@ use super::{
     settings::{Hook, Settings, Shard},
     sometimes::claims_in,
     strategy::SearchStrategy,
-    trial::Body,
+    trial::{Body, Test},
     watchdog::Watchdog,
 };
 use crate::{Error, Inject, Kernel, SimNet, SystemCall, Tid, sched::Pct};
@@ -512,12 +512,14 @@ where
 
     fn search(&self) -> Result<Explored, Error> {
         let body: Body<'_> = &self.body;
+        let settings = &self.settings;
+        let test = Test { body, settings };
         if let Some(replay) = &self.settings.replay {
-            return Reruns::new(body, &self.settings).replay(replay);
+            return Reruns(test).replay(replay);
         }
-        let (settings, ended) = search::measured(body, &self.settings)?;
+        let (settings, ended) = search::measured(test)?;
         let settings = &settings;
-        let reruns = Reruns::new(body, settings);
+        let test = Test { body, settings };
         let crew = |job: Job<'_>| match (self.settings.threads, self.in_threads) {
             (Some(threads), Some(run)) => run(&self.body, count(threads), job),
             _ => job(body),
@@ -525,11 +527,11 @@ where
         let tally = match (ended, settings.preemptions) {
             (Some(tally), _) => tally,
             _ if !settings.is_exhaustive() => search::by_seeds(&crew, settings)?,
-            (None, Some(most)) => bounded::search(&crew, body, settings, most)?,
-            (None, None) => complete::search(&crew, body, settings)?,
+            (None, Some(most)) => bounded::search(&crew, test, most)?,
+            (None, None) => complete::search(&crew, test)?,
         };
         let proved = tally.is_proved();
-        let failure = tally.failure.map(|found| reruns.explain(found));
+        let failure = tally.failure.map(|found| Reruns(test).explain(found));
         let claims = claims_in(std::any::type_name::<F>());
         let never = claims.filter(|claim| !tally.held.contains(claim));
         Ok(Explored {
@@ -557,8 +559,6 @@ fn count(threads: usize) -> usize {
 
 impl<F> fmt::Debug for Check<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Check")
-            .field("settings", &self.settings)
-            .finish_non_exhaustive()
+        f.debug_struct("Check").finish_non_exhaustive()
     }
 }

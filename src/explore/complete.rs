@@ -6,18 +6,18 @@ use super::{
     exhaustive::{Cut, Decider, Part, Tree},
     frontier,
     meter::Meter,
-    settings::Settings,
     tally::{Found, Tally},
-    trial::{Body, THREADS},
+    trial::{THREADS, Test},
     twice::{self, NONDETERMINISM},
 };
 use crate::Error;
 
 /// Searches until every causal order has been run, or a schedule fails.
-pub(super) fn search(crew: Crew<'_>, body: Body<'_>, settings: &Settings) -> Result<Tally, Error> {
-    twice::before(body, settings, || {
+pub(super) fn search(crew: Crew<'_>, test: Test<'_>) -> Result<Tally, Error> {
+    let settings = test.settings;
+    twice::before(test, || {
         let mut parts = if settings.is_divided() {
-            frontier::divide(body, settings)?
+            frontier::divide(test)?
         } else {
             vec![Part::default()]
         };
@@ -25,25 +25,19 @@ pub(super) fn search(crew: Crew<'_>, body: Body<'_>, settings: &Settings) -> Res
         if let Some(first) = first.and_then(|first| parts.get_mut(first)) {
             first.is_first = true;
         }
-        let mut tally = run_parts(crew, settings, &parts, |body, part, meter| {
-            explore(body, settings, part, meter)
-        })?;
+        let mut tally = run_parts(crew, settings, &parts, explore)?;
         if tally.complete && tally.failure.is_none() {
-            audit::draw(body, settings, &mut tally)?;
+            audit::draw(test, &mut tally)?;
         }
         Ok(tally)
     })
 }
 
 /// Searches a part of the tree.
-fn explore(
-    body: Body<'_>,
-    settings: &Settings,
-    part: &Part,
-    meter: &Meter<'_>,
-) -> Result<Tally, Error> {
+fn explore(test: Test<'_>, part: &Part, meter: &Meter<'_>) -> Result<Tally, Error> {
+    let settings = test.settings;
     let watch = settings.watch();
-    let mut runs = Runs::new(body, settings, Tree::new(settings, part.clone()), &watch);
+    let mut runs = Runs::new(test, Tree::new(settings, part.clone()), &watch);
     let mut tally = Tally::default();
     let mut counts_on_threads = false;
     loop {

@@ -9,7 +9,13 @@ use std::{
     thread,
 };
 
-use super::{meter::Meter, settings::Settings, tally::Tally, trial::Body};
+use super::{
+    meter::Meter,
+    settings::Settings,
+    tally::Tally,
+    trial::{Body, Test},
+    watchdog::lock,
+};
 use crate::{Error, Kernel};
 
 /// What each thread of a search runs, with the body of the search.
@@ -43,7 +49,7 @@ pub(super) fn run_parts<P: Sync>(
     crew: Crew<'_>,
     settings: &Settings,
     parts: &[P],
-    work: impl Fn(Body<'_>, &P, &Meter<'_>) -> Result<Tally, Error> + Sync,
+    work: impl Fn(Test<'_>, &P, &Meter<'_>) -> Result<Tally, Error> + Sync,
 ) -> Result<Tally, Error> {
     let shard = settings.shard;
     let mine = parts.iter().enumerate();
@@ -59,13 +65,12 @@ pub(super) fn run_parts<P: Sync>(
             if at >= end.load(Ordering::Relaxed) {
                 return Ok(());
             }
-            let tally = work(body, mine[at], &meter)?;
+            let tally = work(Test { body, settings }, mine[at], &meter)?;
             if let Some(found) = &tally.failure {
                 found.tell(settings);
                 end.fetch_min(at, Ordering::Relaxed);
             }
-            let mut tallies = tallies.lock().unwrap_or_else(PoisonError::into_inner);
-            tallies.insert(at, tally);
+            lock(&tallies).insert(at, tally);
         }
     })?;
     let tallies = tallies.into_inner();

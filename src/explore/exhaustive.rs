@@ -10,7 +10,7 @@
 //! What a turn touches is known after it has run. A task that is killed has no next turn, which could
 //! race with the kill and with the turns after it. So every ready task is tried before such a kill.
 
-use std::{cell::RefCell, collections::VecDeque, fmt, iter, rc::Rc};
+use std::{cell::RefCell, collections::VecDeque, iter, rc::Rc};
 
 use super::{
     causal::{Causality, Foot, Turn},
@@ -489,11 +489,5 @@ impl Policy for Tree {
         } else {
             this.run.ready.len()
         }
-    }
-}
-
-impl fmt::Debug for Tree {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Tree({} nodes)", self.0.borrow().nodes.len())
     }
 }

@@ -8,8 +8,7 @@ use std::collections::VecDeque;
 use super::{
     audit::Runs,
     exhaustive::{Decider, Part, Tree},
-    settings::Settings,
-    trial::Body,
+    trial::Test,
 };
 use crate::{Error, Tid};
 
@@ -18,7 +17,8 @@ const PARTS: u64 = 64;
 const EACH: u64 = 8;
 
 /// Divides the tree, from its root, breadth first.
-pub(super) fn divide(body: Body<'_>, settings: &Settings) -> Result<Vec<Part>, Error> {
+pub(super) fn divide(test: Test<'_>) -> Result<Vec<Part>, Error> {
+    let settings = test.settings;
     let most = PARTS.max(EACH.saturating_mul(settings.shard.of));
     let watch = settings.watch();
     let probe = |turns: &[Tid]| {
@@ -28,7 +28,7 @@ pub(super) fn divide(body: Body<'_>, settings: &Settings) -> Result<Vec<Part>, E
             ..Part::default()
         };
         let tree = Tree::new(settings, part);
-        Runs::new(body, settings, tree.clone(), &watch).run(settings.seed, Decider::Probe)?;
+        Runs::new(test, tree.clone(), &watch).run(settings.seed, Decider::Probe)?;
         Ok::<_, Error>(tree.probed())
     };
     let mut ended = Vec::new();

@@ -1,12 +1,12 @@
 //! The policy that follows a plan, or records the plan of another policy.
 
-use std::{cell::RefCell, collections::VecDeque, fmt, iter, rc::Rc};
+use std::{cell::RefCell, collections::VecDeque, iter, rc::Rc};
 
 use super::plan::{Delay, Plan};
 use crate::{Cause, Policy, Runnable};
 
 /// First in, first out, with the departures of a plan. Clones are handles to the same policy.
-#[derive(Clone, Default, Debug)]
+#[derive(Clone, Default)]
 pub(super) struct Guide(Rc<RefCell<Guided>>);
 
 #[derive(Default)]
@@ -62,9 +62,7 @@ impl Guide {
     pub(super) fn turns(&self) -> u32 {
         self.0.borrow().turn
     }
-}
 
-impl Guide {
     /// Returns the number of ready tasks at each turn so far.
     pub(super) fn widths(&self) -> Vec<u32> {
         self.0.borrow().widths.clone()
@@ -136,11 +134,5 @@ impl Policy for Guide {
 
     fn len(&self) -> usize {
         self.0.borrow().ready.len()
-    }
-}
-
-impl fmt::Debug for Guided {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} after turn {}", self.made, self.turn)
     }
 }

@@ -8,7 +8,6 @@ use std::{
 use super::{deadline::Ticker, explored::Progress, settings::Settings};
 
 /// The counts of a search, over all its threads.
-#[derive(Debug)]
 pub(super) struct Meter<'a> {
     settings: &'a Settings,
     /// The most schedules of this shard.

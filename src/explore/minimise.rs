@@ -11,8 +11,7 @@ use super::{
     deadline::{Budget, Deadline},
     plan::Plan,
     planned::Planned,
-    settings::Settings,
-    trial::Body,
+    trial::Test,
 };
 use crate::Error;
 
@@ -31,15 +30,11 @@ pub(super) struct Fewest {
 }
 
 /// Searches for the fewest preemptions. `found` fails.
-pub(super) fn minimise(
-    body: Body<'_>,
-    settings: &Settings,
-    seed: u64,
-    found: &Plan,
-) -> Result<Fewest, Error> {
+pub(super) fn minimise(test: Test<'_>, seed: u64, found: &Plan) -> Result<Fewest, Error> {
+    let settings = test.settings;
     let watch = settings.watch_without_end();
     let mut runs = Trials {
-        planned: Planned::new(body, settings, seed, &watch)?,
+        planned: Planned::new(test, seed, &watch)?,
         end: settings.deadline,
     };
     let budget = Budget::of(TIME, settings.deadline);
@@ -66,12 +61,12 @@ pub(super) fn minimise(
 /// Returns a schedule that passes, and departs from `failing` as little as possible: it lacks one
 /// departure, or has one more.
 pub(super) fn nearest_passing(
-    body: Body<'_>,
-    settings: &Settings,
+    test: Test<'_>,
     seed: u64,
     failing: &Plan,
 ) -> Result<Option<Plan>, Error> {
-    let mut runs = Planned::new(body, settings, seed, &settings.watch_without_end())?;
+    let settings = test.settings;
+    let mut runs = Planned::new(test, seed, &settings.watch_without_end())?;
     let budget = Budget::of(TIME, settings.deadline);
     for at in (0..failing.0.len()).rev() {
         let mut plan = failing.clone();

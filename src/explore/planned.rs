@@ -3,9 +3,8 @@
 use super::{
     guide::Guide,
     plan::{Delay, Plan},
-    settings::Settings,
     timed::{Timed, TrialWatch},
-    trial::{self, Body, Trial},
+    trial::{self, Body, Test, Trial},
 };
 use crate::{Error, Kernel};
 
@@ -21,12 +20,8 @@ pub(super) struct Planned<'a> {
 }
 
 impl<'a> Planned<'a> {
-    pub(super) fn new(
-        body: Body<'a>,
-        settings: &Settings,
-        seed: u64,
-        watch: &TrialWatch,
-    ) -> Result<Self, Error> {
+    pub(super) fn new(test: Test<'a>, seed: u64, watch: &TrialWatch) -> Result<Self, Error> {
+        let Test { body, settings } = test;
         let guide = Guide::default();
         let policy = Timed::new(guide.clone(), watch);
         let kernel = settings.builder(seed, watch).policy(policy).build()?;

@@ -15,12 +15,11 @@ use super::{
     guide::Guide,
     minimise::{minimise, nearest_passing},
     plan::{Decisions, Plan, Replay},
-    settings::Settings,
     story::Story,
     strategy::SearchStrategy,
     tally::Found,
     timed::TrialWatch,
-    trial::{self, Body, HIDDEN, THREADS, Trial},
+    trial::{self, HIDDEN, THREADS, Test, Trial},
     twice::NONDETERMINISM,
 };
 use crate::{
@@ -35,10 +34,7 @@ const LONGEST: usize = 100;
 /// replay shows all turns.
 const WHOLE: u32 = 2_000;
 
-pub(super) struct Reruns<'a> {
-    body: Body<'a>,
-    settings: &'a Settings,
-}
+pub(super) struct Reruns<'a>(pub(super) Test<'a>);
 
 /// A trial that can be repeated.
 pub(super) struct Recorded {
@@ -84,11 +80,7 @@ impl Recorded {
     }
 }
 
-impl<'a> Reruns<'a> {
-    pub(super) fn new(body: Body<'a>, settings: &'a Settings) -> Self {
-        Self { body, settings }
-    }
-
+impl Reruns<'_> {
     /// Runs the schedule of an earlier report.
     pub(super) fn replay(&self, replay: &Replay) -> Result<Explored, Error> {
         let run = self.run(replay.seed, &replay.decisions, true)?;
@@ -120,7 +112,7 @@ impl<'a> Reruns<'a> {
 
     /// Says why a replay makes other traps than the schedule of the report.
     fn difference(&self, run: &Recorded, replay: &Replay) -> String {
-        let steps = self.settings.steps();
+        let steps = self.0.settings.steps();
         let reaches_limit = run.trial.failure.is_some() && u64::from(run.turns) >= steps;
         let cut = format!("{replay} is cut at turn {steps}: a higher limit shows its end\n");
         match &replay.decisions {
@@ -134,8 +126,8 @@ impl<'a> Reruns<'a> {
 
     /// Describes a schedule that has failed: minimised, and with its turns.
     pub(super) fn explain(&self, found: Found) -> Result<Failure, Error> {
-        found.tell(self.settings);
-        let (seed, decisions) = found.decided(self.settings);
+        found.tell(self.0.settings);
+        let (seed, decisions) = found.decided(self.0.settings);
         let Found {
             schedule,
             name,
@@ -177,7 +169,7 @@ impl<'a> Reruns<'a> {
             let first = format!("{first}; it {ends} when it runs again{hidden}");
             return self.describe(&found, why, &first);
         }
-        let fewest = minimise(self.body, self.settings, seed, &found.plan)?;
+        let fewest = minimise(self.0, seed, &found.plan)?;
         let locates = found.turns <= WHOLE;
         let run = self.run(seed, &Decisions::Plan(fewest.plan), locates)?;
         if run.is_long() && found.strategy.is_some() {
@@ -200,15 +192,15 @@ impl<'a> Reruns<'a> {
 
     fn describe(&self, run: &Recorded, why: String, first: &str) -> Result<Failure, Error> {
         let replay = run.replay().to_string();
-        self.settings.under_way.set_failure(&why, &replay);
-        let again = self.settings.command.replacen("{replay}", &replay, 1);
+        self.0.settings.under_way.set_failure(&why, &replay);
+        let again = self.0.settings.command.replacen("{replay}", &replay, 1);
         let (story, left_out) = &run.story;
         let whole = match *left_out > 0 && run.turns <= WHOLE {
             true => ", with all its turns",
             false => "",
         };
         let mut details = format!("{first}\n{story}to see it again{whole}:  {again}");
-        if let Some(folder) = &self.settings.record {
+        if let Some(folder) = &self.0.settings.record {
             let cannot = |why: String| format!("\ncannot record it in {}: {why}", folder.display());
             details += &match self.record(folder, run) {
                 Ok(text) => text,
@@ -242,7 +234,7 @@ impl<'a> Reruns<'a> {
         let Decisions::Plan(plan) = decisions else {
             return Ok(text);
         };
-        if let Some(plan) = nearest_passing(self.body, self.settings, run.seed, &plan)? {
+        if let Some(plan) = nearest_passing(self.0, run.seed, &plan)? {
             self.record_to(&passes, run.seed, &Decisions::Plan(plan))?;
             text += &format!(
                 "\n           {}, the nearest schedule that passes",
@@ -261,20 +253,20 @@ impl<'a> Reruns<'a> {
             ..Header::default()
         };
         let recorder = Recorder::create(path, &header)?;
-        let tape = recorder.tape();
+        let handle = recorder.handle();
         let guide = Self::guide(seed, decisions);
         let watch = self.watch(seed, decisions);
-        let builder = self.settings.builder(seed, &watch).policy(guide);
+        let builder = self.0.settings.builder(seed, &watch).policy(guide);
         let mut kernel = builder.tracer(recorder).build()?;
-        trial::run(&mut kernel, self.body, &watch);
+        trial::run(&mut kernel, self.0.body, &watch);
         // Before the kernel is dropped: the end of the last tasks is no part of the run.
-        tape.close()?;
+        handle.close()?;
         Ok(())
     }
 
     /// Returns the watch over a schedule, which is run to its end.
     fn watch(&self, seed: u64, decisions: &Decisions) -> TrialWatch {
-        let watch = self.settings.watch_without_end();
+        let watch = self.0.settings.watch_without_end();
         watch.seed(seed);
         watch.decide(decisions);
         watch
@@ -299,7 +291,7 @@ impl<'a> Reruns<'a> {
         let traps = Rc::clone(&hash);
         let story = Story::of(&guide);
         let watch = self.watch(seed, decisions);
-        let builder = self.settings.builder(seed, &watch);
+        let builder = self.0.settings.builder(seed, &watch);
         let builder = builder.policy(guide.clone());
         let builder = builder.tracer(story.tracer());
         let builder = builder.tracer(move |event: &Event<'_>| {
@@ -314,7 +306,7 @@ impl<'a> Reruns<'a> {
         } else {
             kernel.footprints()
         });
-        let trial = trial::run(&mut kernel, self.body, &watch);
+        let trial = trial::run(&mut kernel, self.0.body, &watch);
         Ok(Recorded {
             trial,
             seed,
@@ -325,7 +317,7 @@ impl<'a> Reruns<'a> {
             plan: guide.made(),
             hash: hash.get().folded(),
             turns: guide.turns(),
-            story: story.text(self.settings.replay.is_some() && guide.turns() <= WHOLE),
+            story: story.text(self.0.settings.replay.is_some() && guide.turns() <= WHOLE),
         })
     }
 }
@@ -365,7 +357,10 @@ impl Fnv {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::plan::Delay, *};
+    use super::{
+        super::{plan::Delay, settings::Settings},
+        *,
+    };
     use crate::{Kernel, Os, Shared};
 
     /// A task that fails if it begins after the last of 150 calls of another task.
@@ -390,7 +385,10 @@ mod tests {
             strategy: SearchStrategy::Exhaustive,
             ..Settings::default()
         };
-        let reruns = Reruns::new(&late, &settings);
+        let reruns = Reruns(Test {
+            body: &late,
+            settings: &settings,
+        });
         let delays = (2..=151).map(|turn| Delay { turn, by: 1 });
         let decisions = Decisions::Plan(Plan(delays.collect()));
         let run = reruns.run(0, &decisions, false).unwrap();

@@ -12,8 +12,9 @@ use super::{
     settings::Settings,
     strategy::SearchStrategy,
     tally::{Found, Tally},
-    trial::{self, Body},
+    trial::{self, Test},
     twice::Logged,
+    watchdog::lock,
 };
 use crate::Error;
 
@@ -30,8 +31,7 @@ const CALM: u64 = 64;
 /// whose priorities do not change. So the length is the same for each thread and each part of the
 /// search. Returns a tally of the runs as well if one of them ends the search.
 pub(super) fn measured(
-    body: Body<'_>,
-    settings: &Settings,
+    Test { body, settings }: Test<'_>,
 ) -> Result<(Settings, Option<Tally>), Error> {
     let mut measured = settings.clone();
     let changes = match settings.strategy {
@@ -73,8 +73,8 @@ pub(super) fn by_seeds(crew: Crew<'_>, settings: &Settings) -> Result<Tally, Err
     let claims = Claims::new(settings);
     let all = Mutex::new(Tally::default());
     crew(&|body| {
-        let tally = work(body, settings, &claims)?;
-        let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
+        let tally = work(Test { body, settings }, &claims)?;
+        let mut all = lock(&all);
         all.merge(tally);
         if let Some(found) = &all.failure {
             found.tell(settings);
@@ -129,14 +129,13 @@ impl<'a> Claims<'a> {
     }
 }
 
-fn work(body: Body<'_>, settings: &Settings, claims: &Claims<'_>) -> Result<Tally, Error> {
+fn work(test: Test<'_>, claims: &Claims<'_>) -> Result<Tally, Error> {
+    let Test { body, settings } = test;
     let mut tally = Tally::default();
     let mut kernel = None;
     let watch = settings.watch();
     let mut logged = Logged::new(body, &watch);
-    let mut audited = settings
-        .audits
-        .then(|| Audited::new(body, settings, &watch.beside()));
+    let mut audited = settings.audits.then(|| Audited::new(test, &watch.beside()));
     while let Some(schedule) = claims.take() {
         let seed = settings.seed_of(schedule);
         let is_repeated = schedule % REPEATED == 0;

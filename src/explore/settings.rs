@@ -23,7 +23,7 @@ use crate::{Builder, Inject, Kernel, OnDeadlock, SimNet, SimWorld, SystemCall, T
 const STALL: Duration = Duration::from_secs(4);
 
 /// The settings of a search.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub(super) struct Settings {
     /// The number of schedules, over all shards. Without one, the strategy has its own.
     pub(super) schedules: Option<u64>,
@@ -59,7 +59,7 @@ pub(super) struct Settings {
     /// The level of chaos in the network. Without one, the network has its own.
     pub(super) chaos: Option<u8>,
     pub(super) inject: Option<Hook<Ask>>,
-    pub(super) progress: Option<Hook<dyn Fn(&Progress) + Send + Sync>>,
+    pub(super) progress: Option<Hook<Report>>,
 }
 
 /// A closure of the program that searches, for any thread.
@@ -71,12 +71,7 @@ impl<F: ?Sized> Clone for Hook<F> {
     }
 }
 
-impl<F: ?Sized> fmt::Debug for Hook<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Hook")
-    }
-}
-
+type Report = dyn Fn(&Progress) + Send + Sync;
 type Ask = dyn Fn(Tid, SystemCall, u64) -> Option<Inject> + Send + Sync;
 
 impl Settings {

@@ -11,6 +11,13 @@ use crate::{Error, Kernel};
 /// What a search runs for each schedule.
 pub(super) type Body<'a> = &'a dyn Fn(&mut Kernel) -> Result<(), Error>;
 
+/// A body, and the settings of its search.
+#[derive(Clone, Copy)]
+pub(super) struct Test<'a> {
+    pub(super) body: Body<'a>,
+    pub(super) settings: &'a Settings,
+}
+
 /// The result of a trial.
 #[derive(Debug)]
 pub(super) struct Trial {

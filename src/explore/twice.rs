@@ -5,10 +5,9 @@ use std::{cell::RefCell, rc::Rc};
 
 use super::{
     plan::Plan,
-    settings::Settings,
     tally::{Found, Tally},
     timed::TrialWatch,
-    trial::{self, Body, Trial},
+    trial::{self, Body, Test, Trial},
 };
 use crate::{Error, Event, Kernel, record::OwnedEvent};
 
@@ -77,8 +76,7 @@ fn outcomes_differ(first: &Trial, second: &Trial) -> Option<String> {
 /// Runs the first schedule of an exhaustive search twice, and the search if the two do not differ. If
 /// the time ends before the search runs that schedule again, its failure is that of the search.
 pub(super) fn before(
-    body: Body<'_>,
-    settings: &Settings,
+    Test { body, settings }: Test<'_>,
     search: impl FnOnce() -> Result<Tally, Error>,
 ) -> Result<Tally, Error> {
     let (seed, watch) = (settings.seed, settings.watch());

@@ -1,4 +1,4 @@
-//! The calls on devices, and what their readiness does.
+//! The calls on devices.
 
 use std::{io, net::SocketAddr};
 
@@ -6,7 +6,7 @@ use super::{
     Kernel,
     answer::Answer,
     outcome::Outcome,
-    task::{Pending, ReadOp, State, Then, WaitingOn},
+    task::{Pending, ReadOp, Then, WaitingOn},
 };
 use crate::{
     abi::{DeviceId, Direction, Errno, Reply, Tid},
@@ -37,10 +37,9 @@ impl Kernel {
         let Some(Payload::Addr(addr)) = self.frame.take() else {
             return Errno::Invalid.into();
         };
-        let id = self.devices.next_id(me);
-        let host = self.tasks[me].host();
-        let request = Request::Listen { host, addr };
-        let result = self.world.io(id, request).and_then(world::Answer::addr);
+        let (id, host) = (self.devices.next_id(me), self.tasks[me].host());
+        let result = self.world.io(id, Request::Listen { host, addr });
+        let result = result.and_then(world::Answer::addr);
         self.opened(id, result.map(Some)).into()
     }
 
@@ -48,10 +47,9 @@ impl Kernel {
         let Some(Payload::Addr(addr)) = self.frame.take() else {
             return Errno::Invalid.into();
         };
-        let id = self.devices.next_id(me);
-        let host = self.tasks[me].host();
-        let request = Request::Connect { host, addr };
-        let result = self.world.io(id, request).and_then(world::Answer::done);
+        let (id, host) = (self.devices.next_id(me), self.tasks[me].host());
+        let result = self.world.io(id, Request::Connect { host, addr });
+        let result = result.and_then(world::Answer::done);
         self.opened(id, result.map(|()| None)).into()
     }
 
@@ -174,30 +172,6 @@ impl Kernel {
             Some(answer) => answer.into(),
             None => Outcome::Block(self.wait_for(me, device, Direction::Write, Then::Again)),
         }
-    }
-
-    /// Wakes the task that waits for a device which the world has reported ready.
-    pub(super) fn report_ready(&mut self, device: DeviceId, direction: Direction) {
-        let Some(task) = self.devices.owner(device, direction) else {
-            return;
-        };
-        let &State::Blocked(WaitingOn::Device(_, _, then)) = self.tasks[task].state() else {
-            // It is to read anyway.
-            return;
-        };
-        *self.devices.waiting_like(task) -= 1;
-        if let Then::Done | Then::Again = then {
-            self.devices.release(device, direction);
-        }
-        if let (Then::Again, Some(injection)) = (then, &mut self.injection) {
-            injection.pass_again(task.tid, self.tasks[task].traps() + 1);
-        }
-        let state: State = match then {
-            Then::Done => Reply::Done.into(),
-            Then::Again => Reply::Again.into(),
-            Then::Read(op) => Pending::Read(device, op).into(),
-        };
-        self.wake(task, Wake::Device(device, direction), state);
     }
 
     /// Closes a device and wakes the tasks that have it. Returns whether it was open.

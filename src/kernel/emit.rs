@@ -1,6 +1,6 @@
 //! Events for the log, and the calls that attach and detach tracers.
 
-use std::time::Duration;
+use std::{borrow::Cow, time::Duration};
 
 use super::{
     Kernel,
@@ -8,7 +8,7 @@ use super::{
     task::{Pending, State, WaitingOn},
 };
 use crate::{
-    abi::{Errno, Place, Reply, SystemCall, Tid},
+    abi::{Errno, Exit, Place, Reply, SystemCall, Tid},
     log::{Fact, Log},
     panic::contain,
     sched::Runnable,
@@ -25,26 +25,35 @@ impl Kernel {
         }
     }
 
-    /// The same, with a place in the source.
-    #[inline(always)]
-    pub(super) fn emit_at<'a>(
-        &mut self,
-        tid: Tid,
-        fact: impl FnOnce() -> Fact<'a>,
-        place: Option<Place>,
-    ) {
-        if self.log.is_observed() && !tid.is_daemon() {
-            self.read_clock();
-            self.log.emit_at(tid, fact(), place);
-        }
-    }
-
     /// Emits a fact with the time of the previous one, from which it follows at once.
     #[inline(always)]
     pub(super) fn emit_at_once<'a>(&mut self, tid: Tid, fact: impl FnOnce() -> Fact<'a>) {
         if self.log.is_observed() && !tid.is_daemon() {
             self.emit_slept();
             self.log.emit(tid, fact());
+        }
+    }
+
+    /// Emits that a task was made, and where in the source.
+    #[cold]
+    pub(super) fn emit_spawned(&mut self, task: Runnable, parent: Option<Runnable>) {
+        if !task.tid.is_daemon() {
+            self.read_clock();
+            let parent = parent.map_or(Tid::KERNEL, |parent| parent.tid);
+            let name = Cow::Borrowed(&**self.tasks[task].name());
+            let place = self.places.of_spawn(task);
+            self.log
+                .emit_at(task.tid, Fact::Spawned { parent, name }, place);
+        }
+    }
+
+    /// Emits that a task has ended, and where in the source it has faulted.
+    #[cold]
+    pub(super) fn emit_exited(&mut self, tid: Tid, exit: &Exit, place: Option<Place>) {
+        if !tid.is_daemon() {
+            self.read_clock();
+            let exit = exit.clone();
+            self.log.emit_at(tid, Fact::Exited { exit }, place);
         }
     }
 
@@ -86,6 +95,7 @@ impl Kernel {
 
     /// Emits the last wait. It is emitted late, before the next fact of a task, because turns of
     /// daemons do not divide it in two.
+    #[inline(always)]
     pub(super) fn emit_slept(&mut self) {
         emit_slept(&mut self.log, &mut self.slept);
     }
@@ -97,8 +107,11 @@ impl Kernel {
             if self.frame.has_payload() {
                 return self.emit_call_with_payload(tid, call);
             }
-            let detail = Parcel::detail_of_word(call, self.frame.word());
-            self.emit(tid, || Fact::Trapped { call, detail });
+            let word = self.frame.word();
+            self.emit(tid, || Fact::Trapped {
+                call,
+                detail: Parcel::detail_of_word(call, word),
+            });
         }
     }
 
@@ -106,8 +119,10 @@ impl Kernel {
     #[cold]
     fn emit_call_with_payload(&mut self, tid: Tid, call: SystemCall) {
         let beside = self.frame.take_parcel();
-        let detail = beside.detail(call);
-        self.emit(tid, || Fact::Trapped { call, detail });
+        self.emit(tid, || Fact::Trapped {
+            call,
+            detail: beside.detail(call),
+        });
         self.frame.put_parcel(beside);
     }
 
@@ -164,7 +179,13 @@ pub(super) fn emit_resumed(log: &mut Log, slept: &mut Option<(Duration, Duration
 fn emit_slept(log: &mut Log, slept: &mut Option<(Duration, Duration)>) {
     if let Some((from, to)) = *slept {
         *slept = None;
-        log.set_clock(to);
-        log.emit(Tid::KERNEL, Fact::ClockJumped { from });
+        emit_jump(log, from, to);
     }
+}
+
+#[cold]
+#[inline(never)]
+fn emit_jump(log: &mut Log, from: Duration, to: Duration) {
+    log.set_clock(to);
+    log.emit(Tid::KERNEL, Fact::ClockJumped { from });
 }

@@ -1,12 +1,12 @@
 //! Footprints: the objects that each call touches, and the notes that the handlers take.
 //!
 //! The kernel takes notes only for a search. Then every trap goes to the plain lane. What a call
-//! touches in each case is in the match of [`Kernel::note_call`]; the handlers note what depends on
-//! the state. [`crate::trap`] says what commutes.
+//! touches in each case is in the table of calls; the handlers note what depends on the state.
+//! [`crate::trap`] says what commutes.
 
 use super::{Kernel, builder::Limits, queues::MessageQueue, task::OnExit};
 use crate::{
-    abi::{Nanos, QueueId, SystemCall, Tid},
+    abi::{Nanos, QueueId, SystemCall, Tid, Touches},
     sched::Runnable,
     trap::{Footprints, Note, Object},
 };
@@ -39,66 +39,28 @@ impl Kernel {
         if self.injection.is_some() {
             self.touch(Object::Calls(call.number()));
         }
+        let touches = call.touches();
         if let Some(footprints) = self.frame.footprints() {
-            footprints.set_answer(me.tid, answered_by(call));
+            footprints.set_answer(me.tid, answered_by(touches));
         }
-        match call {
-            SystemCall::GetTid
-            | SystemCall::Yield
-            | SystemCall::Exit
-            | SystemCall::Sleep(_)
-            | SystemCall::SleepUntil(_)
-            | SystemCall::Now
-            | SystemCall::Timeout(_)
-            | SystemCall::Disarm(_)
-            | SystemCall::NewQueue(_)
-            | SystemCall::SetShare(_)
-            | SystemCall::Compute(Nanos::ZERO) => {}
+        match touches {
+            Touches::Nothing | Touches::Processor(Nanos::ZERO) => {}
             // Each turn of another task may have to wait for the processor.
-            SystemCall::Compute(_) => self.touch(Object::All),
-            SystemCall::NewTask | SystemCall::NewDetachedTask => self.touch(Object::Tids),
-            SystemCall::KillTask(tid) | SystemCall::Release(tid) => self.note_kill(tid),
-            SystemCall::Disown(tid) => {
+            Touches::All | Touches::Processor(_) => self.touch(Object::All),
+            Touches::World => self.touch(Object::World),
+            Touches::Random => self.touch(Object::Random),
+            Touches::Tids => self.touch(Object::Tids),
+            Touches::Life(tid) => self.note_kill(tid),
+            Touches::Exit(tid) => self.note_wait(me, tid),
+            Touches::Zombie(tid) => {
                 self.touch(Object::Exit(tid));
                 self.touch(Object::Waits(tid));
             }
-            SystemCall::WaitTask(tid) => self.note_wait(me, tid),
-            SystemCall::Random => self.touch(Object::Random),
-            SystemCall::Put(queue) => self.touch(Object::PutEnd(queue)),
-            SystemCall::TryPut(queue) => self.note_try_put(queue),
-            SystemCall::Get(queue) => self.note_get(queue),
-            SystemCall::TryGet(queue)
-            | SystemCall::CloseQueue(queue)
-            | SystemCall::GiveBack(queue) => self.touch_queue(queue),
-            // No handle is left. Only a raw trap waits there.
-            SystemCall::FreeQueue(queue) => {
-                if self
-                    .queues
-                    .get(queue)
-                    .is_some_and(|queue| queue.waiters().next().is_some())
-                {
-                    self.touch_queue(queue);
-                }
-            }
-            SystemCall::Submit
-            | SystemCall::ReadWait(_)
-            | SystemCall::WriteWait(_)
-            | SystemCall::Attach
-            | SystemCall::Listen
-            | SystemCall::Connect
-            | SystemCall::Connected(_)
-            | SystemCall::Accept(_)
-            | SystemCall::Recv(_)
-            | SystemCall::Send(_)
-            | SystemCall::SendFile(_)
-            | SystemCall::ShutdownWrite(_)
-            | SystemCall::Close(_) => self.touch(Object::World),
-            SystemCall::Host | SystemCall::Resolve => self.touch(Object::World),
-            SystemCall::Shutdown
-            | SystemCall::Fault
-            | SystemCall::Tasks
-            | SystemCall::Observe(_)
-            | SystemCall::Unobserve(_) => self.touch(Object::All),
+            Touches::Put(queue) => self.touch(Object::PutEnd(queue)),
+            Touches::TryPut(queue) => self.note_try_put(queue),
+            Touches::Get(queue) => self.note_get(queue),
+            Touches::Ends(queue) => self.touch_queue(queue),
+            Touches::Waiters(queue) => self.note_free(queue),
         }
     }
 
@@ -139,6 +101,14 @@ impl Kernel {
         self.touch(Object::GetEnd(queue));
         if self.queues.get(queue).is_some_and(MessageQueue::is_lock) {
             self.frame.touch(Object::Cycles, false);
+        }
+    }
+
+    /// No handle is left. Only a raw trap waits there.
+    fn note_free(&mut self, queue: QueueId) {
+        let found = self.queues.get(queue);
+        if found.is_some_and(|found| found.waiters().next().is_some()) {
+            self.touch_queue(queue);
         }
     }
 
@@ -225,10 +195,10 @@ impl Kernel {
 }
 
 /// Returns what the turn touches that answers a call, if the call's own footprint does not have it.
-fn answered_by(call: SystemCall) -> Option<Object> {
-    match call {
-        SystemCall::WaitTask(tid) => Some(Object::Exit(tid)),
-        SystemCall::Put(queue) => Some(Object::GetEnd(queue)),
+fn answered_by(touches: Touches) -> Option<Object> {
+    match touches {
+        Touches::Exit(tid) => Some(Object::Exit(tid)),
+        Touches::Put(queue) => Some(Object::GetEnd(queue)),
         _ => None,
     }
 }

@@ -2,8 +2,18 @@
 
 use std::time::Duration;
 
-use super::{Kernel, console::PATIENCE, report::Error};
-use crate::{abi::Nanos, interrupt::Interrupt, world::Happening};
+use super::{
+    Kernel,
+    console::PATIENCE,
+    report::Error,
+    task::{Pending, State, Then, WaitingOn},
+};
+use crate::{
+    abi::{DeviceId, Direction, Nanos, Reply},
+    interrupt::Interrupt,
+    log::Wake,
+    world::Happening,
+};
 
 impl Kernel {
     /// Handles what the world has reported, where no timer comes in between.
@@ -42,6 +52,30 @@ impl Kernel {
             }
         }
         self.happened = happened;
+    }
+
+    /// Wakes the task that waits for a device which the world has reported ready.
+    fn report_ready(&mut self, device: DeviceId, direction: Direction) {
+        let Some(task) = self.devices.owner(device, direction) else {
+            return;
+        };
+        let &State::Blocked(WaitingOn::Device(_, _, then)) = self.tasks[task].state() else {
+            // It is to read anyway.
+            return;
+        };
+        *self.devices.waiting_like(task) -= 1;
+        if let Then::Done | Then::Again = then {
+            self.devices.release(device, direction);
+        }
+        if let (Then::Again, Some(injection)) = (then, &mut self.injection) {
+            injection.pass_again(task.tid, self.tasks[task].traps() + 1);
+        }
+        let state: State = match then {
+            Then::Done => Reply::Done.into(),
+            Then::Again => Reply::Again.into(),
+            Then::Read(op) => Pending::Read(device, op).into(),
+        };
+        self.wake(task, Wake::Device(device, direction), state);
     }
 
     /// Handles interrupts that arrived after the last poll of a run. A shutdown also ends the

@@ -47,13 +47,7 @@ impl Kernel {
         }
         self.stats.peak_tasks = self.stats.peak_tasks.max(self.tasks.live());
         if self.log.is_observed() {
-            let name = Rc::clone(self.tasks[task].name());
-            let place = self.places.of_spawn(task);
-            let spawned = Fact::Spawned {
-                parent: parent.map_or(Tid::KERNEL, |parent| parent.tid),
-                name: (&*name).into(),
-            };
-            self.emit_at(task.tid, || spawned, place);
+            self.emit_spawned(task, parent);
         }
         match start {
             Start::First => self.enqueue(task, Cause::Spawned),
@@ -114,8 +108,9 @@ impl Kernel {
         if let Exit::Failed(_) | Exit::Faulted(_) = exit {
             self.count_failure(me, &exit, waiters.as_deref(), place.as_ref());
         }
-        let exited = || Fact::Exited { exit: exit.clone() };
-        self.emit_at(me.tid, exited, place);
+        if self.log.is_observed() {
+            self.emit_exited(me.tid, &exit, place);
+        }
         let answered = waiters.as_ref().is_some_and(|all| !all.is_empty());
         if let Some(mut waiters) = waiters {
             while let Some(waiter) = waiters.pop() {

@@ -7,37 +7,37 @@
 //! }
 //! ```
 //!
-//! Six files are the kernel proper:
+//! `docs/reading-the-kernel.md` follows a call, a timeout, a kill and an event through these files.
+//! Parts own their state and know no kernel. The loop composes them: it resumes, performs, settles,
+//! wakes and polls.
 //!
 //! | file | owns |
 //! |---|---|
 //! | `mod.rs` | [`Kernel`], and the loop: [`Kernel::run`], [`Kernel::step`] |
 //! | `run.rs` | a pass, and the poll of the world between two passes |
-//! | `turn.rs` | a turn: resume, dispatch, block, wake |
-//! | `syscall.rs` | the one match over all calls; the handlers of calls about tasks |
-//! | `lifecycle.rs` | birth and end of a task |
-//! | `task.rs` | a task and its states |
-//!
-//! Everything else is a file of its own, which the proper calls where it is needed:
-//!
-//! | file | owns |
-//! |---|---|
-//! | `answer.rs`, `outcome.rs` | the answer of a call; the verdict of a handler |
-//! | `table.rs`, `waiters.rs` | the task map; tasks in a queue |
-//! | `ready.rs` | the ready queue: a policy and a quantum, or neither |
+//! | `turn.rs` | a turn: resume, perform, settle |
+//! | `lifecycle.rs`, `deferred.rs` | birth and end of a task; calls that tasks make without a trap |
 //! | `fast.rs` | the fast lane: calls that need only their caller, or one queue |
-//! | `deferred.rs`, `held.rs` | calls that tasks make without a trap; calls that are handled later |
-//! | `timers.rs`, `timeouts.rs`, `deadlines.rs` | the timers; sleeps and timeouts; those of one task |
-//! | `processors.rs`, `shares.rs` | what computes, and until when; what a policy knows of a task |
-//! | `devices.rs`, `console.rs`, `queues.rs` | open devices and their readiness, the console, message queues; their calls |
-//! | `happenings.rs`, `hosts.rs` | what the world reports; the hosts of tasks |
-//! | `daemons.rs` | the turns of daemons |
-//! | `holders.rs`, `places.rs` | cycles of waits for locks, found when they close; source lines |
-//! | `inject.rs`, `footprint.rs` | faults at the trap; what each call touches, for a search |
-//! | `published.rs` | the turn under way, for other threads |
-//! | `builder.rs`, `access.rs` | settings; the other calls of the host |
-//! | `step.rs`, `reset.rs`, `shutdown.rs` | a run in single steps; a kernel for one more run; the end of all tasks |
-//! | `info.rs`, `tell.rs` | the description of a task, for lists and reports; events for the log |
+//! | `syscall.rs` | the one match over all calls; the handlers of calls about tasks |
+//! | `queue_calls.rs`, `device_calls.rs`, `timeouts.rs`, `hosts.rs` | the handlers of the other calls |
+//! | `schedule.rs`, `undo.rs` | what changes several parts: block, wake, compute; cancel, take back |
+//! | `happenings.rs`, `console.rs` | what the world reports; the device that every task prints to |
+//!
+//! | part | owns |
+//! |---|---|
+//! | `task.rs`, `deadlines.rs`, `waiters.rs` | a task and its states; its timeouts; what waits for its end |
+//! | `table.rs`, `places.rs`, `shares.rs` | the task map; source lines; what a policy knows of a task |
+//! | `answer.rs`, `outcome.rs` | the answer of a call; the verdict of a handler |
+//! | `ready.rs`, `processors.rs` | the ready queue: a policy and a quantum, or neither; what computes |
+//! | `timers.rs`, `queues.rs`, `devices.rs` | the timers; message queues; open devices |
+//! | `held.rs` | calls that are handled later |
+//!
+//! | file | beside the loop |
+//! |---|---|
+//! | `emit.rs`, `footprint.rs` | events for the log; notes for a search of what each call touches |
+//! | `holders.rs`, `inject.rs`, `daemons.rs` | cycles of waits, found when they close; faults at the trap; daemons |
+//! | `builder.rs`, `access.rs`, `reset.rs` | settings; the other calls of the host; a kernel for one more run |
+//! | `info.rs`, `published.rs` | the description of a task; the turn under way, for other threads |
 //! | `report.rs`, `deadlock.rs`, `stall.rs`, `standstill.rs` | reports, errors and warnings for the host |
 //! | `audit.rs`, `alone.rs` | the check of the invariant; whether another kernel has run |
 //!

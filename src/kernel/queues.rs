@@ -49,6 +49,20 @@ pub(super) enum Got {
 }
 
 impl MessageQueue {
+    /// Returns the queue of a slot that is free.
+    fn vacant(gone: Rc<QueueStatus>) -> Self {
+        Self {
+            id: QueueId::of_none_in(0),
+            capacity: 0,
+            closed: false,
+            available: VecDeque::new(),
+            getters: VecDeque::new(),
+            putters: VecDeque::new(),
+            store: None,
+            status: gone,
+        }
+    }
+
     pub(super) fn put(&mut self, message: u64) -> Put {
         if self.closed {
             return Put::Closed;
@@ -269,24 +283,11 @@ impl Queues {
         let id = QueueId::new(first + set.last + 1, slot)?;
         set.last += 1;
         if set.free.pop().is_none() {
-            set.slots.push(MessageQueue {
-                id,
-                capacity,
-                closed: false,
-                available: VecDeque::new(),
-                getters: VecDeque::new(),
-                putters: VecDeque::new(),
-                store: Some(store),
-                status,
-            });
-            return Some(id);
+            set.slots.push(MessageQueue::vacant(Rc::clone(&self.gone)));
         }
         let queue = &mut set.slots[slot];
-        queue.id = id;
-        queue.capacity = capacity;
-        queue.closed = false;
-        queue.store = Some(store);
-        queue.status = status;
+        (queue.id, queue.capacity, queue.closed) = (id, capacity, false);
+        (queue.store, queue.status) = (Some(store), status);
         Some(id)
     }
 

@@ -2,7 +2,6 @@
 
 use std::{
     cell::OnceCell,
-    fmt,
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
@@ -19,7 +18,6 @@ pub(super) const POLL_AFTER: u64 = 256;
 const CROWD: usize = 4096;
 
 /// The kernel's ready queue.
-#[derive(Debug)]
 pub(super) struct Ready {
     /// First in, first out, with turns of one tick: the default, without indirection.
     plain: Fifo,
@@ -27,7 +25,7 @@ pub(super) struct Ready {
     turns: Option<Box<Turns>>,
     /// Daemons, which no policy sees.
     daemons: Fifo,
-    /// Whether there is a policy or a crowd in the pass under way.
+    /// Whether there is a policy, or was a crowd at the last poll.
     is_special: bool,
 }
 
@@ -83,9 +81,9 @@ impl Ready {
         });
         Self {
             plain: Fifo::default(),
+            is_special: turns.is_some(),
             turns,
             daemons: Fifo::default(),
-            is_special: false,
         }
     }
 
@@ -188,28 +186,22 @@ impl Ready {
         self.turns.as_ref().is_some_and(|turns| turns.inherits)
     }
 
-    /// Returns the next task. Without a policy it is to be taken; a policy has given it away.
-    #[inline(always)]
-    pub(super) fn next(&mut self) -> Option<Runnable> {
-        match &mut self.turns {
-            Some(turns) => turns.pop(),
-            None => match self.plain.peek() {
-                None if self.plain.rewind() => self.plain.peek(),
-                next => next,
-            },
-        }
-    }
-
-    /// Notes whether a turn of this pass takes more than the next task of a list.
-    #[inline(always)]
-    pub(super) fn begin_pass(&mut self) {
-        self.is_special = self.turns.is_some() || self.plain.exceeds(CROWD);
-    }
-
     /// Returns whether there is a policy, or a crowd of tasks, for which prefetching pays.
     #[inline(always)]
     pub(super) fn is_special(&self) -> bool {
         self.is_special
+    }
+
+    /// Returns the next task of the list; `None` at its end, and under a policy.
+    #[inline(always)]
+    pub(super) fn first(&mut self) -> Option<Runnable> {
+        if self.is_special && self.turns.is_some() {
+            return None;
+        }
+        match self.plain.peek() {
+            None if self.plain.rewind() => self.plain.peek(),
+            next => next,
+        }
     }
 
     /// Takes the next task of the list. It keeps its place until [`Ready::leave`], and must leave
@@ -218,6 +210,12 @@ impl Ready {
     pub(super) fn take(&mut self) -> Option<Runnable> {
         self.plain.take();
         self.plain.peek()
+    }
+
+    /// Takes the task that the policy chooses. It keeps no place.
+    #[inline(always)]
+    pub(super) fn choose(&mut self) -> Option<Runnable> {
+        self.turns.as_mut()?.pop()
     }
 
     /// Removes the task that was popped last, if it keeps its place.
@@ -236,9 +234,10 @@ impl Ready {
         self.plain.ahead(turns)
     }
 
-    /// Gives back memory that a crowd has left.
-    pub(super) fn shrink(&mut self) {
+    /// Prepares for the turns up to the next poll, and gives back memory that a crowd has left.
+    pub(super) fn begin(&mut self) {
         self.plain.shrink();
+        self.is_special = self.turns.is_some() || self.plain.exceeds(CROWD);
     }
 
     pub(super) fn pop_daemon(&mut self) -> Option<Runnable> {
@@ -369,13 +368,7 @@ impl Turns {
 
     /// Calls a method that does not change the policy; returns `None` if it has failed.
     fn view<T>(&self, method: &str, view: impl FnOnce(&dyn Policy) -> T) -> Option<T> {
-        if self.failure.get().is_some() {
-            return None;
-        }
-        match catch_unwind(AssertUnwindSafe(|| view(&*self.policy))) {
-            Ok(answer) => Some(answer),
-            Err(panic) => self.panicked(method, panic),
-        }
+        guarded(&self.failure, self.name, method, || view(&*self.policy))
     }
 
     fn push(&mut self, cause: Cause, facts: &Facts<'_>) {
@@ -412,27 +405,12 @@ impl Turns {
     /// Calls a method of the policy; returns `None` if it has failed.
     #[inline(always)]
     fn ask<T>(&mut self, method: &str, ask: impl FnOnce(&mut dyn Policy) -> T) -> Option<T> {
-        if self.failure.get().is_some() {
-            return None;
-        }
-        match catch_unwind(AssertUnwindSafe(|| ask(&mut *self.policy))) {
-            Ok(answer) => Some(answer),
-            Err(panic) => self.panicked(method, panic),
-        }
+        let policy = &mut *self.policy;
+        guarded(&self.failure, self.name, method, || ask(policy))
     }
 
-    /// Marks the policy as failed.
-    #[cold]
-    #[inline(never)]
-    fn panicked<T>(&self, method: &str, panic: Panic) -> Option<T> {
-        self.fail(&format!("panicked in `{method}`: {}", panic_message(panic)));
-        None
-    }
-
-    #[cold]
     fn fail(&self, why: &str) {
-        // The first failure is reported.
-        let _ = self.failure.set(format!("the policy {} {why}", self.name));
+        fail(&self.failure, self.name, why);
     }
 
     #[cold]
@@ -461,16 +439,36 @@ impl Drop for Turns {
     }
 }
 
-fn fifo() -> Named {
-    (std::any::type_name::<Fifo>(), Box::<Fifo>::default())
+/// Calls a method, unless the policy has failed. A panic is its failure.
+#[inline(always)]
+fn guarded<T>(
+    failure: &OnceCell<String>,
+    name: &str,
+    method: &str,
+    call: impl FnOnce() -> T,
+) -> Option<T> {
+    if failure.get().is_some() {
+        return None;
+    }
+    let called = catch_unwind(AssertUnwindSafe(call));
+    called
+        .map_err(|panic| panicked(failure, name, method, panic))
+        .ok()
 }
 
-impl fmt::Debug for Turns {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "Turns({}, {} handed, quantum {})",
-            self.name, self.handed, self.quantum
-        )
-    }
+#[cold]
+#[inline(never)]
+fn panicked(failure: &OnceCell<String>, name: &str, method: &str, panic: Panic) {
+    let message = panic_message(panic);
+    fail(failure, name, &format!("panicked in `{method}`: {message}"));
+}
+
+/// Marks the policy as failed. The first failure is reported.
+#[cold]
+fn fail(failure: &OnceCell<String>, name: &str, why: &str) {
+    let _ = failure.set(format!("the policy {name} {why}"));
+}
+
+fn fifo() -> Named {
+    (std::any::type_name::<Fifo>(), Box::<Fifo>::default())
 }

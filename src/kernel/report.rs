@@ -499,7 +499,7 @@ impl fmt::Debug for Kernel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Kernel")
             .field("live_tasks", &self.tasks.live())
-            .field("ready", &self.ready)
+            .field("ready", &self.ready.len())
             .field("timers", &self.timers.tasks.len())
             .finish_non_exhaustive()
     }

@@ -62,18 +62,19 @@ impl Kernel {
             return None;
         }
         self.pass_ends = self.next_poll.min(ticks);
-        self.ready.begin_pass();
-        let (mut last, mut following) = (None, None);
-        while self.stats.ticks < self.pass_ends
-            && let Some(me) = following.or_else(|| self.ready.next())
-        {
+        let (mut last, mut next) = (None, self.ready.first());
+        while self.stats.ticks < self.pass_ends {
+            if next.is_none() {
+                next = self.ready.choose();
+            }
+            let Some(me) = next else { break };
             // Read ahead: behind the turn, these loads would wait for its stores.
-            following = if !self.ready.is_special() {
+            let following = if !self.ready.is_special() {
                 self.ready.take()
             } else if self.ready.is_plain() {
-                self.take_of_crowd()
+                self.prefetch();
+                self.ready.take()
             } else {
-                // The policy has given away this task, and no other.
                 None
             };
             let turn = self.turn(me);
@@ -82,9 +83,10 @@ impl Kernel {
             } else {
                 last = Some(me.tid);
             }
-            if turn != Turn::Kept {
-                following = None;
-            }
+            next = match following {
+                Some(_) if turn == Turn::Kept => following,
+                _ => self.ready.first(),
+            };
         }
         self.processors.end_pass();
         last
@@ -152,19 +154,17 @@ impl Kernel {
         Error::Policy(why)
     }
 
-    /// Takes the next task of a crowd. Prefetches what later turns touch: the task that is 16 turns
-    /// away, and the program of the one that is 8 away.
+    /// Prefetches what later turns of a crowd touch: the task that is 16 turns away, and the program of
+    /// the one that is 8 away.
     #[cold]
     #[inline(never)]
-    fn take_of_crowd(&mut self) -> Option<Runnable> {
-        let following = self.ready.take();
+    fn prefetch(&self) {
         if let Some(task) = self.ready.ahead(16) {
             self.tasks.prefetch_task(task);
         }
         if let Some(task) = self.ready.ahead(8) {
             self.tasks.prefetch_program(task);
         }
-        following
     }
 
     /// Polls the world, and wakes the tasks that it has something for. Waits for the world when no
@@ -185,7 +185,7 @@ impl Kernel {
             return Ok(());
         }
         let waits = self.is_waiting();
-        if self.ready.is_empty() && self.ready.is_doubtful() {
+        if self.ready.is_doubtful() && self.ready.is_empty() {
             self.ready.decide(self.tasks.is_any_ready());
         }
         self.check_policy()?;
@@ -210,7 +210,7 @@ impl Kernel {
             return Err(self.stuck());
         }
         self.check_standstill();
-        self.ready.shrink();
+        self.ready.begin();
         self.next_poll = self.stats.ticks.saturating_add(self.ready.pass());
         self.check_time(ends.time)
     }

@@ -5,6 +5,7 @@
 use super::{
     Kernel,
     answer::Answer,
+    shares::facts,
     task::{Pending, State, WaitingOn},
 };
 use crate::{
@@ -87,20 +88,16 @@ impl Kernel {
     /// Gives a task to a policy that wants facts.
     #[inline(never)]
     fn hand_over(&mut self, task: Runnable, cause: Cause, computed: Nanos, keeps_place: bool) {
-        let mut facts = self
-            .shares
-            .facts(&self.tasks, &self.queues, task, self.clock);
-        (facts.computed, facts.keeps_place) = (computed, keeps_place);
-        self.ready.push_with(cause, &facts);
+        let mut given = facts(&self.tasks, &self.queues, &self.shares, task, self.clock);
+        (given.computed, given.keeps_place) = (computed, keeps_place);
+        self.ready.push_with(cause, &given);
     }
 
     /// Tells the policy that the length or the priority of a ready task has changed.
     pub(super) fn policy_learns(&mut self, task: Runnable) {
         let is_queued = self.tasks[task].state().is_ready() && !self.processors.is_done(task);
         if !self.ready.is_plain() && is_queued {
-            let facts = self
-                .shares
-                .facts(&self.tasks, &self.queues, task, self.clock);
+            let facts = facts(&self.tasks, &self.queues, &self.shares, task, self.clock);
             self.ready.changed(&facts);
         }
     }
@@ -108,19 +105,14 @@ impl Kernel {
     /// Tells the policy that a task has left its processor.
     fn charge(&mut self, task: Runnable, computed: Nanos) {
         if !self.ready.is_plain() {
-            let facts = self
-                .shares
-                .facts(&self.tasks, &self.queues, task, self.clock);
+            let facts = facts(&self.tasks, &self.queues, &self.shares, task, self.clock);
             self.ready.charge(&Facts { computed, ..facts });
         }
     }
 
     /// Interrupts the least urgent computation, if the policy prefers this task.
     fn preempt_for(&mut self, task: Runnable) {
-        let facts_of = |task| {
-            self.shares
-                .facts(&self.tasks, &self.queues, task, self.clock)
-        };
+        let facts_of = |task| facts(&self.tasks, &self.queues, &self.shares, task, self.clock);
         let mut victim: Option<(usize, _)> = None;
         for (at, computation) in self.processors.computing().iter().enumerate() {
             let (computed, length) = computation.progress(self.clock);
@@ -159,7 +151,7 @@ impl Kernel {
         let slice = if self.ready.is_plain() {
             Nanos::FOREVER
         } else {
-            let facts = self.shares.facts(&self.tasks, &self.queues, me, self.clock);
+            let facts = facts(&self.tasks, &self.queues, &self.shares, me, self.clock);
             self.ready.slice(&facts)
         };
         // A turn that comes before the start may come after the computation otherwise.

@@ -123,39 +123,6 @@ impl Shares {
         unused.map(|named| named.name.as_str())
     }
 
-    /// Returns what a policy knows of a task that is ready or computes. Its priority is its own, or
-    /// the highest of those that wait for its locks if the policy inherits priorities.
-    #[inline(always)]
-    pub(super) fn facts<'a>(
-        &self,
-        tasks: &'a Tasks,
-        queues: &Queues,
-        task: Runnable,
-        now: Nanos,
-    ) -> Facts<'a> {
-        let own = self.get(task);
-        let length = match *tasks[task].state() {
-            State::Pending(Pending::Compute(left)) => left,
-            _ => Nanos::ZERO,
-        };
-        let mut priority = own.priority;
-        if !self.lock_waits.is_empty() {
-            priority = priority.max(self.lent(tasks, queues, task));
-        }
-        Facts {
-            task,
-            name: tasks[task].name(),
-            parent: tasks.parent_of(task).unwrap_or(Tid::KERNEL),
-            tickets: own.tickets,
-            nice: own.nice,
-            priority,
-            length,
-            now,
-            computed: Nanos::ZERO,
-            keeps_place: false,
-        }
-    }
-
     /// Returns the highest priority of the tasks that wait for a lock of this one.
     #[cold]
     #[inline(never)]
@@ -174,6 +141,39 @@ impl Shares {
             .retain(|waiter| *waiter != me && holder(*waiter).is_some());
         self.lock_waits.push(me);
         chain(me, holder).skip(1).collect()
+    }
+}
+
+/// Returns what a policy knows of a task that is ready or computes. Its priority is its own, or
+/// the highest of those that wait for its locks if the policy inherits priorities.
+#[inline(always)]
+pub(super) fn facts<'a>(
+    tasks: &'a Tasks,
+    queues: &Queues,
+    shares: &Shares,
+    task: Runnable,
+    now: Nanos,
+) -> Facts<'a> {
+    let own = shares.get(task);
+    let length = match *tasks[task].state() {
+        State::Pending(Pending::Compute(left)) => left,
+        _ => Nanos::ZERO,
+    };
+    let mut priority = own.priority;
+    if !shares.lock_waits.is_empty() {
+        priority = priority.max(shares.lent(tasks, queues, task));
+    }
+    Facts {
+        task,
+        name: tasks[task].name(),
+        parent: tasks.parent_of(task).unwrap_or(Tid::KERNEL),
+        tickets: own.tickets,
+        nice: own.nice,
+        priority,
+        length,
+        now,
+        computed: Nanos::ZERO,
+        keeps_place: false,
     }
 }
 

@@ -79,7 +79,7 @@ impl Kernel {
                     self.requeue(me, call);
                     return Turn::Left;
                 }
-                return self.dispatch(me, call);
+                self.dispatch(me, call);
             }
             Ok(None) => self.finish(me, None),
             Err(panic) => self.finish(me, Some(panic)),
@@ -123,48 +123,45 @@ impl Kernel {
     /// behind them.
     #[cold]
     #[inline(never)]
-    fn dispatch(&mut self, me: Runnable, call: SystemCall) -> Turn {
-        if self.published.is_some() {
-            self.dispatch_published(me, call)
-        } else if self.frame.is_in_observed_lane() {
-            self.answer_and_emit(me, call)
+    fn dispatch(&mut self, me: Runnable, call: SystemCall) {
+        if self.frame.is_in_observed_lane() {
+            self.answer_and_emit(me, call);
+        } else if self.published.is_some() {
+            self.dispatch_published(me, call);
         } else {
             self.dispatch_plain(me, call);
-            Turn::Left
         }
     }
 
     #[inline(never)]
-    fn dispatch_published(&mut self, me: Runnable, call: SystemCall) -> Turn {
+    fn dispatch_published(&mut self, me: Runnable, call: SystemCall) {
         if let Some(published) = &mut self.published {
             published.called(me, call, self.frame.place());
         }
         if self.frame.is_in_published_lane()
             && fast::answer(&mut self.queues, &self.frame, &mut self.tasks[me], call)
         {
-            self.requeue(me, call);
-            return Turn::Left;
+            return self.requeue(me, call);
         }
         self.dispatch_plain(me, call);
-        Turn::Left
     }
 
     /// Answers a call in the fast lane, if possible, and emits it and its answer. The reply is read
     /// first, while it is in registers.
     #[inline(never)]
-    fn answer_and_emit(&mut self, me: Runnable, call: SystemCall) -> Turn {
+    fn answer_and_emit(&mut self, me: Runnable, call: SystemCall) {
         let task = &mut self.tasks[me];
         if !fast::answer(&mut self.queues, &self.frame, task, call) {
-            self.dispatch_plain(me, call);
-            return Turn::Left;
+            return self.dispatch_plain(me, call);
         }
         let reply = task.state().plain();
         self.emit_call(me.tid, call);
         if let Some(reply) = reply {
-            let detail = Detail::None;
-            self.emit_at_once(me.tid, || Fact::Replied { reply, detail });
+            self.emit_at_once(me.tid, || Fact::Replied {
+                reply,
+                detail: Detail::None,
+            });
         }
-        Turn::Kept
     }
 
     /// Handles a call in the plain lane.
@@ -188,17 +185,15 @@ impl Kernel {
             is_held = prints && self.console.is_full();
         }
         self.emit_call(me.tid, call);
-        let due = is_late.then(|| self.due(me)).flatten();
-        let outcome = match due {
-            None if is_held => return self.hold(me, Some(call)),
+        match is_late.then(|| self.due(me)).flatten() {
+            None if is_held => self.hold(me, Some(call)),
             None => self.carry_out(me, call),
             Some(due) => {
                 // The wait for the console would be cut at once.
                 let spent = due.spent || is_held;
-                self.carry_out_late(me, call, Due { spent, ..due })
+                self.carry_out_late(me, call, Due { spent, ..due });
             }
-        };
-        self.settle(me, call, outcome);
+        }
     }
 
     /// Handles a call that was held back, in the turn of its task.
@@ -216,11 +211,13 @@ impl Kernel {
         if let (Ticket::Delay(_), Some(injection)) = (ticket, &mut self.injection) {
             injection.pass_again(me.tid, self.tasks[me].traps());
         }
-        let outcome = match self.tasks[me].due() {
-            None => self.carry_out_apart(me, call),
+        match self.tasks[me].due() {
+            None => {
+                let outcome = self.attempt_apart(me, call);
+                self.settle_apart(me, call, outcome);
+            }
             Some(due) => self.carry_out_late(me, call, due),
-        };
-        self.settle(me, call, outcome);
+        }
     }
 
     /// Ends a task whose program has returned or panicked.
@@ -269,9 +266,16 @@ impl Kernel {
         self.handle(me, call)
     }
 
-    /// Handles the call of a trap, unless an injection prevents it. Ends the task that it kills.
+    /// Handles the call of a trap, and acts on the verdict.
     #[inline(always)]
-    fn carry_out(&mut self, me: Runnable, call: SystemCall) -> Outcome {
+    fn carry_out(&mut self, me: Runnable, call: SystemCall) {
+        let outcome = self.attempt(me, call);
+        self.settle(me, call, outcome);
+    }
+
+    /// Performs the call of a trap, unless an injection prevents it.
+    #[inline(always)]
+    fn attempt(&mut self, me: Runnable, call: SystemCall) -> Outcome {
         if self.frame.is_noted() {
             self.note_place(call);
         }
@@ -280,40 +284,37 @@ impl Kernel {
         {
             return outcome;
         }
-        match self.perform(me, call) {
-            Outcome::Kill(victim) => self.kill(me, victim),
-            outcome => outcome,
-        }
+        self.perform(me, call)
     }
 
     /// The same, where it is rare.
+    #[cold]
     #[inline(never)]
-    fn carry_out_apart(&mut self, me: Runnable, call: SystemCall) -> Outcome {
-        self.carry_out(me, call)
+    fn attempt_apart(&mut self, me: Runnable, call: SystemCall) -> Outcome {
+        self.attempt(me, call)
     }
 
+    /// Ends the task that the caller kills. Returns whether the caller lives: a destructor of the
+    /// victim may have killed it, and it may be the victim.
     #[cold]
-    fn kill(&mut self, me: Runnable, victim: Runnable) -> Outcome {
+    fn kill(&mut self, me: Runnable, victim: Runnable) -> bool {
         self.end(victim, Exit::Killed);
-        // A destructor of the victim may have killed the caller.
-        match self.tasks.is_live(me) {
-            true => Reply::Yes.into(),
-            false => Outcome::Over,
-        }
+        self.tasks.is_live(me)
     }
 
     /// Handles a call around which a timeout is due. The first call that completes at once receives
     /// its answer, and so do a few before it that only ask. Every other call is cut.
     #[cold]
-    fn carry_out_late(&mut self, me: Runnable, call: SystemCall, due: Due) -> Outcome {
+    fn carry_out_late(&mut self, me: Runnable, call: SystemCall, due: Due) {
         // Whether the call would block decides whether it is cut.
         self.touch(Object::All);
         if due.spent {
             self.poisoning(|kernel| kernel.abandon(call));
-            return self.cut(me, due.number);
+            let cut = self.cut(me, due.number);
+            return self.settle_apart(me, call, cut);
         }
         let only_asks = call.only_asks() || self.takes_lock(call);
-        match self.carry_out_apart(me, call) {
+        let outcome = match self.attempt_apart(me, call) {
             Outcome::Ready(State::Ready(answer)) if answer.is_slept() => self.cut(me, due.number),
             Outcome::Ready(State::Pending(Pending::Compute(_))) => self.cut(me, due.number),
             Outcome::Ready(State::Ready(answer)) => {
@@ -326,23 +327,18 @@ impl Kernel {
                 self.tasks[me].let_through(only_asks);
                 Outcome::Ready(state)
             }
-            Outcome::Block(on) => {
-                self.block(me, on);
-                self.cut_late(me, on, due.number)
-            }
-            Outcome::BlockOnTask(on) => {
-                self.block_on_task(me, on);
-                self.cut_late(me, on, due.number)
+            Outcome::Kill(victim) => match self.kill(me, victim) {
+                true => Outcome::Ready(self.tasks[me].late(Reply::Yes.into(), only_asks)),
+                false => Outcome::Over,
+            },
+            outcome @ (Outcome::Block(on) | Outcome::BlockOnTask(on)) => {
+                self.settle_apart(me, call, outcome);
+                self.tasks[me].set_due(None);
+                return self.cut_blocked(me, on, due.number);
             }
             outcome => outcome,
-        }
-    }
-
-    /// Cuts the wait of a call that has blocked in spite of a due timeout.
-    fn cut_late(&mut self, me: Runnable, on: WaitingOn, number: u64) -> Outcome {
-        self.tasks[me].set_due(None);
-        self.cut_blocked(me, on, number);
-        Outcome::Over
+        };
+        self.settle_apart(me, call, outcome);
     }
 
     /// Acts on the verdict of a handler.
@@ -359,8 +355,19 @@ impl Kernel {
             // It has chosen the moment, so it poisons no lock.
             Outcome::Exit(exit) => self.end_as(me, exit, false),
             Outcome::Die(exit) => self.end(me, exit),
-            Outcome::Over | Outcome::Kill(_) => {}
+            Outcome::Kill(victim) => {
+                if self.kill(me, victim) {
+                    self.reply(me, call, Reply::Yes.into());
+                }
+            }
+            Outcome::Over => {}
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn settle_apart(&mut self, me: Runnable, call: SystemCall, outcome: Outcome) {
+        self.settle(me, call, outcome);
     }
 
     /// Blocks the caller until a task has ended, or until it has a lock. Kills the task that is to

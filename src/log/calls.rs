@@ -79,11 +79,11 @@ impl CallInfo {
     /// Returns the object that the call makes; `None` for a queue that is no object's and has no name.
     pub(super) fn made(&self) -> Option<Object> {
         let (kind, name) = match &self.detail {
-            Detail::Name(name) => (Kind::Queue, name),
-            Detail::Object(kind, name) => (Kind::of(kind), name),
+            Detail::Name(name) => (Kind::Queue, &**name),
+            Detail::Object(kind, name) => (Kind::of(kind), &**name),
             _ => return None,
         };
-        let name = name.as_ref().into();
+        let name = name.into();
         Some(Object { kind, name })
     }
 

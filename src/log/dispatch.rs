@@ -1,6 +1,7 @@
 //! The tracers of a kernel, and containment of their panics.
 
 use std::{
+    mem::ManuallyDrop,
     panic::{AssertUnwindSafe, catch_unwind},
     rc::Rc,
     time::Duration,
@@ -98,16 +99,20 @@ impl Log {
     }
 
     /// The same, with a place in the source. The event is built by the caller, so that it is never
-    /// copied.
+    /// copied. Most facts are known there to own nothing: then no code drops the event.
     #[inline(always)]
     pub(crate) fn emit_at(&mut self, tid: Tid, fact: Fact<'_>, place: Option<Place>) {
-        let at = self.now;
-        self.send(&Event {
-            at,
+        let owns = place.is_some() || fact.may_own();
+        let event = ManuallyDrop::new(Event {
+            at: self.now,
             tid,
             fact,
             place,
         });
+        self.send(&event);
+        if owns {
+            drop(ManuallyDrop::into_inner(event));
+        }
     }
 
     /// One tracer is the usual case. It needs neither a loop nor the registers of one.

@@ -198,6 +198,18 @@ impl Fact<'_> {
         }
     }
 
+    /// Returns whether it may own a text. The most frequent facts do not.
+    #[inline(always)]
+    pub(super) fn may_own(&self) -> bool {
+        match self {
+            Self::Resumed | Self::Blocked { .. } | Self::Woken { .. } => false,
+            Self::Trapped { detail, .. } | Self::Replied { detail, .. } => {
+                !matches!(detail, Detail::None | Detail::Len(_))
+            }
+            _ => true,
+        }
+    }
+
     /// Returns the fact with its own texts.
     #[must_use]
     pub fn into_owned(self) -> Fact<'static> {
@@ -269,7 +281,7 @@ pub enum Detail<'a> {
     /// A new task's name.
     Name(Cow<'a, str>),
     /// The kind of object that a new queue is part of, and the name of the object or nothing.
-    Object(Cow<'a, str>, Cow<'a, str>),
+    Object(Cow<'a, str>, Box<str>),
     /// An address.
     Addr(SocketAddr),
     /// The bytes that the call offers or asks for.
@@ -289,7 +301,7 @@ impl Detail<'_> {
         match self {
             Self::None => Detail::None,
             Self::Name(name) => Detail::Name(owned(name)),
-            Self::Object(kind, name) => Detail::Object(owned(kind), owned(name)),
+            Self::Object(kind, name) => Detail::Object(owned(kind), name),
             Self::Addr(addr) => Detail::Addr(addr),
             Self::Len(n) => Detail::Len(n),
             Self::Exit(exit) => Detail::Exit(exit),

@@ -36,58 +36,25 @@ pub struct NamedPolicy {
 /// # Ok::<(), String>(())
 /// ```
 pub const POLICIES: [NamedPolicy; 11] = [
-    row("fifo", "", "first in, first out", "", |_| {
-        made(|_| Fifo::default())
-    }),
-    row(
-        "rr",
-        "10ms",
-        "round robin with this time slice",
-        "",
-        |params| {
-            let quantum = params.quantum()?;
-            made(move |_| RoundRobin::new(quantum))
-        },
-    ),
-    row("sjf", "", "the shortest computation first", "", |_| {
-        made(|_| Sjf::default())
-    }),
-    row("stcf", "", "the same, with interruption", "", |_| {
-        made(|_| Stcf::default())
-    }),
-    row(
-        "priority",
-        "10ms,inherit",
-        "fixed priorities; inherit lends them to holders of locks",
-        "priority",
-        priority,
-    ),
-    row(
-        "mlfq",
-        "quanta=10ms/20ms/40ms,allotment=2,boost=1s,stay,bump",
-        "a multi-level feedback queue",
-        "",
-        mlfq,
-    ),
+    row("fifo", "", "first in, first out", "", fifo),
+    row("rr", "10ms", "round robin with this time slice", "", rr),
+    row("sjf", "", "the shortest computation first", "", sjf),
+    row("stcf", "", "the same, with interruption", "", stcf),
+    row("priority", "10ms,inherit", LENDS, "priority", priority),
+    row("mlfq", LEVELS, "a multi-level feedback queue", "", mlfq),
     row(
         "lottery",
         "10ms",
-        "slices drawn in proportion to tickets",
+        "slices drawn by tickets",
         "tickets",
-        |params| {
-            let quantum = params.quantum()?;
-            made(move |seed| Lottery::new(quantum, seed))
-        },
+        lottery,
     ),
     row(
         "stride",
         "10ms",
         "slices in proportion to tickets",
         "tickets",
-        |params| {
-            let quantum = params.quantum()?;
-            made(move |_| Stride::new(quantum))
-        },
+        stride,
     ),
     row(
         "fair",
@@ -96,16 +63,14 @@ pub const POLICIES: [NamedPolicy; 11] = [
         "nice",
         fair,
     ),
-    row("random", "", "draws each turn", "", |_| made(Random::new)),
-    row(
-        "pct",
-        "3,length=120",
-        "random priorities, of which 3 change during a run of 120 turns; without a length, the \
-         seed draws one",
-        "",
-        pct,
-    ),
+    row("random", "", "draws each turn", "", random),
+    row("pct", "3,length=120", CHANGES, "", pct),
 ];
+
+const LENDS: &str = "fixed priorities; inherit lends them to holders of locks";
+const LEVELS: &str = "quanta=10ms/20ms/40ms,allotment=2,boost=1s,stay,bump";
+const CHANGES: &str = "random priorities, of which 3 change during a run of 120 turns; without a \
+                       length, the seed draws one";
 
 const fn row(
     name: &'static str,
@@ -237,6 +202,37 @@ impl<'a> Params<'a> {
             )),
         }
     }
+}
+
+fn fifo(_: &mut Params<'_>) -> Result<Make, String> {
+    made(|_| Fifo::default())
+}
+
+fn rr(params: &mut Params<'_>) -> Result<Make, String> {
+    let quantum = params.quantum()?;
+    made(move |_| RoundRobin::new(quantum))
+}
+
+fn sjf(_: &mut Params<'_>) -> Result<Make, String> {
+    made(|_| Sjf::default())
+}
+
+fn stcf(_: &mut Params<'_>) -> Result<Make, String> {
+    made(|_| Stcf::default())
+}
+
+fn lottery(params: &mut Params<'_>) -> Result<Make, String> {
+    let quantum = params.quantum()?;
+    made(move |seed| Lottery::new(quantum, seed))
+}
+
+fn stride(params: &mut Params<'_>) -> Result<Make, String> {
+    let quantum = params.quantum()?;
+    made(move |_| Stride::new(quantum))
+}
+
+fn random(_: &mut Params<'_>) -> Result<Make, String> {
+    made(Random::new)
 }
 
 fn priority(params: &mut Params<'_>) -> Result<Make, String> {

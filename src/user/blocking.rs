@@ -2,8 +2,8 @@
 
 use std::{
     any::Any,
-    panic::{AssertUnwindSafe, Location, catch_unwind},
-    sync::{Arc, Mutex, PoisonError},
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -14,8 +14,8 @@ use super::{
 use crate::{
     abi::SystemCall,
     interrupt::{External, ExternalWork, Job},
-    panic::panic_message,
-    trap::{Kind, Payload, TrapFrame, pause::paused},
+    panic::{lock, panic_message},
+    trap::{Caller, Kind, Payload, TrapFrame, pause::paused},
 };
 
 /// Blocking work panicked with this message.
@@ -49,7 +49,7 @@ impl Os {
 
     pub(super) async fn run_blocking_at<T: Send + 'static>(
         &mut self,
-        place: &'static Location<'static>,
+        place: Caller,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Panicked> {
         let done = Queue::<()>::required(self, u64::MAX, Kind::Job, None).await;
@@ -61,7 +61,7 @@ impl Os {
             let outcome = catch_unwind(AssertUnwindSafe(work));
             let outcome =
                 outcome.map_err(|panic: Box<dyn Any + Send>| Panicked(panic_message(panic)));
-            *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some((outcome, paused()));
+            *lock(&slot) = Some((outcome, paused()));
             remote.ring(queue);
             drop(external);
         });
@@ -71,10 +71,9 @@ impl Os {
         };
         // The world runs the job even if it cannot start a thread, so this call does not fail.
         let _ = self.call(submit, checked).await;
-        let lock = || result.lock().unwrap_or_else(PoisonError::into_inner);
         // The result of another thread counts once the kernel has its interrupt. So a run does not
         // depend on the speed of the thread.
-        let in_place = lock().take_if(|(_, pause)| pause.is_some());
+        let in_place = lock(&result).take_if(|(_, pause)| pause.is_some());
         if let Some((outcome, pause)) = in_place {
             let pause = pause.unwrap_or_default();
             if pause > Duration::ZERO {
@@ -86,7 +85,7 @@ impl Os {
         // The thread closes the queue when the job is done.
         self.frame().set_place(place);
         let _ = done.take(self).await;
-        let result = lock().take();
+        let result = lock(&result).take();
         result.map_or_else(
             || Err(Panicked("the thread did not come back".into())),
             |(outcome, _)| outcome,

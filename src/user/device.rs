@@ -2,15 +2,12 @@
 //!
 //! Built on the calls of [`Os`]; uses the ABI and the frame.
 
-use std::{
-    fmt, fs::File, io, net::SocketAddr, ops::Deref, os::fd::AsFd, panic::Location, rc::Rc,
-    sync::Arc,
-};
+use std::{fmt, fs::File, io, net::SocketAddr, ops::Deref, os::fd::AsFd, rc::Rc, sync::Arc};
 
 use super::os::{Os, checked, io_error};
 use crate::{
     abi::{DeviceId, Errno, Reply, SystemCall},
-    trap::{Descriptor, DeviceRef, MAX_IO, Payload, TrapFrame},
+    trap::{Caller, Descriptor, DeviceRef, MAX_IO, Payload, TrapFrame},
 };
 
 /// The most bytes of a file that one call sends. They take 50 us, in which no other task has a
@@ -108,7 +105,7 @@ impl<S> Device<S> {
 
     fn send_at(
         &self,
-        place: &'static Location<'static>,
+        place: Caller,
         os: &mut Os,
         buf: &[u8],
     ) -> impl Future<Output = io::Result<usize>> {
@@ -324,7 +321,7 @@ pub(crate) fn open(
 /// Makes a call that writes, until it need not be made again.
 async fn write(
     os: &mut Os,
-    place: &'static Location<'static>,
+    place: Caller,
     prepare: impl Fn(&TrapFrame) -> SystemCall,
 ) -> io::Result<usize> {
     loop {

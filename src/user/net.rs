@@ -3,7 +3,6 @@
 use std::{
     fmt, io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs},
-    panic::Location,
     rc::Rc,
     str::FromStr,
 };
@@ -14,7 +13,7 @@ use super::{
 };
 use crate::{
     abi::{Reply, SystemCall},
-    trap::{DeviceRef, Payload, TrapFrame},
+    trap::{Caller, DeviceRef, Payload, TrapFrame},
 };
 
 /// A listening TCP socket, opened by [`Os::listen`].
@@ -98,11 +97,7 @@ impl Os {
         self.connect_at(place, to.into())
     }
 
-    async fn connect_at(
-        &mut self,
-        place: &'static Location<'static>,
-        to: Endpoint,
-    ) -> io::Result<TcpStream> {
+    async fn connect_at(&mut self, place: Caller, to: Endpoint) -> io::Result<TcpStream> {
         let (name, port) = match &to {
             Endpoint::Addr(addr) => return TcpStream::open(self, *addr, place).await,
             Endpoint::Name(name, port) => (name, *port),
@@ -155,11 +150,7 @@ impl Os {
         async move { self.resolve_at(place, name.as_ref()).await }
     }
 
-    async fn resolve_at(
-        &mut self,
-        place: &'static Location<'static>,
-        name: &str,
-    ) -> io::Result<Vec<IpAddr>> {
+    async fn resolve_at(&mut self, place: Caller, name: &str) -> io::Result<Vec<IpAddr>> {
         if let Ok(address) = name.parse() {
             return Ok(vec![address]);
         }
@@ -227,11 +218,7 @@ impl TcpListener {
 }
 
 impl TcpStream {
-    async fn open(
-        os: &mut Os,
-        addr: SocketAddr,
-        place: &'static Location<'static>,
-    ) -> io::Result<Self> {
+    async fn open(os: &mut Os, addr: SocketAddr, place: Caller) -> io::Result<Self> {
         let cannot = |error| cannot("connect to", addr.into(), error, "");
         let (handle, _) = os
             .call(open(SystemCall::Connect, Payload::Addr(addr)), opened)

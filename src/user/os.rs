@@ -15,7 +15,7 @@ use genawaiter::stack::Co;
 
 use crate::{
     abi::{Errno, Reply, SystemCall},
-    trap::{Payload, TrapFrame},
+    trap::{Caller, Payload, TrapFrame},
 };
 
 /// A task's handle to the kernel: one method per system call.
@@ -75,7 +75,7 @@ impl Os {
     /// first.
     #[inline(always)]
     #[track_caller]
-    pub(crate) fn note_caller(&self) -> &'static Location<'static> {
+    pub(crate) fn note_caller(&self) -> Caller {
         let place = Location::caller();
         self.frame.set_place(place);
         place

@@ -8,10 +8,9 @@ use std::{
     cell::{Cell, RefCell},
     collections::BTreeMap,
     fmt,
-    panic::Location,
     rc::Rc,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -20,7 +19,8 @@ use super::{os::Os, program::IntoExit, queue::Queue};
 use crate::{
     abi::{Errno, QueueId, SystemCall, Tid},
     interrupt::{External, ExternalWork, Remote},
-    trap::{Kind, Object, TrapFrame},
+    panic::lock,
+    trap::{Caller, Kind, Object, TrapFrame},
 };
 
 /// The promise was set before. Returns the value.
@@ -100,7 +100,7 @@ impl Ticket {
     }
 
     /// Waits until the earlier callbacks have begun. A policy may run this one first.
-    async fn wait(&self, os: &mut Os, place: &'static Location<'static>) {
+    async fn wait(&self, os: &mut Os, place: Caller) {
         if self.is_first() {
             return;
         }
@@ -160,7 +160,7 @@ struct Slot<T> {
 impl<T> Slot<T> {
     /// Sets the value. If a value is set already, returns the new one.
     fn set(&self, value: T) -> Option<T> {
-        let mut slot = self.lock();
+        let mut slot = lock(&self.value);
         if slot.is_some() {
             return Some(value);
         }
@@ -168,14 +168,10 @@ impl<T> Slot<T> {
         None
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<T>> {
-        self.value.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Drops the value if this is the last end, and a task drops it.
     fn release(self: &mut Arc<Self>, frame: &TrapFrame) {
         if let Some(slot) = Arc::get_mut(self)
-            && let Some(value) = slot.lock().take()
+            && let Some(value) = lock(&slot.value).take()
         {
             (slot.drop)(frame, value);
         }
@@ -262,7 +258,7 @@ impl<T: Clone + 'static> Promise<T> {
         if !self.decided.is_closed() {
             return None;
         }
-        self.slot.lock().clone()
+        lock(&self.slot.value).clone()
     }
 
     /// Runs `callback` with the result of [`Promise::wait`], as a new task, and returns its number.

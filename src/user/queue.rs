@@ -175,13 +175,8 @@ impl<T: 'static> Queue<T> {
         message: T,
     ) -> impl Future<Output = Result<(), Closed<T>>> + 'a {
         os.note_caller();
-        let id = self.id_in(os);
         os.call(
-            move |frame| {
-                let number = self.side.messages.push(message);
-                frame.put_word(number);
-                SystemCall::Put(id)
-            },
+            self.putting(SystemCall::Put(self.id_in(os)), message),
             move |reply, _| match reply {
                 Reply::Done => Ok(()),
                 Reply::Refused(number) => Err(Closed(self.side.messages.take(number))),
@@ -198,14 +193,9 @@ impl<T: 'static> Queue<T> {
         os: &'a mut Os,
         message: T,
     ) -> impl Future<Output = Result<(), TryPutError<T>>> + 'a {
-        let id = self.id_in(os);
         let take = |number| self.side.messages.take(number);
         os.call(
-            move |frame| {
-                let number = self.side.messages.push(message);
-                frame.put_word(number);
-                SystemCall::TryPut(id)
-            },
+            self.putting(SystemCall::TryPut(self.id_in(os)), message),
             move |reply, _| match reply {
                 Reply::Done => Ok(()),
                 Reply::Full(number) => Err(TryPutError::Full(take(number))),
@@ -213,6 +203,14 @@ impl<T: 'static> Queue<T> {
                 other => mismatch(other),
             },
         )
+    }
+
+    /// Prepares a call that puts a message.
+    fn putting(&self, call: SystemCall, message: T) -> impl FnOnce(&TrapFrame) -> SystemCall {
+        move |frame| {
+            frame.put_word(self.side.messages.push(message));
+            call
+        }
     }
 
     /// Takes the first message. *Blocks* while the queue is empty.

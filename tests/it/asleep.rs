@@ -176,12 +176,12 @@ fn a_file_that_may_not_grow_has_what_fitted() {
                     let mut recorder = Recorder::create(&file.0, &Header::default()).unwrap();
                     limit(Some(room));
                     for number in 1..3000 {
-                        recorder.event(&turn(number).borrow());
+                        recorder.event(&turn(number));
                         if number.is_multiple_of(at_once) {
-                            let _ = recorder.tape().flush();
+                            let _ = recorder.handle().flush();
                         }
                     }
-                    let closed = recorder.tape().close().unwrap_err();
+                    let closed = recorder.handle().close().unwrap_err();
                     limit(None);
                     assert_eq!(closed.kind(), ErrorKind::FileTooLarge);
                     let len = file.bytes().len() as u64;

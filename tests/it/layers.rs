@@ -122,6 +122,81 @@ fn there_is_one_yield_and_one_place_for_each_machine() {
     );
 }
 
+/// The methods of the kernel call each other across its files, which no import shows. The loop may go
+/// in a circle; the parts that own the state of tasks are in none.
+#[test]
+fn the_kernels_files_call_each_other_in_small_circles() {
+    const PARTS: [&str; 5] = ["task", "table", "timers", "ready", "queues"];
+    let files = source("src");
+    let files = files.iter().filter(|(module, _)| module[0] == "kernel");
+    let files: Vec<(&str, String)> = files
+        .map(|(module, file)| {
+            let lines = file.text.lines();
+            let code = lines.filter(|line| !line.trim_start().starts_with("//"));
+            let code = code.collect::<Vec<_>>().join("\n");
+            (module.last().unwrap().as_str(), code)
+        })
+        .collect();
+    let mut owners: BTreeMap<&str, &str> = BTreeMap::new();
+    for (name, text) in &files {
+        for block in text.split("\nimpl Kernel {\n").skip(1) {
+            let block = &block[..block.find("\n}\n").unwrap_or(block.len())];
+            let methods = block.split("fn ").skip(1).map(identifier);
+            owners.extend(methods.map(|method| (method, *name)));
+        }
+    }
+    assert!(owners.len() > 100, "{owners:?}");
+    let calls: BTreeMap<&str, BTreeSet<&str>> = files
+        .iter()
+        .map(|(name, text)| {
+            let receivers = ["self.", "kernel.", "this."].into_iter();
+            let rests = receivers.flat_map(|receiver| text.split(receiver).skip(1));
+            let called = rests.filter(|rest| rest[identifier(rest).len()..].starts_with('('));
+            let owners = called.filter_map(|rest| owners.get(identifier(rest)).copied());
+            (*name, owners.filter(|owner| owner != name).collect())
+        })
+        .collect();
+    let reached = |from| {
+        let (mut reached, mut next) = (BTreeSet::new(), vec![from]);
+        while let Some(at) = next.pop() {
+            next.extend(calls[at].iter().filter(|owner| reached.insert(**owner)));
+        }
+        reached
+    };
+    for file in calls.keys() {
+        let mut circle = reached(*file);
+        circle.retain(|other| reached(*other).contains(file));
+        assert!(circle.len() <= 8, "{circle:?}");
+        let is_part = PARTS.contains(file);
+        assert!(!is_part || circle.is_empty(), "{file} is in {circle:?}");
+    }
+}
+
+/// The word at the begin of a text.
+fn identifier(text: &str) -> &str {
+    let end = text.find(|c: char| !c.is_alphanumeric() && c != '_');
+    &text[..end.unwrap_or(text.len())]
+}
+
+/// Each walk goes through few files, and returns to none of them twice. `cli/tests/cli/book.rs` checks
+/// that the functions are in these files.
+#[test]
+fn the_walks_through_the_kernel_are_short() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/reading-the-kernel.md");
+    let page = fs::read_to_string(page).unwrap();
+    let walks = page.split("\n### ").skip(1);
+    for (walk, most) in walks.zip([8, 6, 6, 6]) {
+        let walk = walk.split("\n## ").next().unwrap();
+        let steps = walk.split("` in `").skip(1);
+        let files: Vec<&str> = steps.map(|step| step.split('`').next().unwrap()).collect();
+        let visits = |file| files.iter().filter(|other| *other == file).count();
+        let distinct: BTreeSet<&&str> = files.iter().collect();
+        assert!(distinct.len() > 3 && distinct.len() <= most, "{files:?}");
+        assert!(files.iter().all(|file| visits(file) <= 2), "{files:?}");
+    }
+    assert_eq!(page.matches("\n### ").count(), 4);
+}
+
 /// The fast lane is for calls that need only their caller, or one queue.
 #[test]
 fn the_fast_lane_is_short() {

@@ -195,7 +195,7 @@ fn every_way_to_start_a_task_notes_its_callers_line() {
 /// The places in a recording, with the facts that have one.
 fn recorded(kernel: impl FnOnce(&mut Kernel)) -> Vec<(Tid, String, String)> {
     let recorder = Recorder::in_memory(1000, &Header::default()).expect("memory");
-    let tape = recorder.tape();
+    let handle = recorder.handle();
     let mut booted = unscripted()
         .tracer(recorder)
         .build()
@@ -203,7 +203,7 @@ fn recorded(kernel: impl FnOnce(&mut Kernel)) -> Vec<(Tid, String, String)> {
     kernel(&mut booted);
     let _ = booted.run();
     drop(booted);
-    let recording = tape.recording().expect("it is kept");
+    let recording = handle.recording().expect("it is kept");
     let mut places = Vec::new();
     for event in recording {
         let event = event.expect("it can be read");
@@ -249,7 +249,7 @@ fn a_recording_has_the_places_of_spawns_of_calls_that_block_and_of_faults() {
 #[test]
 fn a_recording_names_queues_and_what_they_are_part_of() {
     let recorder = Recorder::in_memory(1000, &Header::default()).expect("memory");
-    let tape = recorder.tape();
+    let handle = recorder.handle();
     let mut kernel = unscripted()
         .tracer(recorder)
         .build()
@@ -266,7 +266,7 @@ fn a_recording_names_queues_and_what_they_are_part_of() {
     drop(kernel);
     let mut ledger = trapline::Ledger::new();
     let mut lines = Vec::new();
-    for event in tape.recording().expect("it is kept") {
+    for event in handle.recording().expect("it is kept") {
         let event = event.expect("it can be read");
         ledger.take(&event);
         if let Fact::Replied { .. } = event.fact {

@@ -155,8 +155,8 @@ struct Ledger {
     phases: BTreeMap<Tid, Phase>,
     exits: BTreeMap<Tid, Exit>,
     hosts: BTreeSet<Tid>,
-    /// The task whose end each task has waited for last.
-    targets: BTreeMap<Tid, Tid>,
+    /// The last call of each task.
+    calls: BTreeMap<Tid, SystemCall>,
     /// The tasks whose exit was answered to a task.
     waited_for: BTreeSet<Tid>,
     at: Duration,
@@ -199,17 +199,19 @@ impl Ledger {
             }
             Fact::Resumed => (&[Ready], Some(Running)),
             Fact::Trapped { call, .. } => {
-                if let SystemCall::WaitTask(target) = call {
-                    self.targets.insert(event.tid, *target);
-                }
+                self.calls.insert(event.tid, *call);
                 (&[Running], Some(Trapped))
             }
             Fact::Blocked { .. } => (&[Trapped], Some(Blocked)),
             Fact::Deadlocked { .. } => (&[Blocked], None),
             Fact::Woken { .. } => (&[Blocked], Some(Woken)),
             Fact::Replied { reply, .. } => {
-                if *reply == Reply::Exit {
-                    self.waited_for.insert(self.targets[&event.tid]);
+                let call = self.calls[&event.tid];
+                if let (SystemCall::WaitTask(target), Reply::Exit) = (call, reply) {
+                    self.waited_for.insert(target);
+                }
+                if event.fact.is_error() && !call.can_fail() {
+                    return Err(format!("{} cannot fail", call.name()));
                 }
                 (&[Trapped, Woken], Some(Ready))
             }

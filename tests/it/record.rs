@@ -61,9 +61,9 @@ fn record(test: &str, events: &[OwnedEvent]) -> Vec<u8> {
     let file = Scratch::new(test);
     let mut recorder = Recorder::create(&file.0, &Header::default()).unwrap();
     for event in events {
-        recorder.event(&event);
+        recorder.event(event);
     }
-    recorder.tape().close().unwrap();
+    recorder.handle().close().unwrap();
     file.bytes()
 }
 
@@ -71,11 +71,11 @@ fn record(test: &str, events: &[OwnedEvent]) -> Vec<u8> {
 static EVERYTHING: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let file = Scratch::new("everything");
     let recorder = Recorder::create(&file.0, &Header::default()).unwrap();
-    let tape = recorder.tape();
+    let handle = recorder.handle();
     recorded(recorder, async |os| {
         let _ = everything(os).await;
     });
-    tape.close().unwrap();
+    handle.close().unwrap();
     file.bytes()
 });
 
@@ -108,15 +108,15 @@ fn recording_the_same_run_twice_gives_the_same_bytes() {
     // How the bytes of a file are cut into chunks depends on when they were written.
     let run = || {
         let recorder = Recorder::in_memory(1_000_000, &Header::default()).unwrap();
-        let tape = recorder.tape();
+        let handle = recorder.handle();
         recorded(recorder, async |os| chaos(os).await.unwrap());
         let file = Scratch::new("twin");
         let again = Recorder::last(1_000_000, &file.0, &Header::default());
         let mut again = again.unwrap();
-        for event in tape.recording().unwrap() {
+        for event in handle.recording().unwrap() {
             again.event(&event.unwrap());
         }
-        again.tape().close().unwrap();
+        again.handle().close().unwrap();
         file.bytes()
     };
     assert!(run() == run());
@@ -178,13 +178,13 @@ fn nothing_is_recorded_after_the_tape_was_closed() {
     let file = Scratch::new("closed");
     let mut recorder = Recorder::create(&file.0, &Header::default()).unwrap();
     recorder.event(&owned(1, Fact::Resumed));
-    recorder.tape().flush().unwrap();
+    recorder.handle().flush().unwrap();
     assert!(matches!(
         read(file.bytes()),
         (events, 0, Some(Error::Truncated { .. })) if events.len() == 1
     ));
     recorder.event(&owned(1, Fact::Reaped));
-    recorder.tape().close().unwrap();
+    recorder.handle().close().unwrap();
     let bytes = file.bytes();
     for _ in 0..100_000 {
         recorder.event(&owned(2, Fact::Resumed));
@@ -243,7 +243,7 @@ fn a_ring_keeps_the_last_events_and_who_they_are_about() {
         assert_eq!(missing == 0, size >= log.len());
         for event in &events {
             let spawned = |other: &OwnedEvent| {
-                other.tid == event.tid && matches!(other.borrow().fact, Fact::Spawned { .. })
+                other.tid == event.tid && matches!(other.fact, Fact::Spawned { .. })
             };
             let known = event.tid == Tid::KERNEL || events.iter().any(spawned);
             assert!(known, "{event} is about nobody");
@@ -299,7 +299,7 @@ fn a_ring_forgets_by_and_by_and_is_right_at_every_size() {
 fn a_ring_knows_what_a_task_has_been_blocked_on_for_long() {
     let file = Scratch::new("blocked");
     let recorder = Recorder::last(10, &file.0, &Header::default()).unwrap();
-    let tape = recorder.tape();
+    let handle = recorder.handle();
     let mut kernel = sim().tracer(recorder).max_ticks(50_000).build().unwrap();
     let hour = Duration::from_secs(3600);
     kernel
@@ -307,7 +307,7 @@ fn a_ring_knows_what_a_task_has_been_blocked_on_for_long() {
         .unwrap();
     kernel.spawn("spinner", spin).unwrap();
     assert!(matches!(kernel.run(), Err(trapline::Error::Limit(..))));
-    tape.close().unwrap();
+    handle.close().unwrap();
     drop(kernel);
     let (events, missing) = read_well(file.bytes());
     assert_eq!(
@@ -369,7 +369,7 @@ fn a_ring_is_written_at_the_first_fault_and_keeps_what_led_to_it() {
 #[test]
 fn a_ring_knows_in_which_call_a_task_is_though_it_blocked_later() {
     let mut recorder = Recorder::in_memory(2, &Header::default()).unwrap();
-    let tape = recorder.tape();
+    let handle = recorder.handle();
     let (device, detail) = (DeviceId::from_raw(1), Detail::Len(10));
     let call = SystemCall::Recv(device);
     let on = On::Device(device, Direction::Read);
@@ -395,9 +395,9 @@ fn a_ring_knows_in_which_call_a_task_is_though_it_blocked_later() {
         owned(1, Fact::Blocked { on }),
     ];
     for event in facts.iter().chain(&vec![owned(2, Fact::Resumed); 100]) {
-        recorder.event(&event);
+        recorder.event(event);
     }
-    let mut recording = tape.recording().unwrap();
+    let mut recording = handle.recording().unwrap();
     let events: Vec<OwnedEvent> = (&mut recording).map(Result::unwrap).collect();
     assert_eq!(events[..4], [&facts[..3], &facts[4..]].concat());
     assert_eq!((events.len(), recording.missing()), (4 + 2, 5 + 100 - 6));
@@ -407,10 +407,10 @@ fn a_ring_knows_in_which_call_a_task_is_though_it_blocked_later() {
 fn any_thread_can_have_a_ring_written() {
     let file = Scratch::new("thread");
     let recorder = Recorder::last(1_000, &file.0, &Header::default()).unwrap();
-    let (tape, path) = (recorder.tape(), file.0.clone());
+    let (handle, path) = (recorder.handle(), file.0.clone());
     recorded(recorder, async move |os| {
         passes(os, 5).await;
-        std::thread::spawn(move || tape.flush().unwrap())
+        std::thread::spawn(move || handle.flush().unwrap())
             .join()
             .unwrap();
         let (events, _) = read_well(fs::read(&path).unwrap());
@@ -479,15 +479,15 @@ fn a_second_recorder_on_a_file_is_refused_until_the_first_has_ended() {
     let last = || Recorder::last(10, &file.0, &Header::default());
     for first in [&create as &dyn Fn() -> io::Result<Recorder>, &last] {
         let recorder = first().unwrap();
-        let tape = recorder.tape();
+        let handle = recorder.handle();
         for second in [create(), last()] {
             assert_eq!(second.unwrap_err().kind(), io::ErrorKind::ResourceBusy);
         }
         // A ring replaces the file.
-        tape.flush().unwrap();
+        handle.flush().unwrap();
         assert_eq!(create().unwrap_err().kind(), io::ErrorKind::ResourceBusy);
         recorded(recorder, async |os| passes(os, 5).await);
-        tape.close().unwrap();
+        handle.close().unwrap();
         assert!(!read_well(file.bytes()).0.is_empty());
     }
     create().unwrap();
@@ -528,9 +528,9 @@ fn a_recording_cut_anywhere_gives_what_is_whole_and_says_where_it_ends() {
     let mut recorder = Recorder::create(&file.0, &Header::default()).unwrap();
     let (events, _) = read_well(EVERYTHING.clone());
     for (at, event) in events.iter().enumerate() {
-        recorder.event(&event);
+        recorder.event(event);
         if at % 10 == 9 {
-            recorder.tape().flush().unwrap();
+            recorder.handle().flush().unwrap();
         }
     }
     drop(recorder);
@@ -574,7 +574,7 @@ fn a_damaged_chunk_is_found_and_what_stands_before_it_is_read() {
     );
     for _ in 0..2 {
         recorder.event(&event);
-        recorder.tape().flush().unwrap();
+        recorder.handle().flush().unwrap();
     }
     drop(recorder);
     let mut bytes = file.bytes();
@@ -635,10 +635,10 @@ fn an_error_in_writing_ends_the_recording_and_not_the_run() {
     });
     let recorder = Recorder::create(&pipe.0, &Header::default()).unwrap();
     reader.join().unwrap();
-    let tape = recorder.tape();
+    let handle = recorder.handle();
     let log = recorded(recorder, async |os| passes(os, 100_000).await);
     assert_eq!(log.lines().len(), 3 + 3 * 100_000 + 1);
-    for result in [tape.flush(), tape.close()] {
+    for result in [handle.flush(), handle.close()] {
         assert_eq!(result.unwrap_err().kind(), io::ErrorKind::BrokenPipe);
     }
 }
@@ -667,7 +667,13 @@ fn a_header_too_large_to_be_read_is_an_error_at_once() {
     header.command = vec!["x".repeat(20 << 20); 2];
     let recorder = Recorder::in_memory(1, &header).unwrap();
     assert_eq!(
-        recorder.tape().recording().unwrap().header().command.len(),
+        recorder
+            .handle()
+            .recording()
+            .unwrap()
+            .header()
+            .command
+            .len(),
         2
     );
     header.command.push("and".repeat(20_000));

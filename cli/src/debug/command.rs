@@ -22,184 +22,36 @@ use crate::{
     values::{among, whole},
 };
 
-/// What a command does.
-#[derive(Clone, Copy)]
-enum Verb {
-    Step,
-    Turn,
-    Next,
-    Continue,
-    Until,
-    Back,
-    GoTo,
-    Break,
-    Delete,
-    Here,
-    Ps,
-    Tree,
-    Waits,
-    Where,
-    Queues,
-    Console,
-    Help,
-    Quit,
-}
+/// The commands, a line each: with its arguments, the short form, and what it does.
+const COMMANDS: &str = "\
+step [N]              s   make the next call, or N calls
+turn [N]              t   go on to the end of the turn
+next [TID]            n   go on to the next call of the task
+continue              c   go on to a breakpoint or the end
+until CONDITION       u   go on to this condition
+back [N]              b   go back by one call, or N calls
+back CONDITION        b   go back to where it was last met
+back wake [tid N]         go back to the task's last wake-up
+back spawn [tid N]        go back to where the task was spawned
+goto N                g   go to the place #N; #0 is the start
+break [CONDITION]     br  stop there; without one, list the breakpoints
+delete N              d   remove a breakpoint
+here                  h   the place in the run: the last call
+ps                        the tasks
+tree                      the tasks, as a tree of parents
+waits                     what blocked tasks wait for, and their cycles
+where [TID]           w   a task: its wait, its source lines, its last calls
+queues                q   the queues, and how many messages they hold
+console [N]           p   what was printed so far, or its last N lines
+help                  ?   this list
+quit                      leave
+";
 
-/// A use of a command.
-struct Usage {
-    verb: Verb,
-    name: &'static str,
-    /// The short form; empty for none.
-    short: &'static str,
-    args: &'static str,
-    meaning: &'static str,
-}
-
-const fn usage(
-    verb: Verb,
-    name: &'static str,
-    short: &'static str,
-    args: &'static str,
-    meaning: &'static str,
-) -> Usage {
-    Usage {
-        verb,
-        name,
-        short,
-        args,
-        meaning,
-    }
-}
-
-/// The commands.
-const COMMANDS: [Usage; 21] = [
-    usage(
-        Verb::Step,
-        "step",
-        "s",
-        "[N]",
-        "make the next call, or N calls",
-    ),
-    usage(
-        Verb::Turn,
-        "turn",
-        "t",
-        "[N]",
-        "go on to the end of the turn",
-    ),
-    usage(
-        Verb::Next,
-        "next",
-        "n",
-        "[TID]",
-        "go on to the next call of the task",
-    ),
-    usage(
-        Verb::Continue,
-        "continue",
-        "c",
-        "",
-        "go on to a breakpoint or the end",
-    ),
-    usage(
-        Verb::Until,
-        "until",
-        "u",
-        "CONDITION",
-        "go on to this condition",
-    ),
-    usage(
-        Verb::Back,
-        "back",
-        "b",
-        "[N]",
-        "go back by one call, or N calls",
-    ),
-    usage(
-        Verb::Back,
-        "back",
-        "b",
-        "CONDITION",
-        "go back to where it was last met",
-    ),
-    usage(
-        Verb::Back,
-        "back",
-        "",
-        "wake [tid N]",
-        "go back to the task's last wake-up",
-    ),
-    usage(
-        Verb::Back,
-        "back",
-        "",
-        "spawn [tid N]",
-        "go back to where the task was spawned",
-    ),
-    usage(
-        Verb::GoTo,
-        "goto",
-        "g",
-        "N",
-        "go to the place #N; #0 is the start",
-    ),
-    usage(
-        Verb::Break,
-        "break",
-        "br",
-        "[CONDITION]",
-        "stop there; without one, list the breakpoints",
-    ),
-    usage(Verb::Delete, "delete", "d", "N", "remove a breakpoint"),
-    usage(
-        Verb::Here,
-        "here",
-        "h",
-        "",
-        "the place in the run: the last call",
-    ),
-    usage(Verb::Ps, "ps", "", "", "the tasks"),
-    usage(
-        Verb::Tree,
-        "tree",
-        "",
-        "",
-        "the tasks, as a tree of parents",
-    ),
-    usage(
-        Verb::Waits,
-        "waits",
-        "",
-        "",
-        "what blocked tasks wait for, and their cycles",
-    ),
-    usage(
-        Verb::Where,
-        "where",
-        "w",
-        "[TID]",
-        "a task: its wait, its source lines, its last calls",
-    ),
-    usage(
-        Verb::Queues,
-        "queues",
-        "q",
-        "",
-        "the queues, and how many messages they hold",
-    ),
-    usage(
-        Verb::Console,
-        "console",
-        "p",
-        "[N]",
-        "what was printed so far, or its last N lines",
-    ),
-    usage(Verb::Help, "help", "?", "", "this list"),
-    usage(Verb::Quit, "quit", "", "", "leave"),
-];
+/// How many letters of a line are for the command and its arguments.
+const USAGE: usize = 22;
 
 /// The result of a command.
-pub(super) enum Answer {
+pub(super) enum Done {
     /// Where a motion has ended.
     Moved(String),
     Text(String),
@@ -207,66 +59,74 @@ pub(super) enum Answer {
 }
 
 /// Performs a command. An error says what is wrong with it.
-pub(super) fn perform(engine: &mut Engine, line: &str) -> Result<Answer, String> {
+pub(super) fn perform(engine: &mut Engine, line: &str) -> Result<Done, String> {
     let answer = answer(engine, line);
     // One that came too late to stop a motion is not for what follows.
     signals::take();
     answer
 }
 
-fn answer(engine: &mut Engine, line: &str) -> Result<Answer, String> {
+fn answer(engine: &mut Engine, line: &str) -> Result<Done, String> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let Some((&name, rest)) = words.split_first() else {
-        return Ok(Answer::Text(String::new()));
+        return Ok(Done::Text(String::new()));
     };
-    let verb = verb(name)?;
-    let text = match verb {
-        Verb::Step | Verb::Turn | Verb::Next | Verb::Continue | Verb::Until => {
-            return forward(engine, verb, rest).map(Answer::Moved);
+    let text = match command(name)? {
+        name @ ("step" | "turn" | "next" | "continue" | "until") => {
+            return forward(engine, name, rest).map(Done::Moved);
         }
-        Verb::Back => return back(engine, rest).map(Answer::Moved),
-        Verb::GoTo => return go_to(engine, rest).map(Answer::Moved),
-        Verb::Break => set_break(engine, rest)?,
-        Verb::Delete => delete(engine, rest)?,
-        Verb::Where => whereabouts(engine, rest)?,
-        Verb::Console => console(engine, rest)?,
-        Verb::Here => none(rest).map(|()| here(engine))?,
-        Verb::Ps => none(rest).map(|()| ps(engine))?,
-        Verb::Tree => none(rest).map(|()| tree(engine))?,
-        Verb::Waits => none(rest).map(|()| waits(engine))?,
-        Verb::Queues => none(rest).map(|()| queues(engine))?,
-        Verb::Help => none(rest).map(|()| help())?,
-        Verb::Quit => return none(rest).map(|()| Answer::Quit),
+        "back" => return back(engine, rest).map(Done::Moved),
+        "goto" => return go_to(engine, rest).map(Done::Moved),
+        "break" => set_break(engine, rest)?,
+        "delete" => delete(engine, rest)?,
+        "where" => whereabouts(engine, rest)?,
+        "console" => console(engine, rest)?,
+        name => {
+            none(rest)?;
+            match name {
+                "here" => here(engine),
+                "ps" => ps(engine),
+                "tree" => tree(engine),
+                "waits" => waits(engine),
+                "queues" => queues(engine),
+                "help" => help(),
+                _ => return Ok(Done::Quit),
+            }
+        }
     };
-    Ok(Answer::Text(text))
+    Ok(Done::Text(text))
 }
 
 /// The command of this name or short form.
-fn verb(name: &str) -> Result<Verb, String> {
-    let is_short = |usage: &&Usage| usage.short == name;
-    if let Some(usage) = COMMANDS.iter().find(is_short).filter(|_| !name.is_empty()) {
-        return Ok(usage.verb);
+fn command(name: &str) -> Result<&'static str, String> {
+    let line = |line: &'static str| {
+        let (usage, rest) = line.split_at(USAGE);
+        let first = |text: &'static str| text.split(' ').next().unwrap_or_default();
+        (first(usage), first(rest))
+    };
+    let all: Vec<(&str, &str)> = COMMANDS.lines().map(line).collect();
+    if let Some((found, _)) = all.iter().find(|(_, short)| *short == name) {
+        return Ok(found);
     }
-    let usages: Vec<&Usage> = COMMANDS.iter().collect();
-    let found = among("command", name, &usages, |usage| usage.name.into());
-    let found = found.map(|usage| usage.verb);
+    let found = among("command", name, &all, |(name, _)| (*name).into());
+    let found = found.map(|(name, _)| name);
     found.map_err(|why| format!("{why} (help lists the commands)"))
 }
 
 // ---- motions
 
-fn forward(engine: &mut Engine, verb: Verb, rest: &[&str]) -> Result<String, String> {
+fn forward(engine: &mut Engine, name: &str, rest: &[&str]) -> Result<String, String> {
     if engine.over().is_some() {
         return Err("the run is over: only back, goto and the views go on".into());
     }
-    let stop = match verb {
-        Verb::Step => engine.forward(count(rest)?),
-        Verb::Turn => engine.forward_turns(count(rest)?),
-        Verb::Next => {
+    let stop = match name {
+        "step" => engine.forward(count(rest)?),
+        "turn" => engine.forward_turns(count(rest)?),
+        "next" => {
             let task = task(engine, rest)?;
             return until(engine, &Condition::call_of(task));
         }
-        Verb::Until => return until(engine, &Condition::parse(rest)?),
+        "until" => return until(engine, &Condition::parse(rest)?),
         _ => {
             none(rest)?;
             engine.forward_to(None)
@@ -470,19 +330,8 @@ fn console(engine: &mut Engine, rest: &[&str]) -> Result<String, String> {
 }
 
 fn help() -> String {
-    let mut text = String::new();
-    for Usage {
-        name,
-        short,
-        args,
-        meaning,
-        ..
-    } in &COMMANDS
-    {
-        let usage = format!("{name} {args}");
-        let _ = writeln!(text, "{usage:<21} {short:<3} {meaning}");
-    }
-    text + "\
+    COMMANDS.to_string()
+        + "\
 A CONDITION is a call such as recv, call for any, at TIME, end, fault, wake,
 spawn or print TEXT. After each but a time, tid N selects one task. Without a
 TID, a command is about the task of the last motion. A call with ... blocks.

@@ -10,10 +10,7 @@ use trapline::{
     tape::{self, Playing, Progress},
 };
 
-use super::{
-    condition::Condition,
-    witness::{Shared, Witness},
-};
+use super::{condition::Condition, witness::Witness};
 use crate::{
     attached::Attached,
     boot,
@@ -32,7 +29,7 @@ use crate::{
 const LOOK: u64 = 1024;
 
 /// What is debugged.
-pub(super) struct Source {
+pub(super) struct Origin {
     pub(super) line: BootLine,
     pub(super) seed: u64,
     /// The tape; none for a simulated run.
@@ -43,7 +40,7 @@ pub(super) struct Source {
 
 /// A run at one of its steps.
 pub(super) struct Engine {
-    source: Source,
+    origin: Origin,
     kernel: Kernel,
     progress: Option<Progress>,
     witness: Rc<RefCell<Witness>>,
@@ -89,7 +86,7 @@ pub(super) enum Stop {
 /// The number of the condition of a motion. Breakpoints have others.
 const OWN: usize = 0;
 
-impl Source {
+impl Origin {
     /// Boots the run. An error says why it cannot.
     fn boot(
         &self,
@@ -122,7 +119,7 @@ impl Source {
         };
         let rules = Rules::new(&options.inject);
         let builder = boot::settings(options, *seed, &rules, world);
-        let kernel = builder.tracer(Shared(Rc::clone(witness))).build();
+        let kernel = builder.tracer(Witness::tracer(witness)).build();
         let mut kernel = kernel.map_err(|error| format!("cannot boot: {error}"))?;
         boot::load(&mut kernel, line, Log::SILENT)?;
         Ok((kernel, progress))
@@ -131,12 +128,12 @@ impl Source {
 
 impl Engine {
     /// Boots a run, and stops before its first step. An error says why it cannot.
-    pub(super) fn new(source: Source) -> Result<Self, String> {
+    pub(super) fn new(origin: Origin) -> Result<Self, String> {
         let witness = Rc::default();
         let printed = Memory::default();
-        let (kernel, progress) = source.boot(&witness, &printed)?;
+        let (kernel, progress) = origin.boot(&witness, &printed)?;
         Ok(Self {
-            source,
+            origin,
             kernel,
             progress,
             witness,
@@ -321,7 +318,7 @@ impl Engine {
         let witness = Rc::<RefCell<Witness>>::default();
         witness.borrow_mut().watched = watched;
         let printed = Memory::default();
-        let (kernel, progress) = self.source.boot(&witness, &printed)?;
+        let (kernel, progress) = self.origin.boot(&witness, &printed)?;
         (self.kernel, self.progress, self.witness) = (kernel, progress, witness);
         self.printed = printed;
         (self.calls, self.waits, self.in_turn) = (0, 0, 0);
@@ -414,7 +411,7 @@ impl Engine {
         let call = witness.recent.last(tid);
         let gives_up =
             call.is_none_or(|call| call.reply().is_none() || call.call == SystemCall::Yield);
-        if has_ended || gives_up || self.in_turn >= self.source.line.options.quantum.get() {
+        if has_ended || gives_up || self.in_turn >= self.origin.line.options.quantum.get() {
             self.in_turn = 0;
         }
     }
@@ -476,13 +473,13 @@ pub(super) mod tests {
         };
         let words = ["test", "boot", "--virtual", "program"].map(OsString::from);
         let line = BootLine::parse(commands, &words).expect("it is right");
-        let source = Source {
+        let origin = Origin {
             line: line.expect("it is boot"),
             seed: 1,
             tape: None,
             log: Log::SILENT,
         };
-        Engine::new(source).expect("it boots")
+        Engine::new(origin).expect("it boots")
     }
 
     #[test]

@@ -38,8 +38,8 @@ use super::{
     replay, signals, stdio,
     values::usage,
 };
-use command::{Answer, perform};
-use engine::{Engine, Source};
+use command::{Done, perform};
+use engine::{Engine, Origin};
 
 /// Step through a run, forward and back
 ///
@@ -100,9 +100,9 @@ pub(super) fn run(
 }
 
 fn debugged(commands: Commands<'_>, debug: &Debug, log: Log) -> Result<ExitCode, Failure> {
-    let source = source(commands, &debug.what, log)?;
+    let origin = origin(commands, &debug.what, log)?;
     let _guard = Panics::hide();
-    let engine = Engine::new(source)?;
+    let engine = Engine::new(origin)?;
     if debug.plain || !debug.commands.is_empty() || !io::stdin().is_terminal() {
         return plain(engine, &debug.commands, log);
     }
@@ -112,7 +112,7 @@ fn debugged(commands: Commands<'_>, debug: &Debug, log: Log) -> Result<ExitCode,
 }
 
 /// The run that the arguments name.
-fn source(commands: Commands<'_>, what: &[OsString], log: Log) -> Result<Source, Failure> {
+fn origin(commands: Commands<'_>, what: &[OsString], log: Log) -> Result<Origin, Failure> {
     let is_program = |word: &OsString| commands.programs.iter().any(|entry| *word == entry.name);
     let is_option = |word: &OsString| word.to_string_lossy().starts_with('-');
     let file = |word| Path::new(word);
@@ -137,13 +137,13 @@ fn source(commands: Commands<'_>, what: &[OsString], log: Log) -> Result<Source,
 }
 
 /// The run on a tape.
-fn taped(commands: Commands<'_>, path: &Path, log: Log) -> Result<Source, Failure> {
+fn taped(commands: Commands<'_>, path: &Path, log: Log) -> Result<Origin, Failure> {
     let why = match path {
         path if !path.exists() => "there is neither a program nor a tape of this name",
         path if !path.is_file() => "it is no file, and each motion back reads the tape again",
         _ => {
             let line = replay::open(commands, path)?.line;
-            return Ok(Source {
+            return Ok(Origin {
                 seed: line.options.seed.unwrap_or_default(),
                 line,
                 tape: Some(path.to_path_buf()),
@@ -155,7 +155,7 @@ fn taped(commands: Commands<'_>, path: &Path, log: Log) -> Result<Source, Failur
 }
 
 /// The run of a program in the simulated world.
-fn simulated(commands: Commands<'_>, what: &[OsString], log: Log) -> Result<Source, clap::Error> {
+fn simulated(commands: Commands<'_>, what: &[OsString], log: Log) -> Result<Origin, clap::Error> {
     let words = [commands.command.get_name(), "boot", "--virtual"].map(OsString::from);
     let words: Vec<OsString> = words.into_iter().chain(what.iter().cloned()).collect();
     let line = BootLine::parse(commands, &words);
@@ -169,7 +169,7 @@ fn simulated(commands: Commands<'_>, what: &[OsString], log: Log) -> Result<Sour
     options
         .net
         .network(&hosts(&line.programs), options.max_time)?;
-    Ok(Source {
+    Ok(Origin {
         seed: options.seed.unwrap_or_else(boot::random_seed),
         line,
         tape: None,
@@ -233,8 +233,8 @@ fn plain(mut engine: Engine, commands: &[String], log: Log) -> Result<ExitCode, 
         // An older interrupt was not for this command.
         signals::take();
         let answer = match perform(&mut engine, &line) {
-            Ok(Answer::Quit) => return Ok(ExitCode::SUCCESS),
-            Ok(Answer::Moved(text) | Answer::Text(text)) => echo + &text,
+            Ok(Done::Quit) => return Ok(ExitCode::SUCCESS),
+            Ok(Done::Moved(text) | Done::Text(text)) => echo + &text,
             Err(why) if is_typed => format!("{why}\n"),
             Err(why) => {
                 log.error(&format!("in the command {line:?}: {why}"));

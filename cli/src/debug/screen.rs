@@ -21,7 +21,7 @@ use ratatui::{
 use termina::event::{KeyCode, KeyEvent, Modifiers};
 
 use super::{
-    command::{self, Answer, perform, rows},
+    command::{self, Done, perform, rows},
     engine::Engine,
 };
 use crate::{
@@ -224,8 +224,8 @@ impl Desk {
     /// Performs a command. Returns `false` if the user leaves.
     fn perform(&mut self, line: &str) -> bool {
         match perform(&mut self.engine, line) {
-            Ok(Answer::Quit) => return false,
-            Ok(Answer::Moved(text)) => {
+            Ok(Done::Quit) => return false,
+            Ok(Done::Moved(text)) => {
                 self.moved = text;
                 self.answer = None;
                 self.subject = self.engine.subject().map(u64::from);
@@ -233,7 +233,7 @@ impl Desk {
                     self.view.choose_task(subject);
                 }
             }
-            Ok(Answer::Text(text)) => {
+            Ok(Done::Text(text)) => {
                 self.moved = command::here(&self.engine);
                 self.answer = Some(Shown {
                     text,

@@ -34,9 +34,6 @@ pub(super) struct Found {
 /// How many ended tasks are kept.
 const ENDED: usize = 1 << 16;
 
-/// The kernel's end of a witness.
-pub(super) struct Shared(pub(super) Rc<RefCell<Witness>>);
-
 impl Default for Witness {
     fn default() -> Self {
         Self {
@@ -59,36 +56,39 @@ impl Witness {
         let (at, comm) = (Nanos::from(event.at), self.recent.comm(event.tid));
         format!("{at:.6} {} {comm}: {what}", event.tid)
     }
-}
 
-impl Tracer for Shared {
+    /// The kernel's end of a witness.
+    pub(super) fn tracer(witness: &Rc<RefCell<Self>>) -> impl FnMut(&Event<'_>) + use<> {
+        let witness = Rc::clone(witness);
+        move |event| witness.borrow_mut().event(event)
+    }
+
     fn event(&mut self, event: &Event<'_>) {
-        let mut witness = self.0.borrow_mut();
-        witness.recent.event(event);
+        self.recent.event(event);
         match &event.fact {
-            Fact::Spawned { .. } => witness.newest = event.tid,
+            Fact::Spawned { .. } => self.newest = event.tid,
             Fact::Exited { exit } => {
                 let place = event.place.as_ref().map(|place| format!(" at {place}"));
-                let (tid, comm) = (event.tid, witness.recent.comm(event.tid));
+                let (tid, comm) = (event.tid, self.recent.comm(event.tid));
                 let (at, place) = (Nanos::from(event.at), place.unwrap_or_default());
                 let line = format!("{at:.6} {tid} {comm}: exited: {exit}{place}");
-                witness.ended.insert(tid, line);
-                if witness.ended.len() > ENDED {
-                    witness.ended.pop_first();
+                self.ended.insert(tid, line);
+                if self.ended.len() > ENDED {
+                    self.ended.pop_first();
                 }
             }
             _ => {}
         }
-        let before = std::mem::replace(&mut witness.at, event.at);
-        if witness.found.is_some() {
+        let before = std::mem::replace(&mut self.at, event.at);
+        if self.found.is_some() {
             return;
         }
-        let mut watched = witness.watched.iter();
+        let mut watched = self.watched.iter();
         let met = watched.find(|(_, condition)| condition.is_met(event, before));
         if let Some(&(number, _)) = met {
-            let line = witness.line(event);
+            let line = self.line(event);
             let task = event.tid;
-            witness.found = Some(Found { number, task, line });
+            self.found = Some(Found { number, task, line });
         }
     }
 }

@@ -22,7 +22,7 @@ use trapline::{Error, Kernel};
 use super::{
     commands::{Commands, with_negative_numbers},
     inject::Rules,
-    output::{FAILURE, Failure, Log, json, print, tell},
+    output::{FAILURE, Failure, Log, print, tell},
     program::{Entry, Placed, hosts},
     signals,
     values::usage,
@@ -112,11 +112,11 @@ pub(super) fn run(
         let identity = results::identity(commands.programs, explore, named);
         let name = named.map(|(name, _)| name);
         let object = results::object(&options, &explored, name, shard, &identity);
-        json(object.as_object().expect("it is an object")) + "\n"
+        format!("{object}\n")
     } else {
         report(&explored)
     };
-    print(text.as_bytes());
+    print(text.as_bytes())?;
     rules.report(log);
     let has_failed = explored.failure.is_some();
     if let (false, Some(interrupted)) = (has_failed, signals::signal()) {

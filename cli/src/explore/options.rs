@@ -1,9 +1,9 @@
 //! The options of `explore`, and the search that they describe.
 
 use std::{
-    env, fmt,
+    fmt,
     io::{self, IsTerminal},
-    num::{NonZeroU64, NonZeroUsize},
+    num::NonZeroU64,
     path::PathBuf,
     str::FromStr,
     time::Duration,
@@ -17,18 +17,8 @@ use crate::{
     cluster,
     inject::{self, Rule, Rules},
     net, signals,
-    values::{duration, whole},
+    values::{duration, whole, within},
 };
-
-/// The most threads. Each takes a stack, and more would not be faster.
-const JOBS: usize = 1024;
-
-/// Parses a number of threads.
-fn jobs(text: &str) -> Result<NonZeroUsize, String> {
-    let jobs = text.parse().ok();
-    jobs.filter(|jobs: &NonZeroUsize| jobs.get() <= JOBS)
-        .ok_or_else(|| format!("it takes a whole number from 1 to {JOBS}"))
-}
 
 /// Parses the time of a search.
 fn span(text: &str) -> Result<Duration, String> {
@@ -65,8 +55,8 @@ pub(crate) struct Explore {
     #[arg(long, value_name = "TIME", value_parser = span)]
     pub(super) time: Option<Duration>,
     /// How many threads search, from 1 to 1024 [default: one per processor]
-    #[arg(long, value_name = "N", value_parser = jobs)]
-    jobs: Option<NonZeroUsize>,
+    #[arg(long, value_name = "N", value_parser = within("a whole number", 1..=1024))]
+    jobs: Option<usize>,
     /// Run part I of N, from 1/N to N/N; 0/N is the same as N/N. A Slurm array sets both by default
     #[arg(long, value_name = "I/N")]
     shard: Option<Shard>,
@@ -160,7 +150,7 @@ impl Explore {
             search = search.inject(rules.injection());
         }
         search = search.stop_when(signals::is_raised);
-        search = search.threads(self.jobs.map_or(0, usize::from));
+        search = search.threads(self.jobs.unwrap_or(0));
         if let Some(schedules) = self.schedules {
             search = search.schedules(schedules.get());
         }
@@ -190,7 +180,7 @@ impl Explore {
         if self.shard.is_some() {
             return Ok(self.shard);
         }
-        let shard = cluster::shard(self.shards, |name| env::var(name).ok())?;
+        let shard = cluster::shard(self.shards)?;
         Ok(shard.map(|(number, of)| Shard { number, of }))
     }
 

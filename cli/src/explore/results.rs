@@ -13,7 +13,7 @@ use trapline::Explored;
 
 use super::options::{Explore, Shard, takes_options};
 use crate::{
-    output::{FAILURE, Failure, json, print},
+    output::{FAILURE, Failure, print},
     program::Entry,
     values::usage,
 };
@@ -112,7 +112,7 @@ pub(super) fn merge(options: &Merge) -> Result<ExitCode, Failure> {
     let parts: Result<Vec<Value>, String> = options.files.iter().map(|file| part(file)).collect();
     let all = parts.and_then(|parts| union(&parts, &options.files));
     let all = all.map_err(usage)?;
-    print((json(all.as_object().expect("it is an object")) + "\n").as_bytes());
+    print(format!("{all}\n").as_bytes())?;
     Ok(match all["failure"].is_null() {
         true => ExitCode::SUCCESS,
         false => ExitCode::from(FAILURE),
@@ -131,69 +131,21 @@ fn part(file: &Path) -> Result<Value, String> {
 }
 
 fn union(parts: &[Value], files: &[PathBuf]) -> Result<Value, String> {
+    let shards = shards(parts, files)?;
     let mut all = parts[0].clone();
-    let (mut outcomes, mut never) = (texts(&all, "outcomes"), texts(&all, "never"));
-    let mut shards = BTreeSet::new();
-    for (part, file) in parts.iter().zip(files) {
-        let name = file.display();
-        for key in ["program", "strategy", "seed"] {
-            if part[key] != all[key] {
-                let first = files[0].display();
-                return Err(format!(
-                    "{name} is of another search than {first}: the {key} differs"
-                ));
-            }
-        }
-        if let Some(difference) = difference(&part["search"], &all["search"]) {
-            let first = files[0].display();
-            return Err(format!(
-                "{name} is of another search than {first}: {difference}"
-            ));
-        }
-        if parts.len() > 1 && part["shard"].is_null() {
-            return Err(format!(
-                "{name} is no part of a search: it is a whole search, or the result of a merge. \
-                 Name the files of --shard only"
-            ));
-        }
-        let shard = part["shard"].as_str().map(str::parse::<Shard>);
-        if let (Some(Ok(shard)), Some((of, _))) = (&shard, shards.first())
-            && shard.of != *of
-        {
-            return Err(format!(
-                "{name} is part {shard}, and other files are parts of {of}"
-            ));
-        }
-        if let Some(Ok(shard)) = shard
-            && !shards.insert((shard.of, shard.number % shard.of))
-        {
-            return Err(format!(
-                "{name} is part {shard}, which another file is, too"
-            ));
-        }
-        outcomes.append(&mut texts(part, "outcomes"));
-        never = &never & &texts(part, "never");
-    }
-    let sum = |key: &str| {
-        parts
-            .iter()
-            .filter_map(|part| part[key].as_u64())
-            .sum::<u64>()
+    let all_of = |key: &str| -> BTreeSet<String> {
+        parts.iter().flat_map(|part| texts(part, key)).collect()
     };
+    let mut never = all_of("never");
+    never.retain(|text| parts.iter().all(|part| texts(part, "never").contains(text)));
+    let sum = |key: &str| -> u64 { parts.iter().filter_map(|part| part[key].as_u64()).sum() };
     let first = |key: &str| {
-        parts
-            .iter()
-            .map(|part| &part[key])
-            .find(|value| !value.is_null())
+        let mut values = parts.iter().map(|part| &part[key]);
+        values.find(|value| !value.is_null())
     };
-    let is_whole = match shards.first() {
-        Some((of, _)) => {
-            shards.len() as u64 == *of && shards.last().is_some_and(|last| last.0 == *of)
-        }
-        None => true,
-    };
-    all["schedules"] = sum("schedules").into();
-    all["classes"] = sum("classes").into();
+    let is_whole = shards
+        .first()
+        .is_none_or(|(of, _)| shards.len() as u64 == *of);
     let is_complete = is_whole && parts.iter().all(|part| part["complete"] == true);
     let unaudited = first("unaudited");
     // A part with one causal order proves nothing alone.
@@ -201,6 +153,8 @@ fn union(parts: &[Value], files: &[PathBuf]) -> Result<Value, String> {
     let is_one = |part: &Value| part["proved"] == false && part["classes"] == 1;
     let is_audited = |part: &Value| part["proved"] == true || has_several && is_one(part);
     let is_proved = unaudited.is_none() && parts.iter().all(is_audited);
+    all["schedules"] = sum("schedules").into();
+    all["classes"] = sum("classes").into();
     all["complete"] = is_complete.into();
     all["proved"] = (is_complete && is_proved).into();
     all["unaudited"] = json!(unaudited);
@@ -209,10 +163,48 @@ fn union(parts: &[Value], files: &[PathBuf]) -> Result<Value, String> {
         bound => json!(bound),
     };
     all["failure"] = json!(first("failure"));
-    all["outcomes"] = json!(outcomes);
+    all["outcomes"] = json!(all_of("outcomes"));
     all["never"] = json!(never);
     all["shard"] = Value::Null;
     Ok(all)
+}
+
+/// The parts, by the number of parts and the number of the part. An error names a file that is no
+/// part of the same search, or one that another file is, too.
+fn shards(parts: &[Value], files: &[PathBuf]) -> Result<BTreeSet<(u64, u64)>, String> {
+    let (all, first) = (&parts[0], files[0].display());
+    let mut shards = BTreeSet::new();
+    for (part, file) in parts.iter().zip(files) {
+        let name = file.display();
+        let keys = ["program", "strategy", "seed"].into_iter();
+        let mut differing = keys.filter(|key| part[key] != all[key]);
+        let key = differing.next().map(|key| format!("the {key} differs"));
+        if let Some(why) = key.or_else(|| difference(&part["search"], &all["search"])) {
+            return Err(format!("{name} is of another search than {first}: {why}"));
+        }
+        if parts.len() > 1 && part["shard"].is_null() {
+            return Err(format!(
+                "{name} is no part of a search: it is a whole search, or the result of a merge. \
+                 Name the files of --shard only"
+            ));
+        }
+        let Some(Ok(shard)) = part["shard"].as_str().map(str::parse::<Shard>) else {
+            continue;
+        };
+        if let Some((of, _)) = shards.first()
+            && shard.of != *of
+        {
+            return Err(format!(
+                "{name} is part {shard}, and other files are parts of {of}"
+            ));
+        }
+        if !shards.insert((shard.of, shard.number % shard.of)) {
+            return Err(format!(
+                "{name} is part {shard}, which another file is, too"
+            ));
+        }
+    }
+    Ok(shards)
 }
 
 /// Says what distinguishes one search from the first.

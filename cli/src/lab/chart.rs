@@ -8,11 +8,8 @@ use std::time::Duration;
 
 use maud::{Markup, html};
 
-use super::{
-    short,
-    trial::{TaskRun, Trial},
-};
-use crate::{measures::Doing, output::clean};
+use super::trial::{TaskRun, Trial};
+use crate::{measures::Doing, output::clean, units::thousandths};
 
 /// The most lines of a chart.
 const LINES: usize = 40;
@@ -69,7 +66,7 @@ pub(super) fn lines(trial: &Trial, width: usize, end: Duration) -> String {
         .max()
         .unwrap_or(0);
     let count = width.saturating_sub(label + 2).max(1);
-    let last = short(end.as_secs_f64());
+    let last = thousandths(end.as_secs_f64());
     let head = format!("{}: 0", trial.policy);
     let gap = width.saturating_sub(head.chars().count() + last.len());
     let mut text = format!("{head}{:gap$}{last}\n", "");
@@ -143,7 +140,7 @@ pub(super) fn chart(trial: &Trial, end: Duration) -> Markup {
             line x1=(x) y1=(HEAD - 6) x2=(x) y2=(bottom) stroke="#d1d5db" {}
             @let anchor = if quarter == 4 { "end" } else { "middle" };
             text x=(x) y=(HEAD - 10) text-anchor=(anchor) fill="#6b7280" {
-                (short(seconds * quarter as f64 / 4.0))
+                (thousandths(seconds * quarter as f64 / 4.0))
             }
         }
         @for (at, task) in tasks.enumerate() {

@@ -20,19 +20,20 @@ use std::{
 
 use clap::{ArgMatches, Args, ValueHint};
 use rustix::termios::tcgetwinsize;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use trapline::Kernel;
 
 use super::{
     net::LOCALHOST,
     outfile::{OutFile, is_stdout},
-    output::{FAILURE, Failure, Log, json, print},
+    output::{FAILURE, Failure, Log, print},
     policy::{NamedShare, Policy, check_shares, named_share, warn_of_unused},
     program::{Entry, Placed},
     table::table,
-    values::{duration, processors, usage, whole},
+    units::{percent, thousandths},
+    values::{duration, usage, whole, within},
 };
-use trial::{Run, Settings, Trial};
+use trial::{Run, Settings, Spread, Trial};
 
 /// Run a program under several scheduling policies, and compare them
 #[derive(Args)]
@@ -42,11 +43,11 @@ pub(super) struct Lab {
     #[arg(long = "policy", value_name = "NAME[:PARAMS]")]
     policies: Vec<Policy>,
     /// How many tasks compute at once, from 1 to 1024
-    #[arg(long, value_name = "N", value_parser = processors, default_value = "1")]
+    #[arg(long, value_name = "N", value_parser = within("a number of processors", 1..=1024), default_value = "1")]
     processors: usize,
     /// Run each policy with K seeds, and pool the measures
-    #[arg(long, value_name = "K", value_parser = seeds, default_value = "1")]
-    seeds: u64,
+    #[arg(long, value_name = "K", value_parser = within("a number of seeds", 1..=10_000), default_value = "1")]
+    seeds: usize,
     /// The first seed
     #[arg(long, value_name = "N", value_parser = whole::<u64>, default_value = "0")]
     seed: u64,
@@ -69,14 +70,6 @@ pub(super) struct Lab {
 
 /// The policies of a laboratory without `--policy`.
 const USUAL: [&str; 7] = ["fifo", "rr", "sjf", "stcf", "mlfq", "stride", "fair"];
-
-/// Reads a number of seeds.
-fn seeds(text: &str) -> Result<u64, String> {
-    match text.parse() {
-        Ok(number @ 1..=10_000) => Ok(number),
-        _ => Err("it takes a number of seeds from 1 to 10000".into()),
-    }
-}
 
 /// The end of the help.
 pub(super) fn help(name: &str, first: &str) -> String {
@@ -108,7 +101,7 @@ pub(super) fn run(
     let settings = Settings {
         processors: options.processors,
         seed: options.seed,
-        seeds: options.seeds,
+        seeds: options.seeds as u64,
         shares: &options.share,
         max_time: options.max_time,
     };
@@ -152,12 +145,12 @@ pub(super) fn run(
     let text = if options.has_stdout() {
         String::new()
     } else if options.json {
-        let line = |trial: &Trial| json(&object(trial, options)) + "\n";
+        let line = |trial: &Trial| format!("{}\n", object(trial, options));
         trials.iter().map(line).collect()
     } else {
         text(&trials)
     };
-    let code = print(text.as_bytes());
+    let code = print(text.as_bytes())?;
     Ok(if is_complete && failures.is_empty() {
         code
     } else {
@@ -232,53 +225,33 @@ const SPREADS: [&str; 7] = [
 
 fn means(trials: &[Trial]) -> Vec<[Value; 8]> {
     let row = |trial: &Trial| {
-        let [response, turnaround, waiting] = trial.measures();
+        let [response, turnaround, waiting] =
+            trial.measures().map(|spread| thousandths(spread.mean));
         [
-            trial.policy.clone().into(),
-            short(response.mean).into(),
-            short(turnaround.mean).into(),
-            short(waiting.mean).into(),
-            format!("{:.0}", trial.mean(|run| run.switches as f64)).into(),
-            format!("{:.1}%", 100.0 * trial.mean(Run::utilisation)).into(),
-            format!("{:.3}", trial.mean(Run::fairness)).into(),
-            short(trial.mean(|run| run.end.as_secs_f64())).into(),
+            trial.policy.clone(),
+            response,
+            turnaround,
+            waiting,
+            format!("{:.0}", trial.mean(|run| run.switches as f64)),
+            percent(trial.mean(Run::utilisation), 1.0),
+            format!("{:.3}", trial.mean(Run::fairness)),
+            thousandths(trial.mean(|run| run.end.as_secs_f64())),
         ]
+        .map(Value::from)
     };
     trials.iter().map(row).collect()
 }
 
 fn spreads(trials: &[Trial]) -> Vec<[Value; 7]> {
     let row = |trial: &Trial| {
-        let [response, turnaround, waiting] = trial.measures();
-        [
-            trial.policy.clone().into(),
-            short(response.median).into(),
-            short(response.most).into(),
-            short(turnaround.median).into(),
-            short(turnaround.most).into(),
-            short(waiting.median).into(),
-            short(waiting.most).into(),
-        ]
+        let pair = |spread: Spread| [spread.median, spread.most].map(thousandths);
+        let [[a, b], [c, d], [e, f]] = trial.measures().map(pair);
+        [trial.policy.clone(), a, b, c, d, e, f].map(Value::from)
     };
     trials.iter().map(row).collect()
 }
 
-/// A time in the unit that suits it, with three digits after the point at most.
-fn short(seconds: f64) -> String {
-    let (number, unit) = match seconds {
-        0.0 => return "0".into(),
-        seconds if seconds < 1e-6 => (seconds * 1e9, "ns"),
-        seconds if seconds < 1e-3 => (seconds * 1e6, "us"),
-        seconds if seconds < 1.0 => (seconds * 1e3, "ms"),
-        seconds => (seconds, "s"),
-    };
-    let digits = format!("{number:.3}");
-    let digits = digits.trim_end_matches('0').trim_end_matches('.');
-    format!("{digits}{unit}")
-}
-
-fn object(trial: &Trial, options: &Lab) -> Map<String, Value> {
-    let [response, turnaround, waiting] = trial.measures();
+fn object(trial: &Trial, options: &Lab) -> Value {
     let tasks = trial.runs[0].tasks.iter().map(|task| {
         let seconds = |span: Option<Duration>| span.map(|span| span.as_secs_f64());
         let measured = &task.measured;
@@ -291,30 +264,21 @@ fn object(trial: &Trial, options: &Lab) -> Map<String, Value> {
             "computed": measured.computed.as_secs_f64(),
         })
     });
-    let object = json!({
+    let spread = |figure: fn(&Spread) -> f64| {
+        let [response, turnaround, waiting] = trial.measures().map(|spread| figure(&spread));
+        json!({ "response": response, "turnaround": turnaround, "waiting": waiting })
+    };
+    json!({
         "policy": trial.policy,
         "processors": options.processors,
         "seeds": options.seeds,
         "tasks": tasks.collect::<Vec<_>>(),
-        "mean": {
-            "response": response.mean,
-            "turnaround": turnaround.mean,
-            "waiting": waiting.mean,
-        },
-        "p50": {
-            "response": response.median,
-            "turnaround": turnaround.median,
-            "waiting": waiting.median,
-        },
-        "p99": {
-            "response": response.most,
-            "turnaround": turnaround.most,
-            "waiting": waiting.most,
-        },
+        "mean": spread(|spread| spread.mean),
+        "p50": spread(|spread| spread.median),
+        "p99": spread(|spread| spread.most),
         "switches": trial.mean(|run| run.switches as f64),
         "utilisation": trial.mean(Run::utilisation),
         "fairness": trial.mean(Run::fairness),
         "end": trial.mean(|run| run.end.as_secs_f64()),
-    });
-    object.as_object().cloned().expect("it is an object")
+    })
 }

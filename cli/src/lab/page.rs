@@ -3,8 +3,8 @@
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use serde_json::Value;
 
-use super::{MEANS, SPREADS, chart, means, short, spreads, trial::Trial};
-use crate::output::clean;
+use super::{MEANS, SPREADS, chart, means, spreads, trial::Trial};
+use crate::{output::clean, units::thousandths};
 
 const STYLE: &str = "
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem;
@@ -63,7 +63,7 @@ pub(super) fn page(trials: &[Trial], program: &str) -> String {
                                         Some(measured.waiting),
                                         Some(measured.computed),
                                     ] {
-                                        td { @if let Some(span) = span { (short(span.as_secs_f64())) } }
+                                        td { @if let Some(span) = span { (thousandths(span.as_secs_f64())) } }
                                     }
                                 }
                             }

@@ -5,6 +5,7 @@ use std::{cell::RefCell, collections::BTreeMap, rc::Rc, time::Duration};
 use trapline::{Errno, Error, Event, Fact, Kernel, SimWorld, Tid};
 
 use crate::{
+    amounts::{Bucket, quantiles},
     measures::{Measured, Stretch},
     policy::{NamedShare, Policy},
 };
@@ -129,17 +130,17 @@ impl Trial {
 impl Spread {
     fn of(mut spans: Vec<Duration>) -> Self {
         spans.sort_unstable();
-        let seconds = |span: &Duration| span.as_secs_f64();
-        // The nearest rank.
-        let rank = |percent: usize| {
-            let rank = (spans.len() * percent).div_ceil(100);
-            spans.get(rank.saturating_sub(1)).map_or(0.0, seconds)
+        let bucket = |span: &Duration| Bucket {
+            count: 1,
+            most: span.as_nanos() as u64,
         };
-        let sum: f64 = spans.iter().map(seconds).sum();
+        let buckets: Vec<Bucket> = spans.iter().map(bucket).collect();
+        let [median, most, _] = quantiles(&buckets).map(|nanos| nanos as f64 / 1e9);
+        let sum: f64 = spans.iter().map(Duration::as_secs_f64).sum();
         Self {
             mean: sum / spans.len().max(1) as f64,
-            median: rank(50),
-            most: rank(99),
+            median,
+            most,
         }
     }
 }

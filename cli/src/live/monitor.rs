@@ -414,11 +414,11 @@ impl Client {
 
     /// Sends a recording of the last events.
     async fn dump(&mut self, os: &mut Os) -> io::Result<()> {
-        let Some(tape) = &self.live.tape else {
+        let Some(recorded) = &self.live.recorded else {
             self.output.push(&Answer::error(NOT_RECORDED));
             return Ok(());
         };
-        let Some(bytes) = tape.dump() else {
+        let Some(bytes) = recorded.dump() else {
             self.output.push(&Answer::error(RECORDED_WHOLE));
             return Ok(());
         };

@@ -5,7 +5,7 @@ use std::{
     rc::{Rc, Weak},
 };
 
-use trapline::{Event, Ledger, Os, Remote, Tid, Tracer, record::Tape};
+use trapline::{Event, Ledger, Os, Remote, Tid, Tracer, record::Handle};
 
 use super::sampler::Sampler;
 
@@ -14,7 +14,7 @@ use super::sampler::Sampler;
 pub(super) struct Shared {
     pub(super) recent: Rc<RefCell<Ledger>>,
     /// Where the run is recorded, if it is.
-    pub(super) tape: Option<Tape>,
+    pub(super) recorded: Option<Handle>,
     /// Why no task may be killed, if so.
     no_kill: Option<&'static str>,
     kernel: Remote,
@@ -30,12 +30,12 @@ impl Shared {
     pub(super) fn new(
         recent: Rc<RefCell<Ledger>>,
         kernel: Remote,
-        tape: Option<&Tape>,
+        recorded: Option<&Handle>,
         no_kill: Option<&'static str>,
     ) -> Self {
         Self {
             recent,
-            tape: tape.cloned(),
+            recorded: recorded.cloned(),
             no_kill,
             kernel,
             sampler: Rc::default(),

@@ -12,7 +12,7 @@ use std::{
 
 use clap::Args;
 use signal_hook::consts::{SIGHUP, SIGINT};
-use trapline::{Kernel, Ledger, Os, Tracer, record::Tape};
+use trapline::{Kernel, Ledger, Os, Tracer, record::Handle};
 
 use super::{
     model::{LONGEST, Model},
@@ -114,10 +114,10 @@ impl Watch {
     pub(crate) fn start(
         self,
         kernel: &mut Kernel,
-        tape: Option<&Tape>,
+        recorded: Option<&Handle>,
         no_kill: Option<&'static str>,
     ) {
-        let shared = Shared::new(self.recent, kernel.remote(), tape, no_kill);
+        let shared = Shared::new(self.recent, kernel.remote(), recorded, no_kill);
         if let Some((terminal, every)) = self.screen {
             let shared = shared.clone();
             let colored = self.colored;

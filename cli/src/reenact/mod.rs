@@ -22,13 +22,14 @@ mod tests;
 use std::{
     cell::RefCell,
     io::{self, IsTerminal},
+    num::NonZeroU64,
     path::Path,
     process::ExitCode,
     rc::Rc,
     sync::Arc,
 };
 
-use clap::ValueEnum;
+use clap::{Args, ValueEnum};
 
 use super::{
     attached::Attached,
@@ -42,7 +43,8 @@ use super::{
     program::Placed,
     signals,
     tape::culprit,
-    values::usage,
+    values::{usage, whole},
+    words::{self, quoted},
 };
 use answers::{Answer, Heard};
 use noting::{Notes, Noting};
@@ -70,23 +72,52 @@ pub(super) enum Expect {
     Bytes,
 }
 
-/// What the command asks for.
-pub(super) struct Wanted<'a> {
-    pub(super) schedules: u64,
-    /// One schedule of an earlier report, and no other.
-    pub(super) schedule: Option<&'a str>,
-    pub(super) expect: Expect,
-    /// Where a failing schedule is recorded.
-    pub(super) record: Option<&'a Path>,
-    /// The command line that runs a schedule again.
-    pub(super) again: String,
+/// The options of the search.
+#[derive(Args)]
+#[command(next_help_heading = "Search")]
+pub(super) struct SearchOptions {
+    /// Run the programs under N other schedules, in the simulated world. Each connection of the tape
+    /// has a peer there. It sends what came over the connection, after as many bytes as then, or a
+    /// second later than then. A schedule fails if a task fails, in a deadlock, or if a peer does not
+    /// get what it has to: see --expect. --record DIR records it. The run's --inject and --max-tasks
+    /// apply. Its --policy, --quantum, --share and --processors do not: the search chooses the schedule
+    #[arg(long, value_name = "N", value_parser = whole::<NonZeroU64>,
+          conflicts_with_all = ["at_speed", "only", "as_test"])]
+    pub(super) explore: Option<NonZeroU64>,
+    /// Run this schedule of an earlier report, and no other
+    #[arg(long, value_name = "SEED.DELAYS.HASH", requires = "explore")]
+    schedule: Option<String>,
+    /// What each peer of a search has to get
+    #[arg(
+        long,
+        value_name = "WHAT",
+        requires = "explore",
+        default_value = "answers"
+    )]
+    expect: Expect,
+}
+
+impl SearchOptions {
+    /// The command line that runs a schedule of this tape again.
+    fn again(&self, tape: &Path) -> String {
+        let (binary, tape) = (words::binary(), tape.to_string_lossy());
+        let expect = match self.expect {
+            Expect::Answers => "",
+            Expect::Ends => "--expect ends ",
+            Expect::Bytes => "--expect bytes ",
+        };
+        let tape = quoted(&tape);
+        format!("{binary} replay --explore 1 {expect}--schedule {{replay}} {tape}")
+    }
 }
 
 /// Searches the schedules of a taped run.
 pub(super) fn run(
     playing: Playing,
     line: &BootLine,
-    wanted: &Wanted<'_>,
+    wanted: &SearchOptions,
+    tape: &Path,
+    record: Option<&Path>,
     log: Log,
 ) -> Result<ExitCode, Failure> {
     let _guard = Panics::hide();
@@ -107,9 +138,11 @@ pub(super) fn run(
             let course = Course::Tape(Arc::clone(&expected));
             trial(kernel, &line.programs, &script, course)
         };
-        explored = search(body, &script, line, wanted)
-            .map_err(usage)?
-            .explore();
+        let mut search = search(body, &script, line, wanted).map_err(usage)?;
+        if let Some(folder) = record {
+            search = search.record(folder);
+        }
+        explored = search.command(wanted.again(tape)).explore();
         if explored.failure.is_none() || again == 0 || signals::is_raised() {
             break;
         }
@@ -123,9 +156,9 @@ pub(super) fn run(
     if io::stderr().is_terminal() {
         tell("\r\x1b[K");
     }
-    print(report(&explored).as_bytes());
+    print(report(&explored).as_bytes())?;
     if wanted.expect == Expect::Answers {
-        print(compared(&script, &answers).as_bytes());
+        print(compared(&script, &answers).as_bytes())?;
     }
     let good = signals::signal().map_or(ExitCode::SUCCESS, ExitCode::from);
     Ok(match explored.failure {
@@ -183,7 +216,7 @@ fn search<F>(
     body: F,
     script: &Arc<Script>,
     line: &BootLine,
-    wanted: &Wanted<'_>,
+    wanted: &SearchOptions,
 ) -> Result<Check<F>, String>
 where
     F: Fn(&mut Kernel) -> Result<(), Error> + Sync,
@@ -192,11 +225,10 @@ where
     let mut search = check(body)
         .without_environment()
         .random()
-        .schedules(wanted.schedules)
+        .schedules(wanted.explore.map_or(1, NonZeroU64::get))
         .steps(most_turns(script.ticks))
         .stop_when(signals::is_raised)
         .threads(0)
-        .command(wanted.again.clone())
         .net(move || network(&shared).expect("it was right before"));
     if !options.inject.is_empty() {
         search = search.inject(Rules::new(&options.inject).injection());
@@ -204,13 +236,10 @@ where
     if let Some(tasks) = options.max_tasks {
         search = search.max_tasks(tasks.saturating_add(peers::most_tasks(script)));
     }
-    if let Some(folder) = wanted.record {
-        search = search.record(folder);
-    }
     if io::stderr().is_terminal() {
         search = search.progress(show);
     }
-    match wanted.schedule {
+    match &wanted.schedule {
         Some(schedule) => search.replay(schedule),
         None => Ok(search),
     }

@@ -46,12 +46,10 @@ fn searched_within<P: Program>(script: Script, max_tasks: Option<usize>) -> Expl
     let mut line = parsed::<P>();
     line.options.max_tasks = max_tasks;
     let script = Arc::new(script);
-    let wanted = Wanted {
-        schedules: 20,
+    let wanted = SearchOptions {
+        explore: NonZeroU64::new(20),
         schedule: None,
         expect: Expect::Bytes,
-        record: None,
-        again: String::new(),
     };
     let body = |kernel: &mut Kernel| {
         let course = Course::Tape(Arc::new(Expected::Bytes));

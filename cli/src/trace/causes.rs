@@ -171,23 +171,7 @@ impl History {
             return self.holders(tid, piece, lock);
         }
         let content = life.map_or(Content::default(), |life| life.content);
-        // What ends such a wait; and the deed to look for where nothing ended it, in words.
-        let (ends, deed, done, last) = match (end, content) {
-            (End::Get, Content::Permits) => {
-                let ends = "released a permit";
-                (ends, End::Get, "taken a permit", "The last to take one was")
-            }
-            (End::Get, _) => {
-                let ends = "put a message into it";
-                (ends, End::Put, ends, "The last to put one was")
-            }
-            (End::Put, _) => (
-                "got a message from it",
-                End::Get,
-                "gotten a message from it",
-                "The last to get one was",
-            ),
-        };
+        let (ends, deed, done, last) = deeds(end, content);
         let mut said = Vec::new();
         match piece.end {
             Ending::Woken {
@@ -574,6 +558,26 @@ impl Why {
             sentences: vec![sentence],
             steps: Vec::new(),
         }
+    }
+}
+
+/// What ends a wait at this end of a queue; and the deed to look for where nothing ended it, in words.
+fn deeds(end: End, content: Content) -> (&'static str, End, &'static str, &'static str) {
+    match (end, content) {
+        (End::Get, Content::Permits) => {
+            let ends = "released a permit";
+            (ends, End::Get, "taken a permit", "The last to take one was")
+        }
+        (End::Get, _) => {
+            let ends = "put a message into it";
+            (ends, End::Put, ends, "The last to put one was")
+        }
+        (End::Put, _) => (
+            "got a message from it",
+            End::Get,
+            "gotten a message from it",
+            "The last to get one was",
+        ),
     }
 }
 

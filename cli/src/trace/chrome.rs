@@ -86,8 +86,7 @@ pub(super) fn write(
         arrows: BTreeMap::new(),
         count: 0,
     };
-    while let Some(owned) = source.next() {
-        let event = &owned;
+    while let Some(event) = source.next() {
         if let Some(missing) = source.gap() {
             chrome.spans.gap();
             let message = format!("{missing} events are missing here");
@@ -99,15 +98,21 @@ pub(super) fn write(
             gap.insert("s".into(), "g".into());
             chrome.put(&gap)?;
         }
-        for span in chrome.spans.event(event) {
+        for span in chrome.spans.event(&event) {
             chrome.span(&span)?;
         }
-        chrome.event(event)?;
+        chrome.event(&event)?;
     }
     for span in chrome.spans.finish() {
         chrome.span(&span)?;
     }
     chrome.name_thread(Tid::KERNEL, "kernel")?;
+    writeln!(out, "{}\n]}}", names(&name, &labels))?;
+    Ok(())
+}
+
+/// The events that name the processes.
+fn names(name: &str, labels: &str) -> String {
     let about = [
         (TASKS, "process_labels", json!({ "labels": labels })),
         (TASKS, "process_name", json!({ "name": name })),
@@ -122,8 +127,7 @@ pub(super) fn write(
     let about = about.map(|(pid, name, args)| {
         json!({ "ph": "M", "pid": pid, "name": name, "args": args }).to_string()
     });
-    writeln!(out, "{}\n]}}", about.join(",\n"))?;
-    Ok(())
+    about.join(",\n")
 }
 
 impl<W: Write> Chrome<'_, W> {

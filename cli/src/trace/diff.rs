@@ -296,7 +296,7 @@ fn is_same(next: &mut [Option<OwnedEvent>; 2], is_timed: bool) -> bool {
 
 /// Whether both events are the same, wherever in the source they come from.
 fn is_equal(a: &OwnedEvent, b: &OwnedEvent) -> bool {
-    a.at == b.at && a.tid == b.tid && a.borrow().fact == b.borrow().fact
+    a.at == b.at && a.tid == b.tid && a.fact == b.fact
 }
 
 fn show(

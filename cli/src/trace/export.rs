@@ -94,11 +94,11 @@ fn write_folded(out: &mut impl Write, source: &mut Source) -> Result<(), Failure
             *stacks.entry(stack(span, tasks)).or_default() += nanos;
         }
     };
-    while let Some(owned) = source.next() {
+    while let Some(event) = source.next() {
         if source.gap().is_some() {
             spans.gap();
         }
-        let ended = spans.event(&owned);
+        let ended = spans.event(&event);
         ended.for_each(|span| add(&span, spans.tasks()));
     }
     for span in spans.finish() {
@@ -141,10 +141,9 @@ fn write_csv(out: &mut impl Write, source: &mut Source) -> Result<(), Failure> {
     let mut rows = csv::Writer::from_writer(out);
     rows.write_record(["seconds", "tid", "task", "event", "call", "detail", "error"])
         .map_err(unwrap)?;
-    for owned in source {
-        let event = &owned;
-        tasks.event(event);
-        rows.write_record(row(event, &tasks)).map_err(unwrap)?;
+    for event in source {
+        tasks.event(&event);
+        rows.write_record(row(&event, &tasks)).map_err(unwrap)?;
     }
     rows.flush()?;
     Ok(())

@@ -48,14 +48,13 @@ impl WaitsCommand {
         let mut source = Source::open(&self.file)?;
         let mut tasks = Ledger::new();
         let (mut now, mut is_cut) = (Nanos::ZERO, false);
-        for owned in &mut source {
-            let event = &owned;
+        for event in &mut source {
             if self.at.is_some_and(|at| event.at > at) {
                 is_cut = true;
                 break;
             }
             now = event.at.into();
-            tasks.event(event);
+            tasks.event(&event);
         }
         source.warn_of_gaps(log);
         let waits = waits(&tasks, !is_cut);

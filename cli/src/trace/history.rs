@@ -114,8 +114,7 @@ impl History {
     }
 
     /// Takes the next event, and whether events are missing before it.
-    pub(super) fn event(&mut self, owned: &OwnedEvent, has_gap: bool) {
-        let event = owned;
+    pub(super) fn event(&mut self, event: &OwnedEvent, has_gap: bool) {
         let is_progress = matches!(
             event.fact,
             Fact::Resumed | Fact::Trapped { .. } | Fact::Spawned { .. } | Fact::ClockJumped { .. }
@@ -125,13 +124,12 @@ impl History {
                 self.take(&kill, false);
             }
         } else if !self.kills.is_empty() || self.spans.is_kill(event) {
-            return self.kills.push(owned.clone());
+            return self.kills.push(event.clone());
         }
-        self.take(owned, has_gap);
+        self.take(event, has_gap);
     }
 
-    fn take(&mut self, owned: &OwnedEvent, has_gap: bool) {
-        let event = owned;
+    fn take(&mut self, event: &OwnedEvent, has_gap: bool) {
         let before = self.spans.now();
         if has_gap {
             self.spans.gap();
@@ -158,7 +156,7 @@ impl History {
     /// out: a lock that is put back then, or a wait that ends then, explains nothing.
     pub(super) fn finish(&mut self) {
         for kill in std::mem::take(&mut self.kills) {
-            if let Fact::Exited { .. } = kill.borrow().fact {
+            if let Fact::Exited { .. } = kill.fact {
                 self.take(&kill, false);
             }
         }
@@ -274,7 +272,6 @@ impl History {
             return;
         }
         self.peers.event(event, self.spans.tasks());
-        let call = self.spans.tasks().last(tid).map(|call| call.call);
         match &event.fact {
             Fact::Trapped {
                 call: SystemCall::ShutdownWrite(device) | SystemCall::Close(device),
@@ -305,34 +302,7 @@ impl History {
             Fact::Deferred {
                 call: SystemCall::Close(device),
             } => self.closed(*device, tid, now),
-            Fact::Replied { reply, .. } => match (call, reply) {
-                (Some(SystemCall::Put(queue) | SystemCall::TryPut(queue)), Reply::Done) => {
-                    self.moved(queue, tid, End::Put, now);
-                }
-                (Some(SystemCall::Get(queue) | SystemCall::TryGet(queue)), Reply::Message(_)) => {
-                    self.moved(queue, tid, End::Get, now);
-                }
-                (call, Reply::Device(device)) => {
-                    self.opened(*device, tid, now);
-                    if let Some(SystemCall::Accept(listener)) = call {
-                        let from = self.devices.get(device).and_then(|life| life.addr);
-                        let listener = self.devices.entry(listener).or_default();
-                        listener.accepted.push(Accepted {
-                            at: now,
-                            tid,
-                            device: *device,
-                            from,
-                        });
-                    }
-                }
-                (Some(SystemCall::NewQueue(_)), Reply::Queue(queue)) => {
-                    let object = self.spans.tasks().object(*queue);
-                    let content = Content::of(object.as_deref());
-                    let life = self.queues.entry(*queue).or_default();
-                    (life.object, life.content) = (object, content);
-                }
-                _ => {}
-            },
+            Fact::Replied { reply, .. } => self.replied(tid, reply, now),
             Fact::DeviceIo {
                 device,
                 direction,
@@ -340,6 +310,38 @@ impl History {
             } => {
                 let device = self.devices.entry(*device).or_default();
                 device.used(now, tid, *direction, *bytes as u64);
+            }
+            _ => {}
+        }
+    }
+
+    fn replied(&mut self, tid: Tid, reply: &Reply, now: Moment) {
+        let call = self.spans.tasks().last(tid).map(|call| call.call);
+        match (call, reply) {
+            (Some(SystemCall::Put(queue) | SystemCall::TryPut(queue)), Reply::Done) => {
+                self.moved(queue, tid, End::Put, now);
+            }
+            (Some(SystemCall::Get(queue) | SystemCall::TryGet(queue)), Reply::Message(_)) => {
+                self.moved(queue, tid, End::Get, now);
+            }
+            (call, Reply::Device(device)) => {
+                self.opened(*device, tid, now);
+                if let Some(SystemCall::Accept(listener)) = call {
+                    let from = self.devices.get(device).and_then(|life| life.addr);
+                    let listener = self.devices.entry(listener).or_default();
+                    listener.accepted.push(Accepted {
+                        at: now,
+                        tid,
+                        device: *device,
+                        from,
+                    });
+                }
+            }
+            (Some(SystemCall::NewQueue(_)), Reply::Queue(queue)) => {
+                let object = self.spans.tasks().object(*queue);
+                let content = Content::of(object.as_deref());
+                let life = self.queues.entry(*queue).or_default();
+                (life.object, life.content) = (object, content);
             }
             _ => {}
         }

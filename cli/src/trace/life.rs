@@ -95,7 +95,7 @@ impl Amount {
         }
     }
 
-    /// Its share of a whole, in percent.
+    /// Its share of a whole, in percent: to a tenth, so that the shares of a path add up.
     pub(super) fn share_of(self, whole: Self) -> String {
         let percent = match whole.time.is_zero() {
             true => 100.0 * self.turns as f64 / (whole.turns as f64).max(1.0),

@@ -118,42 +118,36 @@ impl History {
     /// backwards from the task that ended last: from each wait that a task ended to that task. Its
     /// segments follow each other without a gap from the begin of the run to its end.
     pub(super) fn path(&self) -> Vec<Segment> {
-        // The task that was the last to do anything: its end, if it ended.
-        let active = |life: &Life| {
-            let active = |piece: &&Piece| !matches!(piece.doing, Doing::Blocked(_));
-            life.pieces.iter().rev().find(active).map(|piece| piece.to)
-        };
-        let tasks = self.tasks.iter();
-        let last = tasks.max_by_key(|(tid, life)| (active(life), Reverse(**tid)));
-        let Some((&tid, life)) = last else {
+        let Some((tid, end)) = self.last_active() else {
             return Vec::new();
         };
-        let end = life.pieces.last().map_or(self.end(), |piece| piece.to);
         let has_time = !self.total().time.is_zero();
         let mut segments: Vec<Segment> = Vec::new();
-        let mut add = |segment: Segment| match segments.last_mut() {
-            // On a virtual clock, turns take no time.
-            _ if segment.from >= segment.to => {}
-            _ if has_time && segment.amount().time.is_zero() => {}
-            Some(next) if next.tid == segment.tid && next.what == segment.what => {
-                next.from = segment.from;
-            }
-            _ => segments.push(segment),
-        };
-        add(Segment {
-            tid: Tid::KERNEL,
-            what: WORLD.to_string(),
-            from: end,
-            to: self.end(),
-        });
-        let mut at = (tid, end);
-        // Each step goes back in time, or to another task at the same moment.
-        let mut jumps = 0;
-        while jumps <= self.tasks.len() {
-            let (tid, to) = at;
-            let Some(life) = self.tasks.get(&tid) else {
-                break;
+        let mut add = |tid, what: &str, from, to| {
+            let segment = Segment {
+                tid,
+                what: what.to_string(),
+                from,
+                to,
             };
+            match segments.last_mut() {
+                // On a virtual clock, turns take no time.
+                _ if segment.from >= segment.to => {}
+                _ if has_time && segment.amount().time.is_zero() => {}
+                Some(next) if next.tid == segment.tid && next.what == segment.what => {
+                    next.from = segment.from;
+                }
+                _ => segments.push(segment),
+            }
+        };
+        add(Tid::KERNEL, WORLD, end, self.end());
+        let mut at = (tid, end);
+        // Each step goes back in time, or jumps to another task at the same moment.
+        let mut jumps = 0;
+        while jumps <= self.tasks.len()
+            && let Some(life) = self.tasks.get(&at.0)
+        {
+            let (tid, to) = at;
             let before = life.pieces.partition_point(|piece| piece.from < to);
             let piece = life.pieces[..before].last();
             let known = piece.map_or(life.spawned, |piece| piece.to);
@@ -162,12 +156,7 @@ impl History {
                     true => (tid, MISSING),
                     false => (Tid::KERNEL, WORK),
                 };
-                add(Segment {
-                    tid: by,
-                    what: what.to_string(),
-                    from: known,
-                    to,
-                });
+                add(by, what, known, to);
                 (at, jumps) = ((tid, known), 0);
                 continue;
             }
@@ -181,38 +170,34 @@ impl History {
                 && let Some(cause) = self.ender(tid, piece)
                 && jumps < self.tasks.len()
             {
-                let is_latency = cause.at.at < to.at;
-                add(Segment {
-                    tid,
-                    what: match is_latency {
-                        true => NETWORK.to_string(),
-                        false => self.state(piece),
-                    },
-                    from: cause.at,
-                    to,
-                });
+                let what = match cause.at.at < to.at {
+                    true => NETWORK.to_string(),
+                    false => self.state(piece),
+                };
+                add(tid, &what, cause.at, to);
                 jumps = if cause.at < to { 0 } else { jumps + 1 };
                 at = (cause.tid, cause.at);
                 continue;
             }
             jumps = 0;
-            let (from, what) = (piece.from, self.state(piece));
-            add(Segment {
-                tid,
-                what,
-                from,
-                to,
-            });
-            at = (tid, from);
+            add(tid, &self.state(piece), piece.from, to);
+            at = (tid, piece.from);
         }
-        add(Segment {
-            tid: Tid::KERNEL,
-            what: WORLD.to_string(),
-            from: self.begin.unwrap_or_default(),
-            to: at.1,
-        });
+        add(Tid::KERNEL, WORLD, self.begin.unwrap_or_default(), at.1);
         segments.reverse();
         segments
+    }
+
+    /// The task that was the last to do anything, and its end.
+    fn last_active(&self) -> Option<(Tid, Moment)> {
+        let active = |life: &Life| {
+            let active = |piece: &&Piece| !matches!(piece.doing, Doing::Blocked(_));
+            life.pieces.iter().rev().find(active).map(|piece| piece.to)
+        };
+        let tasks = self.tasks.iter();
+        let (&tid, life) = tasks.max_by_key(|(tid, life)| (active(life), Reverse(**tid)))?;
+        let end = life.pieces.last().map_or(self.end(), |piece| piece.to);
+        Some((tid, end))
     }
 
     /// The task that ended a wait, and when it did what ended it.

@@ -88,5 +88,5 @@ fn tell(log: Log, at: Duration, tid: Tid, comm: &str, message: &str, reply: &str
     line.insert("level".into(), Level::TRACE.as_str().into());
     line.insert("target".into(), target.into());
     line.insert("post_mortem".into(), true.into());
-    log.json(&line);
+    log.json(&line.into());
 }

@@ -76,23 +76,22 @@ impl ShowCommand {
         };
         let mut missing = 0;
         let mut is_cut = false;
-        while let Some(owned) = source.next() {
-            let event = &owned;
+        while let Some(event) = source.next() {
             // A gap lasts until the event after it.
             let gap_before = source.gap().unwrap_or_default();
             if self.from.is_none_or(|from| event.at >= from) {
                 missing += gap_before;
             }
-            tasks.event(event);
+            tasks.event(&event);
             is_cut = self.to.is_some_and(|to| event.at > to);
             if is_cut {
                 // Later events cannot match.
                 break;
             }
             unseen.retain(|task| !is_task(task, event.tid, &tasks));
-            if self.selects(event, &tasks) {
+            if self.selects(&event, &tasks) {
                 gap(out, &mut missing)?;
-                lines.write(out, event, &tasks)?;
+                lines.write(out, &event, &tasks)?;
             }
         }
         gap(out, &mut missing)?;

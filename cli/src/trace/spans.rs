@@ -11,6 +11,8 @@ use trapline::{
     DeviceId, Direction, Doing, End, Ending, Event, Exit, Fact, Ledger, Moment, On, Span, Tid,
 };
 
+use crate::units::percent;
+
 /// The books of a run, and its spans. It takes events in order.
 #[derive(Default)]
 pub(crate) struct Spans {
@@ -68,18 +70,9 @@ impl fmt::Display for Shares {
     }
 }
 
-/// A part of a whole in percent: to two digits below ten, and never rounded to nothing or to all.
+/// A part of a time in percent.
 pub(crate) fn share(part: Duration, whole: Duration) -> String {
-    let percent = 100.0 * part.as_secs_f64() / whole.as_secs_f64();
-    match percent {
-        _ if part.is_zero() || whole.is_zero() => "0 %".into(),
-        _ if part == whole => "100 %".into(),
-        ..0.01 => "<0.01 %".into(),
-        0.01..0.95 => format!("{percent:.2} %"),
-        0.95..9.95 => format!("{percent:.1} %"),
-        99.0.. => format!("{:.2} %", (percent * 100.0).floor() / 100.0),
-        _ => format!("{percent:.0} %"),
-    }
+    percent(part.as_secs_f64(), whole.as_secs_f64())
 }
 
 /// A span of time in seconds, to three digits.

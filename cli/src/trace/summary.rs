@@ -13,7 +13,7 @@ use trapline::{CallInfo, Doing, Ending, Event, Fact, Ledger, Nanos, Span, Tid, r
 
 use super::{
     source::{Failure, Source, world},
-    spans::{Shares, Spans, What},
+    spans::{Shares, Spans, What, share},
 };
 use crate::{
     amounts::{Amounts, Bucket, quantiles},
@@ -148,12 +148,12 @@ impl SummaryCommand {
         let mut source = Source::open(&self.file)?;
         let mut summary = Summary::new(self.by_name);
         let mut missing = 0;
-        while let Some(owned) = source.next() {
+        while let Some(event) = source.next() {
             if let Some(gap) = source.gap() {
                 missing += gap;
                 summary.spans.gap();
             }
-            summary.event(&owned);
+            summary.event(&event);
             summary.check()?;
         }
         let header = source.header().clone();
@@ -612,11 +612,11 @@ impl Summary {
     fn mostly_on(&self, row: &Row) -> String {
         let mut on: Vec<_> = self.blocked_on(row).collect();
         on.sort_by_key(|&(what, span)| (Reverse(span), what));
-        let share = |span: &Duration| 100.0 * span.as_secs_f64() / row.times.blocked.as_secs_f64();
+        let all = row.times.blocked;
         let text = |(what, span): &(What, Duration)| match on.len() {
             1 => self.say(*what),
-            _ if row.times.blocked.is_zero() => self.say(*what),
-            _ => format!("{} {:.0}%", self.say(*what), share(span)),
+            _ if all.is_zero() => self.say(*what),
+            _ => format!("{} {}", self.say(*what), share(*span, all)),
         };
         let mut texts: Vec<_> = on.iter().take(2).map(text).collect();
         if on.len() > 2 {

@@ -53,10 +53,7 @@ impl Server {
     fn count(&self, is_one: impl Fn(&Fact<'_>) -> bool) -> usize {
         let events = Recording::open(self.folder.path("run.trap")).unwrap();
         let events: Vec<OwnedEvent> = events.map_while(Result::ok).collect();
-        events
-            .iter()
-            .filter(|event| is_one(&event.borrow().fact))
-            .count()
+        events.iter().filter(|event| is_one(&event.fact)).count()
     }
 }
 

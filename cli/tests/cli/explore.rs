@@ -347,8 +347,9 @@ fn parts_of_different_searches_are_not_joined() {
 #[test]
 fn a_slurm_array_needs_no_option() {
     let array = [
-        ("SLURM_ARRAY_TASK_ID", "3"),
+        ("SLURM_ARRAY_TASK_ID", "5"),
         ("SLURM_ARRAY_TASK_MIN", "1"),
+        ("SLURM_ARRAY_TASK_STEP", "2"),
         ("SLURM_ARRAY_TASK_COUNT", "8"),
     ];
     let search = ["--json", "--schedules", "60", "multitask"];
@@ -361,18 +362,14 @@ fn a_slurm_array_needs_no_option() {
     );
     let (_, out, _) = run(&["--shards", "4", "multitask"], &array);
     assert!(out.contains("schedules of part 3/4 pass"), "{out}");
-    let (code, _, err) = run(&["--shards", "8", "multitask"], &[("PARALLEL_SEQ", "9")]);
-    assert_eq!(code, 2);
-    assert!(
-        err.contains("this process has number 9 in its cluster"),
-        "{err}"
-    );
-    let (code, _, err) = run(&["--shards", "8", "multitask"], &[]);
-    assert_eq!(code, 2);
-    assert!(
-        err.contains("and none is set; or give --shard I/N"),
-        "{err}"
-    );
+    for (set, why) in [
+        (&[("PARALLEL_SEQ", "9")][..], "number 9 in its cluster"),
+        (&[("PARALLEL_SEQ", "x")], "PARALLEL_SEQ=x: it takes"),
+        (&[], "and none is set; or give --shard I/N"),
+    ] {
+        let (code, _, err) = run(&["--shards", "8", "multitask"], set);
+        assert!(code == 2 && err.contains(why), "{err}");
+    }
 }
 
 #[test]

@@ -204,7 +204,7 @@ impl Bytes<'_> {
             5 => Detail::Exit(self.exit()?),
             6 => Detail::Count(self.size()?),
             7 => Detail::Io(self.error_kind()?, self.owned()?),
-            8 => Detail::Object(self.owned()?, self.owned()?),
+            8 => Detail::Object(self.owned()?, self.text()?.into()),
             _ => return Err("a detail of an unknown kind"),
         })
     }

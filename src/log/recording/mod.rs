@@ -5,7 +5,7 @@
 //! | file | owns |
 //! |---|---|
 //! | `mod.rs` | [`Header`], and the format |
-//! | `recorder.rs` | [`Recorder`], [`Tape`] |
+//! | `recorder.rs` | [`Recorder`], [`Handle`] |
 //! | `ring.rs` | the last events, in memory |
 //! | `chunks.rs` | the frame of a file: its version, chunks and checksums |
 //! | `growing.rs` | a file of chunks that is written |
@@ -21,11 +21,11 @@
 //!
 //! let path = std::env::temp_dir().join(format!("trapline-doc-{}.trap", std::process::id()));
 //! let recorder = Recorder::create(&path, &Header::default())?;
-//! let tape = recorder.tape();
+//! let handle = recorder.handle();
 //! let mut kernel = Kernel::builder().tracer(recorder).build()?;
 //! kernel.spawn("quiet", async |os: &mut Os| os.yield_now().await)?;
 //! kernel.run()?;
-//! tape.close()?;
+//! handle.close()?;
 //!
 //! let facts: Vec<String> = Recording::open(&path)?
 //!     .map(|event| Ok(event?.fact.to_string()))
@@ -112,7 +112,7 @@ mod stream;
 
 pub use super::event::OwnedEvent;
 pub use reader::{Error, Recording};
-pub use recorder::{Recorder, Tape};
+pub use recorder::{Handle, Recorder};
 
 /// How a recording begins.
 const MAGIC: [u8; 8] = *b"\x89TRAPLN\n";

@@ -33,15 +33,15 @@ const EVERY: Duration = Duration::from_millis(50);
 
 /// A tracer that writes a recording.
 ///
-/// It must be handed to the kernel's [`Builder`](crate::Builder), so keep its [`Tape`] to find out
+/// It must be handed to the kernel's [`Builder`](crate::Builder), so keep its [`Handle`] to find out
 /// whether all went well. Whatever happened before the kernel last slept is in the file, even if the
 /// process is killed; while the kernel is busy, what happened up to a tenth of a second before. An
 /// error in writing ends the recording, not the run. A full disk keeps what fitted.
 #[derive(Debug)]
 pub struct Recorder {
-    tape: Tape,
+    handle: Handle,
     context: Context,
-    /// The end of the tape's buffer.
+    /// The end of the buffer.
     end: End,
     /// The number of events before it.
     events: u64,
@@ -66,7 +66,7 @@ struct Trap {
 
 /// Where a [`Recorder`] writes to: for any thread, at any time.
 #[derive(Clone, Debug)]
-pub struct Tape(Arc<Shared>);
+pub struct Handle(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
@@ -114,14 +114,14 @@ impl Recorder {
             Output::Stream(stream)
         };
         let recorder = Self::new(Some(output), None);
-        let shared = Arc::downgrade(&recorder.tape.0);
+        let shared = Arc::downgrade(&recorder.handle.0);
         thread::Builder::new()
             .name("recorder".into())
             .spawn(move || save_again_and_again(&shared))?;
         Ok(recorder)
     }
 
-    /// Keeps the last so many events, and writes them to a file at the end, or whenever its tape
+    /// Keeps the last so many events, and writes them to a file at the end, or whenever its handle
     /// is flushed. Of what came before it keeps what is needed to understand them: the names of
     /// the tasks that live, and what they were doing.
     ///
@@ -130,7 +130,7 @@ impl Recorder {
     ///
     /// The file is replaced as a whole, by a recording without events at once. So a process that is
     /// killed (by SIGKILL, or out of memory) leaves that, or what was written at the first
-    /// fault or when its tape was last flushed; never half of it, and nothing of an older run;
+    /// fault or when its handle was last flushed; never half of it, and nothing of an older run;
     /// beside it, at worst, what was to replace it, whose name is longer by 16 hexadecimal digits.
     /// Where it cannot be replaced, because its directory is not writable, it is written anew.
     /// A target that is no file, such as a pipe, is written once, at the end.
@@ -147,7 +147,7 @@ impl Recorder {
     }
 
     /// Keeps the last so many events in memory, as [`Recorder::last`] does, for
-    /// [`Tape::recording`].
+    /// [`Handle::recording`].
     ///
     /// *Errors:* `InvalidInput` for a header of more than 32 MiB.
     pub fn in_memory(events: usize, header: &Header) -> io::Result<Self> {
@@ -155,13 +155,13 @@ impl Recorder {
         Ok(Self::new(None, Some(ring)))
     }
 
-    /// Keeps the last so many events in memory besides, for [`Tape::recording`]: those of a
+    /// Keeps the last so many events in memory besides, for [`Handle::recording`]: those of a
     /// recording that is too large to be read at the end, or goes into a pipe.
     ///
     /// *Errors:* `InvalidInput` for a header of more than 32 MiB.
     pub fn and_in_memory(mut self, events: usize, header: &Header) -> io::Result<Self> {
         let ring = Ring::new(events, None, encode::preamble(header)?);
-        self.tape.0.lock().ring.get_or_insert(ring);
+        self.handle.0.lock().ring.get_or_insert(ring);
         self.is_ring = true;
         Ok(self)
     }
@@ -179,7 +179,7 @@ impl Recorder {
             }),
         };
         Self {
-            tape: Tape(Arc::new(shared)),
+            handle: Handle(Arc::new(shared)),
             context: Context::default(),
             end: End::default(),
             events: 0,
@@ -192,8 +192,8 @@ impl Recorder {
 
     /// Where it writes to.
     #[must_use]
-    pub fn tape(&self) -> Tape {
-        self.tape.clone()
+    pub fn handle(&self) -> Handle {
+        self.handle.clone()
     }
 
     /// Puts down an event that is too long for a word, or for what room there is in the buffer.
@@ -202,7 +202,7 @@ impl Recorder {
         let before = self.context;
         self.long.clear();
         self.context.event(&mut self.long, event);
-        if !self.tape.0.buffer.append_all(&mut self.end, &self.long) {
+        if !self.handle.0.buffer.append_all(&mut self.end, &self.long) {
             self.empty_buffer(before);
         }
         self.mark(event);
@@ -211,7 +211,7 @@ impl Recorder {
 
     /// Puts down what is in the buffer, and the long record, for which there was no room.
     fn empty_buffer(&mut self, context: Context) {
-        let shared = &*self.tape.0;
+        let shared = &*self.handle.0;
         let mut state = shared.lock();
         state.save(shared);
         state.done = 0;
@@ -266,7 +266,7 @@ impl Recorder {
         if !self.is_ring && !is_fault {
             return;
         }
-        let shared = &*self.tape.0;
+        let shared = &*self.handle.0;
         let mut state = shared.lock();
         if let Some(ring) = &mut state.ring {
             if let Some(trap) = self.trap.take().filter(|trap| trap.tid == event.tid) {
@@ -284,7 +284,7 @@ impl Tracer for Recorder {
     fn event(&mut self, event: &Event<'_>) {
         let (mut record, mut context) = (Word::default(), self.context);
         if context.common_event(&mut record, event)
-            && self.tape.0.buffer.append_word(&mut self.end, &record)
+            && self.handle.0.buffer.append_word(&mut self.end, &record)
         {
             self.context = context;
             if self.is_ring {
@@ -298,7 +298,7 @@ impl Tracer for Recorder {
 
     fn before_sleep(&mut self) {
         if self.is_file {
-            let shared = &*self.tape.0;
+            let shared = &*self.handle.0;
             shared.lock().save(shared);
         }
     }
@@ -322,15 +322,15 @@ impl Trap {
     }
 }
 
-/// Closes the tape, so that the recording is complete.
+/// Closes its handle, so that the recording is complete.
 impl Drop for Recorder {
     fn drop(&mut self) {
-        // The tape returns the error to a caller that asks for it.
-        let _ = self.tape.close();
+        // The handle returns the error to a caller that asks for it.
+        let _ = self.handle.close();
     }
 }
 
-impl Tape {
+impl Handle {
     /// Puts down what has been recorded so far. Rarely needed: it happens by itself.
     ///
     /// *Errors:* the first that has befallen the recording.
@@ -347,14 +347,14 @@ impl Tape {
     /// use trapline::{Kernel, Os, record::{Header, Recorder}};
     ///
     /// let recorder = Recorder::in_memory(100, &Header::default())?;
-    /// let tape = recorder.tape();
+    /// let handle = recorder.handle();
     /// let mut kernel = Kernel::builder().tracer(recorder).build()?;
     /// kernel.spawn("faulty", async |os: &mut Os| {
     ///     os.yield_now().await;
     ///     panic!("ouch");
     /// })?;
     /// kernel.run()?;
-    /// for event in tape.recording().expect("it is kept") {
+    /// for event in handle.recording().expect("it is kept") {
     ///     println!("{}", event?); // what led to it
     /// }
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -378,13 +378,13 @@ impl Tape {
     /// use trapline::{Kernel, Os, record::{Header, Recorder, Recording}};
     ///
     /// let recorder = Recorder::in_memory(100, &Header::default())?;
-    /// let tape = recorder.tape();
+    /// let handle = recorder.handle();
     /// let mut kernel = Kernel::builder().tracer(recorder).build()?;
     /// kernel.spawn("busy", async |os: &mut Os| loop { os.yield_now().await })?;
     /// for _ in 0..1000 {
     ///     kernel.step()?;
     /// }
-    /// let dump = tape.dump().expect("it keeps events");
+    /// let dump = handle.dump().expect("it keeps events");
     /// assert_eq!(Recording::from_reader(Cursor::new(dump))?.count(), 101); // with the task's spawn
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -402,7 +402,7 @@ impl Tape {
         self.close_while(|| true)
     }
 
-    /// Ends the recording as [`Tape::close`] does. While the reader of a pipe is waited for, `goes_on`
+    /// Ends the recording as [`Handle::close`] does. While the reader of a pipe is waited for, `goes_on`
     /// is asked every 100 ms, and whenever the reader has taken bytes. If it returns `false`, the rest
     /// is lost, and the error is `TimedOut`.
     pub fn close_while(&self, mut goes_on: impl FnMut() -> bool) -> io::Result<()> {

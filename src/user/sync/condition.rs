@@ -1,10 +1,10 @@
 //! A condition variable.
 
-use std::{cell::RefCell, panic::Location, rc::Rc, time::Duration};
+use std::{cell::RefCell, rc::Rc, time::Duration};
 
 use super::mutex::{Guard, Mutex, Poisoned};
 use crate::{
-    trap::Kind,
+    trap::{Caller, Kind},
     user::{os::Os, queue::Queue, time::Elapsed},
 };
 
@@ -162,7 +162,7 @@ async fn drop_stale(os: &mut Os, signals: &Queue<()>) {
 /// Takes the lock again after a wait. Until then the signal is on its way.
 async fn lock_again<T: 'static>(
     os: &mut Os,
-    place: &'static Location<'static>,
+    place: Caller,
     mutex: &Mutex<T>,
     signal: Option<Signal<'_>>,
 ) -> Result<Guard<T>, Poisoned<T>> {

@@ -1,10 +1,10 @@
 //! A group of tasks, which ends as a whole.
 
-use std::{cell::RefCell, collections::BTreeSet, fmt, panic::Location, rc::Rc};
+use std::{cell::RefCell, collections::BTreeSet, fmt, rc::Rc};
 
 use crate::{
     abi::{Errno, Exit, QueueId, SystemCall, Tid},
-    trap::{Keeper, Kind, Options, TrapFrame},
+    trap::{Caller, Keeper, Kind, Options, TrapFrame},
     user::{messages::Side, os::Os, program::IntoExit, queue::Queue},
 };
 
@@ -127,11 +127,7 @@ impl Group {
         self.next_at(place, os)
     }
 
-    async fn next_at(
-        &mut self,
-        place: &'static Location<'static>,
-        os: &mut Os,
-    ) -> Option<(Tid, Exit)> {
+    async fn next_at(&mut self, place: Caller, os: &mut Os) -> Option<(Tid, Exit)> {
         self.ended.require_home(os, "the group");
         if self.members.left.borrow().is_empty() {
             return None;

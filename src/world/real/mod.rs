@@ -459,8 +459,6 @@ impl std::fmt::Debug for RealWorld {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("RealWorld")
             .field("seed", &self.seed)
-            .field("sources", &self.sources)
-            .field("pool", &self.pool)
             .finish_non_exhaustive()
     }
 }

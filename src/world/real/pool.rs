@@ -3,12 +3,17 @@
 use std::{
     collections::{BTreeMap, VecDeque},
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Condvar, Mutex, PoisonError},
     thread,
     time::Duration,
 };
 
-use crate::{abi::Tid, interrupt::Job, panic::panic_message, trap::pause::in_place};
+use crate::{
+    abi::Tid,
+    interrupt::Job,
+    panic::{lock, panic_message},
+    trap::pause::in_place,
+};
 
 /// How many pieces of work can be under way at once; more wait their turn.
 const MAX_THREADS: usize = 1024;
@@ -82,7 +87,7 @@ impl Work {
 impl Pool {
     /// Has a task's work done on a thread; here and now, where not even one can be had.
     pub(super) fn submit(&self, task: Tid, job: Job) {
-        let mut state = self.shared.lock();
+        let mut state = lock(&self.shared.state);
         if !state.admit(task, job) {
             return;
         }
@@ -104,25 +109,21 @@ impl Pool {
                 };
                 drop(state);
                 in_place(|| run(job));
-                self.shared.lock().done(task);
+                lock(&self.shared.state).done(task);
             }
         }
     }
 }
 
 impl Workers {
-    fn lock(&self) -> MutexGuard<'_, Work> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The life of a thread.
     fn serve(&self) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         loop {
             if let Some((task, job)) = state.queue.pop_front() {
                 drop(state);
                 run(job);
-                state = self.lock();
+                state = lock(&self.state);
                 state.done(task);
                 continue;
             }
@@ -146,12 +147,5 @@ fn run(job: Job) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(job)) {
         let message = panic_message(panic);
         tracing::warn!(target: "trapline::kernel", "work on a thread panicked: {message}");
-    }
-}
-
-impl std::fmt::Debug for Pool {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let state = self.shared.lock();
-        write!(f, "Pool({} threads, {} idle)", state.threads, state.idle)
     }
 }

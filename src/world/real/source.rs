@@ -4,7 +4,7 @@
 //! reports that are owed says whether there is anything to poll for.
 
 use std::{
-    fmt, io,
+    io,
     os::fd::{AsFd, BorrowedFd},
 };
 
@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// All registered descriptors.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Sources {
     open: DeviceMap<Source>,
     /// How many reports are owed: for devices of tasks and the console, and for those of daemons.
@@ -26,7 +26,6 @@ pub(super) struct Sources {
 }
 
 /// A registered descriptor.
-#[derive(Debug)]
 pub(super) struct Source {
     pub(super) fd: Fd,
     pub(super) kind: Kind,
@@ -202,11 +201,5 @@ impl AsFd for Fd {
             Self::Owned(socket) => socket.as_fd(),
             Self::Attached(descriptor) => descriptor.as_fd(),
         }
-    }
-}
-
-impl fmt::Debug for Fd {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.as_fd().fmt(f)
     }
 }

@@ -22,6 +22,7 @@ use super::{Answer, Happening, Request, World, hand_on};
 use crate::{
     abi::DeviceId,
     interrupt::{Interrupts, Remote},
+    panic::lock,
 };
 
 /// The simulated world. Its clock stops until the kernel waits, and then jumps to the
@@ -54,7 +55,7 @@ struct Bell {
 impl Bell {
     /// Waits until it is rung, or for so long. Answers whether it was rung.
     fn wait(&self, patience: Duration) -> bool {
-        let rung = self.rung.lock().unwrap_or_else(PoisonError::into_inner);
+        let rung = lock(&self.rung);
         let waited = self
             .changed
             .wait_timeout_while(rung, patience, |rung| !*rung);
@@ -65,7 +66,7 @@ impl Bell {
 
 impl Wake for Bell {
     fn wake(self: Arc<Self>) {
-        *self.rung.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        *lock(&self.rung) = true;
         self.changed.notify_one();
     }
 }

@@ -7,13 +7,16 @@
 use std::{
     fs, io,
     path::Path,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Mutex, MutexGuard, Weak},
     thread,
     time::Duration,
 };
 
 use super::{Header, MAGIC, VERSION, entry, kind};
-use crate::log::recording::{chunks::FRAME, encode, growing::Growing, place};
+use crate::{
+    log::recording::{chunks::FRAME, encode, growing::Growing, place},
+    panic::lock,
+};
 
 /// The time between two writes.
 const EVERY: Duration = Duration::from_millis(50);
@@ -114,10 +117,6 @@ impl Writer {
     pub fn is_full(&self) -> bool {
         lock(&self.0.target).is_full
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl TapeFile {

@@ -90,16 +90,14 @@ fn recordings() -> Vec<Vec<u8>> {
     let mut random = TestRunner::deterministic();
     let event = || anything::event().new_tree(&mut random).unwrap().current();
     let events: Vec<_> = iter::repeat_with(event).take(RECORDINGS * EVENTS).collect();
-    let kinds = events
-        .iter()
-        .map(|event| discriminant(&event.borrow().fact));
+    let kinds = events.iter().map(|event| discriminant(&event.fact));
     assert_eq!(kinds.collect::<HashSet<_>>().len(), 16, "all there are");
     for events in events.chunks(EVENTS) {
         let mut recorder = begin(EVENTS);
         for event in events {
-            recorder.event(&event.borrow());
+            recorder.event(event);
         }
-        recorder.tape().close().unwrap();
+        recorder.handle().close().unwrap();
         recordings.push(file.bytes());
     }
     recordings
@@ -176,9 +174,9 @@ fn again(header: &Header, events: &[OwnedEvent]) {
         let mut recorder = Recorder::in_memory(size, header).unwrap();
         for event in events {
             assert!(!event.to_string().is_empty());
-            recorder.event(&event.borrow());
+            recorder.event(event);
         }
-        let mut recording = recorder.tape().recording().expect("it is in memory");
+        let mut recording = recorder.handle().recording().expect("it is in memory");
         assert_eq!(recording.header(), header);
         let read: Vec<OwnedEvent> = (&mut recording).map(Result::unwrap).collect();
         let last = size.min(events.len());

@@ -200,12 +200,36 @@ fn stage() -> Markup {
         ("exit", "Task’s end"),
         ("rest", "Idle"),
     ];
-    let tabs = [
-        ("calls", "Calls"),
-        ("range", "Range"),
-        ("instant", "Instant"),
-        ("path", "Critical path"),
-    ];
+    html! {
+        (tools())
+        canvas id="overview" aria-hidden="true" {}
+        div id="stage" {
+            canvas id="lanes" tabindex="0" role="application" aria-roledescription="timeline"
+                aria-label="Lanes of the tasks; arrow keys move from span to span, ? lists the keys"
+                aria-describedby="details" {}
+            div id="scroller" tabindex="-1" aria-hidden="true" { div {} }
+            div id="tip" hidden {}
+        }
+        ul id="legend" aria-label="Legend: press to highlight" {
+            @for (class, word) in kinds {
+                li { button data-kind=(class) aria-pressed="false" {
+                    canvas width="22" height="14" aria-hidden="true" {} (word)
+                } }
+            }
+        }
+        div id="told" aria-live="polite" { p id="details" {} p id="why" {} }
+        div id="grip" role="separator" aria-orientation="horizontal" tabindex="0"
+            aria-label="Height of the lanes in pixels" aria-controls="stage"
+            aria-valuemin="80" aria-valuenow="80" {}
+        (tabs())
+        dialog id="keys" aria-label="Keys" {
+            (keys())
+            form method="dialog" { button { "Close" } }
+        }
+    }
+}
+
+fn tools() -> Markup {
     html! {
         div id="tools" role="toolbar" aria-label="Timeline" {
             span class="group" {
@@ -243,25 +267,18 @@ fn stage() -> Markup {
             button id="theme" title="Light or dark (T)" { "Theme" }
             button id="help" title="Keys (?)" aria-haspopup="dialog" { "?" span class="hide" { " keys" } }
         }
-        canvas id="overview" aria-hidden="true" {}
-        div id="stage" {
-            canvas id="lanes" tabindex="0" role="application" aria-roledescription="timeline"
-                aria-label="Lanes of the tasks; arrow keys move from span to span, ? lists the keys"
-                aria-describedby="details" {}
-            div id="scroller" tabindex="-1" aria-hidden="true" { div {} }
-            div id="tip" hidden {}
-        }
-        ul id="legend" aria-label="Legend: press to highlight" {
-            @for (class, word) in kinds {
-                li { button data-kind=(class) aria-pressed="false" {
-                    canvas width="22" height="14" aria-hidden="true" {} (word)
-                } }
-            }
-        }
-        div id="told" aria-live="polite" { p id="details" {} p id="why" {} }
-        div id="grip" role="separator" aria-orientation="horizontal" tabindex="0"
-            aria-label="Height of the lanes in pixels" aria-controls="stage"
-            aria-valuemin="80" aria-valuenow="80" {}
+    }
+}
+
+/// What is below the lanes.
+fn tabs() -> Markup {
+    let tabs = [
+        ("calls", "Calls"),
+        ("range", "Range"),
+        ("instant", "Instant"),
+        ("path", "Critical path"),
+    ];
+    html! {
         div id="tabs" role="tablist" aria-label="Below the lanes" {
             @for (name, word) in tabs {
                 button role="tab" id={ "show-" (name) } data-tab=(name) aria-controls={ "tab-" (name) }
@@ -287,10 +304,6 @@ fn stage() -> Markup {
                 output id="shown" {}
             }
             div id="table" role="grid" tabindex="0" aria-label="Calls, and what else happened" {}
-        }
-        dialog id="keys" aria-label="Keys" {
-            (keys())
-            form method="dialog" { button { "Close" } }
         }
     }
 }

@@ -47,7 +47,7 @@ fn diff_can_leave_times_aside() {
     for event in Recording::open(place.0.join("countdown.trap")).unwrap() {
         let mut event = event.unwrap();
         event.at += Duration::from_millis(7);
-        recorder.event(&event.borrow());
+        recorder.event(&event);
     }
     drop(recorder);
     let (code, ..) = place.run(&["trace", "diff", "countdown.trap", "shifted.trap"]);

@@ -77,7 +77,7 @@ fn a_quiet_run_is_on_disk_though_it_never_ends() {
     let file = Scratch::new("quiet");
     let run = Running::with_stdout(&["boot", "--record", file.path(), "alive", "--every", "1day"]);
     // It is written within a tenth of a second.
-    let sleeps = |event: &OwnedEvent| matches!(event.borrow().fact, Fact::Blocked { .. });
+    let sleeps = |event: &OwnedEvent| matches!(event.fact, Fact::Blocked { .. });
     eventually("the recording", || {
         file.read().0.iter().any(sleeps).then_some(())
     });
@@ -137,8 +137,7 @@ fn a_ring_is_written_on_interrupt_and_deadlock() {
     let (events, error) = file.read();
     assert!(error.is_none());
     // Being shut down is the last that happens to both of its tasks.
-    let is_killed =
-        |event: &&OwnedEvent| matches!(event.borrow().fact, Fact::Exited { exit: Exit::Killed });
+    let is_killed = |event: &&OwnedEvent| matches!(event.fact, Fact::Exited { exit: Exit::Killed });
     assert!(events.iter().rev().take(10).any(|event| is_killed(&event)));
 
     let (code, ..) = run(&[&ring[..], &["-q", "alive", "--every", "1000years"]].concat());

@@ -555,7 +555,7 @@ fn a_deadlock_in_a_run_that_goes_on_is_marked_where_it_began() {
     let place = Place::with("stuck-server", &["stuck-server"]);
     let recording = Recording::open(place.0.join("run.trap")).unwrap();
     let mut events = recording.map(Result::unwrap);
-    let is_deadlock = |event: &OwnedEvent| matches!(event.borrow().fact, Fact::Deadlocked { .. });
+    let is_deadlock = |event: &OwnedEvent| matches!(event.fact, Fact::Deadlocked { .. });
     let at = events.find(is_deadlock).expect("it closes a cycle").at;
     let (from, until) = (format!("{:.6}", Nanos::from(at)), "6 -> 5 -> 6");
     let line = place.print(&["trace", "show", "--errors", "run.trap"]);
@@ -697,7 +697,7 @@ fn named(place: &Place, name: &str) {
             place: None,
         });
     }
-    recorder.tape().close().unwrap();
+    recorder.handle().close().unwrap();
 }
 
 #[test]
@@ -824,7 +824,7 @@ proptest! {
             let at = Duration::from_nanos(*time.get(&times));
             recorder.event(&Event { at, ..event.clone() });
         }
-        recorder.tape().close().unwrap();
+        recorder.handle().close().unwrap();
         let from = format!("{turn}t");
         for args in [&["--format", "svg"][..], &[], &["--from", &from], &["--to", &from]] {
             let (code, out, err) = place.run(&[&DRAW, args].concat());
