@@ -167,6 +167,110 @@ impl fmt::Display for QueueId {
     }
 }
 
+/// The kind of object that a queue is part of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Kind {
+    #[default]
+    Queue,
+    Semaphore,
+    Mutex,
+    Flag,
+    Barrier,
+    Condition,
+    Promise,
+    Callback,
+    Group,
+    Job,
+}
+
+impl Kind {
+    const ALL: [Self; 10] = [
+        Self::Queue,
+        Self::Semaphore,
+        Self::Mutex,
+        Self::Flag,
+        Self::Barrier,
+        Self::Condition,
+        Self::Promise,
+        Self::Callback,
+        Self::Group,
+        Self::Job,
+    ];
+
+    /// The name of the kind, and the words for the calls on its queue: `get`, `try_get`, `put`,
+    /// `try_put` and `close_queue`. A word is the method that makes the call, where there is one.
+    fn words(self) -> [&'static str; 6] {
+        match self {
+            Self::Queue => ["queue", "get", "try_get", "put", "try_put", "close"],
+            Self::Semaphore => [
+                "semaphore",
+                "acquire",
+                "try_acquire",
+                "put",
+                "release",
+                "close",
+            ],
+            Self::Mutex => ["mutex", "lock", "try_lock", "put", "unlock", "close"],
+            Self::Flag => ["flag", "wait", "try_get", "put", "try_put", "set"],
+            Self::Barrier => ["barrier", "wait", "try_get", "put", "try_put", "open"],
+            Self::Condition => [
+                "condition",
+                "wait",
+                "try_get",
+                "put",
+                "notify_one",
+                "notify_all",
+            ],
+            Self::Promise => ["promise", "wait", "try_get", "put", "try_put", "set"],
+            Self::Callback => ["callback", "on_done", "try_get", "put", "call", "close"],
+            Self::Group => ["group", "next", "try_get", "put", "try_put", "close"],
+            Self::Job => ["job", "run_blocking", "try_get", "put", "try_put", "close"],
+        }
+    }
+
+    /// Returns the kind of that name; a queue if there is none.
+    pub(crate) fn of(name: &str) -> Self {
+        let named = Self::ALL.into_iter().find(|kind| kind.name() == name);
+        named.unwrap_or_default()
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        self.words()[0]
+    }
+
+    /// Returns the word for a call on a queue of this kind, such as `lock` for the `get` of a mutex.
+    pub(crate) fn verb(self, call: SystemCall) -> &'static str {
+        let [_, get, try_get, put, try_put, close] = self.words();
+        match call {
+            SystemCall::Get(_) => get,
+            SystemCall::TryGet(_) => try_get,
+            SystemCall::Put(_) => put,
+            SystemCall::TryPut(_) => try_put,
+            SystemCall::CloseQueue(_) => close,
+            SystemCall::FreeQueue(_) => "free",
+            other => other.name(),
+        }
+    }
+
+    /// Returns the kind, number and name of a queue, such as `mutex 2 "savings"`.
+    pub(crate) fn title(self, queue: QueueId, name: &str) -> String {
+        match (self.name(), name) {
+            (kind, "") => format!("{kind} {queue}"),
+            (kind, name) => format!("{kind} {queue} {name:?}"),
+        }
+    }
+
+    /// Returns in words what a task waits for at this end of a queue; `None` for a queue without a
+    /// name.
+    pub(crate) fn thing(self, queue: QueueId, end: End, name: &str) -> Option<String> {
+        match (self, name) {
+            (Self::Queue, "") => None,
+            (Self::Queue, name) => Some(format!("{} ({end})", self.title(queue, name))),
+            (_, name) => Some(self.title(queue, name)),
+        }
+    }
+}
+
 /// Nanoseconds: a span, or an instant since boot. The range is 584 years; [`Nanos::FOREVER`] is
 /// beyond it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -978,6 +1082,19 @@ pub enum On {
     Queue(QueueId, End),
 }
 
+impl On {
+    /// Returns the task that alone can end this wait: the task whose end it is for, or the holder of
+    /// the lock that it is for. `None` if a timeout can end the wait too.
+    pub(crate) fn ender(self, is_timed: bool, holder: Option<Tid>) -> Option<Tid> {
+        match self {
+            _ if is_timed => None,
+            Self::Exit(target) => Some(target),
+            Self::Queue(_, End::Get) => holder,
+            Self::Queue(_, End::Put) | Self::Timer(_) | Self::Device(..) => None,
+        }
+    }
+}
+
 impl fmt::Display for On {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -1130,21 +1247,11 @@ impl TaskInfo {
     /// of the lock. `None` if a timeout can end the wait too.
     #[must_use]
     pub fn waits_for(&self) -> Option<Tid> {
-        match self.state {
-            TaskState::Blocked { .. } if self.wait.is_timed => None,
-            TaskState::Blocked {
-                on: On::Exit(target),
-                ..
-            } => Some(target),
-            TaskState::Blocked {
-                on: On::Queue(_, End::Get),
-                ..
-            } => self.wait.holder.filter(|_| self.wait.is_lock),
-            TaskState::Blocked { .. }
-            | TaskState::Ready
-            | TaskState::Running
-            | TaskState::Zombie(_) => None,
-        }
+        let TaskState::Blocked { on, .. } = self.state else {
+            return None;
+        };
+        let holder = self.wait.holder.filter(|_| self.wait.is_lock);
+        on.ender(self.wait.is_timed, holder)
     }
 
     /// Returns the task that could end the wait, if no task can run: as [`TaskInfo::waits_for`] does, or

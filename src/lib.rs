@@ -113,8 +113,8 @@ pub use kernel::{
     Stalled, Step, TaskTurn,
 };
 pub use log::{
-    Answered, Call, CallInfo, Cycle, Detail, Event, Fact, Follower, Topic, TraceLine, Tracer, Wake,
-    recording as record,
+    Answered, Call, CallInfo, Cycle, Detail, Doing, Ending, Event, Fact, Follower, Ledger, Moment,
+    Span, Topic, TraceLine, Tracer, Wake, recording as record,
 };
 pub use sched::{Cause, Facts, Fifo, Policy, Runnable};
 pub use trap::{Continued, Descriptor, Footprints, Note, Object, pause::pause};

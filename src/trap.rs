@@ -42,11 +42,12 @@ use crate::{
     panic::{Panic, contain, panic_message, take_origin},
 };
 
+pub(crate) use crate::abi::Kind;
 #[cfg(feature = "serde")]
 pub(crate) use descriptor::Carrier;
 pub use descriptor::Descriptor;
 pub use footprint::{Continued, Footprints, Note, Object};
-pub(crate) use status::{Kind, QueueStatus};
+pub(crate) use status::QueueStatus;
 
 /// The most bytes that one `recv` or `send` moves: the limit of a frame's buffer.
 pub(crate) const MAX_IO: usize = 64 * 1024;

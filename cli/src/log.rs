@@ -29,15 +29,6 @@ use super::{
 
 /// What a bare `--trace` shows.
 const TRACE: &str = "trapline::kernel=trace,trapline::device=trace";
-/// The target of the bridge to `tracing` for events of this kind.
-pub(super) fn target(fact: &Fact<'_>) -> &'static str {
-    match fact.topic() {
-        Topic::Sched => "trapline::sched",
-        Topic::Device => "trapline::device",
-        Topic::Console => "trapline::console",
-        _ => "trapline::kernel",
-    }
-}
 
 /// Whether a trace shows events of this kind. A trace may be limited to calls, and may include
 /// turns and console output.

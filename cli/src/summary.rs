@@ -3,14 +3,14 @@
 use std::{cell::RefCell, cmp::Reverse, collections::BTreeMap, rc::Rc, time::Duration};
 
 use serde_json::{Map, Value, json};
-use trapline::{Event, Fact, Follower, Nanos, Tid, Tracer};
+use trapline::{Event, Fact, Nanos, Span, Tid};
 
 use super::{
     amounts::{Amounts, Bucket, quantiles},
     measures::Measured,
     output::{Log, tell},
     table::table,
-    trace::spans::{Span, Spans},
+    trace::spans::Spans,
 };
 
 /// The largest number of tasks in the table, which shows those with the most time.
@@ -27,8 +27,6 @@ pub(super) struct Summary {
     calls: BTreeMap<&'static str, Call>,
     /// With a row per name: the ended tasks of each name.
     names: Option<BTreeMap<String, Names>>,
-    /// The call that each task is at.
-    follower: Follower,
     spans: Spans,
     ticks: u64,
 }
@@ -96,7 +94,6 @@ impl Summary {
         if event.tid == Tid::KERNEL {
             return;
         }
-        self.follower.event(event);
         if let Fact::Spawned { name, .. } = &event.fact {
             let name = name.to_string();
             let task = Task {
@@ -121,8 +118,8 @@ impl Summary {
                 self.calls.entry(call.name()).or_default().count += 1;
             }
             Fact::Replied { .. } => {
-                if self.follower.is_error(event)
-                    && let Some(last) = self.follower.last(event.tid)
+                if self.spans.tasks().is_error(event)
+                    && let Some(last) = self.spans.tasks().last(event.tid)
                 {
                     self.calls.entry(last.call.name()).or_default().errors += 1;
                 }
@@ -152,7 +149,7 @@ impl Summary {
             let span = now.saturating_sub(since);
             task.blocked += span;
             // A task that prints and ends may wait for the console before its first call.
-            if let Some(last) = self.follower.last(tid) {
+            if let Some(last) = self.spans.tasks().last(tid) {
                 let call = self.calls.entry(last.call.name()).or_default();
                 call.blocked += span;
                 call.spans

@@ -11,10 +11,7 @@ use super::{
     guide::Guide,
     notes::{self, Made},
 };
-use crate::{
-    Answered, Argument, Call, Detail, Event, Exit, Fact, Footprints, Note, QueueId, Reply, Tid,
-    Tracer, Wake,
-};
+use crate::{Event, Exit, Fact, Footprints, Ledger, Note, SystemCall, Tid, Tracer};
 
 /// The most turns whose text is kept. A story of a longer schedule ends there.
 const MOST: usize = 100_000;
@@ -31,13 +28,10 @@ struct Told {
     rows: Vec<Row>,
     /// Whether the story has ended before the schedule.
     is_full: bool,
-    names: BTreeMap<Tid, String>,
+    /// The names of tasks and objects, and the last calls.
+    ledger: Ledger,
     /// The last call of each task that has not ended well: its text, and its row.
     calls: BTreeMap<Tid, (String, usize)>,
-    /// The kind and the name of the queue that is being made.
-    made: (String, String),
-    /// What each queue is, such as `mutex 2`.
-    titles: BTreeMap<QueueId, String>,
     /// The shared values, in the order of their first use.
     shared: Vec<Made>,
     /// The rows of the preempted tasks that have had no turn since.
@@ -113,31 +107,25 @@ impl Told {
         if self.is_full {
             return;
         }
+        self.ledger.event(event);
         if let Fact::Resumed = event.fact {
             return self.begin_turn(event.tid, guide);
         }
         self.note_accesses();
         let text = match &event.fact {
-            Fact::Spawned { name, .. } => {
-                self.names.insert(event.tid, (*name).to_string());
+            Fact::Spawned { .. } => {
                 self.files.extend(event.place.as_ref().map(file));
                 return;
             }
-            Fact::Trapped { call, detail } => self.call(event.tid, Call(*call, detail)),
-            Fact::Replied {
-                reply: Reply::Queue(queue),
-                ..
-            } if self.is_turn_of(event.tid) => self.make(*queue),
-            Fact::Replied { reply, detail } if self.is_turn_of(event.tid) => {
-                format!("= {}", Answered(*reply, detail))
+            Fact::Trapped { call, .. } => self.call(event.tid, *call),
+            Fact::Replied { .. } if self.is_turn_of(event.tid) => {
+                let answer = self.ledger.line(&event.fact, event.tid).answer();
+                format!("= {}", answer.unwrap_or_default())
             }
             Fact::Blocked { .. } => "...".into(),
             Fact::Woken { by } => {
-                let by = match by {
-                    Wake::Queue(queue) => self.title(*queue),
-                    other => other.to_string(),
-                };
-                format!("[{} {}: {by}]", self.name(event.tid), event.tid)
+                let by = self.ledger.cause(*by);
+                format!("[{} {}: {by}]", self.ledger.comm(event.tid), event.tid)
             }
             Fact::Exited { exit } => {
                 let place = event.place.as_ref().map(|place| format!(", at {place}"));
@@ -179,48 +167,16 @@ impl Told {
         });
     }
 
-    fn call(&mut self, task: Tid, call: Call<'_>) -> String {
-        let mut text = call.to_string();
-        let Call(call, detail) = call;
-        match call.argument() {
-            Argument::Queue(queue) => {
-                let title = self.title(queue);
-                text = text.replacen(&format!("({queue}"), &format!("({title}"), 1);
-                if let Some(turn) = &mut self.turn {
-                    turn.used.insert(Used::Queue(queue));
-                }
-            }
-            Argument::Capacity(_) => {
-                self.made = match detail {
-                    Detail::Object(kind, name) => (kind.to_string(), name.to_string()),
-                    Detail::Name(name) => ("queue".into(), name.to_string()),
-                    _ => ("queue".into(), String::new()),
-                };
-            }
-            _ => {}
-        }
+    fn call(&mut self, task: Tid, call: SystemCall) -> String {
+        let text = self.ledger.last(task).map(ToString::to_string);
+        let text = text.unwrap_or_default();
         // This turn becomes the next row.
         self.calls.insert(task, (text.clone(), self.rows.len()));
         if let Some(turn) = &mut self.turn {
             turn.has_call = true;
+            turn.used.extend(call.queue().map(Used::Queue));
         }
         text
-    }
-
-    /// Names a new queue.
-    fn make(&mut self, queue: QueueId) -> String {
-        let title = match std::mem::take(&mut self.made) {
-            (kind, name) if name.is_empty() => format!("{kind} {queue}"),
-            (kind, name) => format!("{kind} {queue} {name:?}"),
-        };
-        let text = format!("= {title}");
-        self.titles.insert(queue, title);
-        text
-    }
-
-    fn title(&self, queue: QueueId) -> String {
-        let title = self.titles.get(&queue).cloned();
-        title.unwrap_or_else(|| format!("queue {queue}"))
     }
 
     fn exit(&mut self, task: Tid, exit: &Exit) -> String {
@@ -233,7 +189,7 @@ impl Told {
         match self.is_turn_of(task) {
             true => format!("exits: {exit}"),
             // The task of the turn has ended it.
-            false => format!("[{} {task} exits: {exit}]", self.name(task)),
+            false => format!("[{} {task} exits: {exit}]", self.ledger.comm(task)),
         }
     }
 
@@ -296,16 +252,12 @@ impl Told {
         self.turn.as_ref().is_some_and(|turn| turn.task == task)
     }
 
-    fn name(&self, task: Tid) -> &str {
-        self.names.get(&task).map_or("", |name| name)
-    }
-
     fn end_turn(&mut self) {
         let Some(turn) = self.turn.take() else {
             return;
         };
         let Turn { number, task, .. } = turn;
-        let who = format!("{} {task}", self.name(task));
+        let who = format!("{} {task}", self.ledger.comm(task));
         let text = format!("{number:>5}  {who:<14} {}", turn.texts.join(" "));
         // A turn without a call ends the task, and may have notes of an earlier place.
         let called = self.called().filter(|_| turn.has_call);
@@ -360,7 +312,10 @@ impl Told {
             None => ("where it begins".into(), Place::None),
         };
         self.rows.push(Row {
-            text: format!("    !  {} {task} is preempted {before}", self.name(task)),
+            text: format!(
+                "    !  {} {task} is preempted {before}",
+                self.ledger.comm(task)
+            ),
             place,
             task: Some(task),
             preemptions: 1,

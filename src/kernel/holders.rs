@@ -13,15 +13,11 @@ use super::{
     task::{State, WaitingOn},
 };
 use crate::{
-    abi::{End, Tid},
-    log::{Fact, tracing::warn_report},
+    abi::{End, On, Tid},
+    log::{Fact, tracing::warn_report, waits::chain},
     sched::Runnable,
     trap::{Note, Object},
 };
-
-/// The longest chain of waits that the kernel follows when a task blocks. It bounds the price of
-/// blocking. The report of a total deadlock includes longer cycles.
-pub(super) const LONGEST: usize = 1024;
 
 /// The action of a kernel when a cycle closes among tasks that wait for locks and for each other's
 /// exits. Only a kill can end such a cycle. The kernel reports it at once, even while other tasks
@@ -114,13 +110,12 @@ impl Kernel {
     /// Follows the waits, beginning with the caller's. They lead back to the caller, or to a task
     /// that waits for no other.
     fn follow(&mut self, me: Runnable) -> Option<Runnable> {
-        let waits = || iter::successors(self.blocker(me), |task| self.blocker(*task));
-        let last = waits().take(LONGEST).find(|task| *task == me);
-        if last.is_none() || me.tid.is_daemon() {
+        let waits = || chain(me, |task| self.blocker(task));
+        if me.tid.is_daemon() || !waits().skip(1).any(|task| task == me) {
             return None;
         }
         // Collected only now: few waits close a cycle.
-        let others = waits().take_while(|task| *task != me);
+        let others = waits().skip(1).take_while(|task| *task != me);
         let cycle: Vec<Tid> = iter::once(me).chain(others).map(|task| task.tid).collect();
         self.deadlocked(me, &cycle)
     }
@@ -128,22 +123,24 @@ impl Kernel {
     /// Returns the task that alone can end the wait of a task.
     fn blocker(&self, task: Runnable) -> Option<Runnable> {
         let task = &self.tasks[task];
-        match *task.state() {
-            State::Blocked(_) if task.is_timed() => None,
-            State::Blocked(WaitingOn::Exit(target)) => Some(target),
-            State::Blocked(WaitingOn::Queue(queue, End::Get)) => {
-                self.tasks.find_live(self.queues.holder_of_lock(queue)?)
-            }
-            _ => None,
-        }
+        let State::Blocked(on) = *task.state() else {
+            return None;
+        };
+        let holder = match on {
+            WaitingOn::Exit(_) => None,
+            WaitingOn::Queue(queue, End::Get) => self.queues.holder_of_lock(queue),
+            _ => return None,
+        };
+        self.tasks
+            .find_live(On::from(on).ender(task.is_timed(), holder)?)
     }
 
     /// Notes for a search what closes a cycle now that the caller waits: the task at the end of its
     /// chain of waits would have to wait for the caller, or for a task that waits for the caller.
     #[cold]
     fn note_chain(&self, me: Runnable) {
-        let chain = |task| iter::successors(Some(task), |task| self.blocker(*task)).take(LONGEST);
-        let last = chain(me).last().filter(|last| *last != me);
+        let waits = |task| chain(task, |task| self.blocker(task));
+        let last = waits(me).last().filter(|last| *last != me);
         let Some(last) = last.filter(|last| self.blocker(*last).is_none()) else {
             return;
         };
@@ -154,7 +151,7 @@ impl Kernel {
             });
         };
         let mut behind = self.tasks.youngest_first();
-        behind.retain(|task| chain(*task).any(|next| next == me));
+        behind.retain(|task| waits(*task).any(|next| next == me));
         for lock in self.queues.iter().filter(|queue| queue.is_lock()) {
             let holder = lock.status().holder();
             if behind.iter().any(|task| Some(task.tid) == holder) {

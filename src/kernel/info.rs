@@ -6,9 +6,8 @@ use super::{
     task::{ReadOp, State, Task, Then, WaitingOn},
 };
 use crate::{
-    abi::{DeviceId, Direction, End, Exit, On, TaskInfo, TaskState, Tid, Wait},
+    abi::{DeviceId, Direction, End, Exit, Kind, On, SystemCall, TaskInfo, TaskState, Tid, Wait},
     sched::Runnable,
-    trap::Kind,
 };
 
 impl Task {
@@ -31,21 +30,9 @@ impl Task {
             parent,
             state,
             traps: self.traps(),
-            wait: Wait {
-                is_timed: self.is_timed(),
-                is_accept: self.is_accepting(),
-                ..Wait::default()
-            },
+            wait: Wait::default(),
             spawned: None,
         }
-    }
-
-    fn is_accepting(&self) -> bool {
-        let read = match self.state() {
-            State::Blocked(WaitingOn::Device(_, _, Then::Read(read))) => read,
-            _ => return false,
-        };
-        matches!(read, ReadOp::Connection)
     }
 }
 
@@ -81,11 +68,13 @@ impl Kernel {
             && let Some(status) = self.queues.get(queue).map(MessageQueue::status)
         {
             kind = status.kind;
-            info.wait.thing = status.thing(queue, end);
+            info.wait.thing = kind.thing(queue, end, status.name());
             info.wait.holder = status.holder();
             info.wait.is_lock = kind == Kind::Mutex;
         }
         self.describe(&mut info);
+        info.wait.is_timed = self.tasks[task].is_timed();
+        info.wait.is_accept = matches!(on, WaitingOn::Device(_, _, Then::Read(ReadOp::Connection)));
         info.wait.call = name(on, kind);
         info.wait.place = self.places.of_call(task, on);
         info
@@ -117,8 +106,8 @@ fn name(on: WaitingOn, kind: Kind) -> &'static str {
         WaitingOn::Device(_, _, Then::Again) => "send",
         WaitingOn::Device(_, Direction::Read, Then::Done) => "read_wait",
         WaitingOn::Device(_, Direction::Write, Then::Done) => "write_wait",
-        WaitingOn::Queue(_, End::Put) => "put",
-        WaitingOn::Queue(_, End::Get) => kind.method(),
+        WaitingOn::Queue(queue, End::Put) => kind.verb(SystemCall::Put(queue)),
+        WaitingOn::Queue(queue, End::Get) => kind.verb(SystemCall::Get(queue)),
         WaitingOn::Console(_) | WaitingOn::Delay(_) => "",
     }
 }

@@ -212,7 +212,7 @@ impl MessageQueue {
     fn info(&self) -> QueueInfo {
         QueueInfo {
             id: self.id,
-            thing: self.status.title(self.id),
+            thing: self.status.kind.title(self.id, self.status.name()),
             len: self.available.len(),
             capacity: (!self.is_unbounded()).then_some(self.capacity),
             getters: self.getters.len(),

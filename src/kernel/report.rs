@@ -348,29 +348,30 @@ pub enum Step {
 }
 
 /// Why a kernel stopped with tasks left, or which tasks failed. The kernel can run again after any
-/// of these. What a variant holds is its [`source`](std::error::Error::source).
+/// of these. An error or a limit that a variant holds is its [`source`](std::error::Error::source). A
+/// report is not: a program that prints an error and its sources prints the report once.
 ///
 /// Its `Debug` is its `Display`, because a `main` that returns an error prints the `Debug`.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// No task was ready, and nothing could make one ready.
-    #[error("{0}")]
-    Deadlock(#[source] Deadlock),
+    #[error(transparent)]
+    Deadlock(Deadlock),
     /// A limit was reached, while these tasks were blocked.
     #[error("{0}{1}")]
     Limit(#[source] Limit, Blocked),
     /// Only other threads could make a task ready, and none did within
     /// [`Builder::max_stall`](crate::Builder::max_stall).
-    #[error("{0}")]
-    Stalled(#[source] Stalled),
+    #[error(transparent)]
+    Stalled(Stalled),
     /// The scheduling policy failed. The text is its type and the reason. The kernel has replaced
     /// it by [`Fifo`](crate::Fifo), and has lost no task.
     #[error("{0}")]
     Policy(String),
     /// Tasks failed or faulted. Only [`Report::check`] and [`Report::check_faults`] return this.
-    #[error("{0}")]
-    Failed(#[source] Failures),
+    #[error(transparent)]
+    Failed(Failures),
     /// The kernel refused a call of the host, such as [`Kernel::spawn`](crate::Kernel::spawn).
     #[error("the kernel refused a call: {0}")]
     Refused(#[from] Errno),

@@ -1,15 +1,13 @@
 //! What a policy knows of a task: its share of the processors, and the facts around it.
 
-use std::iter;
-
 use super::{
-    holders::LONGEST,
     queues::Queues,
     table::Tasks,
     task::{Pending, State, WaitingOn},
 };
 use crate::{
     abi::{End, Nanos, Share, ShareOf, Tid},
+    log::waits::chain,
     sched::{Facts, Runnable},
 };
 
@@ -138,13 +136,11 @@ impl Shares {
     /// Notes that a task waits for a lock. It lends its priority to the holder, and to the holder of
     /// the lock for which that one waits: these are returned.
     pub(super) fn lend(&mut self, tasks: &Tasks, queues: &Queues, me: Runnable) -> Vec<Runnable> {
-        let holder = |waiter: &Runnable| holder_awaited_by(tasks, queues, *waiter);
+        let holder = |waiter| holder_awaited_by(tasks, queues, waiter);
         self.lock_waits
-            .retain(|waiter| *waiter != me && holder(waiter).is_some());
+            .retain(|waiter| *waiter != me && holder(*waiter).is_some());
         self.lock_waits.push(me);
-        iter::successors(holder(&me), holder)
-            .take(LONGEST)
-            .collect()
+        chain(me, holder).skip(1).collect()
     }
 }
 
@@ -183,9 +179,8 @@ pub(super) fn facts<'a>(
 
 /// Returns whether a task waits for a lock of this task, or for one of a task that does.
 fn leads_to(tasks: &Tasks, queues: &Queues, waiter: Runnable, task: Runnable) -> bool {
-    let holder = |waiter: &Runnable| holder_awaited_by(tasks, queues, *waiter);
-    let mut chain = iter::successors(holder(&waiter), holder).take(LONGEST);
-    chain.any(|holder| holder == task)
+    let holder = |waiter| holder_awaited_by(tasks, queues, waiter);
+    chain(waiter, holder).skip(1).any(|holder| holder == task)
 }
 
 /// Returns the holder of the lock for which a task waits.

@@ -190,6 +190,18 @@ impl Fact<'_> {
         }
     }
 
+    /// Returns the target of its `tracing` event: `trapline::sched` for turns, wake-ups and jumps of
+    /// the clock, `trapline::device`, `trapline::console`, or else `trapline::kernel`.
+    #[must_use]
+    pub fn target(&self) -> &'static str {
+        match self.topic() {
+            Topic::Sched => "trapline::sched",
+            Topic::Device => "trapline::device",
+            Topic::Console => "trapline::console",
+            Topic::Call | Topic::Life => "trapline::kernel",
+        }
+    }
+
     /// Returns what it is about.
     #[must_use]
     pub fn topic(&self) -> Topic {

@@ -6,21 +6,26 @@
 //! |---|---|
 //! | `event.rs` | [`Event`], [`Fact`], [`Tracer`], and the lines of the canonical log |
 //! | `text.rs` | what they hold, and its text: [`Detail`], [`Call`], [`Answered`] |
-//! | `follow.rs` | [`Follower`]: the current call of each task |
+//! | `ledger.rs` | [`Ledger`]: what each task does and waits for, and its last calls |
+//! | `calls.rs` | calls in words, and the lines of a trace |
+//! | `waits.rs` | chains and cycles of tasks that wait for each other |
 //! | `dispatch.rs` | the tracers of a kernel |
 //! | `entered.rs` | the span of `tracing` that is entered |
 //! | `tracing.rs` | the bridge to `tracing` |
 //! | `recording/` | the event log in a file |
 
+mod calls;
 mod dispatch;
 mod entered;
 mod event;
-mod follow;
+mod ledger;
 pub mod recording;
 mod text;
 pub(crate) mod tracing;
+pub(crate) mod waits;
 
+pub use calls::{CallInfo, TraceLine};
 pub(crate) use dispatch::Log;
 pub use event::{Event, Fact, Topic, Tracer};
-pub use follow::{CallInfo, Follower, TraceLine};
+pub use ledger::{Doing, Ending, Follower, Ledger, Moment, Span};
 pub use text::{Answered, Call, Cycle, Detail, Wake};

@@ -72,25 +72,14 @@ pub struct Call<'a>(pub SystemCall, pub &'a Detail<'a>);
 
 impl fmt::Display for Call<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_call(f, *self, "")
+        let Self(call, detail) = self;
+        write!(f, "{}({}", call.name(), call.argument())?;
+        match (call.argument(), detail) {
+            (Argument::None, _) | (_, Detail::None) => {}
+            _ => f.write_str(", ")?,
+        }
+        write!(f, "{detail})")
     }
-}
-
-/// Writes a call, with the name of what its argument numbers, if that has one.
-pub(super) fn write_call(
-    f: &mut fmt::Formatter<'_>,
-    Call(call, detail): Call<'_>,
-    name: &str,
-) -> fmt::Result {
-    write!(f, "{}({}", call.name(), call.argument())?;
-    if !name.is_empty() {
-        write!(f, " {name:?}")?;
-    }
-    match (call.argument(), detail) {
-        (Argument::None, _) | (_, Detail::None) => {}
-        _ => f.write_str(", ")?,
-    }
-    write!(f, "{detail})")
 }
 
 /// The text of a reply with what travels beside it: of [`Fact::Replied`](super::Fact::Replied).

@@ -25,7 +25,7 @@ use tracing::{
     trace_span, warn,
 };
 
-use super::{Event, Fact, Log, Topic, Tracer, entered::Entered, event::Step, follow::Follower};
+use super::{Event, Fact, Ledger, Log, Topic, Tracer, entered::Entered, event::Step};
 use crate::abi::{Exit, Nanos, Place, QueueId, Reply, SystemCall, Tid};
 
 /// Warns through `tracing` of a task that failed or faulted.
@@ -71,7 +71,7 @@ impl Log {
         if wanted {
             let entered = Rc::new(Entered::default());
             let bridge = Bridge {
-                tasks: Follower::new(),
+                tasks: Ledger::new(),
                 spans: BTreeMap::new(),
                 kernel,
                 entered: Rc::clone(&entered),
@@ -83,7 +83,7 @@ impl Log {
 }
 
 struct Bridge {
-    tasks: Follower,
+    tasks: Ledger,
     spans: BTreeMap<Tid, Span>,
     /// The kernel's own span.
     kernel: Span,
@@ -157,7 +157,8 @@ impl Tracer for Bridge {
                     Reply::Bytes(bytes) => Some(bytes),
                     _ => None,
                 });
-                let (reply, blocked_on) = (answer.map(display), blocked_on.map(display));
+                let reply = told.answer().map(display);
+                let blocked_on = blocked_on.map(|on| display(self.tasks.thing(on)));
                 let call = last.map(ToString::to_string);
                 tell!("trapline::kernel", event, &*span, comm,
                     { call, op, device, queue, blocked_on, bytes, reply, }, "{told}");

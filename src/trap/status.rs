@@ -1,8 +1,8 @@
-//! The status of a queue, and what the queue is part of.
+//! The status of a queue.
 
 use std::{cell::Cell, rc::Rc};
 
-use crate::abi::{End, QueueId, Tid};
+use crate::abi::{Kind, Tid};
 
 /// The status of a queue, which its handles read without a trap. The kernel writes it.
 #[derive(Default)]
@@ -22,74 +22,13 @@ pub(crate) struct QueueStatus {
 }
 
 impl QueueStatus {
-    /// Returns the kind, number and name of the queue.
-    pub(crate) fn title(&self, queue: QueueId) -> String {
-        let kind = self.kind.name();
-        match &self.name {
-            None => format!("{kind} {queue}"),
-            Some(name) => format!("{kind} {queue} {name:?}"),
-        }
-    }
-
-    /// Returns in words what a task waits for at this end; `None` for a queue without a name.
-    pub(crate) fn thing(&self, queue: QueueId, end: End) -> Option<String> {
-        let kind = self.kind.name();
-        match (&self.name, self.kind) {
-            (None, Kind::Queue) => None,
-            (None, _) => Some(format!("{kind} {queue}")),
-            (Some(name), Kind::Queue) => Some(format!("{kind} {queue} {name:?} ({end})")),
-            (Some(name), _) => Some(format!("{kind} {queue} {name:?}")),
-        }
+    /// Returns the name of the object, or nothing.
+    pub(crate) fn name(&self) -> &str {
+        self.name.as_deref().unwrap_or_default()
     }
 
     /// Returns the task that holds the lock, or took the last permit.
     pub(crate) fn holder(&self) -> Option<Tid> {
         Some(self.holder.get()).filter(|holder| *holder != Tid::KERNEL)
-    }
-}
-
-/// The kind of object that a queue is part of.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) enum Kind {
-    #[default]
-    Queue,
-    Semaphore,
-    Mutex,
-    Flag,
-    Barrier,
-    Condition,
-    Promise,
-    Callback,
-    Group,
-    Job,
-}
-
-impl Kind {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Queue => "queue",
-            Self::Semaphore => "semaphore",
-            Self::Mutex => "mutex",
-            Self::Flag => "flag",
-            Self::Barrier => "barrier",
-            Self::Condition => "condition",
-            Self::Promise => "promise",
-            Self::Callback => "callback",
-            Self::Group => "group",
-            Self::Job => "job",
-        }
-    }
-
-    /// Returns the name of the method in which a task gets from the queue.
-    pub(crate) fn method(self) -> &'static str {
-        match self {
-            Self::Queue => "get",
-            Self::Semaphore => "acquire",
-            Self::Mutex => "lock",
-            Self::Flag | Self::Barrier | Self::Condition | Self::Promise => "wait",
-            Self::Callback => "on_done",
-            Self::Group => "next",
-            Self::Job => "run_blocking",
-        }
     }
 }

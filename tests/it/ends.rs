@@ -3,8 +3,8 @@
 use std::{any::Any, cell::RefCell, io, rc::Rc, thread, time::Duration};
 
 use trapline::{
-    Closed, Deadlock, Errno, Error, Event, Exit, Failures, Kernel, Limit, Os, Queue, Report,
-    SimWorld, Step, Tid, Tracer, sync::Semaphore,
+    Closed, Deadlock, Errno, Error, Event, Exit, Kernel, Limit, Os, Queue, Report, SimWorld, Step,
+    Tid, Tracer, sync::Semaphore,
 };
 
 use crate::{support::*, worlds::NoConsole};
@@ -116,37 +116,6 @@ fn s46_many_that_wait_for_one_name_the_way_once() {
     assert_eq!((first[0], first.len() as u64), (tid(LONG + 1), LONG));
     let ways = (LONG + 2..=2 * LONG).map(|task| tids(&[task, LONG]));
     assert!(rest.iter().cloned().eq(ways));
-}
-
-#[test]
-fn s46_a_picture_of_a_great_ring_is_drawn_at_no_great_price() {
-    const RING: u64 = 20_000;
-    let mut kernel = Kernel::simulated(0);
-    for task in 1..=RING {
-        spawn_waiter(&mut kernel, "t", 0, task % RING + 1);
-    }
-    let deadlock = deadlock(&mut kernel);
-    let mut red = 0;
-    let cpu = cpu(|| red = deadlock.dot().matches("color=red").count());
-    assert_eq!(red as u64, 2 * RING);
-    assert!(cpu < SECOND, "{cpu:?}");
-}
-
-#[test]
-fn s46_a_picture_has_one_box_for_tasks_that_wait_alike() {
-    let mut kernel = Kernel::simulated(0);
-    spawn_waiter(&mut kernel, "server", 0, 2);
-    for _ in 0..3000 {
-        spawn_waiter(&mut kernel, "client", 0, 1);
-    }
-    let dot = deadlock(&mut kernel).dot();
-    assert!(dot.contains("\n  size=\"7.5,10\"\n"), "{dot}");
-    assert!(
-        dot.contains("label=\"2 client\\n"),
-        "the one on the cycle: {dot}"
-    );
-    assert!(dot.contains("label=\"2999 x client\""), "{dot}");
-    assert_eq!(dot.lines().count(), 10, "{dot}");
 }
 
 #[test]
@@ -792,7 +761,7 @@ fn a_console_is_captured_in_every_world() {
 }
 
 #[test]
-fn an_error_of_a_run_has_what_it_wraps_as_its_source() {
+fn an_error_of_a_run_and_its_sources_show_a_report_once() {
     let source = |error: &Error| Some(std::error::Error::source(error)?.to_string());
     let mut kernel = sim().max_ticks(5).build().unwrap();
     kernel.spawn("spins", spin).unwrap();
@@ -810,16 +779,12 @@ fn an_error_of_a_run_has_what_it_wraps_as_its_source() {
         .spawn("main", async move |os: &mut Os| main(os).await.map(drop))
         .unwrap();
     let deadlock = kernel.run().unwrap_err();
-    assert_eq!(source(&deadlock), Some(deadlock.to_string()));
-    assert!(
-        std::error::Error::source(&deadlock)
-            .unwrap()
-            .is::<Deadlock>()
-    );
+    assert!(deadlock.to_string().starts_with("deadlock: "));
+    assert_eq!(source(&deadlock), None);
     let mut kernel = Kernel::simulated(1);
     kernel.spawn("fails", async |_| Err("no")).unwrap();
     let failed = kernel.run().unwrap().check().unwrap_err();
-    assert!(std::error::Error::source(&failed).unwrap().is::<Failures>());
+    assert_eq!(source(&failed), None);
     let refused = Error::from(Errno::HostDown);
     assert_eq!(source(&refused), Some(Errno::HostDown.to_string()));
     let failed = Error::from(io::Error::from(io::ErrorKind::BrokenPipe));

@@ -82,9 +82,6 @@ fn a_cycle_is_found_when_it_closes_whatever_else_runs() {
          cycle: 3 -> 4 -> 3\n  \
          waits on a cycle: 2 -> 3"
     );
-    let dot = deadlock.dot();
-    assert!(dot.contains("queue2 -> task4 [label=\"held by\"]"), "{dot}");
-    assert!(dot.contains("queue2 [label=\"mutex 2\"]"), "{dot}");
 }
 
 #[test]

@@ -264,23 +264,23 @@ fn a_recording_names_queues_and_what_they_are_part_of() {
     kernel.spawn("main", main).expect("there is room");
     kernel.run().expect("nothing is left");
     drop(kernel);
-    let mut follower = trapline::Follower::new();
+    let mut ledger = trapline::Ledger::new();
     let mut lines = Vec::new();
     for event in handle.recording().expect("it is kept") {
         let event = event.expect("it can be read");
-        trapline::Tracer::event(&mut follower, &event);
+        ledger.take(&event);
         if let Fact::Replied { .. } = event.fact {
-            lines.push(follower.line(&event.fact, event.tid).to_string());
+            lines.push(ledger.line(&event.fact, event.tid).to_string());
         }
     }
     assert_eq!(
         lines,
         [
-            "new_queue(1, \"inbox\") = queue 1",
-            "new_queue(unbounded, mutex \"savings\") = queue 2",
-            "new_queue(unbounded, group) = queue 3",
-            "get(2 \"savings\") = message 0",
-            "put(1 \"inbox\") = ok",
+            "new_queue(1, \"inbox\") = queue 1 \"inbox\"",
+            "new_queue(unbounded, mutex \"savings\") = mutex 2 \"savings\"",
+            "new_queue(unbounded, group) = group 3",
+            "lock(mutex 2 \"savings\") = message 0",
+            "put(queue 1 \"inbox\") = ok",
         ]
     );
 }

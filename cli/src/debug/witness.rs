@@ -3,14 +3,14 @@
 
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc, time::Duration};
 
-use trapline::{Event, Fact, Follower, Nanos, Tid, Tracer};
+use trapline::{Event, Fact, Ledger, Nanos, Tid, Tracer};
 
 use super::condition::Condition;
 use crate::live::recent;
 
 pub(super) struct Witness {
     /// The last calls of each task.
-    pub(super) recent: Follower,
+    pub(super) recent: Ledger,
     /// What to look for, with a number each.
     pub(super) watched: Vec<(usize, Condition)>,
     /// What was found first. Nothing else is found until it is taken.
@@ -37,7 +37,7 @@ const ENDED: usize = 1 << 16;
 impl Default for Witness {
     fn default() -> Self {
         Self {
-            recent: recent::follower(),
+            recent: recent::ledger(),
             watched: Vec::new(),
             found: None,
             ended: BTreeMap::new(),

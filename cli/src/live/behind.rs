@@ -4,12 +4,12 @@
 
 use std::time::Duration;
 
-use trapline::{CallInfo, End, Follower, On, QueueId, Reply, SystemCall, TaskInfo, TaskState, Tid};
+use trapline::{CallInfo, End, Ledger, On, QueueId, Reply, SystemCall, TaskInfo, TaskState, Tid};
 
 /// The task that another waits for, and a sentence about it, or about where the chain ends.
 pub(super) fn behind(
     tasks: &[TaskInfo],
-    recent: &Follower,
+    recent: &Ledger,
     task: &TaskInfo,
 ) -> (Option<Tid>, Option<String>) {
     let TaskState::Blocked { on, .. } = task.state else {
@@ -65,7 +65,7 @@ fn ended(deed: &str) -> (Option<Tid>, Option<String>) {
 /// The live task that was the last to put a message into a queue or to get one.
 fn last_move<'a>(
     tasks: &'a [TaskInfo],
-    recent: &Follower,
+    recent: &Ledger,
     queue: QueueId,
     end: End,
     except: Tid,

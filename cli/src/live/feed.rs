@@ -4,7 +4,7 @@
 use std::{cell::RefCell, rc::Rc};
 
 use serde_json::{Map, Value};
-use trapline::{Answered, CallInfo, Event, Fact, Follower, Tid, Tracer};
+use trapline::{CallInfo, Event, Fact, Ledger, Tid, Tracer};
 
 use super::{
     brief::brief,
@@ -38,7 +38,7 @@ pub(super) struct Feed {
     pub(super) filter: Filter,
     /// It receives each event before this tracer does. For a call that is answered at once, it also
     /// has the answer before this tracer has the call.
-    pub(super) recent: Rc<RefCell<Follower>>,
+    pub(super) recent: Rc<RefCell<Ledger>>,
     pub(super) outbox: Rc<RefCell<Outbox>>,
 }
 
@@ -96,26 +96,27 @@ fn line(
     describe: impl FnOnce(&mut Map<String, Value>) -> String,
 ) -> Map<String, Value> {
     let mut line = recent::line(event.at, event.tid, comm);
-    line.insert("target".into(), log::target(&event.fact).into());
+    line.insert("target".into(), event.fact.target().into());
     let message = describe(&mut line);
     line.insert("message".into(), brief(message).into());
     line
 }
 
 /// The message and the fields, named as in the bridge to `tracing`.
-fn describe(event: &Event<'_>, recent: &Follower, line: &mut Map<String, Value>) -> String {
-    let message = recent.line(&event.fact, event.tid).to_string();
+fn describe(event: &Event<'_>, recent: &Ledger, line: &mut Map<String, Value>) -> String {
+    let told = recent.line(&event.fact, event.tid);
+    let message = told.to_string();
     let call = || match recent.last(event.tid) {
         Some(call) => brief(call.to_string()),
         None => "?".to_string(),
     };
     match &event.fact {
         Fact::Blocked { on } => {
-            line.insert("blocked_on".into(), on.to_string().into());
+            line.insert("blocked_on".into(), brief(recent.thing(*on)).into());
             line.insert("call".into(), call().into());
         }
-        Fact::Replied { reply, detail } => {
-            let reply = Answered(*reply, detail).to_string();
+        Fact::Replied { .. } => {
+            let reply = told.answer().unwrap_or_default();
             line.insert("reply".into(), brief(reply).into());
             line.insert("call".into(), call().into());
         }
@@ -140,7 +141,7 @@ mod tests {
 
     #[test]
     fn a_timeout_that_comes_after_the_answer_is_told_so() {
-        let recent = Rc::new(RefCell::new(recent::follower()));
+        let recent = Rc::new(RefCell::new(recent::ledger()));
         let outbox = Rc::new(RefCell::new(Outbox::default()));
         let mut feed = Feed {
             filter: Filter::default(),

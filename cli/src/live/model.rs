@@ -5,7 +5,7 @@ use std::{cell::RefCell, iter, rc::Rc, time::Duration, vec};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::{Map, Value};
-use trapline::{Follower, Os, TaskInfo, Tid};
+use trapline::{Ledger, Os, TaskInfo, Tid};
 
 use super::{
     behind::behind,
@@ -32,7 +32,7 @@ pub(crate) struct Snapshot {
 
 /// Takes snapshots. Each has the changes since the previous one.
 pub(super) struct Model {
-    recent: Rc<RefCell<Follower>>,
+    recent: Rc<RefCell<Ledger>>,
     sampler: Option<Rc<Sampler>>,
     before: Option<(Duration, FxHashMap<Tid, u64>)>,
 }
@@ -97,7 +97,7 @@ impl<'a> Rows<'a> {
         query: &Query,
         tasks: &'a [TaskInfo],
         entries: Vec<Entry<'a>>,
-        recent: &Follower,
+        recent: &Ledger,
         totals: &mut Totals,
     ) -> Self {
         let row = |at: usize| Row::of(&tasks[at], recent);
@@ -109,7 +109,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    pub(super) fn next(&mut self, recent: &Follower) -> Option<Row> {
+    pub(super) fn next(&mut self, recent: &Ledger) -> Option<Row> {
         Some(match self.lines.next()? {
             Line::Crowd(row) => *row,
             Line::Task(at, branch) => Row {
@@ -121,7 +121,7 @@ impl<'a> Rows<'a> {
         })
     }
 
-    pub(crate) fn collect(mut self, recent: &Follower) -> Vec<Row> {
+    pub(crate) fn collect(mut self, recent: &Ledger) -> Vec<Row> {
         iter::from_fn(|| self.next(recent)).collect()
     }
 }
@@ -137,7 +137,7 @@ pub(crate) type Whereabouts = (Vec<Row>, Vec<Map<String, Value>>);
 
 /// A task and the chain that it waits for. In a cycle, the last row repeats an earlier one. Empty if
 /// the task does not exist.
-pub(super) fn chain(tasks: &[TaskInfo], recent: &Follower, tid: u64) -> Vec<Row> {
+pub(super) fn chain(tasks: &[TaskInfo], recent: &Ledger, tid: u64) -> Vec<Row> {
     let find = |tid: Tid| tasks.binary_search_by_key(&tid, |task| task.tid).ok();
     let mut chain = Vec::new();
     let mut seen = FxHashSet::default();
@@ -158,7 +158,7 @@ pub(super) fn chain(tasks: &[TaskInfo], recent: &Follower, tid: u64) -> Vec<Row>
 }
 
 /// A task with its chain and its last traps, if it exists.
-pub(crate) fn whereabouts(tasks: &[TaskInfo], calls: &Follower, tid: u64) -> Option<Whereabouts> {
+pub(crate) fn whereabouts(tasks: &[TaskInfo], calls: &Ledger, tid: u64) -> Option<Whereabouts> {
     let rows = chain(tasks, calls, tid);
     (!rows.is_empty()).then(|| (rows, recent::lines(calls, tid.into())))
 }
@@ -184,7 +184,7 @@ mod tests {
             }
             os.yield_now().await;
             let mut model = Model {
-                recent: Rc::new(RefCell::new(recent::follower())),
+                recent: Rc::new(RefCell::new(recent::ledger())),
                 sampler: None,
                 before: None,
             };

@@ -325,7 +325,7 @@ impl Client {
         let recent = Rc::clone(&self.live.recent);
         let mut rows = Rows::of(query, &tasks, entries, &recent.borrow(), &mut totals);
         loop {
-            // The follower is the tracer's again while this task waits.
+            // The ledger is the tracer's again while this task waits.
             let row = rows.next(&recent.borrow());
             let Some(row) = row else {
                 break;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Map, Value};
-use trapline::{CallInfo, Follower, Tid};
+use trapline::{CallInfo, Ledger, Tid};
 
 use super::brief::brief;
 
@@ -13,26 +13,27 @@ const CALLS: usize = 16;
 const TASKS: usize = 1 << 14;
 
 /// Follows a kernel from its first event to its last.
-pub(crate) fn follower() -> Follower {
-    Follower::keeping(CALLS).at_most(TASKS)
+pub(crate) fn ledger() -> Ledger {
+    Ledger::keeping(CALLS).at_most(TASKS)
 }
 
 /// The last calls of a task as lines, the oldest first.
-pub(crate) fn lines(recent: &Follower, tid: Tid) -> Vec<Map<String, Value>> {
+pub(crate) fn lines(recent: &Ledger, tid: Tid) -> Vec<Map<String, Value>> {
     let comm = recent.comm(tid);
     let calls = recent.calls(tid);
-    calls.map(|call| line_of(call, tid, comm)).collect()
+    calls.map(|call| line_of(recent, call, tid, comm)).collect()
 }
 
-fn line_of(call: &CallInfo, tid: Tid, comm: &str) -> Map<String, Value> {
+fn line_of(recent: &Ledger, call: &CallInfo, tid: Tid, comm: &str) -> Map<String, Value> {
     let mut line = line(call.at, tid, comm);
-    let message = match (call.reply(), call.blocked) {
+    let message = match (call.answer(), call.blocked) {
         (Some(reply), _) => {
-            line.insert("reply".into(), brief(reply.to_string()).into());
-            format!("{call} = {reply}")
+            let message = format!("{call} = {reply}");
+            line.insert("reply".into(), brief(reply).into());
+            message
         }
         (None, Some((on, _))) => {
-            line.insert("blocked_on".into(), on.to_string().into());
+            line.insert("blocked_on".into(), brief(recent.thing(on)).into());
             format!("{call} ...")
         }
         (None, None) => format!("{call} = ?"),

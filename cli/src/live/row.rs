@@ -3,7 +3,7 @@
 use std::{cmp::Reverse, collections::BTreeMap, fmt, time::Duration};
 
 use serde::{Deserialize, Serialize};
-use trapline::{Follower, On, TaskInfo, TaskState};
+use trapline::{Ledger, On, TaskInfo, TaskState};
 
 use super::brief::brief;
 use crate::units::separated;
@@ -139,8 +139,8 @@ impl State {
 }
 
 impl Row {
-    /// The follower has the addresses of devices.
-    pub(crate) fn of(task: &TaskInfo, recent: &Follower) -> Self {
+    /// The ledger has the addresses of devices.
+    pub(crate) fn of(task: &TaskInfo, recent: &Ledger) -> Self {
         let mut row = Self {
             tid: task.tid.into(),
             comm: brief(task.name.clone()),

@@ -5,14 +5,14 @@ use std::{
     rc::{Rc, Weak},
 };
 
-use trapline::{Event, Follower, Os, Remote, Tid, Tracer, record::Handle};
+use trapline::{Event, Ledger, Os, Remote, Tid, Tracer, record::Handle};
 
 use super::sampler::Sampler;
 
 /// What the daemons share.
 #[derive(Clone)]
 pub(super) struct Shared {
-    pub(super) recent: Rc<RefCell<Follower>>,
+    pub(super) recent: Rc<RefCell<Ledger>>,
     /// Where the run is recorded, if it is.
     pub(super) recorded: Option<Handle>,
     /// Why no task may be killed, if so.
@@ -22,13 +22,13 @@ pub(super) struct Shared {
 }
 
 /// A tracer that keeps `recent` up to date.
-pub(super) fn tracer(recent: &Rc<RefCell<Follower>>) -> impl Tracer + use<> {
+pub(super) fn tracer(recent: &Rc<RefCell<Ledger>>) -> impl Tracer + use<> {
     Recording(Rc::clone(recent))
 }
 
 impl Shared {
     pub(super) fn new(
-        recent: Rc<RefCell<Follower>>,
+        recent: Rc<RefCell<Ledger>>,
         kernel: Remote,
         recorded: Option<&Handle>,
         no_kill: Option<&'static str>,
@@ -72,7 +72,7 @@ pub(super) fn missing(tid: u64) -> String {
     format!("there is no live task {tid}")
 }
 
-struct Recording(Rc<RefCell<Follower>>);
+struct Recording(Rc<RefCell<Ledger>>);
 
 impl Tracer for Recording {
     fn event(&mut self, event: &Event<'_>) {

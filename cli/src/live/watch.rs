@@ -12,7 +12,7 @@ use std::{
 
 use clap::Args;
 use signal_hook::consts::{SIGHUP, SIGINT};
-use trapline::{Follower, Kernel, Os, Tracer, record::Handle};
+use trapline::{Kernel, Ledger, Os, Tracer, record::Handle};
 
 use super::{
     model::{LONGEST, Model},
@@ -65,7 +65,7 @@ pub(super) fn interval(text: &str) -> Result<Duration, String> {
 /// What observing a kernel needs. It is made before the kernel, so that a failure comes before any
 /// program runs.
 pub(crate) struct Observation {
-    recent: Rc<RefCell<Follower>>,
+    recent: Rc<RefCell<Ledger>>,
     socket: Option<(UnixListener, Arc<SocketFile>)>,
     screen: Option<(Terminal, Duration)>,
     colored: bool,
@@ -82,7 +82,7 @@ impl Observation {
             .top
             .map(|every| Ok::<_, String>((terminal::find()?, every)));
         Ok(Some(Self {
-            recent: Rc::new(RefCell::new(recent::follower())),
+            recent: Rc::new(RefCell::new(recent::ledger())),
             socket,
             screen: screen.transpose()?,
             colored: log.is_colored(),

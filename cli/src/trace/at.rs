@@ -4,17 +4,13 @@
 use std::{io::Write, path::PathBuf, process::ExitCode, time::Duration};
 
 use clap::{Args, ValueHint};
-use trapline::Nanos;
+use trapline::{Doing, Ledger, Nanos, TaskInfo, TaskState, Tid, Tracer};
 
-use super::{
-    history::{History, Standing},
-    source::{Failure, Source},
-    spans::Doing,
-};
+use super::source::{Failure, Source};
 use crate::{
     live::{
         List, TreeList,
-        query::{Entry, Line, Query, kind},
+        query::{Entry, Line, Query},
         row::{Row, State, Totals},
         text,
     },
@@ -83,19 +79,32 @@ impl At {
         text: impl Fn(&[Row], &Totals) -> String,
     ) -> Result<ExitCode, Failure> {
         let mut source = Source::open(&self.file)?;
-        let history = History::read(&mut source, self.at);
+        let (mut ledger, mut is_cut) = (Ledger::new(), false);
+        let mut newest = Tid::KERNEL;
+        while let Some(event) = source.next() {
+            if source.gap().is_some() {
+                ledger.gap();
+            }
+            is_cut = self.at.is_some_and(|at| event.at > at);
+            if is_cut {
+                break;
+            }
+            newest = newest.max(event.tid);
+            ledger.event(&event);
+        }
         source.warn_of_gaps(log);
-        let tasks = history.standing();
-        let (rows, totals) = rows(&tasks, query);
-        let end = Nanos::from(history.end().at);
-        if tasks.is_empty() && history.names().is_empty() {
+        let mut tasks = ledger.tasks();
+        tasks.retain(|task| !matches!(task.state, TaskState::Zombie(_)));
+        let (rows, totals) = rows(&tasks, &ledger, query);
+        let end = Nanos::from(ledger.now().at);
+        if newest == Tid::KERNEL {
             log.note("no task was alive yet");
         } else if tasks.is_empty() {
             log.note(&format!(
                 "no task was alive: the last one ended at {end:.6}"
             ));
         } else {
-            if self.at.is_some() && !history.is_cut() {
+            if self.at.is_some() && !is_cut {
                 log.note(&format!("the recording ends at {end:.6}"));
             }
             out.write_all(text(&rows, &totals).as_bytes())?;
@@ -106,58 +115,38 @@ impl At {
     }
 }
 
-/// The tasks that a query lists.
-fn rows(tasks: &[Standing<'_>], query: &Query) -> (Vec<Row>, Totals) {
-    let entries: Vec<Entry<'_>> = tasks.iter().map(Standing::entry).collect();
+/// The tasks that a query lists. A log knows two states more than a kernel shows.
+fn rows(tasks: &[TaskInfo], ledger: &Ledger, query: &Query) -> (Vec<Row>, Totals) {
+    let state = |task: &TaskInfo| match ledger.doing(task.tid) {
+        None => Some((State::Unknown, None)),
+        Some((Doing::InCall, _)) => Some((State::InCall, ledger.last(task.tid))),
+        Some(_) => None,
+    };
+    let since = |task: &TaskInfo| Some(ledger.doing(task.tid)?.1.at.as_secs_f64());
+    let entry = |task| {
+        let mut entry = Entry::of(task);
+        entry.since = since(task);
+        if let Some((state, _)) = state(task) {
+            (entry.state, entry.kind) = (state, state.name());
+        }
+        entry
+    };
+    let row = |at: usize| {
+        let task: &TaskInfo = &tasks[at];
+        let mut row = Row::of(task, ledger);
+        row.since = since(task);
+        if let Some((state, call)) = state(task) {
+            (row.state, row.blocked_on) = (state, call.map(ToString::to_string));
+        }
+        row
+    };
+    let entries: Vec<Entry<'_>> = tasks.iter().map(entry).collect();
     let mut totals = Totals::default();
     totals.tasks = tasks.len();
-    let lines = query.arrange(&entries, |at| tasks[at].row(String::new()), &mut totals);
+    let lines = query.arrange(&entries, row, &mut totals);
     let row = |line| match line {
         Line::Crowd(row) => *row,
-        Line::Task(at, branch) => tasks[at].row(branch),
+        Line::Task(at, branch) => Row { branch, ..row(at) },
     };
     (lines.into_iter().map(row).collect(), totals)
-}
-
-impl Standing<'_> {
-    fn state(&self) -> State {
-        match self.doing {
-            None => State::Unknown,
-            Some(Doing::Running) => State::Running,
-            Some(Doing::InCall) => State::InCall,
-            Some(Doing::Ready | Doing::Idle) => State::Ready,
-            Some(Doing::Blocked(_)) => State::Blocked,
-        }
-    }
-
-    fn entry(&self) -> Entry<'_> {
-        Entry {
-            tid: self.tid.into(),
-            parent: self.parent.into(),
-            comm: self.name,
-            state: self.state(),
-            kind: match self.doing {
-                Some(Doing::Blocked(on)) => kind(on, self.object),
-                _ => self.state().name(),
-            },
-            since: self.since.map(|since| since.as_secs_f64()),
-            traps: self.traps,
-            rate: None,
-            share: None,
-        }
-    }
-
-    fn row(&self, branch: String) -> Row {
-        Row {
-            tid: self.tid.into(),
-            comm: self.name.to_string(),
-            parent: self.parent.into(),
-            state: self.state(),
-            blocked_on: self.what.clone(),
-            since: self.since.map(|since| since.as_secs_f64()),
-            traps: self.traps,
-            branch,
-            ..Row::default()
-        }
-    }
 }

@@ -3,13 +3,12 @@
 
 use std::{cmp::Reverse, collections::BTreeMap, time::Duration};
 
-use trapline::{DeviceId, Direction, End, Nanos, On, QueueId, Tid, Wake};
+use trapline::{DeviceId, Direction, Doing, End, Ending, Moment, Nanos, On, QueueId, Tid, Wake};
 
 use super::{
     history::{Accepted, History, Step},
     life::{Amount, Life, Piece},
     queues::{Content, QueueLife},
-    spans::{Doing, Ending, Moment},
 };
 use crate::output::clean;
 
@@ -135,7 +134,9 @@ impl History {
         let thing = self.thing(on);
         let head = match is_open {
             true => {
-                format!("{who} waits for {thing} since {from}, to its end{at}.")
+                let holder = self.holder_at_end(piece, on);
+                let held = holder.map_or_else(String::new, |tid| format!(", held by task {tid},"));
+                format!("{who} waits for {thing}{held} since {from}, to its end{at}.")
             }
             false => format!(
                 "{who} waited {} for {thing}, from {from}{at}.",
@@ -258,6 +259,16 @@ impl History {
         (said, next)
     }
 
+    /// The task that holds the lock for which a task waits at the end.
+    fn holder_at_end(&self, piece: &Piece, on: On) -> Option<Tid> {
+        let On::Queue(queue, End::Get) = on else {
+            return None;
+        };
+        let lock = self.queues.get(&queue)?;
+        let lock = (lock.content == Content::Lock).then_some(lock)?;
+        lock.held(piece).last().map(|(holder, ..)| holder)
+    }
+
     /// The tasks that held a lock during a wait.
     fn holders(&self, tid: Tid, piece: &Piece, lock: &QueueLife) -> (Vec<String>, Option<Step>) {
         let held = lock.held(piece).filter(|(holder, ..)| *holder != tid);
@@ -272,23 +283,20 @@ impl History {
             };
             return (vec![said.to_string()], None);
         };
-        let (is_open, is_alone) = (piece.is_endless(), held.len() == 1);
-        let mut parts: Vec<String> = Vec::new();
-        for &(holder, from, to) in held.iter().take(NAMED) {
-            let (who, doing) = (self.task(holder), self.activity(holder, from, to));
-            parts.push(match is_open && is_alone {
-                true => format!("{who} holds it"),
-                false => format!("{who} held it for {} ({doing})", Amount::of(from, to)),
-            });
+        if let ([(holder, ..)], true) = (&held[..], piece.is_endless()) {
+            let next = self.last_wait(*holder);
+            return (self.meanwhile(*holder, piece, next), next);
         }
+        let held_by = |&(holder, from, to): &(Tid, Moment, Moment)| {
+            let (who, doing) = (self.task(holder), self.activity(holder, from, to));
+            format!("{who} held it for {} ({doing})", Amount::of(from, to))
+        };
+        let mut parts: Vec<String> = held.iter().take(NAMED).map(held_by).collect();
         let more = held.len().saturating_sub(NAMED);
         if more > 0 {
             parts.push(format!("{more} more followed"));
         }
-        let said = match is_open && is_alone {
-            true => format!("{}.", parts.join(", ")),
-            false => format!("Meanwhile {}.", parts.join(", then ")),
-        };
+        let said = format!("Meanwhile {}.", parts.join(", then "));
         (vec![said], self.next(longest, piece, from, to))
     }
 

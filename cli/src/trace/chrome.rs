@@ -11,11 +11,11 @@
 use std::{collections::BTreeMap, io::Write};
 
 use serde_json::{Map, Value, json};
-use trapline::{CallInfo, Direction, Event, Fact, Follower, Tid, Tracer};
+use trapline::{CallInfo, Direction, Doing, Ending, Event, Fact, Moment, Span, Tid};
 
 use super::{
     source::{Failure, Source, world},
-    spans::{Doing, Ending, Moment, Span, Spans, What},
+    spans::Spans,
 };
 use crate::words::command_line;
 
@@ -39,7 +39,7 @@ pub(super) enum Clock {
 struct Chrome<'a, W> {
     out: &'a mut W,
     clock: Clock,
-    tasks: Follower,
+    spans: Spans,
     /// For each task, the end of its last turn. An arrow begins there.
     turns: BTreeMap<Tid, f64>,
     /// For each task whose last slice was a turn of zero length, the instant of that turn.
@@ -79,34 +79,31 @@ pub(super) fn write(
     let mut chrome = Chrome {
         out,
         clock,
-        tasks: Follower::new(),
+        spans: Spans::default(),
         turns: BTreeMap::new(),
         instants: BTreeMap::new(),
         firsts: BTreeMap::new(),
         arrows: BTreeMap::new(),
         count: 0,
     };
-    let mut spans = Spans::default();
     while let Some(event) = source.next() {
         if let Some(missing) = source.gap() {
-            spans.gap();
+            chrome.spans.gap();
             let message = format!("{missing} events are missing here");
             let now = chrome.clock.micros(Moment {
                 at: event.at,
-                ..spans.now()
+                ..chrome.spans.now()
             });
             let mut gap = line("i", Tid::KERNEL, now, &message, "gap");
             gap.insert("s".into(), "g".into());
             chrome.put(&gap)?;
         }
-        // A span that ends here belongs to the previous call.
-        for span in spans.event(&event) {
+        for span in chrome.spans.event(&event) {
             chrome.span(&span)?;
         }
-        chrome.tasks.event(&event);
-        chrome.event(&event, spans.now())?;
+        chrome.event(&event)?;
     }
-    for span in spans.finish() {
+    for span in chrome.spans.finish() {
         chrome.span(&span)?;
     }
     chrome.name_thread(Tid::KERNEL, "kernel")?;
@@ -135,13 +132,13 @@ fn names(name: &str, labels: &str) -> String {
 
 impl<W: Write> Chrome<'_, W> {
     fn span(&mut self, span: &Span) -> Result<(), Failure> {
-        let call = self.tasks.pending(span.tid);
+        let call = self.spans.tasks().pending(span.tid);
         let of_call =
             |call: Option<&CallInfo>| call.map_or("?", |call| call.call.name()).to_string();
         let (name, category) = match span.doing {
             Doing::Running => ("running".to_string(), "running"),
             Doing::InCall if span.tid == Tid::KERNEL => ("kernel".to_string(), "kernel"),
-            Doing::InCall => (of_call(self.tasks.last(span.tid)), "in call"),
+            Doing::InCall => (of_call(self.spans.tasks().last(span.tid)), "in call"),
             Doing::Ready => ("ready".to_string(), "ready"),
             Doing::Blocked(_) => (of_call(call), "blocked"),
             Doing::Idle => ("idle".to_string(), "idle"),
@@ -154,9 +151,9 @@ impl<W: Write> Chrome<'_, W> {
             if let Some(call) = call {
                 args.insert("call".into(), call.to_string().into());
             }
-            args.insert("blocked_on".into(), What::from(on).to_string().into());
+            args.insert("blocked_on".into(), self.spans.tasks().thing(on).into());
             if let Ending::Woken { by, .. } = span.end {
-                args.insert("woken_by".into(), by.to_string().into());
+                args.insert("woken_by".into(), self.spans.tasks().cause(by).into());
             }
             let mut about = line("i", span.tid, from, "blocked", category);
             about.insert("args".into(), args.into());
@@ -226,11 +223,11 @@ impl<W: Write> Chrome<'_, W> {
         Ok(())
     }
 
-    fn event(&mut self, event: &Event<'_>, now: Moment) -> Result<(), Failure> {
+    fn event(&mut self, event: &Event<'_>) -> Result<(), Failure> {
         let tid = event.tid;
         match &event.fact {
             Fact::Spawned { .. } => {
-                let name = self.tasks.comm(tid).to_string();
+                let name = self.spans.tasks().comm(tid).to_string();
                 self.name_thread(tid, &name)?;
             }
             Fact::Reaped => {
@@ -240,7 +237,7 @@ impl<W: Write> Chrome<'_, W> {
             }
             _ => {}
         }
-        let last = self.tasks.last(tid).map(|call| call.call.name());
+        let last = self.spans.tasks().last(tid).map(|call| call.call.name());
         let (name, category) = match event.fact {
             Fact::Replied { .. } => (last.unwrap_or("?"), "call"),
             Fact::Deferred { call } => (call.name(), "call"),
@@ -259,8 +256,14 @@ impl<W: Write> Chrome<'_, W> {
             // Shown by slices and arrows.
             _ => return Ok(()),
         };
-        let mut instant = line("i", tid, self.clock.micros(now), name, category);
-        let text = self.tasks.line(&event.fact, tid).to_string();
+        let mut instant = line(
+            "i",
+            tid,
+            self.clock.micros(self.spans.now()),
+            name,
+            category,
+        );
+        let text = self.spans.tasks().line(&event.fact, tid).to_string();
         instant.insert("args".into(), json!({ "text": text }));
         instant.insert("s".into(), "t".into());
         self.put(&instant)

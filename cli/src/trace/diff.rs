@@ -13,7 +13,7 @@ use std::{
 use clap::{Args, ValueHint};
 use serde_json::Value;
 use trapline::{
-    Event, Fact, Follower, Nanos, On, Reply, SystemCall, Tid, Tracer,
+    Event, Fact, Nanos, On, Reply, SystemCall, Tid,
     record::{Header, OwnedEvent},
 };
 
@@ -70,7 +70,6 @@ pub(crate) struct DiffCommand {
 struct Side {
     source: Source,
     is_timed: bool,
-    tasks: Follower,
     /// The tasks that have not ended, and the number of tasks of each name. The summary, which has a
     /// row per name, limits both.
     live: BTreeMap<Tid, (Twin, Totals)>,
@@ -130,7 +129,7 @@ impl DiffCommand {
         }
         for (run, side) in sides.iter_mut().enumerate() {
             side.source.warn_of_gaps(log);
-            side.summary.finish(&side.tasks);
+            side.summary.finish();
             for (twin, totals) in std::mem::take(&mut side.live).into_values() {
                 twins.ended(run, twin, totals);
             }
@@ -165,7 +164,6 @@ impl Side {
         Self {
             source,
             is_timed,
-            tasks: Follower::new(),
             live: BTreeMap::new(),
             names: BTreeMap::new(),
             calls: BTreeMap::new(),
@@ -179,9 +177,8 @@ impl Side {
             if self.source.gap().is_some() {
                 self.summary.gap();
             }
-            self.tasks.event(&event);
-            self.summary.event(&event, &self.tasks);
-            self.summary.check(&self.tasks)?;
+            self.summary.event(&event);
+            self.summary.check()?;
             if self.is_timed || !matches!(event.fact, Fact::ClockJumped { .. }) {
                 return Ok(Some(event));
             }
@@ -192,7 +189,7 @@ impl Side {
     fn line(&self, event: &OwnedEvent, log: Log) -> String {
         let (at, tid) = (event.at, event.tid);
         let at = format!("{:.6}", Nanos::from(at));
-        let columns = log.columns(&at, tid.into(), &clean(self.tasks.comm(tid)));
+        let columns = log.columns(&at, tid.into(), &clean(self.summary.tasks().comm(tid)));
         format!("{columns}{}", clean(&event.fact.to_string()))
     }
 
@@ -217,8 +214,8 @@ impl Side {
                 task.traps += 1;
                 self.calls.entry(call.name()).or_default()[0] += 1;
             }
-            Fact::Replied { .. } if self.tasks.is_error(event) => {
-                let call = self.tasks.last(tid);
+            Fact::Replied { .. } if self.summary.tasks().is_error(event) => {
+                let call = self.summary.tasks().last(tid);
                 let call = call.map_or("?", |call| call.call.name());
                 self.calls.entry(call).or_default()[1] += 1;
             }
@@ -229,7 +226,7 @@ impl Side {
 
     /// The totals of a task. It gets its number among the tasks of its name.
     fn task(&mut self, tid: Tid) -> &mut Totals {
-        let (tasks, names) = (&self.tasks, &mut self.names);
+        let (tasks, names) = (self.summary.tasks(), &mut self.names);
         let (_, totals) = self.live.entry(tid).or_insert_with(|| {
             let comm = tasks.comm(tid).to_string();
             let next = names.entry(comm.clone()).or_default();

@@ -9,12 +9,12 @@ use std::{
 };
 
 use clap::{Args, ValueEnum, ValueHint};
-use trapline::{Answered, Call, Cycle, Detail, Event, Fact, Follower, On, Tid, Tracer};
+use trapline::{Answered, Call, Cycle, Detail, Doing, Event, Fact, Ledger, On, Span, Tid, Tracer};
 
 use super::{
     chrome::{self, Clock},
     source::{Failure, Source},
-    spans::{Doing, Span, Spans, What},
+    spans::{Spans, What},
 };
 use crate::output::{self, Log, USAGE, clean};
 
@@ -86,10 +86,9 @@ impl ExportCommand {
 
 /// A line per stack: how long the tasks of a name were in a state, by call and resource.
 fn write_folded(out: &mut impl Write, source: &mut Source) -> Result<(), Failure> {
-    let mut tasks = Follower::new();
     let mut spans = Spans::default();
     let mut stacks: BTreeMap<String, u128> = BTreeMap::new();
-    let mut add = |span: &Span, tasks: &Follower| {
+    let mut add = |span: &Span, tasks: &Ledger| {
         let nanos = span.time().as_nanos();
         if nanos > 0 && span.tid != Tid::KERNEL {
             *stacks.entry(stack(span, tasks)).or_default() += nanos;
@@ -100,18 +99,10 @@ fn write_folded(out: &mut impl Write, source: &mut Source) -> Result<(), Failure
             spans.gap();
         }
         let ended = spans.event(&event);
-        // A turn belongs to the call that ends it; every other span to the call before.
-        let is_trap = matches!(event.fact, Fact::Trapped { .. });
-        if is_trap {
-            tasks.event(&event);
-        }
-        ended.for_each(|span| add(&span, &tasks));
-        if !is_trap {
-            tasks.event(&event);
-        }
+        ended.for_each(|span| add(&span, spans.tasks()));
     }
     for span in spans.finish() {
-        add(&span, &tasks);
+        add(&span, spans.tasks());
     }
     for (stack, nanos) in stacks {
         writeln!(out, "{stack} {nanos}")?;
@@ -120,7 +111,7 @@ fn write_folded(out: &mut impl Write, source: &mut Source) -> Result<(), Failure
 }
 
 /// The frames of a span, from the task's name on. A semicolon would begin a frame.
-fn stack(span: &Span, tasks: &Follower) -> String {
+fn stack(span: &Span, tasks: &Ledger) -> String {
     let comm = clean(tasks.comm(span.tid)).replace(';', ",");
     let last = tasks.last(span.tid).map(|call| call.call.name());
     let call = last.unwrap_or(match span.doing {
@@ -146,7 +137,7 @@ fn stack(span: &Span, tasks: &Follower) -> String {
 
 /// A row per event.
 fn write_csv(out: &mut impl Write, source: &mut Source) -> Result<(), Failure> {
-    let mut tasks = Follower::new();
+    let mut tasks = Ledger::new();
     let mut rows = csv::Writer::from_writer(out);
     rows.write_record(["seconds", "tid", "task", "event", "call", "detail", "error"])
         .map_err(unwrap)?;
@@ -158,7 +149,7 @@ fn write_csv(out: &mut impl Write, source: &mut Source) -> Result<(), Failure> {
     Ok(())
 }
 
-fn row(event: &Event<'_>, tasks: &Follower) -> [String; 7] {
+fn row(event: &Event<'_>, tasks: &Ledger) -> [String; 7] {
     let call = match event.fact {
         Fact::Trapped { .. } | Fact::Injected { .. } | Fact::Replied { .. } => {
             tasks.last(event.tid)

@@ -3,11 +3,11 @@
 use std::{io::Write, path::PathBuf, process::ExitCode, time::Duration};
 
 use clap::{Args, ValueEnum, ValueHint};
-use trapline::{Deadlock, Nanos};
+use trapline::{Cycle, Deadlock, Ledger, Nanos, Tracer};
 
 use super::{
+    dot::dot,
     source::{Failure, Source},
-    waits::{Waiting, Waits, Watch},
 };
 use crate::{
     output::{Log, clean},
@@ -46,7 +46,7 @@ enum Format {
 impl WaitsCommand {
     pub(super) fn run(&self, log: Log, out: &mut impl Write) -> Result<ExitCode, Failure> {
         let mut source = Source::open(&self.file)?;
-        let mut watch = Watch::default();
+        let mut tasks = Ledger::new();
         let (mut now, mut is_cut) = (Nanos::ZERO, false);
         for event in &mut source {
             if self.at.is_some_and(|at| event.at > at) {
@@ -54,15 +54,15 @@ impl WaitsCommand {
                 break;
             }
             now = event.at.into();
-            watch.event(&event);
+            tasks.event(&event);
         }
         source.warn_of_gaps(log);
-        let waits = watch.finish(!is_cut);
+        let waits = waits(&tasks, !is_cut);
         if let Some(at) = self.at.filter(|_| is_cut) {
             now = at.into();
         }
         match self.format {
-            Format::Text => write_text(out, &waits, now, is_cut)?,
+            Format::Text => write_text(out, &waits, &tasks, now, is_cut)?,
             Format::Dot => out.write_all(dot(&waits).as_bytes())?,
         }
         out.flush()?;
@@ -71,19 +71,26 @@ impl WaitsCommand {
     }
 }
 
+/// What the tasks wait for, and their cycles. If nothing could happen any more when the run ended, it is
+/// the kernel's report of its deadlock.
+pub(super) fn waits(tasks: &Ledger, is_whole: bool) -> Deadlock {
+    match is_whole && tasks.is_stuck() {
+        true => Deadlock::of(tasks.tasks()),
+        false => Deadlock::among(tasks.tasks()),
+    }
+}
+
 fn write_text(
     out: &mut impl Write,
-    waits: &Waits,
+    waits: &Deadlock,
+    tasks: &Ledger,
     now: Nanos,
     is_cut: bool,
 ) -> Result<(), Failure> {
-    let why = if waits.is_deadlock {
-        "deadlock: no task was ready, and nothing could make one ready"
-    } else {
-        match waits.blocked.len() {
-            0 => "no task waited",
-            _ => "these tasks waited",
-        }
+    let why = match (waits.is_partial, waits.blocked.len()) {
+        (false, _) => "deadlock: no task was ready, and nothing could make one ready",
+        (true, 0) => "no task waited",
+        (true, _) => "these tasks waited",
     };
     let end = if is_cut {
         ""
@@ -91,28 +98,16 @@ fn write_text(
         ", the end of the recording"
     };
     writeln!(out, "at {now:.6}{end}: {why}")?;
-    for waiting in &waits.blocked {
-        let (info, call) = (waiting.info(), clean(&waiting.call));
+    for info in &waits.blocked {
+        let call = tasks.last(info.tid);
+        let call = call.map_or("?".to_string(), |call| clean(&call.to_string()));
         writeln!(out, "  {}, in {call}", clean(&info.to_string()))?;
         if let Some(places) = info.places() {
             writeln!(out, "    {}", clean(&places))?;
         }
     }
     for ring in &waits.cycles {
-        let way = ring.iter().chain(ring.first());
-        let way: Vec<String> = way.map(ToString::to_string).collect();
-        writeln!(out, "  cycle: {}", way.join(" -> "))?;
+        writeln!(out, "  cycle: {}", Cycle(ring))?;
     }
     Ok(())
-}
-
-/// The kernel's picture of a deadlock.
-fn dot(waits: &Waits) -> String {
-    let deadlock = Deadlock {
-        is_partial: !waits.is_deadlock,
-        blocked: waits.blocked.iter().map(Waiting::info).collect(),
-        cycles: waits.cycles.clone(),
-        tails: Vec::new(),
-    };
-    deadlock.dot()
 }

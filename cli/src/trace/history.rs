@@ -1,8 +1,7 @@
 //! All that happened in a recording, by task, queue and device.
 //!
 //! A [`History`] keeps the pieces of each task's life, the tasks that moved messages through which
-//! queue, and which task used which device. `causes.rs` and `path.rs` walk backwards over it, and
-//! `at.rs` shows its end.
+//! queue, and which task used which device. `causes.rs` and `path.rs` walk backwards over it.
 //!
 //! `queues.rs` keeps what went through a queue, and `peers.rs` links the two ends of a connection.
 
@@ -11,21 +10,20 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     net::SocketAddr,
     path::Path,
-    time::Duration,
 };
 
 use rustc_hash::FxHashMap;
 use trapline::{
-    CallInfo, DeviceId, Direction, End, Event, Exit, Fact, Follower, On, QueueId, Reply,
-    SystemCall, Tid, Tracer, record::OwnedEvent,
+    CallInfo, DeviceId, Direction, Doing, End, Ending, Event, Exit, Fact, Moment, On, QueueId,
+    Reply, Span, SystemCall, Tid, record::OwnedEvent,
 };
 
 use super::{
     life::{Amount, Life, Piece},
     peers::Peers,
-    queues::{Content, QueueLife},
+    queues::{Content, Move, QueueLife},
     source::{Failure, Source},
-    spans::{Doing, Ending, Moment, Shares, Span, Spans},
+    spans::{Shares, Spans},
 };
 use crate::output::clean;
 
@@ -36,7 +34,6 @@ pub(super) type Step = (Tid, usize);
 #[derive(Default)]
 pub(super) struct History {
     spans: Spans,
-    follower: Follower,
     pub(super) tasks: BTreeMap<Tid, Life>,
     pub(super) queues: BTreeMap<QueueId, QueueLife>,
     pub(super) devices: FxHashMap<DeviceId, DeviceLife>,
@@ -46,8 +43,6 @@ pub(super) struct History {
     pub(super) begin: Option<Moment>,
     /// Where events are missing: the moments of the events before and after, in order.
     gaps: Vec<(Moment, Moment)>,
-    /// Whether the recording goes on after its end.
-    is_cut: bool,
     /// The events since tasks are being killed, up to the next turn: [`History::finish`] says why.
     kills: Vec<OwnedEvent>,
 }
@@ -88,100 +83,32 @@ pub(super) struct Accepted {
 /// What a task did for a part of its life, in words.
 type Part = (String, Amount);
 
-/// A task that is alive, and what it does.
-pub(super) struct Standing<'a> {
-    pub(super) tid: Tid,
-    pub(super) name: &'a str,
-    pub(super) parent: Tid,
-    /// `None` where events are missing.
-    pub(super) doing: Option<Doing>,
-    /// What it waits for, or the call that it is in.
-    pub(super) what: Option<String>,
-    /// The object of the queue at which it waits.
-    pub(super) object: Option<&'a str>,
-    pub(super) since: Option<Duration>,
-    pub(super) traps: u64,
-}
-
 impl History {
     /// Opens a recording and reads all of it.
     pub(super) fn open(path: &Path) -> Result<(Self, Source), Failure> {
         let mut source = Source::open(path)?;
-        Ok((Self::read(&mut source, None), source))
-    }
-
-    /// Reads a recording, up to an instant or to its end.
-    pub(super) fn read(source: &mut Source, to: Option<Duration>) -> Self {
         let mut history = Self::default();
         while let Some(event) = source.next() {
-            let has_gap = source.gap().is_some();
-            if to.is_some_and(|to| event.at > to) {
-                history.is_cut = true;
-                if has_gap {
-                    history.spans.gap();
-                }
-                break;
-            }
-            history.event(&event, has_gap);
+            history.event(&event, source.gap().is_some());
         }
         history.finish();
-        history
+        Ok((history, source))
     }
 
-    /// The tasks that are alive at its end, by tid.
-    pub(super) fn standing(&self) -> Vec<Standing<'_>> {
-        let alive = self.tasks.iter().filter(|(_, life)| life.exit.is_none());
-        let standing = alive.map(|(tid, life)| {
-            let now = life.now();
-            let doing = now.map(|piece| piece.doing);
-            Standing {
-                tid: *tid,
-                name: &life.name,
-                parent: life.parent,
-                doing,
-                what: match doing {
-                    Some(Doing::Blocked(on @ On::Timer(_))) => Some(on.to_string()),
-                    Some(Doing::Blocked(on)) => Some(self.thing(on)),
-                    Some(Doing::InCall) => now.map(|piece| piece.call.clone()),
-                    _ => None,
-                },
-                object: match doing {
-                    Some(Doing::Blocked(On::Queue(queue, _))) => {
-                        let queue = self.queues.get(&queue);
-                        queue.and_then(|queue| queue.object.as_deref())
-                    }
-                    _ => None,
-                },
-                since: now.map(|piece| piece.from.at),
-                traps: life.traps,
-            }
-        });
-        standing.collect()
-    }
-
-    /// What tasks were blocked on, apart from timers, with the words for it.
-    pub(super) fn words(&self) -> BTreeMap<String, String> {
-        let pieces = self.tasks.values().flat_map(|life| &life.pieces);
-        let mut words = BTreeMap::new();
-        for piece in pieces {
-            if let Doing::Blocked(on) = piece.doing
-                && !matches!(on, On::Timer(_))
-            {
-                let of = words.entry(on.to_string());
-                of.or_insert_with(|| self.thing(on));
-            }
-        }
-        words
-    }
-
-    /// When which task took each mutex, by the number of its queue.
+    /// When which task took each mutex, or a permit of each semaphore, by the number of its queue;
+    /// [`Tid::KERNEL`] where a task released the mutex.
     pub(super) fn takes(&self) -> BTreeMap<u64, Vec<(Moment, Tid)>> {
         let mut takes: BTreeMap<u64, Vec<(Moment, Tid)>> = BTreeMap::new();
-        let is_lock = |life: &QueueLife| life.content == Content::Lock;
-        for (queue, life) in self.queues.iter().filter(|(_, life)| is_lock(life)) {
-            let gets = life.moves.iter().filter(|one| one.end == End::Get);
-            let of = takes.entry(queue.number()).or_default();
-            of.extend(gets.map(|one| (one.at, one.tid)));
+        for (queue, life) in &self.queues {
+            let holder = |one: &Move| match (one.end, life.content) {
+                (_, Content::Messages) | (End::Put, Content::Permits) => None,
+                (End::Put, Content::Lock) => Some((one.at, Tid::KERNEL)),
+                (End::Get, Content::Lock | Content::Permits) => Some((one.at, one.tid)),
+            };
+            let of: Vec<_> = life.moves.iter().filter_map(holder).collect();
+            if !of.is_empty() {
+                takes.insert(queue.number(), of);
+            }
         }
         takes
     }
@@ -217,16 +144,8 @@ impl History {
             at: now.at,
             ..before
         });
-        // A turn belongs to the call that ends it; every other span to the call before.
-        let is_trap = matches!(event.fact, Fact::Trapped { .. });
-        if is_trap {
-            self.follower.event(event);
-        }
         for span in spans {
             self.piece(&span);
-        }
-        if !is_trap {
-            self.follower.event(event);
         }
         self.note(event, now);
     }
@@ -270,11 +189,6 @@ impl History {
             .is_some_and(|(before, _)| *before <= to)
     }
 
-    /// Whether the recording goes on after its end.
-    pub(super) fn is_cut(&self) -> bool {
-        self.is_cut
-    }
-
     /// The tasks of that number or of that whole name.
     pub(super) fn find(&self, wanted: &str) -> Vec<Tid> {
         match wanted.parse::<u64>() {
@@ -310,7 +224,7 @@ impl History {
     }
 
     fn life(&mut self, tid: Tid) -> &mut Life {
-        let comm = self.follower.comm(tid);
+        let comm = self.spans.tasks().comm(tid);
         self.tasks.entry(tid).or_insert_with(|| Life {
             name: comm.to_string(),
             ..Life::default()
@@ -322,7 +236,7 @@ impl History {
         if span.tid == Tid::KERNEL || is_short {
             return;
         }
-        let last = self.follower.last(span.tid);
+        let last = self.spans.tasks().last(span.tid);
         let call = match span.end {
             Ending::Exited if span.doing == Doing::Running => "exit".to_string(),
             _ => last.map_or_else(String::new, |call| clean(&call.to_string())),
@@ -357,14 +271,12 @@ impl History {
         if tid == Tid::KERNEL {
             return;
         }
-        self.peers.event(event, &self.follower);
+        self.peers.event(event, self.spans.tasks());
         match &event.fact {
-            Fact::Trapped { call, .. } => {
-                self.life(tid).traps += 1;
-                if let SystemCall::ShutdownWrite(device) | SystemCall::Close(device) = call {
-                    self.closed(*device, tid, now);
-                }
-            }
+            Fact::Trapped {
+                call: SystemCall::ShutdownWrite(device) | SystemCall::Close(device),
+                ..
+            } => self.closed(*device, tid, now),
             Fact::Spawned { parent, .. } => {
                 let life = self.life(tid);
                 (life.parent, life.spawned) = (*parent, now);
@@ -404,7 +316,7 @@ impl History {
     }
 
     fn replied(&mut self, tid: Tid, reply: &Reply, now: Moment) {
-        let call = self.follower.last(tid).map(|call| call.call);
+        let call = self.spans.tasks().last(tid).map(|call| call.call);
         match (call, reply) {
             (Some(SystemCall::Put(queue) | SystemCall::TryPut(queue)), Reply::Done) => {
                 self.moved(queue, tid, End::Put, now);
@@ -426,7 +338,7 @@ impl History {
                 }
             }
             (Some(SystemCall::NewQueue(_)), Reply::Queue(queue)) => {
-                let object = self.follower.object(*queue);
+                let object = self.spans.tasks().object(*queue);
                 let content = Content::of(object.as_deref());
                 let life = self.queues.entry(*queue).or_default();
                 (life.object, life.content) = (object, content);
@@ -446,7 +358,7 @@ impl History {
 
     /// Notes a device that a call has opened.
     fn opened(&mut self, device: DeviceId, tid: Tid, now: Moment) {
-        let addr = self.follower.last(tid).and_then(CallInfo::addr);
+        let addr = self.spans.tasks().last(tid).and_then(CallInfo::addr);
         let life = self.devices.entry(device).or_default();
         (life.addr, life.owner, life.opened) = (addr, tid, now);
     }

@@ -2,9 +2,8 @@
 
 use std::{cmp::Reverse, fmt, time::Duration};
 
-use trapline::{On, Place, QueueId, Tid};
+use trapline::{Doing, Ending, Moment, On, Place, QueueId, Tid};
 
-use super::spans::{Doing, Ending, Moment};
 use crate::units::{count, rounded};
 
 /// A task.
@@ -13,7 +12,6 @@ pub(super) struct Life {
     pub(super) name: String,
     pub(super) parent: Tid,
     pub(super) spawned: Moment,
-    pub(super) traps: u64,
     /// In order.
     pub(super) pieces: Vec<Piece>,
     /// When it ended, and how.

@@ -22,6 +22,7 @@ mod at;
 mod causes;
 mod chrome;
 mod diff;
+mod dot;
 mod export;
 mod graph;
 mod history;
@@ -37,7 +38,6 @@ pub(super) mod spans;
 mod summary;
 mod timeline;
 mod twins;
-mod waits;
 mod why;
 
 use std::{

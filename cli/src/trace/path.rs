@@ -4,14 +4,13 @@ use std::{cmp::Reverse, collections::BTreeMap, io::Write, path::PathBuf, process
 
 use clap::{Args, ValueHint};
 use serde_json::Value;
-use trapline::{Nanos, Tid};
+use trapline::{Doing, Ending, Moment, Nanos, Tid};
 
 use super::{
     history::History,
     life::{Amount, Life, Piece},
     senders::Sent,
     source::Failure,
-    spans::{Doing, Ending, Moment},
 };
 use crate::{
     output::{Log, clean},

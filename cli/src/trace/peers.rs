@@ -7,9 +7,7 @@
 use std::{collections::BTreeMap, net::SocketAddr};
 
 use rustc_hash::FxHashMap;
-use trapline::{
-    Answered, CallInfo, Detail, DeviceId, Event, Fact, Follower, Reply, SystemCall, Tid,
-};
+use trapline::{Answered, CallInfo, Detail, DeviceId, Event, Fact, Ledger, Reply, SystemCall, Tid};
 
 /// An address. Each host has a loopback address of its own.
 type Place = (Option<Box<str>>, SocketAddr);
@@ -37,12 +35,12 @@ impl Peers {
         self.has_gap = true;
     }
 
-    /// Takes the next event, after the follower.
-    pub(super) fn event(&mut self, event: &Event<'_>, follower: &Follower) {
+    /// Takes the next event, after the ledger.
+    pub(super) fn event(&mut self, event: &Event<'_>, tasks: &Ledger) {
         let (tid, Fact::Replied { reply, .. }) = (event.tid, &event.fact) else {
             return;
         };
-        let Some(last) = follower.last(tid) else {
+        let Some(last) = tasks.last(tid) else {
             return;
         };
         match (last.call, *reply) {
@@ -55,14 +53,14 @@ impl Peers {
                 self.accept(
                     listener,
                     device,
-                    last.addr().map(|addr| place(addr, tid, follower)),
+                    last.addr().map(|addr| place(addr, tid, tasks)),
                 );
             }
             (SystemCall::Connect, Reply::Device(device)) => {
                 self.targets.extend(last.addr().map(|addr| (device, addr)));
             }
             (SystemCall::Connected(device), Reply::Done) => match own(last) {
-                Some(addr) => self.connect(device, place(addr, tid, follower)),
+                Some(addr) => self.connect(device, place(addr, tid, tasks)),
                 None => {
                     if let Some(addr) = self.targets.get(&device) {
                         self.started.entry(*addr).or_default().push(device);
@@ -140,8 +138,8 @@ fn own(call: &CallInfo) -> Option<SocketAddr> {
     }
 }
 
-fn place(addr: SocketAddr, tid: Tid, follower: &Follower) -> Place {
-    let host = host_of(follower.comm(tid)).filter(|_| addr.ip().is_loopback());
+fn place(addr: SocketAddr, tid: Tid, tasks: &Ledger) -> Place {
+    let host = host_of(tasks.comm(tid)).filter(|_| addr.ip().is_loopback());
     (host.map(Into::into), addr)
 }
 

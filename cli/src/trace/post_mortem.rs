@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use tracing::Level;
-use trapline::{Exit, Follower, TaskInfo, Tid, Tracer, record::Recording};
+use trapline::{Exit, Ledger, TaskInfo, Tid, Tracer, record::Recording};
 
 use crate::output::{self, Log, clean};
 
@@ -15,7 +15,7 @@ const TASKS: usize = 10;
 
 /// Shows the last traps of the tasks that faulted, and of those that wait for ever.
 pub(crate) fn show(log: Log, recording: Recording, blocked: &[TaskInfo]) {
-    let mut tasks = Follower::keeping(TRAPS);
+    let mut tasks = Ledger::keeping(TRAPS);
     let mut faults = 0;
     // Unreadable events are skipped; the recorder has already reported its failure.
     for event in recording.map_while(Result::ok) {
@@ -50,7 +50,7 @@ pub(crate) fn show(log: Log, recording: Recording, blocked: &[TaskInfo]) {
 }
 
 /// Shows the last calls of a task.
-fn tell_last(log: Log, tasks: &Follower, tid: Tid, comm: &str) {
+fn tell_last(log: Log, tasks: &Ledger, tid: Tid, comm: &str) {
     if !log.is_json() {
         let comm = clean(comm);
         output::tell(&match tasks.last(tid) {
@@ -59,8 +59,8 @@ fn tell_last(log: Log, tasks: &Follower, tid: Tid, comm: &str) {
         });
     }
     for call in tasks.calls(tid) {
-        let (message, reply) = match call.reply() {
-            Some(reply) => (format!("{call} = {reply}"), reply.to_string()),
+        let (message, reply) = match call.answer() {
+            Some(reply) => (format!("{call} = {reply}"), reply),
             None if call.blocked.is_some() => (format!("{call} ..."), String::new()),
             None => (format!("{call} = ?"), String::new()),
         };

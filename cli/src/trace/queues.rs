@@ -8,9 +8,9 @@
 //! does not tell these apart. So which tasks hold permits is not known. Which task's permit ended a wait
 //! is known, and so is which task took one last.
 
-use trapline::{End, Tid};
+use trapline::{End, Moment, Tid};
 
-use super::{life::Piece, spans::Moment};
+use super::life::Piece;
 
 /// A queue: the object that it is part of, and the messages that went through it.
 #[derive(Default)]
@@ -111,8 +111,9 @@ impl QueueLife {
 mod tests {
     use std::time::Duration;
 
+    use trapline::{Doing, Ending};
+
     use super::*;
-    use crate::trace::spans::{Doing, Ending};
 
     fn at(micros: u64) -> Moment {
         Moment {

@@ -3,12 +3,11 @@
 //! A network takes time, so the task did that before the wait ended. The first byte that a reader has
 //! not read tells which send ended its wait.
 
-use trapline::{DeviceId, Direction, On, Tid, Wake};
+use trapline::{DeviceId, Direction, Doing, Ending, Moment, On, Tid, Wake};
 
 use super::{
     history::{Accepted, History},
     life::Piece,
-    spans::{Doing, Ending, Moment},
 };
 
 /// What ended a wait for a device.

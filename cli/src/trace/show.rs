@@ -3,9 +3,7 @@
 use std::{io::Write, path::PathBuf, process::ExitCode, time::Duration};
 
 use clap::{Args, ValueHint};
-use trapline::{
-    Answered, DeviceId, Event, Fact, Follower, Nanos, On, Reply, SystemCall, Tid, Tracer, Wake,
-};
+use trapline::{DeviceId, Event, Fact, Ledger, Nanos, On, Reply, SystemCall, Tid, Tracer, Wake};
 
 use super::source::{Failure, Source, unknown};
 use crate::{
@@ -70,7 +68,7 @@ impl ShowCommand {
             return Err(format!("--from {from} is after --to {to}: nothing is in between").into());
         }
         let mut source = Source::open(&self.file)?;
-        let mut tasks = Follower::new();
+        let mut tasks = Ledger::new();
         let mut unseen: Vec<&String> = self.tasks.iter().collect();
         let mut lines = Lines {
             log,
@@ -104,7 +102,7 @@ impl ShowCommand {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn selects(&self, event: &Event<'_>, tasks: &Follower) -> bool {
+    fn selects(&self, event: &Event<'_>, tasks: &Ledger) -> bool {
         let call = tasks.last(event.tid).map(|call| call.call);
         log::is_shown(
             &event.fact,
@@ -170,7 +168,7 @@ fn is_about_queue(fact: &Fact<'_>, call: Option<SystemCall>, wanted: u64) -> boo
 }
 
 /// Whether the name or number selects this task.
-fn is_task(wanted: &str, tid: Tid, tasks: &Follower) -> bool {
+fn is_task(wanted: &str, tid: Tid, tasks: &Ledger) -> bool {
     match wanted.parse::<u64>() {
         Ok(number) => tid == number.into(),
         Err(_) => tasks.comm(tid) == wanted,
@@ -189,7 +187,7 @@ impl Lines {
         &mut self,
         out: &mut impl Write,
         event: &Event<'_>,
-        tasks: &Follower,
+        tasks: &Ledger,
     ) -> Result<(), Failure> {
         let at = match &mut self.before {
             None => format!("{:.6}", Nanos::from(event.at)),
@@ -205,12 +203,10 @@ impl Lines {
         if let (Fact::Exited { .. }, Some(call)) = (&event.fact, tasks.unseen(event.tid)) {
             writeln!(out, "{columns}{} = ?", clean(&call.to_string()))?;
         }
-        let message = clean(&tasks.line(&event.fact, event.tid).to_string());
-        let reply = match &event.fact {
-            Fact::Replied { reply, detail } => clean(&Answered(*reply, detail).to_string()),
-            _ => String::new(),
-        };
-        writeln!(out, "{columns}{}", aligned(&message, &reply))?;
+        let line = tasks.line(&event.fact, event.tid);
+        let reply = line.answer().map(|reply| clean(&reply));
+        let message = aligned(&clean(&line.to_string()), &reply.unwrap_or_default());
+        writeln!(out, "{columns}{message}")?;
         Ok(())
     }
 }

@@ -1,92 +1,24 @@
-//! What each task and the kernel did at every moment, derived from a log of events. The commands that
-//! show a whole recording use it.
+//! How the time of a run was used, derived from a log of events: the spans of tasks that the ledger
+//! ends, and those of the kernel. The commands that show a whole recording use it.
 //!
 //! At every instant tasks run their programs, or the kernel works, or no task is ready and the kernel
 //! waits. So the spans of [`Tid::KERNEL`] and the tasks' spans of [`Doing::Running`] cover the whole
 //! time. Only spans of tasks overlap, and only on several processors. [`Shares`] count such time once.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt,
-    time::Duration,
-};
+use std::{fmt, time::Duration};
 
-use trapline::{DeviceId, Direction, End, Event, Exit, Fact, On, SystemCall, Tid, Wake};
+use trapline::{
+    DeviceId, Direction, Doing, End, Ending, Event, Exit, Fact, Ledger, Moment, On, Span, Tid,
+};
 
 use crate::units::percent;
 
-/// A moment of a run.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
-pub(crate) struct Moment {
-    /// The time since boot.
-    pub(crate) at: Duration,
-    /// The number of turns so far, plus the number of jumps of the clock. It measures progress
-    /// while a virtual clock does not move.
-    pub(crate) turn: u64,
-}
-
-/// The state of a task, or of the kernel.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Doing {
-    /// It has its turn, up to its next trap.
-    Running,
-    /// The kernel works for the task, at the call that the task has made. Of the kernel: it works.
-    InCall,
-    /// It waits for its turn.
-    Ready,
-    /// It waits for something else.
-    Blocked(On),
-    /// Of the kernel: no task is ready, and it waits for the world.
-    Idle,
-}
-
-/// A span of one state.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Span {
-    pub(crate) tid: Tid,
-    pub(crate) doing: Doing,
-    pub(crate) from: Moment,
-    pub(crate) to: Moment,
-    pub(crate) end: Ending,
-}
-
-/// How a span ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Ending {
-    /// Its turn began or ended.
-    Next,
-    /// Its wait ended; with the task that woke it, if a task did.
-    Woken { by: Wake, waker: Option<Tid> },
-    /// The task ended.
-    Exited,
-    /// The log ended first.
-    Open,
-}
-
-/// An open span.
-struct Open {
-    doing: Doing,
-    from: Moment,
-    /// The number of gaps before it began.
-    gaps: u64,
-}
-
-/// Builds spans from events, which it takes in order.
+/// The books of a run, and its spans. It takes events in order.
 #[derive(Default)]
 pub(crate) struct Spans {
-    now: Moment,
-    /// The state of each live task.
-    open: BTreeMap<Tid, Open>,
-    /// The number of gaps so far.
-    gaps: u64,
-    /// The task whose call is being handled; it wakes others.
-    running: Option<Tid>,
-    /// The task that has ended just now: its end wakes the tasks of its group.
-    ended: Option<Tid>,
+    ledger: Ledger,
     /// Since when the kernel works; `None` while a task runs its program, or the time is not known.
     working: Option<Moment>,
-    /// The tasks that compute.
-    computing: BTreeSet<Tid>,
     /// The number of tasks that run their programs, and since when at least one does.
     busy: usize,
     busy_since: Duration,
@@ -152,147 +84,70 @@ fn seconds(span: Duration) -> String {
 }
 
 impl Spans {
+    /// What each task is, does and did, up to the last event.
+    pub(crate) fn tasks(&self) -> &Ledger {
+        &self.ledger
+    }
+
     /// The moment of the last event.
     pub(crate) fn now(&self) -> Moment {
-        self.now
+        self.ledger.now()
     }
 
     /// Takes the next event. Returns the spans that it ends.
     pub(crate) fn event(&mut self, event: &Event<'_>) -> Ended {
-        let before = self.now;
-        self.now.at = event.at.max(before.at);
+        let before = self.now();
+        let had_computing = self.ledger.has_computing();
+        let [read, ended] = self.ledger.take(event);
+        let now = self.now();
         if !std::mem::replace(&mut self.has_begun, true) {
-            self.working = Some(self.now);
+            let at = now.at;
+            self.working = Some(Moment { at, ..before });
         }
         let mut kernel = None;
-        if !self.computing.is_empty() && self.now.at > before.at {
+        if had_computing && now.at > before.at {
             // The time has passed for what computes.
             kernel = self.work_ends(before);
         }
-        self.computing.remove(&event.tid);
-        let mut waited = None;
-        let ended = match event.fact {
-            Fact::Resumed => {
-                kernel = kernel.or(self.work_ends(self.now));
-                let ended = self.begin(event.tid, Doing::Running, Ending::Next);
-                // The kernel has read for the task in no time.
-                let ended = ended.filter(|span| span.doing != Doing::InCall || span.has_length());
-                self.running = Some(event.tid);
-                self.ended = None;
-                self.now.turn += 1;
-                ended
+        let has_run = ended.is_some_and(|span| span.doing == Doing::Running);
+        if has_run {
+            self.busy -= 1;
+            if self.busy == 0 {
+                self.shares.tasks += now.at - self.busy_since;
             }
-            Fact::ClockJumped { from } => {
-                let at = from.clamp(before.at, self.now.at);
-                let from = Moment { at, ..before };
-                kernel = kernel.or(self.work_ends(from));
-                (self.running, self.ended) = (None, None);
-                self.now.turn += 1;
-                self.working = Some(self.now);
-                self.shares.idle += self.now.at - at;
-                Some(Span {
-                    tid: Tid::KERNEL,
-                    doing: Doing::Idle,
-                    from,
-                    to: self.now,
-                    end: Ending::Next,
-                })
-            }
-            // The task's turn has come, and the kernel has read for it before it runs.
-            Fact::DeviceIo { .. } if self.is(event.tid, Doing::Ready) => {
-                self.read(event.tid, before)
-            }
-            // It has read in vain.
-            Fact::Blocked { .. } if self.is(event.tid, Doing::Ready) => {
-                waited = self.read(event.tid, before).filter(Span::has_length);
-                self.change(event)
-            }
-            _ => self.change(event),
-        };
-        [kernel, waited, ended].into_iter().flatten()
-    }
-
-    /// Ends the wait of a task for its turn where the kernel began to read for it: at the event before.
-    fn read(&mut self, tid: Tid, before: Moment) -> Option<Span> {
-        let now = std::mem::replace(&mut self.now, before);
-        let waited = self.begin(tid, Doing::InCall, Ending::Next);
-        self.now = now;
-        waited
-    }
-
-    /// Takes an event that begins no turn and no wait for the world.
-    fn change(&mut self, event: &Event<'_>) -> Option<Span> {
-        let tid = event.tid;
-        if !matches!(event.fact, Fact::Woken { .. } | Fact::Replied { .. }) {
-            self.ended = None;
         }
-        match event.fact {
-            Fact::Spawned { .. } => self.begin(tid, Doing::Ready, Ending::Next),
-            Fact::Trapped { call, .. } => {
-                self.working.get_or_insert(self.now);
-                let doing = match call {
-                    // These wake no task, and are answered when their task's turn comes.
-                    SystemCall::Recv(_) | SystemCall::Accept(_) => {
-                        self.running = None;
-                        Doing::Ready
-                    }
-                    _ => Doing::InCall,
-                };
-                self.begin(tid, doing, Ending::Next)
+        let is_resumed = matches!(event.fact, Fact::Resumed);
+        if is_resumed || matches!(event.fact, Fact::Computing { .. }) {
+            if self.busy == 0 {
+                self.busy_since = now.at;
             }
-            Fact::Replied { .. } => {
-                let is_caller = self.running == Some(tid);
-                self.running = self.running.filter(|running| *running != tid);
-                // Otherwise the kernel has read for the task, which runs next.
-                let is_over = is_caller && self.is(tid, Doing::InCall);
-                let ended = is_over.then(|| self.begin(tid, Doing::Ready, Ending::Next));
-                ended.flatten().filter(Span::has_length)
-            }
-            Fact::Blocked { on } => {
-                self.running = self.running.filter(|running| *running != tid);
-                let ended = self.begin(tid, Doing::Blocked(on), Ending::Next);
-                // A call that asks for nothing takes no time until it blocks.
-                ended.filter(Span::has_length)
-            }
-            Fact::Woken { by } => {
-                let waker = match by {
-                    Wake::Exit(tid) => Some(tid),
-                    Wake::Queue(_) | Wake::Closed(_) => self.running.or(self.ended),
-                    _ => None,
-                };
-                self.begin(tid, Doing::Ready, Ending::Woken { by, waker })
-            }
-            Fact::Computing { .. } => {
-                self.computing.insert(tid);
-                self.begin(tid, Doing::Running, Ending::Next)
-            }
-            Fact::Preempted { .. } => self.begin(tid, Doing::Ready, Ending::Next),
-            Fact::Exited { .. } => {
-                self.ended = Some(tid);
-                self.running = self.running.filter(|running| *running != tid);
-                let ended = self.end(tid, Ending::Exited);
-                if let Some(Doing::Running) = ended.map(|span| span.doing) {
-                    self.working.get_or_insert(self.now);
-                }
-                ended
-            }
-            _ => None,
+            self.busy += 1;
         }
+        let mut idle = None;
+        if is_resumed {
+            let turn = before.turn;
+            kernel = kernel.or(self.work_ends(Moment { turn, ..now }));
+        } else if has_run && matches!(event.fact, Fact::Exited { .. })
+            || matches!(event.fact, Fact::Trapped { .. })
+        {
+            self.working.get_or_insert(now);
+        } else if let Fact::ClockJumped { from } = event.fact {
+            let at = from.clamp(before.at, now.at);
+            let from = Moment { at, ..before };
+            kernel = kernel.or(self.work_ends(from));
+            self.working = Some(now);
+            self.shares.idle += now.at - at;
+            idle = Some(of_kernel(Doing::Idle, from, now));
+        }
+        [kernel, read, ended.or(idle)].into_iter().flatten()
     }
 
     /// Notes a gap: a task that was not blocked may have done anything since.
     pub(crate) fn gap(&mut self) {
-        self.gaps += 1;
+        self.ledger.gap();
         self.shares.is_partial = true;
-        self.running = None;
         self.working = None;
-        self.computing.clear();
         self.busy = 0;
-    }
-
-    /// The number of tasks known to be alive.
-    pub(crate) fn len(&self) -> usize {
-        self.open.len()
     }
 
     /// How the time of the spans so far was used.
@@ -302,10 +157,13 @@ impl Spans {
 
     /// The spans of the tasks that were alive at the end of the log, and of the kernel.
     pub(crate) fn finish(&mut self) -> Vec<Span> {
-        let tids: Vec<Tid> = self.open.keys().copied().collect();
-        let kernel = self.work_ends(self.now);
-        let tasks = tids.into_iter().map(|tid| self.end(tid, Ending::Open));
-        kernel.into_iter().chain(tasks.flatten()).collect()
+        let now = self.now();
+        if std::mem::take(&mut self.busy) > 0 {
+            self.shares.tasks += now.at - self.busy_since;
+        }
+        let kernel = self.work_ends(now);
+        let tasks = self.ledger.open_spans();
+        kernel.into_iter().chain(tasks).collect()
     }
 
     /// Whether an event is part of the end of a task that is killed: its exit, or the call of a
@@ -314,83 +172,33 @@ impl Spans {
         match event.fact {
             Fact::Exited { exit: Exit::Killed } => true,
             Fact::Deferred { .. } => {
-                let open = self.open.get(&event.tid);
-                open.is_some_and(|open| matches!(open.doing, Doing::Blocked(_) | Doing::Ready))
+                let doing = self.ledger.doing(event.tid);
+                matches!(doing, Some((Doing::Blocked(_) | Doing::Ready, _)))
             }
             _ => false,
         }
     }
 
-    fn is(&self, tid: Tid, doing: Doing) -> bool {
-        self.open.get(&tid).is_some_and(|open| open.doing == doing)
-    }
-
-    fn begin(&mut self, tid: Tid, doing: Doing, end: Ending) -> Option<Span> {
-        let before = self.end(tid, end);
-        let (from, gaps) = (self.now, self.gaps);
-        if doing == Doing::Running {
-            if self.busy == 0 {
-                self.busy_since = from.at;
-            }
-            self.busy += 1;
-        }
-        self.open.insert(tid, Open { doing, from, gaps });
-        before
-    }
-
-    fn end(&mut self, tid: Tid, end: Ending) -> Option<Span> {
-        let Open { doing, from, gaps } = self.open.remove(&tid)?;
-        // Dropped here instead of at the gap, since a recording may have as many gaps as tasks.
-        let is_known = gaps == self.gaps || matches!(doing, Doing::Blocked(_));
-        let span = Span {
-            tid,
-            doing,
-            from,
-            to: self.now,
-            end,
-        };
-        if is_known && doing == Doing::Running {
-            self.busy -= 1;
-            if self.busy == 0 {
-                self.shares.tasks += self.now.at - self.busy_since;
-            }
-        }
-        is_known.then_some(span)
-    }
-
     /// The kernel's work up to a moment, if it has worked.
     fn work_ends(&mut self, to: Moment) -> Option<Span> {
-        let from = self.working.take()?;
-        let span = Span {
-            tid: Tid::KERNEL,
-            doing: Doing::InCall,
-            from,
-            to,
-            end: Ending::Next,
-        };
+        let span = of_kernel(Doing::InCall, self.working.take()?, to);
         self.shares.kernel += span.time();
         (!span.time().is_zero()).then_some(span)
     }
 }
 
-impl Span {
-    /// How long it took.
-    pub(crate) fn time(&self) -> Duration {
-        self.to.at.saturating_sub(self.from.at)
-    }
-
-    /// Whether a task ran, or the kernel worked at its call.
-    pub(crate) fn is_busy(&self) -> bool {
-        self.tid != Tid::KERNEL && matches!(self.doing, Doing::Running | Doing::InCall)
-    }
-
-    fn has_length(&self) -> bool {
-        self.from != self.to
+fn of_kernel(doing: Doing, from: Moment, to: Moment) -> Span {
+    Span {
+        tid: Tid::KERNEL,
+        doing,
+        from,
+        to,
+        end: Ending::Next,
     }
 }
 
 /// What a task is blocked on, without the instant of a timer.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum What {
     Exit(Tid),
     Timer,

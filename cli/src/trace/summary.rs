@@ -9,11 +9,11 @@ use std::{
 use clap::{Args, ValueHint};
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
-use trapline::{CallInfo, Event, Fact, Follower, Nanos, Tid, Tracer, record::Header};
+use trapline::{CallInfo, Doing, Ending, Event, Fact, Ledger, Nanos, Span, Tid, record::Header};
 
 use super::{
     source::{Failure, Source, world},
-    spans::{Doing, Ending, Shares, Span, Spans, What, share},
+    spans::{Shares, Spans, What, share},
 };
 use crate::{
     amounts::{Amounts, Bucket, quantiles},
@@ -72,6 +72,8 @@ pub(super) struct Summary {
     by_comm: FxHashMap<Box<str>, u32>,
     /// What the tasks of a row were blocked on, and for how long.
     on: BTreeMap<(u32, What), Duration>,
+    /// The words for the objects among these.
+    words: FxHashMap<What, String>,
     exits: BTreeMap<(u32, String), u64>,
     /// The length of each wait for a turn: in nanoseconds, and in turns of other tasks. The turns
     /// matter where a virtual clock does not move.
@@ -145,20 +147,18 @@ impl SummaryCommand {
     pub(super) fn run(&self, log: Log, out: &mut impl Write) -> Result<ExitCode, Failure> {
         let mut source = Source::open(&self.file)?;
         let mut summary = Summary::new(self.by_name);
-        let mut tasks = Follower::new();
         let mut missing = 0;
         while let Some(event) = source.next() {
             if let Some(gap) = source.gap() {
                 missing += gap;
                 summary.spans.gap();
             }
-            tasks.event(&event);
-            summary.event(&event, &tasks);
-            summary.check(&tasks)?;
+            summary.event(&event);
+            summary.check()?;
         }
         let header = source.header().clone();
         let now = summary.spans.now().at;
-        summary.finish(&tasks);
+        summary.finish();
         if self.json {
             summary.show_json(out, &header, missing, now)?;
         } else {
@@ -177,6 +177,11 @@ impl Summary {
             most: MOST,
             ..Self::default()
         }
+    }
+
+    /// The books of the run.
+    pub(super) fn tasks(&self) -> &Ledger {
+        self.spans.tasks()
     }
 
     /// The time in each state, by name, and the waits for a turn: the median and the 99th percentile.
@@ -213,15 +218,15 @@ impl Summary {
         self.spans.gap();
     }
 
-    pub(super) fn event(&mut self, event: &Event<'_>, tasks: &Follower) {
+    pub(super) fn event(&mut self, event: &Event<'_>) {
         self.events += 1;
         for span in self.spans.event(event) {
-            self.span(&span, tasks);
+            self.span(&span);
         }
         if event.tid == Tid::KERNEL {
             return;
         }
-        let place = self.place(event.tid, tasks);
+        let place = self.place(event.tid);
         let row = &mut self.rows[place as usize];
         match &event.fact {
             Fact::Spawned { .. } => row.count += 1,
@@ -232,14 +237,15 @@ impl Summary {
             }
             Fact::Replied { .. } => {
                 // A wait after the answer is a timeout.
+                let tasks = self.spans.tasks();
                 let Some(trap) = tasks.last(event.tid).filter(|trap| !trap.is_late) else {
                     return;
                 };
-                let call = self.call(trap, event.at);
+                let call = end_call(&mut self.calls, trap, event.at);
                 call.errors += u64::from(tasks.is_error(event));
             }
             Fact::Exited { exit } => {
-                self.unanswered(event.tid, event.at, tasks);
+                self.unanswered(event.tid, event.at);
                 let mut text = exit.to_string();
                 if self.exits.len() >= self.most {
                     // Without its message, which each task of a name may have its own.
@@ -250,6 +256,7 @@ impl Summary {
             Fact::Deadlocked { cycle } => {
                 self.deadlocked += 1;
                 if self.deadlocks.len() < DEADLOCKS {
+                    let tasks = self.spans.tasks();
                     let named = |tid: &Tid| (*tid, tasks.comm(*tid).to_string());
                     let tasks = cycle.iter().map(named).collect();
                     self.deadlocks.push(Closed {
@@ -262,25 +269,16 @@ impl Summary {
         }
     }
 
-    /// Adds the time of a call that ends now.
-    fn call(&mut self, trap: &CallInfo, now: Duration) -> &mut Calls {
-        let call = self.calls.entry(trap.call.name()).or_default();
-        let span = now.saturating_sub(trap.at);
-        call.total += span;
-        call.spans.add(0, nanos(span));
-        call
-    }
-
     /// Adds the time of a call whose answer does not come: its task ends, or the recording.
-    fn unanswered(&mut self, tid: Tid, now: Duration, tasks: &Follower) {
-        if let Some(trap) = tasks.pending(tid) {
-            self.call(trap, now);
+    fn unanswered(&mut self, tid: Tid, now: Duration) {
+        if let Some(trap) = self.spans.tasks().pending(tid) {
+            end_call(&mut self.calls, trap, now);
         }
     }
 
     /// The index of a task's row.
-    fn place(&mut self, tid: Tid, tasks: &Follower) -> u32 {
-        let comm = tasks.comm(tid);
+    fn place(&mut self, tid: Tid) -> u32 {
+        let comm = self.spans.tasks().comm(tid);
         let known = if self.by_name {
             self.by_comm.get(comm)
         } else {
@@ -305,14 +303,14 @@ impl Summary {
     }
 
     /// Refuses a summary that would take too much memory.
-    pub(super) fn check(&self, tasks: &Follower) -> Result<(), Failure> {
+    pub(super) fn check(&self) -> Result<(), Failure> {
         let most = self.most;
         let what = match self.by_name {
             false if self.rows.len() > most => {
                 "tasks would take too much memory: --by-name takes those of a name together"
             }
             true if self.rows.len() > most => "names would take too much memory",
-            _ if tasks.len().max(self.spans.len()) > most => {
+            _ if self.spans.tasks().len() > most => {
                 "tasks that live at once would take too much memory"
             }
             _ => return Ok(()),
@@ -320,12 +318,12 @@ impl Summary {
         Err(format!("a summary of more than {most} {what}").into())
     }
 
-    fn span(&mut self, span: &Span, tasks: &Follower) {
+    fn span(&mut self, span: &Span) {
         if span.tid == Tid::KERNEL {
             return;
         }
         let took = span.time();
-        let place = self.place(span.tid, tasks);
+        let place = self.place(span.tid);
         let by_name = self.by_name;
         let row = &mut self.rows[place as usize];
         match span.doing {
@@ -343,6 +341,10 @@ impl Summary {
             Doing::Blocked(on) => {
                 let what = What::from(on);
                 let what = if by_name { what.kind() } else { what };
+                if let What::Queue(..) = what {
+                    let thing = || self.spans.tasks().thing(on);
+                    self.words.entry(what).or_insert_with(thing);
+                }
                 row.times.blocked += took;
                 *self.on.entry((place, what)).or_default() += took;
                 if row.longest.is_none_or(|(longest, ..)| took > longest) {
@@ -353,17 +355,14 @@ impl Summary {
     }
 
     /// Takes the spans that were open at the end.
-    pub(super) fn finish(&mut self, tasks: &Follower) {
+    pub(super) fn finish(&mut self) {
         for span in self.spans.finish() {
             if span.tid == Tid::KERNEL {
                 continue;
             }
-            self.span(&span, tasks);
-            self.unanswered(span.tid, span.to.at, tasks);
-            let alive = (
-                self.place(span.tid, tasks),
-                "none: it was alive".to_string(),
-            );
+            self.span(&span);
+            self.unanswered(span.tid, span.to.at);
+            let alive = (self.place(span.tid), "none: it was alive".to_string());
             *self.exits.entry(alive).or_default() += 1;
         }
         let by_name = self.by_name;
@@ -477,6 +476,7 @@ impl Summary {
     fn task_row(&self, row: &Row) -> [Value; 11] {
         let longest = row.longest.map(|(span, what, since)| {
             let since = Nanos::from(since);
+            let what = self.say(what);
             format!("{:.6}s for {what}, at {since}", span.as_secs_f64())
         });
         [
@@ -602,15 +602,21 @@ impl Summary {
         exits.map(|((_, exit), count)| (&**exit, *count))
     }
 
+    /// What tasks were blocked on, in words.
+    fn say(&self, what: What) -> String {
+        let words = self.words.get(&what).map(|words| clean(words));
+        words.unwrap_or_else(|| what.to_string())
+    }
+
     /// What it was blocked on most; all reasons, if they are few.
     fn mostly_on(&self, row: &Row) -> String {
         let mut on: Vec<_> = self.blocked_on(row).collect();
         on.sort_by_key(|&(what, span)| (Reverse(span), what));
         let all = row.times.blocked;
         let text = |(what, span): &(What, Duration)| match on.len() {
-            1 => what.to_string(),
-            _ if all.is_zero() => what.to_string(),
-            _ => format!("{what} {}", share(*span, all)),
+            1 => self.say(*what),
+            _ if all.is_zero() => self.say(*what),
+            _ => format!("{} {}", self.say(*what), share(*span, all)),
         };
         let mut texts: Vec<_> = on.iter().take(2).map(text).collect();
         if on.len() > 2 {
@@ -635,12 +641,12 @@ impl Summary {
 
     fn json(&self, row: &Row) -> Value {
         let on = self.blocked_on(row);
-        let on = on.map(|(what, span)| (what.to_string(), seconds(span)));
+        let on = on.map(|(what, span)| (self.say(what), seconds(span)));
         let on: serde_json::Map<String, Value> = on.collect();
         let longest = row.longest.map(|(span, what, since)| {
             json!({
                 "seconds": span.as_secs_f64(),
-                "on": what.to_string(),
+                "on": self.say(what),
                 "at": since.as_secs_f64(),
             })
         });
@@ -697,6 +703,19 @@ impl Calls {
     }
 }
 
+/// Adds the time of a call that ends now.
+fn end_call<'a>(
+    calls: &'a mut BTreeMap<&'static str, Calls>,
+    trap: &CallInfo,
+    now: Duration,
+) -> &'a mut Calls {
+    let call = calls.entry(trap.call.name()).or_default();
+    let span = now.saturating_sub(trap.at);
+    call.total += span;
+    call.spans.add(0, nanos(span));
+    call
+}
+
 fn nanos(span: Duration) -> u64 {
     u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
@@ -739,7 +758,6 @@ mod tests {
             most: 2,
             ..Summary::default()
         };
-        let mut tasks = Follower::new();
         for (tid, name) in (1..).zip(names) {
             let (at, tid, parent) = (Duration::ZERO, Tid::from(tid), Tid::KERNEL);
             let name = name.into();
@@ -750,9 +768,8 @@ mod tests {
                 fact,
                 place: None,
             };
-            tasks.event(&event);
-            summary.event(&event, &tasks);
-            match summary.check(&tasks) {
+            summary.event(&event);
+            match summary.check() {
                 Err(Failure::Said(message)) => return Some(message),
                 Err(_) => panic!("nothing is written"),
                 Ok(()) => {}
@@ -774,13 +791,9 @@ mod tests {
 
     #[test]
     fn the_table_has_a_task_of_few_traps_that_took_the_most_time() {
-        let counted = Rc::new(RefCell::new((Summary::new(false), Follower::new())));
+        let counted = Rc::new(RefCell::new(Summary::new(false)));
         let shared = Rc::clone(&counted);
-        let tracer = move |event: &Event<'_>| {
-            let (summary, tasks) = &mut *shared.borrow_mut();
-            tasks.event(event);
-            summary.event(event, tasks);
-        };
+        let tracer = move |event: &Event<'_>| shared.borrow_mut().event(event);
         let builder = Kernel::builder().world(SimWorld::new(1)).tracer(tracer);
         let mut kernel = builder.build().unwrap();
         for _ in 0..ROWS {
@@ -793,8 +806,8 @@ mod tests {
         let hard = async |os: &mut Os| os.compute(Duration::from_secs(1)).await;
         let busy = kernel.spawn("hard", hard).unwrap();
         kernel.run().unwrap();
-        let (summary, tasks) = &mut *counted.borrow_mut();
-        summary.finish(tasks);
+        let mut summary = counted.borrow_mut();
+        summary.finish();
         let shown = summary.shown();
         assert_eq!((shown.len(), shown[0].tid), (ROWS, busy));
     }

@@ -985,8 +985,8 @@ async function showsInstants() {
       assert.equal(await text(page, '#tree'), printed('tree', '--at', `${at}ns`, tape).join('\n').trimEnd(), `${name} at ${at} ns`);
       const waits = printed('waits', '--at', `${at}ns`, tape);
       const [, ...waiting] = await cellsOf(page, '#waits');
-      const told = waits.filter((line) => /^  tid /.test(line)).map((line) => [line.match(/tid (\d+)/)[1], line.match(/; task (\d+) got/)?.[1]]);
-      const holders = waiting.map(([tid, , on, holder]) => [tid, on.startsWith('queue') && holder ? holder.split(' ')[0] : undefined]);
+      const told = waits.filter((line) => /^  tid /.test(line)).map((line) => [line.match(/tid (\d+)/)[1], line.match(/held by task (\d+)/)?.[1]]);
+      const holders = waiting.map(([tid, , on]) => [tid, on.match(/held by task (\d+)/)?.[1]]);
       assert.deepEqual(holders, told, `${name} at ${at} ns`);
       const cycles = await page.locator('.cycle').allTextContents();
       assert.deepEqual(cycles, waits.filter((line) => line.startsWith('  cycle')).map((line) => line.trim()));
@@ -1122,7 +1122,7 @@ async function isQuick() {
     setScale('turns');
     const [first, last] = limits();
     show(first + (last - first) * 0.5, first + (last - first) * 0.5004);
-    find('get(1)');
+    find('get(queue 1)');
   });
   await shot(page, 'million-near');
   await page.locator('#table').evaluate((table) => (table.scrollTop = 1e9));
@@ -1147,7 +1147,7 @@ async function seesInstants(page) {
 
 /** That a search finds what its words and numbers are in, wherever in them it begins. */
 async function findsNumbers(page) {
-  for (const query of ['message 1234', 'sage 12', '123', '34', ') = ', 'get(1', 'consumer']) {
+  for (const query of ['message 1234', 'sage 12', '123', '34', ') = ', 'get(queue 1', 'consumer']) {
     const [found, expected] = await page.evaluate((query) => {
       find(query);
       const texts = (row) => [task(rows.lane[row]), rows.what.get(row), rows.isAnswered[row] ? rows.result.get(row) : ''];

@@ -538,7 +538,10 @@ fn a_filter_by_name_matches_whole_names_and_events_have_fields() {
         .iter()
         .find(|line| line["op"] == "get")
         .expect("a call");
-    assert_eq!((&get["queue"], &get["call"]), (&1.into(), &"get(1)".into()));
+    assert_eq!(
+        (&get["queue"], &get["call"]),
+        (&1.into(), &"get(queue 1)".into())
+    );
     let woken = lines
         .iter()
         .find(|line| line["woken_by"] == "queue 1")

@@ -107,7 +107,7 @@ fn each_motion_ends_where_it_says() {
     assert_eq!(at(&["step 9", "back 8"]), first);
     assert_eq!(at(&["continue", "goto #1"]), first);
     let put = at(&["until put"]);
-    assert!(put.contains("put(1)"), "{put}");
+    assert!(put.contains("put(queue 1)"), "{put}");
     assert_eq!(at(&["break put tid 2", "continue"]), put);
     let later = at(&["until at 2.5s"]);
     assert!(later.contains("00:0"), "{later}");
@@ -477,7 +477,7 @@ fn the_screen_shows_a_run_that_keys_move() {
     screen.shows("#1 ");
     screen.press(":until put\n");
     screen.until(|text| {
-        text.contains("put(1)") && text.contains("2  producer") || text.contains("2 producer")
+        text.contains("put(queue 1)") && text.contains("2  producer") || text.contains("2 producer")
     });
     screen.press("q");
     screen.until(|text| text.contains("answer (esc)") && text.contains("room for"));

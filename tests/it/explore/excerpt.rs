@@ -93,10 +93,10 @@ fn locked_out(kernel: &mut Kernel) -> Result<(), Error> {
 fn a_deadlock_shows_where_the_locks_were_taken_and_names_them_as_its_report_does() {
     let rows = rows(check(locked_out));
     for row in [
-        "save 2         get(mutex 1 \"savings\") = message 0",
-        "spend 3        get(mutex 2) = message 0",
-        "save 2         get(mutex 2) ...",
-        "spend 3        get(mutex 1 \"savings\") ...",
+        "save 2         lock(mutex 1 \"savings\") = message 0",
+        "spend 3        lock(mutex 2) = message 0",
+        "save 2         lock(mutex 2) ...",
+        "spend 3        lock(mutex 1 \"savings\") ...",
     ] {
         let is_shown = rows.iter().any(|shown| shown.ends_with(row));
         assert!(is_shown, "{row}: {rows:#?}");

@@ -3,14 +3,13 @@
 
 use std::{collections::BTreeMap, fmt::Write};
 
-use trapline::On;
+use trapline::{Doing, On};
 
 use super::{
     model::{Bar, Timeline},
     pack::longest_number,
     scale::Scale,
 };
-use crate::trace::spans::Doing;
 
 /// The lanes of more tasks than these are folded, as on the page at first.
 const MOST_UNFOLDED: usize = 50;
@@ -213,10 +212,9 @@ fn area(heights: impl Iterator<Item = f64>, left: f64, bottom: f64) -> String {
 mod tests {
     use std::time::Duration;
 
-    use trapline::{Nanos, On, Tid};
+    use trapline::{Ending, Moment, Nanos, On, Span, Tid};
 
     use super::*;
-    use crate::trace::spans::{Ending, Moment, Span};
 
     fn bar(doing: Doing, [from, to]: [u64; 2]) -> Bar {
         let moment = |at| Moment {
@@ -230,7 +228,11 @@ mod tests {
             to: moment(to),
             end: Ending::Next,
         };
-        Bar { span, row: None }
+        Bar {
+            is_timed: false,
+            span,
+            row: None,
+        }
     }
 
     #[test]

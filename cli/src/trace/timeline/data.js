@@ -165,6 +165,7 @@ function unpackLanes(input, limits) {
     lane: new Int32Array(total),
     doing: new Uint8Array(total),
     end: new Uint8Array(total),
+    isTimed: new Uint8Array(total),
     from: moments(total),
     to: moments(total),
     row: new Int32Array(total),
@@ -193,6 +194,7 @@ function unpackBars(input, limits, lane, bar, bars) {
     bars.lane[bar] = lane;
     bars.doing[bar] = flags & 7;
     bars.end[bar] = (flags >> 3) & 3;
+    bars.isTimed[bar] = (flags >> 7) & 1;
     if (flags & 32) {
       time += input.number();
       turns += input.number();

@@ -4,13 +4,12 @@
 use std::{cmp::Reverse, time::Duration};
 
 use serde_json::{Value, json};
-use trapline::On;
+use trapline::{Doing, Ending, Moment, On};
 
 use super::model::{Bar, Timeline};
 use crate::trace::{
     history::{History, Step},
     path::{PATH_COLUMNS, Segment, path_shares},
-    spans::{Doing, Ending, Moment},
 };
 
 /// The largest number of bars that are explained: the longest waits. `trace why` explains all.
@@ -91,7 +90,7 @@ fn weight(bar: &Bar) -> (u8, Duration, u64) {
 
 /// When a bar ended. One that a deadlock leaves open is drawn a turn longer.
 fn end_of(timeline: &Timeline, bar: &Bar) -> Moment {
-    let is_longer = bar.span.end == Ending::Open && timeline.waits.is_deadlock;
+    let is_longer = bar.span.end == Ending::Open && timeline.is_deadlock();
     let Moment { at, turn } = bar.span.to;
     Moment {
         at,

@@ -2,13 +2,10 @@
 //! it waits for.
 
 use maud::{Markup, html};
-use trapline::Tid;
+use trapline::{Deadlock, TaskInfo, Tid};
 
 use super::svg::{self, px, shortened};
-use crate::{
-    output::clean,
-    trace::waits::{Waiting, Waits},
-};
+use crate::output::clean;
 
 /// The largest number of tasks in a picture.
 const MOST: usize = 24;
@@ -17,12 +14,12 @@ const HEIGHT: f64 = 40.0;
 const STEP: f64 = 52.0;
 
 /// Draws the tasks that are on cycles, and as many others as there is room for.
-pub(super) fn draw(waits: &Waits) -> Markup {
+pub(super) fn draw(waits: &Deadlock) -> Markup {
     let tasks = chosen(waits);
     let place = |tid: Tid| tasks.iter().position(|waiting| waiting.tid == tid);
     let arcs: Vec<(usize, usize)> = (0..)
         .zip(&tasks)
-        .filter_map(|(from, waiting)| Some((from, place(waiting.target?)?)))
+        .filter_map(|(from, waiting)| Some((from, place(waiting.waits_for_when_stuck()?)?)))
         .collect();
     let farthest = arcs.iter().map(|(from, to)| from.abs_diff(*to)).max();
     let width = WIDTH + 60.0 + 24.0 * farthest.unwrap_or(0) as f64;
@@ -40,7 +37,7 @@ pub(super) fn draw(waits: &Waits) -> Markup {
 }
 
 /// The tasks on cycles come first, in the order of the cycle.
-fn chosen(waits: &Waits) -> Vec<&Waiting> {
+fn chosen(waits: &Deadlock) -> Vec<&TaskInfo> {
     let find = |tid: &Tid| {
         let place = waits
             .blocked
@@ -48,7 +45,7 @@ fn chosen(waits: &Waits) -> Vec<&Waiting> {
         place.ok().map(|place| &waits.blocked[place])
     };
     let on_cycles = waits.cycles.iter().flatten().take(MOST);
-    let mut tasks: Vec<&Waiting> = on_cycles.filter_map(find).collect();
+    let mut tasks: Vec<&TaskInfo> = on_cycles.filter_map(find).collect();
     for waiting in &waits.blocked {
         if tasks.len() >= MOST {
             break;
@@ -60,15 +57,14 @@ fn chosen(waits: &Waits) -> Vec<&Waiting> {
     tasks
 }
 
-fn task(waiting: &Waiting, y: f64) -> Markup {
+fn task(waiting: &TaskInfo, y: f64) -> Markup {
     let name = format!("{} {}", waiting.tid, clean(&waiting.name));
-    let object = waiting.object.clone();
-    let object = object.unwrap_or_else(|| waiting.on.to_string());
-    let call = format!("{}, on {}", clean(&waiting.call), clean(&object));
+    let on = clean(&waiting.blocked_on().unwrap_or_default());
+    let on = format!("waits for {on}");
     html! {
         rect class="box" x="1" y=(px(y + 4.0)) width=(px(WIDTH)) height=(px(HEIGHT)) rx="6" {}
         text class="head" x="12" y=(px(y + 20.0)) { (shortened(&name, WIDTH - 24.0)) }
-        text class="small" x="12" y=(px(y + 36.0)) { (shortened(&call, (WIDTH - 24.0) * 1.2)) }
+        text class="small" x="12" y=(px(y + 36.0)) { (shortened(&on, (WIDTH - 24.0) * 1.2)) }
     }
 }
 

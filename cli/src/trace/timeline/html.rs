@@ -140,7 +140,7 @@ fn facts_of(timeline: &Timeline) -> String {
 
 /// The summary, for a page without a picture.
 fn summary(timeline: &Timeline, scale: Scale) -> Markup {
-    let is_deadlock = timeline.waits.is_deadlock;
+    let is_deadlock = timeline.is_deadlock();
     let is_news = is_deadlock || !timeline.deadlocks.is_empty();
     let tasks = || timeline.lanes.iter().filter(|lane| !lane.is_kernel());
     let has_failed = |lane: &Lane| matches!(lane.exit, Some(Exit::Failed(_) | Exit::Faulted(_)));

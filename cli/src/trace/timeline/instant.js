@@ -55,21 +55,32 @@ function standingAt(value) {
     const bar = isKernel(lane) ? -1 : barAfter(lane, value);
     if (bar < 0) continue;
     const since = instant(bars.from.time[bar]).slice(0, -3);
-    tasks.push({ lane, bar, tid: lanes.tid[lane], name: lanes.name.get(lane), parent: lanes.parent[lane], since, traps: traps[lane], ...stateAt(bar) });
+    tasks.push({ lane, bar, tid: lanes.tid[lane], name: lanes.name.get(lane), parent: lanes.parent[lane], since, traps: traps[lane], ...stateAt(bar, value) });
   }
-  return tasks;
+  // A task whose parent has ended is an orphan.
+  const alive = new Set(tasks.map(({ tid }) => tid));
+  return tasks.map((task) => ({ ...task, parent: alive.has(task.parent) ? task.parent : 0 }));
 }
 
 const wordsOf = new Map(run.words);
 
+/** The task that holds the lock for which a bar waits, or took the last permit; 0 if there is none. */
+function holderAt(bar, value) {
+  const takes = KINDS[bars.doing[bar]] === 'queue' ? run.takes.get(bars.on.number[bar]) : undefined;
+  const at = takes ? upperBound(takes.at[view.scale], value, 0, takes.length) - 1 : -1;
+  return at < 0 ? 0 : takes.tid[at];
+}
+
 /** The state of a task in a bar, and what it is blocked on, in the words of `trace ps`. */
-function stateAt(bar) {
+function stateAt(bar, value) {
   const kind = bars.doing[bar];
   if (kind === CALLING) return { state: 'in call', on: callOf(bar), sort: 'in call' };
   if (kind < RESTING) return { state: KINDS[kind], on: '', sort: KINDS[kind] };
   const text = bars.on.get(bar);
-  const on = wordsOf.get(text) ?? text;
-  const sorts = { timer: 'timer', device: 'device', exit: 'task', queue: on.replace(/^(a message of|room in) /, '').split(' ')[0] };
+  const thing = wordsOf.get(text) ?? text;
+  const holder = holderAt(bar, value);
+  const on = holder ? `${thing}, ${thing.startsWith('mutex') ? 'held' : 'last taken'} by task ${holder}` : thing;
+  const sorts = { timer: 'timer', device: 'device', exit: 'task', queue: on.split(' ')[0] };
   return { state: 'blocked', on, sort: sorts[KINDS[kind]] };
 }
 
@@ -133,17 +144,14 @@ function treeLine(crowd) {
   return `${tid} ${name}: ${doing}`;
 }
 
-/** The live task that a bar waits for: one whose end it waits for, or that holds the mutex. */
-function targetOf({ tid, bar }, value, alive) {
-  const kind = KINDS[bars.doing[bar]];
-  let target;
-  if (kind === 'exit') target = bars.on.number[bar];
-  if (kind === 'queue') {
-    const takes = run.takes.get(bars.on.number[bar]);
-    const at = takes ? upperBound(takes.at[view.scale], value, 0, takes.length) - 1 : -1;
-    if (at >= 0) target = takes.tid[at];
-  }
-  return target !== tid && alive.has(target) ? target : undefined;
+/**
+ * The live task that alone can end the wait of a bar: one whose end it is for, or that holds the mutex.
+ * None if a timeout can end it too.
+ */
+function targetOf({ bar, sort }, value, alive) {
+  if (bars.isTimed[bar]) return undefined;
+  const target = { task: bars.on.number[bar], mutex: holderAt(bar, value) }[sort];
+  return alive.has(target) ? target : undefined;
 }
 
 /** Each cycle of tasks that wait for one another, from its lowest number on. */
@@ -196,11 +204,8 @@ function waitsOf(tasks) {
     const target = targetOf(one, view.at, alive);
     if (target !== undefined) targets.set(one.tid, target);
   }
-  const lines = waiting.slice(0, MOST_STANDING).map(({ tid, name, bar }) => {
-    const target = targets.get(tid);
-    return [tid, name, bars.on.get(bar), target === undefined ? '' : task(lanes.place.get(target))];
-  });
-  const list = listOf(['tid', 'task', 'waits for', 'held by'], lines, (cells) => selectBar(waiting.find(({ tid }) => tid === cells[0]).bar));
+  const lines = waiting.slice(0, MOST_STANDING).map(({ tid, name, on }) => [tid, name, on]);
+  const list = listOf(['tid', 'task', 'waits for'], lines, (cells) => selectBar(waiting.find(({ tid }) => tid === cells[0]).bar));
   list.id = 'waits';
   const cycles = cyclesOf(targets).map((ring) => Object.assign(document.createElement('p'), { className: 'cycle', textContent: `cycle: ${[...ring, ring[0]].join(' -> ')}` }));
   return [list, ...cycles];

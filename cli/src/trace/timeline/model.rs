@@ -4,18 +4,19 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 
 use rustc_hash::FxHashMap;
 use trapline::{
-    Answered, DeviceId, Direction, Event, Exit, Fact, Nanos, Reply, Tid,
+    Deadlock, DeviceId, Direction, Doing, Ending, Event, Exit, Fact, Moment, Nanos, On, Reply,
+    Span, Tid, Wake,
     record::{Header, OwnedEvent},
 };
 
 use crate::{
     output::clean,
     trace::{
+        graph::waits,
         history::History,
         life::Amount,
         source::{Failure, Source},
-        spans::{Doing, Moment, Shares, Span, Spans},
-        waits::{Waits, Watch},
+        spans::{Shares, Spans},
     },
     values::instant,
 };
@@ -58,9 +59,12 @@ pub(super) struct Timeline {
     pub(super) is_cut: bool,
     /// Whether the recording has no end, since its writer was killed.
     pub(super) is_torn: bool,
-    pub(super) waits: Waits,
+    /// What the tasks waited for at the end, as the kernel reports it.
+    pub(super) waits: Deadlock,
     /// Why tasks waited. `None` for a picture, and for a recording that is too long.
     pub(super) history: Option<History>,
+    /// What tasks were blocked on and woken by, apart from timers, with the words for it.
+    pub(super) words: BTreeMap<String, String>,
     /// The bytes that went from one row to another, in the order of the first.
     pub(super) messages: Vec<Message>,
     /// The cycles of waits that closed in the window.
@@ -97,6 +101,8 @@ impl Lane {
 
 /// A span of a lane.
 pub(super) struct Bar {
+    /// Whether a timeout could end it.
+    pub(super) is_timed: bool,
     pub(super) span: Span,
     /// For a turn, the row of the call that ended it; otherwise the row of the last call.
     pub(super) row: Option<usize>,
@@ -249,6 +255,17 @@ impl Timeline {
         format!("there is nothing to show: {why}")
     }
 
+    /// The words for what a task waits for, or for what woke it.
+    pub(super) fn said(&self, of: &impl ToString) -> String {
+        let of = of.to_string();
+        self.words.get(&of).map_or(of, |words| clean(words))
+    }
+
+    /// Whether nothing could happen any more at the end.
+    pub(super) fn is_deadlock(&self) -> bool {
+        !self.waits.is_partial
+    }
+
     pub(super) fn lane(&self, tid: Tid) -> Option<usize> {
         let tid = u64::from(tid);
         self.lanes.binary_search_by_key(&tid, |lane| lane.tid).ok()
@@ -259,7 +276,6 @@ impl Timeline {
 struct Gather<'a> {
     window: &'a Window,
     spans: Spans,
-    watch: Watch,
     /// The indices of the lanes, by task.
     places: FxHashMap<Tid, usize>,
     timeline: Timeline,
@@ -276,7 +292,6 @@ impl<'a> Gather<'a> {
         Self {
             window,
             spans: Spans::default(),
-            watch: Watch::default(),
             places: FxHashMap::default(),
             timeline: Timeline {
                 header,
@@ -289,8 +304,9 @@ impl<'a> Gather<'a> {
                 missing: 0,
                 is_cut: false,
                 is_torn: false,
-                waits: Waits::default(),
+                waits: Deadlock::among([]),
                 history: None,
+                words: BTreeMap::new(),
                 messages: Vec::new(),
                 deadlocks: Vec::new(),
                 shares: Shares::default(),
@@ -323,7 +339,6 @@ impl<'a> Gather<'a> {
             return false;
         }
         let spans = self.spans.event(event);
-        self.watch.event(event);
         let now = self.spans.now();
         if !self.has_begun && !self.window.from.is_some_and(|from| from.is_after(now)) {
             self.has_begun = true;
@@ -437,7 +452,24 @@ impl<'a> Gather<'a> {
             tid => self.places.get(&tid).copied(),
         };
         if let Some(place) = place {
+            self.word(span);
             self.bar(place, span, has_ended_by_row);
+        }
+    }
+
+    /// Notes the words for what a task waits for, and for what woke it.
+    fn word(&mut self, span: Span) {
+        let (tasks, words) = (self.spans.tasks(), &mut self.timeline.words);
+        if let Doing::Blocked(on @ (On::Queue(..) | On::Device(..))) = span.doing {
+            let said = words.entry(on.to_string());
+            said.or_insert_with(|| tasks.thing(on));
+        }
+        if let Ending::Woken { by, .. } = span.end
+            && let Wake::Queue(_) = by
+        {
+            words
+                .entry(by.to_string())
+                .or_insert_with(|| tasks.cause(by));
         }
     }
 
@@ -507,10 +539,16 @@ impl<'a> Gather<'a> {
                 let at = event.place.as_ref().map(|place| clean(&place.to_string()));
                 return self.place_call(place, at);
             }
-            Fact::Trapped { .. } => row(Kind::Call, clean(&self.watch.call(event.tid))),
-            Fact::Replied { reply, detail } => {
-                let answer = clean(&Answered(*reply, detail).to_string());
-                return self.answer(place, answer, self.watch.is_error(event));
+            Fact::Trapped { .. } => {
+                let call = self.spans.tasks().last(event.tid);
+                let call = call.map_or_else(String::new, |call| clean(&call.to_string()));
+                row(Kind::Call, call)
+            }
+            Fact::Replied { .. } => {
+                let tasks = self.spans.tasks();
+                let answer = tasks.line(&event.fact, event.tid).answer();
+                let is_error = tasks.is_error(event);
+                return self.answer(place, clean(&answer.unwrap_or_default()), is_error);
             }
             Fact::Spawned { parent, .. } => row(
                 Kind::Spawned,
@@ -583,21 +621,25 @@ impl<'a> Gather<'a> {
         } else {
             self.timeline.lanes[place].row
         };
-        self.timeline.lanes[place].bars.push(Bar { span, row });
+        self.timeline.lanes[place].bars.push(Bar {
+            is_timed: self.spans.tasks().is_timed(span.tid),
+            span,
+            row,
+        });
     }
 
     fn finish(mut self, is_torn: bool, history: Option<History>) -> Timeline {
         // A span that the window cuts might have continued.
         let is_whole = !self.timeline.is_cut && !is_torn;
-        let waits = std::mem::take(&mut self.watch).finish(is_whole);
+        let waits = waits(self.spans.tasks(), is_whole);
         let now = self.spans.now();
         for mut span in self.spans.finish() {
             // A deadlock is drawn a turn wide, though it takes no time.
-            span.to.turn += u64::from(waits.is_deadlock);
+            span.to.turn += u64::from(!waits.is_partial);
             self.span(span, false);
         }
         self.timeline.shares = self.spans.shares();
-        if waits.is_deadlock {
+        if !waits.is_partial {
             self.timeline.end.turn += 1;
             self.timeline.idle.push((now, self.timeline.end));
         }

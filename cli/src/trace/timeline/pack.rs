@@ -4,16 +4,13 @@
 //! for a number, that number follows. Most texts of a trace differ in one number only.
 
 use rustc_hash::FxHashMap;
-use trapline::{On, Tid};
+use trapline::{Doing, Ending, Moment, On, Tid};
 
 use super::{
     explain::{Part, Reason},
     model::{Kind, Lane, Message, Timeline},
 };
-use crate::trace::{
-    history::History,
-    spans::{Doing, Ending, Moment},
-};
+use crate::trace::history::History;
 
 /// The place of a number in a template. The next character is its least number of digits, counted
 /// from `0`.
@@ -24,6 +21,7 @@ const DIGITS: usize = 15;
 /// The flags in a bar's first number, beside the state and its ending.
 const GAP: u64 = 1 << 5;
 const ROW: u64 = 1 << 6;
+const TIMED: u64 = 1 << 7;
 
 /// The bytes, and the templates of the texts.
 pub(super) fn pack(
@@ -147,13 +145,12 @@ impl Pack {
 
     /// What `trace ps` and `trace waits` know of an instant: words, and the last takers of queues.
     fn states(&mut self, timeline: &Timeline) {
-        let history = timeline.history.as_ref();
-        let words = history.map(History::words).unwrap_or_default();
-        self.number(words.len() as u64);
-        for (on, words) in &words {
+        self.number(timeline.words.len() as u64);
+        for (on, words) in &timeline.words {
             self.text(on);
             self.text(words);
         }
+        let history = timeline.history.as_ref();
         let takes = history.map(History::takes).unwrap_or_default();
         self.number(takes.len() as u64);
         for (queue, takes) in takes {
@@ -205,7 +202,8 @@ impl Pack {
             // Counted from 1; 0 is none.
             let its_row = bar.row.map_or(0, |row| row as u64 + 1);
             let has_row = u64::from(its_row > row) * ROW;
-            self.number(doing | end << 3 | gap | has_row);
+            let is_timed = u64::from(bar.is_timed) * TIMED;
+            self.number(doing | end << 3 | gap | has_row | is_timed);
             if gap != 0 {
                 self.moment(span.from, last);
             }

@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 
-use crate::{
-    trace::spans::Moment,
-    units::{count, rounded, span},
-};
+use trapline::Moment;
+
+use crate::units::{count, rounded, span};
 
 /// The meaning of the width.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, fmt::Write};
 
 use maud::{Markup, PreEscaped, html};
-use trapline::{Exit, Tid};
+use trapline::{Doing, Ending, Exit, Moment, Tid};
 
 use super::{
     crowd::{self, Crowd, Group},
@@ -11,10 +11,7 @@ use super::{
     scale::Scale,
     words,
 };
-use crate::{
-    trace::spans::{Doing, Ending, Moment},
-    units::{count, rounded, span},
-};
+use crate::units::{count, rounded, span};
 
 /// The largest numbers that are still distinguishable in a picture.
 const MOST_LANES: usize = 100;
@@ -90,11 +87,7 @@ impl<'a> Picture<'a> {
             70.0
         };
         let begin = scale.of(timeline.begin);
-        let deadlock = if timeline.waits.is_deadlock {
-            22.0
-        } else {
-            0.0
-        };
+        let deadlock = if timeline.is_deadlock() { 22.0 } else { 0.0 };
         let mut picture = Self {
             timeline,
             places,
@@ -418,7 +411,7 @@ impl<'a> Picture<'a> {
                 }
                 text class="small" x=(px(x + 19.0)) y=(px(y + 11.0)) { (word) }
             }
-            @if self.timeline.waits.is_deadlock {
+            @if self.timeline.is_deadlock() {
                 text class="alarm" x="12" y=(px(bottom + 34.0)) { (words::deadlock(self.timeline)) }
             }
         }
@@ -471,12 +464,17 @@ pub(super) fn patterns() -> Markup {
 
 /// The waits at the end of a deadlocked run, between the lanes of the timeline.
 fn arcs(timeline: &Timeline) -> Vec<(usize, usize)> {
-    if !timeline.waits.is_deadlock {
+    if !timeline.is_deadlock() {
         return Vec::new();
     }
     let blocked = timeline.waits.blocked.iter();
     blocked
-        .filter_map(|waiting| Some((timeline.lane(waiting.tid)?, timeline.lane(waiting.target?)?)))
+        .filter_map(|waiting| {
+            Some((
+                timeline.lane(waiting.tid)?,
+                timeline.lane(waiting.waits_for_when_stuck()?)?,
+            ))
+        })
         .collect()
 }
 

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use trapline::{Exit, Nanos, On, Tid};
+use trapline::{Doing, Ending, Exit, Nanos, On, TaskInfo, TaskState, Tid};
 
 use super::{
     model::{Bar, Closed, Kind, Lane, Row, Timeline},
@@ -11,10 +11,6 @@ use super::{
 };
 use crate::{
     output::clean,
-    trace::{
-        spans::{Doing, Ending},
-        waits::Waiting,
-    },
     units::{count, span},
     words::command_line,
 };
@@ -65,7 +61,7 @@ pub(super) fn summary(timeline: &Timeline) -> Vec<String> {
     ));
     sentences.push(fates(timeline));
     sentences.extend(closed(timeline));
-    if timeline.waits.is_deadlock {
+    if timeline.is_deadlock() {
         sentences.push(deadlock(timeline));
         sentences.extend(timeline.waits.blocked.iter().take(20).map(waiting));
         let more = timeline.waits.blocked.len().saturating_sub(20);
@@ -118,7 +114,7 @@ fn closed(timeline: &Timeline) -> Vec<String> {
         tids.sort_unstable();
         tids
     };
-    let is_deadlock = timeline.waits.is_deadlock;
+    let is_deadlock = timeline.is_deadlock();
     let named: BTreeSet<Vec<Tid>> = match is_deadlock {
         true => timeline
             .waits
@@ -171,11 +167,14 @@ pub(super) fn deadlock(timeline: &Timeline) -> String {
 }
 
 /// What a task that was blocked at the end waited for.
-pub(super) fn waiting(waiting: &Waiting) -> String {
+pub(super) fn waiting(waiting: &TaskInfo) -> String {
     let (tid, name) = (waiting.tid, clean(&waiting.name));
-    let on = clean(&waiting.info().blocked_on().unwrap_or_default());
-    let since = Nanos::from(waiting.since);
-    let at = waiting.place.as_ref();
+    let on = clean(&waiting.blocked_on().unwrap_or_default());
+    let since = match waiting.state {
+        TaskState::Blocked { since, .. } => Nanos::from(since),
+        _ => Nanos::ZERO,
+    };
+    let at = waiting.wait.place.as_ref();
     let at = at.map_or_else(String::new, |place| clean(&format!(", at {place}")));
     format!("Task {tid} {name:?} waits for {on}, since {since}{at}.")
 }
@@ -216,7 +215,7 @@ pub(super) fn bar(bar: &Bar, timeline: &Timeline, scale: Scale) -> String {
         Doing::InCall => "in call".to_string(),
         Doing::Idle => "idle: no task is ready".to_string(),
         Doing::Ready => "ready".to_string(),
-        Doing::Blocked(on) => format!("blocked on {on}"),
+        Doing::Blocked(on) => format!("blocked on {}", timeline.said(&on)),
     };
     let mut text = format!(
         "{doing} for {}",
@@ -228,11 +227,11 @@ pub(super) fn bar(bar: &Bar, timeline: &Timeline, scale: Scale) -> String {
     text += &format!(", from {:.6}", Nanos::from(from.at));
     match bar.span.end {
         Ending::Next | Ending::Exited => {}
-        Ending::Woken { by, waker: None } => text += &format!("; woken by {by}"),
+        Ending::Woken { by, waker: None } => text += &format!("; woken by {}", timeline.said(&by)),
         Ending::Woken {
             by,
             waker: Some(waker),
-        } => text += &format!("; woken by task {waker}, through {by}"),
+        } => text += &format!("; woken by task {waker}, through {}", timeline.said(&by)),
         Ending::Open => text += "; not over when the recording ended",
     }
     if let Some(row) = bar.row.and_then(|row| timeline.rows.get(row)) {
@@ -286,7 +285,7 @@ pub(super) fn legend(timeline: &Timeline, alone: &[&Lane]) -> Vec<(&'static str,
             "arrow",
             "wakes",
         ),
-        (timeline.waits.is_deadlock, "wait", "waits for"),
+        (timeline.is_deadlock(), "wait", "waits for"),
         (timeline.rows.iter().any(fails), "error", "fails"),
         (
             timeline.rows.iter().any(is_fault),

@@ -497,12 +497,12 @@ fn ps_and_tree_show_the_tasks_at_an_instant() {
     let ps = place.print(&["trace", "ps", "--at", "8ms", "run.trap"]);
     assert_eq!(
         ps,
-        "\u{20}tid  task      parent  state    blocked on              since      traps
-   1  convoy         0  blocked  a message of group 2    00:00.000      8
-   2  worker-1       1  blocked  mutex 1                 00:00.007      8
-   3  worker-2       1  blocked  the timer at 00:00.010  00:00.005      3
-   4  worker-3       1  blocked  mutex 1                 00:00.000      2
-   5  worker-4       1  blocked  mutex 1                 00:00.000      2
+        "\u{20}tid  task      parent  state    blocked on               since      traps
+   1  convoy         0  blocked  group 2                  00:00.000      8
+   2  worker-1       1  blocked  mutex 1, held by task 3  00:00.007      8
+   3  worker-2       1  blocked  the timer at 00:00.010   00:00.005      3
+   4  worker-3       1  blocked  mutex 1, held by task 3  00:00.000      2
+   5  worker-4       1  blocked  mutex 1, held by task 3  00:00.000      2
 "
     );
     let sorted = [
@@ -517,8 +517,8 @@ fn ps_and_tree_show_the_tasks_at_an_instant() {
     let ps = ["trace", "ps", "--at", "8ms", "run.trap"];
     assert_eq!(
         place.print(&[&ps[..], &sorted].concat()),
-        "\u{20}tid  task      parent  state    blocked on  since      traps
-   2  worker-1       1  blocked  mutex 1     00:00.007      8
+        "\u{20}tid  task      parent  state    blocked on               since      traps
+   2  worker-1       1  blocked  mutex 1, held by task 3  00:00.007      8
 and 2 more rows
 3 of 5 match
 "
@@ -527,7 +527,7 @@ and 2 more rows
     let tree = place.print(&["trace", "tree", "--at", "300ms", "many.trap"]);
     assert_eq!(
         tree,
-        "1 sleepers: waits for the end of 2 \"sleeper\", since 00:00.000
+        "1 sleepers: waits for the end of task 2, since 00:00.000
 └─ sleeper x30: 30 timer
 "
     );

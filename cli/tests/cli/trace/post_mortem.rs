@@ -17,19 +17,19 @@ error: deadlock: no task is ready, and nothing can make one ready
 ";
 const LAST_TRAPS: &str = "\
 the last traps of task 1 deadlock:
-00:00.000000    1 deadlock     new_queue(unbounded, mutex)  = queue 1
-00:00.000000    1 deadlock     new_queue(unbounded, mutex)  = queue 2
+00:00.000000    1 deadlock     new_queue(unbounded, mutex)  = mutex 1
+00:00.000000    1 deadlock     new_queue(unbounded, mutex)  = mutex 2
 00:00.000000    1 deadlock     new_task(\"save\")             = 2
 00:00.000000    1 deadlock     new_task(\"spend\")            = 3
 00:00.000000    1 deadlock     wait_task(2) ...
 the last traps of task 2 save:
-00:00.000000    2 save         get(1)                       = message 0
+00:00.000000    2 save         lock(mutex 1)                = message 0
 00:00.000000    2 save         sleep(1ms)                   = ok
-00:00.001000    2 save         get(2) ...
+00:00.001000    2 save         lock(mutex 2) ...
 the last traps of task 3 spend:
-00:00.000000    3 spend        get(2)                       = message 0
+00:00.000000    3 spend        lock(mutex 2)                = message 0
 00:00.000000    3 spend        sleep(1ms)                   = ok
-00:00.001000    3 spend        get(1) ...
+00:00.001000    3 spend        lock(mutex 1) ...
 ";
 
 #[test]
@@ -57,7 +57,7 @@ fn a_deadlock_shows_the_last_traps_of_those_who_wait() {
         .map(|line| serde_json::from_str(line).expect("it is JSON"))
         .collect();
     assert_eq!(lines.len(), 1 + 5 + 3 + 3);
-    assert_eq!(lines[8]["message"], "get(2) ...");
+    assert_eq!(lines[8]["message"], "lock(mutex 2) ...");
     assert_eq!(lines[8]["post_mortem"], true);
 }
 
@@ -194,11 +194,11 @@ fn waits_shows_who_waits_for_whom() {
     let expected = "\
 at 00:00.001000, the end of the recording: deadlock: no task was ready, and nothing could make one ready
   tid 1 \"deadlock\" waits for the end of task 2, since 00:00.000, in wait_task(2)
-    wait_task at programs/cases/deadlock.rs:29
-  tid 2 \"save\" waits for mutex 2, held by task 3, since 00:00.001, in get(2)
-    get at programs/cases/deadlock.rs:42, spawned at programs/cases/deadlock.rs:20
-  tid 3 \"spend\" waits for mutex 1, held by task 2, since 00:00.001, in get(1)
-    get at programs/cases/deadlock.rs:42, spawned at programs/cases/deadlock.rs:28
+    wait at programs/cases/deadlock.rs:29
+  tid 2 \"save\" waits for mutex 2, held by task 3, since 00:00.001, in lock(mutex 2)
+    lock at programs/cases/deadlock.rs:42, spawned at programs/cases/deadlock.rs:20
+  tid 3 \"spend\" waits for mutex 1, held by task 2, since 00:00.001, in lock(mutex 1)
+    lock at programs/cases/deadlock.rs:42, spawned at programs/cases/deadlock.rs:28
   cycle: 2 -> 3 -> 2
 ";
     assert_eq!(place.print(&["trace", "waits", "run.trap"]), expected);

@@ -294,7 +294,7 @@ fn the_page_has_every_call_and_span() {
     ];
     assert_eq!(packed.path(), path);
     let words = packed.words();
-    assert_eq!(words, [["the end of task 2", "the end of 2 \"foo\""]]);
+    assert!(words.is_empty(), "the end of a task needs no others");
     assert_eq!(packed.number(), 0, "no queue");
     assert_eq!(packed.bytes.next(), None, "and nothing else");
 }
@@ -421,11 +421,11 @@ fn a_part_can_be_taken() {
     let rows = packed.rows();
     let gets = rows
         .iter()
-        .filter(|(_, row)| row.starts_with("get(1) = message"));
+        .filter(|(_, row)| row.starts_with("get(queue 1) = message"));
     assert_eq!(gets.count(), 2, "{rows:#?}");
     assert_eq!(
         rows.last(),
-        Some(&(0, "get(1)".to_string())),
+        Some(&(0, "get(queue 1)".to_string())),
         "not answered yet"
     );
     let lanes = packed.lanes();

@@ -25,10 +25,8 @@ fn a_deadlock_is_followed_around_its_cycle() {
         why(&["deadlock"], "deadlock"),
         "\
 1 \"deadlock\" waits for the end of 2 \"save\" since 00:00.000, to its end (programs/cases/deadlock.rs:29).
-2 \"save\" waits for mutex 2 since 00:00.001, to its end (programs/cases/deadlock.rs:42).
-3 \"spend\" holds it.
-3 \"spend\" waits for mutex 1 since 00:00.001, to its end (programs/cases/deadlock.rs:42).
-2 \"save\" holds it.
+2 \"save\" waits for mutex 2, held by task 3, since 00:00.001, to its end (programs/cases/deadlock.rs:42).
+3 \"spend\" waits for mutex 1, held by task 2, since 00:00.001, to its end (programs/cases/deadlock.rs:42).
 So they wait for one another: 2 -> 3 -> 2.
 "
     );
@@ -77,10 +75,8 @@ fn a_partial_deadlock_is_found_from_a_client_of_the_server() {
         "\
 3 \"payer\" waits for bytes from device 2 (127.0.0.1:49152) since 00:00.000, to its end (programs/cases/stuck_server.rs:71).
 5 \"session\" has the other end, device 5.
-5 \"session\" waits for mutex 2 \"journal\" since 00:00.002, to its end (programs/cases/stuck_server.rs:102).
-6 \"session\" holds it.
-6 \"session\" waits for mutex 1 \"accounts\" since 00:00.002, to its end (programs/cases/stuck_server.rs:111).
-5 \"session\" holds it.
+5 \"session\" waits for mutex 2 \"journal\", held by task 6, since 00:00.002, to its end (programs/cases/stuck_server.rs:102).
+6 \"session\" waits for mutex 1 \"accounts\", held by task 5, since 00:00.002, to its end (programs/cases/stuck_server.rs:111).
 So they wait for one another: 5 -> 6 -> 5.
 "
     );
@@ -107,7 +103,7 @@ fn an_interrupted_run_is_explained_up_to_the_interrupt() {
         "5 \"session\" has the other end, device 3.\n",
         "No other task has ever put a message into it.\nIt put a message into queue 3 before, at ",
         "2 \"worker\" got it, at ",
-        "2 \"worker\" waits for mutex 2 \"b\" since ",
+        "2 \"worker\" waits for mutex 2 \"b\", held by task 3, since ",
         "\nSo they wait for one another: 2 -> 3 -> 2.\n",
     ] {
         assert!(said.contains(part), "{part:?} is not in {said}");

@@ -1,0 +1,72 @@
+//! Which tasks wait for which: chains of waits, cycles, and the paths that lead to them.
+//!
+//! [`TaskInfo::waits_for`](crate::TaskInfo::waits_for) is the step from a task to the next.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    iter,
+};
+
+use crate::abi::Tid;
+
+/// The longest chain of waits that the kernel follows when a task blocks. It bounds the price of
+/// blocking. The report of a total deadlock includes longer cycles.
+pub(crate) const LONGEST: usize = 1024;
+
+/// Walks from a task to the one that it waits for, and on, over [`LONGEST`] steps at most. Begins with
+/// the task itself.
+pub(crate) fn chain<T: Copy>(first: T, next: impl Fn(T) -> Option<T>) -> impl Iterator<Item = T> {
+    iter::successors(Some(first), move |task| next(*task)).take(LONGEST + 1)
+}
+
+/// Finds the cycles of a graph in which each task waits for at most one other. A task that one walk
+/// meets twice is on a cycle. Each cycle begins with its lowest tid; they are ordered by that.
+pub(crate) fn cycles(waits: &BTreeMap<Tid, Tid>) -> Vec<Vec<Tid>> {
+    let mut walk_of: BTreeMap<Tid, Tid> = BTreeMap::new();
+    let mut cycles = Vec::new();
+    for &start in waits.keys() {
+        let mut tid = start;
+        while !walk_of.contains_key(&tid) {
+            walk_of.insert(tid, start);
+            let Some(&next) = waits.get(&tid) else { break };
+            tid = next;
+        }
+        if walk_of[&tid] == start && waits.contains_key(&tid) {
+            let mut ring = vec![tid];
+            let mut next = waits[&tid];
+            while next != tid {
+                ring.push(next);
+                next = waits[&next];
+            }
+            let lowest = (0..ring.len()).min_by_key(|&at| ring[at]).unwrap_or(0);
+            ring.rotate_left(lowest);
+            cycles.push(ring);
+        }
+    }
+    cycles.sort();
+    cycles
+}
+
+/// Finds the paths to the cycles. A path ends at a task that was visited before: its continuation
+/// is known.
+pub(crate) fn tails(waits: &BTreeMap<Tid, Tid>, cycles: &[Vec<Tid>]) -> Vec<Vec<Tid>> {
+    let mut is_stuck: BTreeMap<Tid, bool> =
+        cycles.iter().flatten().map(|tid| (*tid, true)).collect();
+    let waited_for: BTreeSet<Tid> = waits.values().copied().collect();
+    let mut tails = Vec::new();
+    for &start in waits.keys().filter(|tid| !waited_for.contains(tid)) {
+        let (mut path, mut last) = (vec![start], start);
+        while !is_stuck.contains_key(&last)
+            && let Some(&next) = waits.get(&last)
+        {
+            path.push(next);
+            last = next;
+        }
+        let stuck = is_stuck.get(&last) == Some(&true);
+        is_stuck.extend(path.iter().map(|tid| (*tid, stuck)));
+        if stuck {
+            tails.push(path);
+        }
+    }
+    tails
+}
