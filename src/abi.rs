@@ -1147,6 +1147,12 @@ impl Place {
     #[must_use]
     pub fn path(&self) -> Cow<'_, str> {
         let mut path = Cow::Borrowed(&*self.file);
+        if path.contains("./../") {
+            path = path.replace("/./", "/").into();
+            path = path
+                .strip_prefix("./")
+                .map_or(path.clone(), |rest| rest.to_string().into());
+        }
         while let Some(at) = path.find("/../") {
             let from = path[..at].rfind('/').map_or(0, |slash| slash + 1);
             if matches!(&path[from..at], "" | "..") {

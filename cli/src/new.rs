@@ -47,7 +47,7 @@ const KEYWORDS: &str = "abstract as async await become box break const continue 
 Examples:
   new hello                          makes the directory hello
   new hello --trapline ../trapline   the same, with the trapline in that directory
-  cd hello && cargo run -- boot hello
+  cd hello && cargo run -- boot launch
   new hello --path examples/hello    makes another")]
 pub(super) struct New {
     /// The name of the crate
@@ -126,6 +126,11 @@ fn checkout(path: &Path) -> Result<String, String> {
         .map_err(|error| trouble(&format!("cannot read its Cargo.toml: {error}")))?;
     if !manifest.lines().any(|line| line == "name = \"trapline\"") {
         return Err(trouble("its Cargo.toml is of another crate than trapline"));
+    }
+    if !full.join("cli/Cargo.toml").exists() {
+        return Err(trouble(
+            "it has no cli/Cargo.toml: name the checkout's own folder",
+        ));
     }
     match full.to_str() {
         Some(text) if !text.contains(char::is_control) => {

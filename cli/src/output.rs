@@ -330,6 +330,14 @@ pub(super) fn print(data: &[u8]) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// The same, where the exit code is a verdict: it is kept if the reader closed the output early.
+pub(super) fn print_verdict(data: &[u8]) -> Result<(), Failure> {
+    match print(data) {
+        Ok(_) | Err(Failure::Unread) => Ok(()),
+        Err(failure) => Err(failure),
+    }
+}
+
 /// The message for a failed write to standard output. A reader that closed the output early is no
 /// error.
 pub(super) fn unwritten(error: &io::Error) -> Option<String> {

@@ -79,7 +79,8 @@ impl FromStr for SearchStrategy {
             "there are random, pct, pct:CHANGES (from 0 to 1000), fifo and exhaustive";
         let (name, params) = text.split_once(':').unwrap_or((text, ""));
         match name {
-            "fifo" if text == name => Ok(Self::Fifo),
+            // The other words are those of earlier versions.
+            "fifo" | "round_robin" | "round-robin" if text == name => Ok(Self::Fifo),
             "random" if text == name => Ok(Self::Random),
             "exhaustive" if text == name => Ok(Self::Exhaustive),
             "pct" => {

@@ -101,7 +101,7 @@ impl Kernel {
         if let SystemCall::TryPut(queue) = call {
             self.queues.arrived(queue);
         }
-        let outcome = self.perform(me, call);
+        let outcome = self.perform(me, call, true);
         self.frame.clear();
         match outcome {
             Outcome::Kill(victim) => return Some(victim),

@@ -175,6 +175,7 @@ impl Kernel {
     pub(super) fn unobserve(&mut self, number: u64) -> Outcome {
         contain(|| self.log.detach(number));
         self.frame.set_observed(self.log.is_observed());
+        self.is_watched = self.log.is_observed() || self.published.is_some();
         Reply::Done.into()
     }
 }

@@ -36,9 +36,6 @@ impl Kernel {
     #[cold]
     #[inline(never)]
     pub(super) fn note_call(&mut self, me: Runnable, call: SystemCall) {
-        if self.injection.is_some() {
-            self.touch(Object::Calls(call.number()));
-        }
         let touches = call.touches();
         if let Some(footprints) = self.frame.footprints() {
             footprints.set_answer(me.tid, answered_by(touches));
@@ -65,10 +62,13 @@ impl Kernel {
     }
 
     /// Notes the place of a call, and forgets it: not every stub notes its own. The birth of a task
-    /// forgets that of its spawn.
+    /// forgets that of its spawn. An injection counts the call.
     #[cold]
     #[inline(never)]
-    pub(super) fn note_place(&self, call: SystemCall) {
+    pub(super) fn note_trap(&self, call: SystemCall) {
+        if self.injection.is_some() {
+            self.touch(Object::Calls(call.number()));
+        }
         if let Some(place) = self.frame.place() {
             self.frame.note(Note::Called(place));
         }

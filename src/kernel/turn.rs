@@ -210,7 +210,7 @@ impl Kernel {
         }
         match self.tasks[me].due() {
             None => {
-                let outcome = self.attempt_apart(me, call);
+                let outcome = self.perform_apart(me, call);
                 self.settle_apart(me, call, outcome);
             }
             Some(due) => self.carry_out_late(me, call, due),
@@ -254,41 +254,38 @@ impl Kernel {
 
 /// From the call to its verdict, and what follows.
 impl Kernel {
-    /// Handles a call of a trap, or a deferred one. Its second word and its payload are in the frame.
+    /// Handles a call: of a trap unless it is `deferred`. Its second word and its payload are in the
+    /// frame. An injection decides on the calls of traps. What they touch is noted before, since the
+    /// decision depends on it.
     #[inline(always)]
-    pub(super) fn perform(&mut self, me: Runnable, call: SystemCall) -> Outcome {
+    pub(super) fn perform(&mut self, me: Runnable, call: SystemCall, deferred: bool) -> Outcome {
         if self.frame.is_noted() {
+            if !deferred {
+                self.note_trap(call);
+            }
             self.note_call(me, call);
         }
+        if !deferred
+            && self.injection.is_some()
+            && let Some(outcome) = self.inject(me, call)
+        {
+            return outcome;
+        }
         self.handle(me, call)
+    }
+
+    /// The same for a trap, where it is rare.
+    #[cold]
+    #[inline(never)]
+    fn perform_apart(&mut self, me: Runnable, call: SystemCall) -> Outcome {
+        self.perform(me, call, false)
     }
 
     /// Handles the call of a trap, and acts on the verdict.
     #[inline(always)]
     fn carry_out(&mut self, me: Runnable, call: SystemCall) {
-        let outcome = self.attempt(me, call);
+        let outcome = self.perform(me, call, false);
         self.settle(me, call, outcome);
-    }
-
-    /// Performs the call of a trap, unless an injection prevents it.
-    #[inline(always)]
-    fn attempt(&mut self, me: Runnable, call: SystemCall) -> Outcome {
-        if self.frame.is_noted() {
-            self.note_place(call);
-        }
-        if self.injection.is_some()
-            && let Some(outcome) = self.inject(me, call)
-        {
-            return outcome;
-        }
-        self.perform(me, call)
-    }
-
-    /// The same, where it is rare.
-    #[cold]
-    #[inline(never)]
-    fn attempt_apart(&mut self, me: Runnable, call: SystemCall) -> Outcome {
-        self.attempt(me, call)
     }
 
     /// Ends the task that the caller kills. Returns whether the caller lives: a destructor of the
@@ -311,7 +308,7 @@ impl Kernel {
             return self.settle_apart(me, call, cut);
         }
         let only_asks = call.only_asks() || self.takes_lock(call);
-        let outcome = match self.attempt_apart(me, call) {
+        let outcome = match self.perform_apart(me, call) {
             Outcome::Ready(State::Ready(answer)) if answer.is_slept() => self.cut(me, due.number),
             Outcome::Ready(State::Pending(Pending::Compute(_))) => self.cut(me, due.number),
             Outcome::Ready(State::Ready(answer)) => {

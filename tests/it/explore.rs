@@ -1019,6 +1019,32 @@ fn an_injection_counts_anew_in_each_schedule() {
     search.schedules(10).run();
 }
 
+/// Which task makes the first call of a kind depends on the order of turns.
+#[test]
+fn a_search_sees_that_an_injection_counts_calls() {
+    for inject in [Inject::Kill, Inject::Delay(Duration::from_millis(1))] {
+        let search = check(|kernel| {
+            let order: Rc<RefCell<Vec<u64>>> = Rc::default();
+            for _ in 0..2 {
+                let order = Rc::clone(&order);
+                kernel.spawn("asks", async move |os: &mut Os| {
+                    os.now().await;
+                    order.borrow_mut().push(os.get_tid().await.into());
+                })?;
+            }
+            kernel.run()?;
+            kernel.outcome(format!("{:?}", order.borrow()));
+            Ok(())
+        });
+        let search = search.exhaustive().inject(move |_, call, nth| {
+            (matches!(call, SystemCall::Now) && nth == 1).then_some(inject)
+        });
+        let explored = search.explore();
+        assert!(explored.proved, "{inject:?}");
+        assert_eq!(explored.outcomes.len(), 2, "{:?}", explored.outcomes);
+    }
+}
+
 #[test]
 fn a_search_runs_inside_a_property_test() {
     use proptest::{collection::vec, prelude::*, test_runner::TestRunner};

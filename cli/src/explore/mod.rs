@@ -22,7 +22,7 @@ use trapline::{Error, Kernel};
 use super::{
     commands::{Commands, with_negative_numbers},
     inject::Rules,
-    output::{FAILURE, Failure, Log, print, tell},
+    output::{FAILURE, Failure, Log, print_verdict, tell},
     program::{Entry, Placed, hosts},
     signals,
     values::usage,
@@ -116,7 +116,7 @@ pub(super) fn run(
     } else {
         report(&explored)
     };
-    print(text.as_bytes())?;
+    print_verdict(text.as_bytes())?;
     rules.report(log);
     let has_failed = explored.failure.is_some();
     if let (false, Some(interrupted)) = (has_failed, signals::signal()) {

@@ -13,7 +13,7 @@ use trapline::Explored;
 
 use super::options::{Explore, Shard, takes_options};
 use crate::{
-    output::{FAILURE, Failure, print},
+    output::{FAILURE, Failure, print_verdict},
     program::Entry,
     values::usage,
 };
@@ -112,7 +112,7 @@ pub(super) fn merge(options: &Merge) -> Result<ExitCode, Failure> {
     let parts: Result<Vec<Value>, String> = options.files.iter().map(|file| part(file)).collect();
     let all = parts.and_then(|parts| union(&parts, &options.files));
     let all = all.map_err(usage)?;
-    print(format!("{all}\n").as_bytes())?;
+    print_verdict(format!("{all}\n").as_bytes())?;
     Ok(match all["failure"].is_null() {
         true => ExitCode::SUCCESS,
         false => ExitCode::from(FAILURE),

@@ -26,7 +26,7 @@ use trapline::Kernel;
 use super::{
     net::LOCALHOST,
     outfile::{OutFile, is_stdout},
-    output::{FAILURE, Failure, Log, print},
+    output::{FAILURE, Failure, Log, print_verdict},
     policy::{NamedShare, Policy, check_shares, named_share, warn_of_unused},
     program::{Entry, Placed},
     table::table,
@@ -150,9 +150,9 @@ pub(super) fn run(
     } else {
         text(&trials)
     };
-    let code = print(text.as_bytes())?;
+    print_verdict(text.as_bytes())?;
     Ok(if is_complete && failures.is_empty() {
-        code
+        ExitCode::SUCCESS
     } else {
         ExitCode::from(FAILURE)
     })

@@ -37,7 +37,7 @@ use super::{
     explore::report::{report, set_outcome, show},
     inject::Rules,
     options::BootLine,
-    output::{FAILURE, Failure, Log, print, tell},
+    output::{FAILURE, Failure, Log, print_verdict, tell},
     outside::Outside,
     panics::Panics,
     program::Placed,
@@ -156,9 +156,9 @@ pub(super) fn run(
     if io::stderr().is_terminal() {
         tell("\r\x1b[K");
     }
-    print(report(&explored).as_bytes())?;
+    print_verdict(report(&explored).as_bytes())?;
     if wanted.expect == Expect::Answers {
-        print(compared(&script, &answers).as_bytes())?;
+        print_verdict(compared(&script, &answers).as_bytes())?;
     }
     let good = signals::signal().map_or(ExitCode::SUCCESS, ExitCode::from);
     Ok(match explored.failure {

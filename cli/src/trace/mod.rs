@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `source.rs` | the recording that is read, and the messages about a damaged one |
 //! | `spans.rs` | what each task did at every moment |
-//! | `waits.rs`, `graph.rs` | the wait-for graph at the end; `trace waits` |
+//! | `graph.rs`, `dot.rs` | the wait-for graph at the end; `trace waits` |
 //! | `show.rs`, `summary.rs`, `timeline/`, `export.rs`, `diff.rs` | `trace show`, ... |
 //! | `twins.rs` | what each task came to in two runs |
 //! | `history.rs` | all that happened, by task, queue and device |
@@ -75,19 +75,12 @@ pub(super) fn run(command: &TraceCommand, verbosity: &Verbosity) -> Result<ExitC
     let log = Log::of_output(verbosity);
     let errors = Log::of_errors(verbosity);
     let mut out = BufWriter::new(stdio::out());
-    let code = match command {
+    let done = match command {
         TraceCommand::Show(command) => command.run(log, &mut out),
         TraceCommand::Summary(command) => command.run(log, &mut out),
         TraceCommand::Timeline(command) => command.run(log, &mut out),
         TraceCommand::Export(command) => command.run(log, &mut out),
-        TraceCommand::Diff(command) => match command.run(log, &mut out) {
-            // As with diff(1), 1 means that the runs differ.
-            Err(Failure::Said(message)) => {
-                errors.error(&message);
-                Ok(ExitCode::from(USAGE))
-            }
-            done => done,
-        },
+        TraceCommand::Diff(command) => command.run(log, &mut out),
         TraceCommand::Waits(command) => command.run(log, &mut out),
         TraceCommand::Ps(command) => command.run(log, &mut out),
         TraceCommand::Tree(command) => command.run(log, &mut out),
@@ -95,7 +88,17 @@ pub(super) fn run(command: &TraceCommand, verbosity: &Verbosity) -> Result<ExitC
         TraceCommand::Path(command) => command.run(log, &mut out),
         TraceCommand::Live(command) => live::trace(command, log),
         TraceCommand::Dump(command) => command.run(errors).map(|()| ExitCode::SUCCESS),
-    }?;
-    out.flush()?;
-    Ok(code)
+    };
+    let done = done.and_then(|code| {
+        out.flush()?;
+        Ok(code)
+    });
+    match (command, done) {
+        // As with diff(1), 1 means that the runs differ.
+        (TraceCommand::Diff(_), Err(Failure::Said(message))) => {
+            errors.error(&message);
+            Ok(ExitCode::from(USAGE))
+        }
+        (_, done) => done,
+    }
 }
