@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use trapline::{Event, Fact};
+use trapline::Event;
 
 /// What one task did with its time.
 #[derive(Clone, Debug, Default)]
@@ -41,38 +41,37 @@ pub(super) struct Stretch {
 impl Measured {
     /// Takes an event of this task. Returns what it ends.
     pub(super) fn event(&mut self, event: &Event<'_>) -> Option<Stretch> {
-        let at = event.at;
-        let doing = match &event.fact {
-            Fact::Spawned { name, .. } => {
-                self.name = name.to_string();
-                self.arrival = Some(at);
-                Phase::Ready
-            }
-            // A task that starts later: it was not ready yet.
-            Fact::Blocked { .. } if self.first_turn.is_none() && self.arrival == Some(at) => {
+        let (at, fact) = (event.at, &event.fact);
+        let is_computing = self.doing == Phase::Computing;
+        let doing = if let Some((_, name)) = fact.spawned() {
+            self.name = name.to_string();
+            self.arrival = Some(at);
+            Phase::Ready
+        } else if fact.blocked_on().is_some() {
+            if self.first_turn.is_none() && self.arrival == Some(at) {
+                // A task that starts later: it was not ready yet.
                 self.arrival = None;
-                Phase::Other
             }
-            Fact::Woken { .. } => {
-                self.arrival.get_or_insert(at);
-                Phase::Ready
-            }
-            Fact::Resumed => {
-                self.first_turn.get_or_insert(at);
-                Phase::Other
-            }
-            Fact::Computing { .. } => {
-                self.first_computation.get_or_insert(at);
-                Phase::Computing
-            }
-            Fact::Trapped { .. } | Fact::Preempted { .. } => Phase::Ready,
-            Fact::Replied { .. } if self.doing == Phase::Computing => Phase::Ready,
-            Fact::Blocked { .. } => Phase::Other,
-            Fact::Exited { .. } => {
-                self.ended = Some(at);
-                Phase::Other
-            }
-            _ => return None,
+            Phase::Other
+        } else if fact.woken_by().is_some() {
+            self.arrival.get_or_insert(at);
+            Phase::Ready
+        } else if fact.is_resumed() {
+            self.first_turn.get_or_insert(at);
+            Phase::Other
+        } else if fact.processor().is_some() {
+            self.first_computation.get_or_insert(at);
+            Phase::Computing
+        } else if fact.exit().is_some() {
+            self.ended = Some(at);
+            Phase::Other
+        } else if is_computing && fact.answer().is_some()
+            || fact.call().is_some()
+            || fact.left().is_some()
+        {
+            Phase::Ready
+        } else {
+            return None;
         };
         self.turn_to(doing, at)
     }

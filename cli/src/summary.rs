@@ -3,7 +3,7 @@
 use std::{cell::RefCell, cmp::Reverse, collections::BTreeMap, rc::Rc, time::Duration};
 
 use serde_json::{Map, Value, json};
-use trapline::{Event, Fact, Nanos, Span, Tid};
+use trapline::{Event, Nanos, Span, Tid};
 
 use super::{
     amounts::{Amounts, Bucket, quantiles},
@@ -94,7 +94,8 @@ impl Summary {
         if event.tid == Tid::KERNEL {
             return;
         }
-        if let Fact::Spawned { name, .. } = &event.fact {
+        let fact = &event.fact;
+        if let Some((_, name)) = fact.spawned() {
             let name = name.to_string();
             let task = Task {
                 name,
@@ -108,37 +109,33 @@ impl Summary {
         };
         task.measured.event(event);
         task.busy += busy;
-        match &event.fact {
-            Fact::Resumed => {
-                task.ticks += 1;
-                self.ticks += 1;
+        if fact.is_resumed() {
+            task.ticks += 1;
+            self.ticks += 1;
+        } else if let Some(call) = fact.call() {
+            task.traps += 1;
+            self.calls.entry(call.0.name()).or_default().count += 1;
+        } else if fact.answer().is_some() {
+            if self.spans.tasks().is_error(event)
+                && let Some(last) = self.spans.tasks().last(event.tid)
+            {
+                self.calls.entry(last.call.name()).or_default().errors += 1;
             }
-            Fact::Trapped { call, .. } => {
-                task.traps += 1;
-                self.calls.entry(call.name()).or_default().count += 1;
+        } else if fact.blocked_on().is_some() {
+            task.since = Some(event.at);
+        } else if fact.woken_by().is_some() {
+            self.unblock(event.tid, event.at);
+        } else if let Some(exit) = fact.exit() {
+            task.exit = Some(exit.to_string());
+            self.unblock(event.tid, event.at);
+            if self.names.is_some() {
+                return self.merge(event.tid);
             }
-            Fact::Replied { .. } => {
-                if self.spans.tasks().is_error(event)
-                    && let Some(last) = self.spans.tasks().last(event.tid)
-                {
-                    self.calls.entry(last.call.name()).or_default().errors += 1;
-                }
+            self.ended += 1;
+            if self.ended == 2 * ROWS {
+                self.forget(|task| task.exit.is_some());
+                self.ended = ROWS;
             }
-            Fact::Blocked { .. } => task.since = Some(event.at),
-            Fact::Woken { .. } => self.unblock(event.tid, event.at),
-            Fact::Exited { exit } => {
-                task.exit = Some(exit.to_string());
-                self.unblock(event.tid, event.at);
-                if self.names.is_some() {
-                    return self.merge(event.tid);
-                }
-                self.ended += 1;
-                if self.ended == 2 * ROWS {
-                    self.forget(|task| task.exit.is_some());
-                    self.ended = ROWS;
-                }
-            }
-            _ => {}
         }
     }
 

@@ -23,7 +23,7 @@ use super::{
     twice::NONDETERMINISM,
 };
 use crate::{
-    Error, Event,
+    Call, Error, Event,
     record::{Header, Recorder},
 };
 
@@ -295,7 +295,7 @@ impl Reruns<'_> {
         let builder = builder.policy(guide.clone());
         let builder = builder.tracer(story.tracer());
         let builder = builder.tracer(move |event: &Event<'_>| {
-            if let Some(call) = event.fact.call() {
+            if let Some(Call(call, _)) = event.fact.call() {
                 let hash = traps.get().with(event.tid.into());
                 traps.set(hash.with(call.number().into()));
             }

@@ -11,7 +11,7 @@ use super::{
     guide::Guide,
     notes::{self, Made},
 };
-use crate::{Event, Exit, Fact, Footprints, Ledger, Note, SystemCall, Tid, Tracer};
+use crate::{Call, Event, Exit, Footprints, Ledger, Note, SystemCall, Tid, Tracer};
 
 /// The most turns whose text is kept. A story of a longer schedule ends there.
 const MOST: usize = 100_000;
@@ -108,37 +108,36 @@ impl Told {
             return;
         }
         self.ledger.event(event);
-        if let Fact::Resumed = event.fact {
+        let fact = &event.fact;
+        if fact.is_resumed() {
             return self.begin_turn(event.tid, guide);
         }
         self.note_accesses();
-        let text = match &event.fact {
-            Fact::Spawned { .. } => {
-                self.files.extend(event.place.as_ref().map(file));
-                return;
-            }
-            Fact::Trapped { call, .. } => self.call(event.tid, *call),
-            Fact::Replied { .. } if self.is_turn_of(event.tid) => {
-                let answer = self.ledger.line(&event.fact, event.tid).answer();
-                format!("= {}", answer.unwrap_or_default())
-            }
-            Fact::Blocked { .. } => "...".into(),
-            Fact::Woken { by } => {
-                let by = self.ledger.cause(*by);
-                format!("[{} {}: {by}]", self.ledger.comm(event.tid), event.tid)
-            }
-            Fact::Exited { exit } => {
-                let place = event.place.as_ref().map(|place| format!(", at {place}"));
-                let text = self.exit(event.tid, exit);
-                // The report has the other lines of a panic.
-                text.lines().next().unwrap_or_default().to_string() + &place.unwrap_or_default()
-            }
-            Fact::ClockJumped { .. } => {
-                self.end_turn();
-                let text = format!("{:>5}  the clock jumps to {:?}", "", event.at);
-                return self.tell_apart(text, BTreeSet::new());
-            }
-            _ => return,
+        if fact.spawned().is_some() {
+            return self.files.extend(event.place.as_ref().map(file));
+        }
+        if fact.jumped_from().is_some() {
+            self.end_turn();
+            let text = format!("{:>5}  the clock jumps to {:?}", "", event.at);
+            return self.tell_apart(text, BTreeSet::new());
+        }
+        let text = if let Some(Call(call, _)) = fact.call() {
+            self.call(event.tid, call)
+        } else if fact.answer().is_some() && self.is_turn_of(event.tid) {
+            let answer = self.ledger.line(fact, event.tid).answer();
+            format!("= {}", answer.unwrap_or_default())
+        } else if fact.blocked_on().is_some() {
+            "...".into()
+        } else if let Some(by) = fact.woken_by() {
+            let by = self.ledger.cause(by);
+            format!("[{} {}: {by}]", self.ledger.comm(event.tid), event.tid)
+        } else if let Some(exit) = fact.exit() {
+            let place = event.place.as_ref().map(|place| format!(", at {place}"));
+            let text = self.exit(event.tid, exit);
+            // The report has the other lines of a panic.
+            text.lines().next().unwrap_or_default().to_string() + &place.unwrap_or_default()
+        } else {
+            return;
         };
         if let Some(turn) = &mut self.turn {
             turn.texts.push(text);
@@ -355,7 +354,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::Kernel;
+    use crate::{Fact, Kernel};
 
     #[test]
     fn a_story_that_is_full_says_so_and_takes_no_more() {

@@ -194,7 +194,7 @@ impl Ready {
 
     /// Returns the next task of the list.
     #[inline(always)]
-    pub(super) fn first(&mut self) -> Option<Runnable> {
+    fn first(&mut self) -> Option<Runnable> {
         match self.plain.peek() {
             None if self.plain.rewind() => self.plain.peek(),
             next => next,
@@ -209,10 +209,17 @@ impl Ready {
         self.plain.peek()
     }
 
-    /// Takes the task that the policy chooses. It keeps no place.
+    /// Returns the task that has the next turn: the next of the list, or the one that the policy
+    /// chooses and gives away.
     #[inline(always)]
-    pub(super) fn choose(&mut self) -> Option<Runnable> {
-        self.turns.as_mut()?.pop()
+    pub(super) fn next(&mut self) -> Option<Runnable> {
+        if !self.is_special {
+            return self.first();
+        }
+        match &mut self.turns {
+            None => self.first(),
+            Some(turns) => turns.pop(),
+        }
     }
 
     /// Removes the task that was popped last, if it keeps its place.

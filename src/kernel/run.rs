@@ -62,10 +62,11 @@ impl Kernel {
             return None;
         }
         self.pass_ends = self.next_poll.min(ticks);
-        let (mut last, mut next) = (None, self.next_turn());
-        while self.stats.ticks < self.pass_ends
-            && let Some(me) = next
-        {
+        let (mut last, mut next) = (None, None);
+        while self.stats.ticks < self.pass_ends {
+            let Some(me) = next.or_else(|| self.ready.next()) else {
+                break;
+            };
             // Read ahead: behind the turn, these loads would wait for its stores.
             let following = if !self.ready.is_special() {
                 self.ready.take()
@@ -81,24 +82,13 @@ impl Kernel {
             } else {
                 last = Some(me.tid);
             }
-            next = match following {
-                Some(_) if turn == Turn::Kept => following,
-                _ => self.next_turn(),
+            next = match turn {
+                Turn::Kept => following,
+                Turn::Void | Turn::Left => None,
             };
         }
         self.processors.end_pass();
         last
-    }
-
-    /// Returns the task that has the next turn of the pass. A policy gives it away, so it is asked only
-    /// if there is a turn.
-    #[inline(always)]
-    fn next_turn(&mut self) -> Option<Runnable> {
-        if !self.ready.is_special() || self.ready.is_plain() {
-            return self.ready.first();
-        }
-        let is_over = self.stats.ticks >= self.pass_ends;
-        if is_over { None } else { self.ready.choose() }
     }
 
     /// Gives each task whose computation is over its turn, before the policy is asked. Returns the

@@ -226,6 +226,30 @@ impl Fact<'_> {
         }
     }
 
+    /// Returns its name in tables, such as `spawned` or `device_io`.
+    #[must_use]
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Spawned { .. } => "spawned",
+            Self::Fault { .. } => "fault",
+            Self::Resumed => "resumed",
+            Self::Trapped { .. } => "trapped",
+            Self::Deferred { .. } => "deferred",
+            Self::Injected { .. } => "injected",
+            Self::Replied { .. } => "replied",
+            Self::Blocked { .. } => "blocked",
+            Self::Woken { .. } => "woken",
+            Self::DeviceIo { .. } => "device_io",
+            Self::Console { .. } => "console",
+            Self::Exited { .. } => "exited",
+            Self::Reaped => "reaped",
+            Self::Deadlocked { .. } => "deadlocked",
+            Self::Computing { .. } => "computing",
+            Self::Preempted { .. } => "preempted",
+            Self::ClockJumped { .. } => "clock_jumped",
+        }
+    }
+
     /// Returns the step in the life of its task, if it is one.
     pub(super) fn step(&self) -> Option<Step<'_>> {
         Some(match self {
@@ -250,9 +274,9 @@ impl Fact<'_> {
 
     /// Returns the call that was made.
     #[must_use]
-    pub fn call(&self) -> Option<SystemCall> {
+    pub fn call(&self) -> Option<Call<'_>> {
         match self {
-            Self::Trapped { call, .. } => Some(*call),
+            Self::Trapped { call, detail } => Some(Call(*call, detail)),
             _ => None,
         }
     }
@@ -282,6 +306,76 @@ impl Fact<'_> {
             Self::Woken { by } => Some(*by),
             _ => None,
         }
+    }
+
+    /// Returns a call without a trap.
+    #[must_use]
+    pub fn deferred(&self) -> Option<SystemCall> {
+        match self {
+            Self::Deferred { call } => Some(*call),
+            _ => None,
+        }
+    }
+
+    /// Returns what went through a device: the bytes, or the error.
+    #[must_use]
+    pub fn device_io(&self) -> Option<(DeviceId, Direction, Result<usize, io::ErrorKind>)> {
+        match self {
+            Self::DeviceIo {
+                device,
+                direction,
+                result,
+            } => Some((*device, *direction, *result)),
+            _ => None,
+        }
+    }
+
+    /// Returns true if the turn of its task begins.
+    #[must_use]
+    pub fn is_resumed(&self) -> bool {
+        matches!(self, Self::Resumed)
+    }
+
+    /// Returns the processor on which a computation begins or goes on.
+    #[must_use]
+    pub fn processor(&self) -> Option<usize> {
+        match self {
+            Self::Computing { processor } => Some(*processor),
+            _ => None,
+        }
+    }
+
+    /// Returns what is left of a computation that lost its processor.
+    #[must_use]
+    pub fn left(&self) -> Option<Duration> {
+        match self {
+            Self::Preempted { left } => Some(*left),
+            _ => None,
+        }
+    }
+
+    /// Returns the instant from which the clock moved on.
+    #[must_use]
+    pub fn jumped_from(&self) -> Option<Duration> {
+        match self {
+            Self::ClockJumped { from } => Some(*from),
+            _ => None,
+        }
+    }
+
+    /// Returns the tasks of a cycle of waits that closed.
+    #[must_use]
+    pub fn cycle(&self) -> Option<&[Tid]> {
+        match self {
+            Self::Deadlocked { cycle } => Some(cycle),
+            _ => None,
+        }
+    }
+
+    /// Returns true if its task was removed from the task map.
+    #[must_use]
+    pub fn is_reaped(&self) -> bool {
+        matches!(self, Self::Reaped)
     }
 
     /// Returns what was printed.

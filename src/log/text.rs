@@ -66,7 +66,7 @@ pub(super) fn owned<T: ToOwned + ?Sized>(lent: Cow<'_, T>) -> Cow<'static, T> {
     Cow::Owned(lent.into_owned())
 }
 
-/// The text of a call with its arguments, the way `strace` shows it: of [`Fact::Trapped`](super::Fact::Trapped).
+/// The text of a call with its arguments, the way `strace` shows it.
 #[derive(Clone, Copy, Debug)]
 pub struct Call<'a>(pub SystemCall, pub &'a Detail<'a>);
 
@@ -82,7 +82,7 @@ impl fmt::Display for Call<'_> {
     }
 }
 
-/// The text of a reply with what travels beside it: of [`Fact::Replied`](super::Fact::Replied).
+/// The text of a reply with what travels beside it.
 #[derive(Clone, Copy, Debug)]
 pub struct Answered<'a>(pub Reply, pub &'a Detail<'a>);
 

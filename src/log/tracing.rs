@@ -25,7 +25,7 @@ use tracing::{
     trace_span, warn,
 };
 
-use super::{Event, Fact, Ledger, Log, Topic, Tracer, entered::Entered, event::Step};
+use super::{Event, Ledger, Log, Topic, Tracer, entered::Entered, event::Step};
 use crate::abi::{Exit, Nanos, Place, QueueId, Reply, SystemCall, Tid};
 
 /// Warns through `tracing` of a task that failed or faulted.
@@ -115,13 +115,13 @@ macro_rules! tell {
 impl Tracer for Bridge {
     fn event(&mut self, event: &Event<'_>) {
         let (tid, fact) = (event.tid, &event.fact);
-        let is_next_turn = matches!(fact, Fact::Resumed) && self.has_turn;
+        let is_next_turn = fact.is_resumed() && self.has_turn;
         if !self.entered.is(tid) || is_next_turn {
             self.leave();
         }
         self.tasks.event(event);
         let told = self.tasks.line(fact, tid);
-        if let Fact::ClockJumped { .. } = fact {
+        if fact.jumped_from().is_some() {
             let at = event.at.as_secs_f64();
             let _entered = self.kernel.enter();
             trace!(target: "trapline::sched", parent: &self.kernel, at, tid = 0, comm = "kernel",
@@ -184,13 +184,9 @@ impl Tracer for Bridge {
                 tell!("trapline::sched", event, &*span, comm, { op, woken_by, }, "{told}");
             }
             Topic::Device => {
-                let (device, bytes) = match fact {
-                    Fact::DeviceIo { device, result, .. } => (
-                        Some(u64::from(*device)),
-                        result.as_ref().ok().map(|n| *n as u64),
-                    ),
-                    _ => (None, None),
-                };
+                let moved = fact.device_io();
+                let device = moved.map(|(device, ..)| u64::from(device));
+                let bytes = moved.and_then(|(_, _, result)| Some(result.ok()? as u64));
                 tell!("trapline::device", event, &*span, comm, { op, device, bytes, }, "{told}");
             }
             Topic::Console => tell!("trapline::console", event, &*span, comm, {}, "{told}"),
@@ -202,7 +198,7 @@ impl Tracer for Bridge {
                 self.leave();
                 self.spans.remove(&tid);
             }
-            _ => self.has_turn |= matches!(fact, Fact::Resumed),
+            _ => self.has_turn |= fact.is_resumed(),
         }
     }
 }

@@ -122,6 +122,39 @@ fn there_is_one_yield_and_one_place_for_each_machine() {
     );
 }
 
+/// A variant of [`Fact`](trapline::Fact) is for the kernel that emits it, the ledger and the formats.
+/// The other readers use the accessors.
+#[test]
+fn few_files_name_a_variant_of_a_fact() {
+    let crates = ["src", "cli/src", "programs"].map(source);
+    let texts: Vec<&str> = crates
+        .iter()
+        .flat_map(BTreeMap::values)
+        .map(|file| &*file.text)
+        .collect();
+    let facts = &crates[0][&["log", "event"].map(String::from).to_vec()].text;
+    let (_, body) = facts.split_once("pub enum Fact<'a> {").unwrap();
+    let (body, _) = body.split_once("\n}").unwrap();
+    let lines = body.lines().filter_map(|line| line.strip_prefix("    "));
+    let variants = lines.filter(|line| line.starts_with(char::is_uppercase));
+    let variants: Vec<&str> = variants
+        .map(|line| line.trim_matches([' ', '{', ',']))
+        .collect();
+    assert!(variants.contains(&"Resumed") && variants.contains(&"Preempted"));
+    for variant in variants {
+        let name = format!("Fact::{variant}");
+        let is_named = |text: &&&str| {
+            let mut behind = text.split(&name).skip(1);
+            behind.any(|rest| !rest.starts_with(char::is_alphanumeric))
+        };
+        let count = texts.iter().filter(is_named).count();
+        assert!((2..=6).contains(&count), "{count} files name {name}");
+    }
+    for way in ["Fact::*", "Fact::{", "Fact as "] {
+        assert!(!texts.iter().any(|text| text.contains(way)), "{way}");
+    }
+}
+
 /// The methods of the kernel call each other across its files, which no import shows. The loop may go
 /// in a circle; the parts that own the state of tasks are in none.
 #[test]

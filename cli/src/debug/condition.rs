@@ -112,7 +112,7 @@ impl Condition {
         match &self.what {
             What::At(time) => before < *time && *time <= event.at,
             What::AnyCall => fact.call().is_some(),
-            What::Call(name) => fact.call().is_some_and(|call| call.name() == *name),
+            What::Call(name) => fact.call().is_some_and(|call| call.0.name() == *name),
             What::End => fact.exit().is_some(),
             What::Fault => matches!(fact.exit(), Some(Exit::Faulted(_) | Exit::Failed(_))),
             What::Wake => fact.woken_by().is_some(),

@@ -3,7 +3,7 @@
 
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc, time::Duration};
 
-use trapline::{Event, Fact, Ledger, Nanos, Tid, Tracer};
+use trapline::{Call, Event, Ledger, Nanos, Tid, Tracer};
 
 use super::condition::Condition;
 use crate::live::recent;
@@ -49,9 +49,9 @@ impl Default for Witness {
 
 impl Witness {
     fn line(&self, event: &Event<'_>) -> String {
-        let what = match &event.fact {
-            Fact::Trapped { call, .. } => call.name().to_string(),
-            fact => self.recent.line(fact, event.tid).to_string(),
+        let what = match event.fact.call() {
+            Some(Call(call, _)) => call.name().to_string(),
+            None => self.recent.line(&event.fact, event.tid).to_string(),
         };
         let (at, comm) = (Nanos::from(event.at), self.recent.comm(event.tid));
         format!("{at:.6} {} {comm}: {what}", event.tid)
@@ -65,19 +65,16 @@ impl Witness {
 
     fn event(&mut self, event: &Event<'_>) {
         self.recent.event(event);
-        match &event.fact {
-            Fact::Spawned { .. } => self.newest = event.tid,
-            Fact::Exited { exit } => {
-                let place = event.place.as_ref().map(|place| format!(" at {place}"));
-                let (tid, comm) = (event.tid, self.recent.comm(event.tid));
-                let (at, place) = (Nanos::from(event.at), place.unwrap_or_default());
-                let line = format!("{at:.6} {tid} {comm}: exited: {exit}{place}");
-                self.ended.insert(tid, line);
-                if self.ended.len() > ENDED {
-                    self.ended.pop_first();
-                }
+        if event.fact.spawned().is_some() {
+            self.newest = event.tid;
+        }
+        if event.fact.exit().is_some() {
+            let place = event.place.as_ref().map(|place| format!(" at {place}"));
+            let line = self.line(event) + &place.unwrap_or_default();
+            self.ended.insert(event.tid, line);
+            if self.ended.len() > ENDED {
+                self.ended.pop_first();
             }
-            _ => {}
         }
         let before = std::mem::replace(&mut self.at, event.at);
         if self.found.is_some() {

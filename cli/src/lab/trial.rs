@@ -2,7 +2,7 @@
 
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc, time::Duration};
 
-use trapline::{Errno, Error, Event, Fact, Kernel, SimWorld, Tid};
+use trapline::{Errno, Error, Event, Kernel, SimWorld, Tid};
 
 use crate::{
     amounts::{Bucket, quantiles},
@@ -69,7 +69,7 @@ impl Meter {
         if event.tid == Tid::KERNEL {
             return;
         }
-        if let Fact::Computing { processor } = event.fact {
+        if let Some(processor) = event.fact.processor() {
             let before = self.last.insert(processor, event.tid);
             self.switches += u64::from(before.is_some_and(|before| before != event.tid));
         }

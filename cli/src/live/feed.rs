@@ -4,7 +4,7 @@
 use std::{cell::RefCell, rc::Rc};
 
 use serde_json::{Map, Value};
-use trapline::{CallInfo, Event, Fact, Ledger, Tid, Tracer};
+use trapline::{CallInfo, Event, Ledger, Tid, Tracer};
 
 use super::{
     brief::brief,
@@ -54,9 +54,9 @@ impl Tracer for Feed {
         if !filter.selects(event.tid, comm) {
             return;
         }
-        if let Fact::Blocked { .. } | Fact::Replied { .. } = event.fact
-            && !filter.has(recent.last(event.tid))
-        {
+        let fact = &event.fact;
+        let is_of_call = fact.blocked_on().is_some() || fact.answer().is_some();
+        if is_of_call && !filter.has(recent.last(event.tid)) {
             return;
         }
         let mut outbox = self.outbox.borrow_mut();
@@ -64,7 +64,7 @@ impl Tracer for Feed {
             outbox.lost += 1;
             return;
         }
-        if let (Fact::Exited { .. }, Some(call)) = (&event.fact, recent.unseen(event.tid)) {
+        if let (Some(_), Some(call)) = (fact.exit(), recent.unseen(event.tid)) {
             let line = line(event, comm, |line| {
                 let call = call.to_string();
                 let message = format!("{call} = ?");
@@ -104,91 +104,25 @@ fn line(
 
 /// The message and the fields, named as in the bridge to `tracing`.
 fn describe(event: &Event<'_>, recent: &Ledger, line: &mut Map<String, Value>) -> String {
-    let told = recent.line(&event.fact, event.tid);
+    let fact = &event.fact;
+    let told = recent.line(fact, event.tid);
     let message = told.to_string();
     let call = || match recent.last(event.tid) {
         Some(call) => brief(call.to_string()),
         None => "?".to_string(),
     };
-    match &event.fact {
-        Fact::Blocked { on } => {
-            line.insert("blocked_on".into(), brief(recent.thing(*on)).into());
-            line.insert("call".into(), call().into());
+    if let Some(on) = fact.blocked_on() {
+        line.insert("blocked_on".into(), brief(recent.thing(on)).into());
+        line.insert("call".into(), call().into());
+    } else if let Some(reply) = told.answer() {
+        line.insert("reply".into(), brief(reply).into());
+        line.insert("call".into(), call().into());
+    } else if let Some((parent, _)) = fact.spawned() {
+        if parent != Tid::KERNEL {
+            line.insert("parent".into(), u64::from(parent).into());
         }
-        Fact::Replied { .. } => {
-            let reply = told.answer().unwrap_or_default();
-            line.insert("reply".into(), brief(reply).into());
-            line.insert("call".into(), call().into());
-        }
-        Fact::Spawned { parent, .. } if *parent != Tid::KERNEL => {
-            line.insert("parent".into(), u64::from(*parent).into());
-        }
-        Fact::Exited { exit } => {
-            line.insert("exit".into(), brief(exit.to_string()).into());
-        }
-        _ => {}
+    } else if let Some(exit) = fact.exit() {
+        line.insert("exit".into(), brief(exit.to_string()).into());
     }
     message
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use trapline::{Detail, Reply, SystemCall};
-
-    use super::*;
-
-    #[test]
-    fn a_timeout_that_comes_after_the_answer_is_told_so() {
-        let recent = Rc::new(RefCell::new(recent::ledger()));
-        let outbox = Rc::new(RefCell::new(Outbox::default()));
-        let mut feed = Feed {
-            filter: Filter::default(),
-            recent: Rc::clone(&recent),
-            outbox: Rc::clone(&outbox),
-        };
-        let call = SystemCall::Yield;
-        let replied = |reply| Fact::Replied {
-            reply,
-            detail: Detail::None,
-        };
-        let (parent, name) = (Tid::KERNEL, "late");
-        for fact in [
-            Fact::Spawned {
-                parent,
-                name: name.into(),
-            },
-            Fact::Trapped {
-                call,
-                detail: Detail::None,
-            },
-            replied(Reply::Done),
-            replied(Reply::Elapsed(1)),
-        ] {
-            let (at, tid) = (Duration::ZERO, 7.into());
-            let event = Event {
-                at,
-                tid,
-                fact,
-                place: None,
-            };
-            recent.borrow_mut().event(&event);
-            feed.event(&event);
-        }
-        let mut lines = Vec::new();
-        outbox.borrow_mut().drain(&mut lines);
-        let messages: Vec<_> = serde_json::Deserializer::from_slice(&lines)
-            .into_iter::<Value>()
-            .map(|line| line.unwrap()["message"].as_str().unwrap().to_string())
-            .collect();
-        assert_eq!(
-            messages,
-            [
-                "spawned by the host",
-                "yield() = ok",
-                "... yield() = timeout 1 elapsed"
-            ]
-        );
-    }
 }

@@ -11,8 +11,8 @@ use std::{
 };
 
 use trapline::{
-    Detail, Errno, Error, Event, Fact, Kernel, Observer, Os, Promise, Queue, Setter, SimNet,
-    SystemCall, TcpStream, Tid,
+    Answered, Call, Detail, Errno, Error, Event, Kernel, Observer, Os, Promise, Queue, Setter,
+    SimNet, SystemCall, TcpStream, Tid,
 };
 
 use super::{
@@ -184,31 +184,27 @@ pub(super) fn listening(opened: &Rc<RefCell<Vec<Listener>>>) -> impl FnMut(&Even
     let opened = Rc::clone(opened);
     let mut asking = BTreeMap::new();
     let mut tasks: BTreeMap<Tid, String> = BTreeMap::new();
-    move |event| match &event.fact {
-        Fact::Spawned { parent, name } => {
+    move |Event { tid, fact, .. }| {
+        if let Some((parent, name)) = fact.spawned() {
             // Its host may have another name.
-            let name = name.rsplit_once('@').map_or(&**name, |(name, _)| name);
-            let parent = tasks.get(parent).map_or("", String::as_str);
+            let name = name.rsplit_once('@').map_or(name, |(name, _)| name);
+            let parent = tasks.get(&parent).map_or("", String::as_str);
             let task = format!("{parent}/{name}");
-            tasks.insert(event.tid, task);
+            tasks.insert(*tid, task);
+        } else if fact.is_reaped() {
+            tasks.remove(tid);
+        } else if let Some(Call(SystemCall::Listen, Detail::Addr(addr))) = fact.call() {
+            asking.insert(*tid, addr.port() == 0);
+        } else if let Some(Answered(_, detail)) = fact.answer()
+            && let Some(has_any_port) = asking.remove(tid)
+            && let Detail::Addr(addr) = detail
+        {
+            opened.borrow_mut().push(Listener {
+                addr: *addr,
+                has_any_port,
+                task: tasks.get(tid).cloned().unwrap_or_default(),
+            });
         }
-        Fact::Reaped => drop(tasks.remove(&event.tid)),
-        Fact::Trapped {
-            call: SystemCall::Listen,
-            detail: Detail::Addr(addr),
-        } => drop(asking.insert(event.tid, addr.port() == 0)),
-        Fact::Replied { detail, .. } => {
-            if let Some(has_any_port) = asking.remove(&event.tid)
-                && let Detail::Addr(addr) = detail
-            {
-                opened.borrow_mut().push(Listener {
-                    addr: *addr,
-                    has_any_port,
-                    task: tasks.get(&event.tid).cloned().unwrap_or_default(),
-                });
-            }
-        }
-        _ => {}
     }
 }
 

@@ -11,7 +11,7 @@
 use std::{collections::BTreeMap, io::Write};
 
 use serde_json::{Map, Value, json};
-use trapline::{CallInfo, Direction, Doing, Ending, Event, Fact, Moment, Span, Tid};
+use trapline::{CallInfo, Direction, Doing, Ending, Event, Moment, Span, Tid, Topic};
 
 use super::{
     source::{Failure, Source, world},
@@ -225,36 +225,29 @@ impl<W: Write> Chrome<'_, W> {
 
     fn event(&mut self, event: &Event<'_>) -> Result<(), Failure> {
         let tid = event.tid;
-        match &event.fact {
-            Fact::Spawned { .. } => {
-                let name = self.spans.tasks().comm(tid).to_string();
-                self.name_thread(tid, &name)?;
-            }
-            Fact::Reaped => {
-                self.turns.remove(&tid);
-                self.instants.remove(&tid);
-                self.firsts.remove(&tid);
-            }
-            _ => {}
+        let fact = &event.fact;
+        if let Some((_, name)) = fact.spawned() {
+            self.name_thread(tid, name)?;
+        }
+        if fact.is_reaped() {
+            self.turns.remove(&tid);
+            self.instants.remove(&tid);
+            self.firsts.remove(&tid);
         }
         let last = self.spans.tasks().last(tid).map(|call| call.call.name());
-        let (name, category) = match event.fact {
-            Fact::Replied { .. } => (last.unwrap_or("?"), "call"),
-            Fact::Deferred { call } => (call.name(), "call"),
-            Fact::Injected { .. } => ("injected", "call"),
-            Fact::DeviceIo {
-                direction: Direction::Read,
-                ..
-            } => ("read", "device"),
-            Fact::DeviceIo { .. } => ("write", "device"),
-            Fact::Fault { .. } => ("fault", "net"),
-            Fact::Console { .. } => ("console", "console"),
-            Fact::Deadlocked { .. } => ("deadlocked", "life"),
-            Fact::Spawned { .. } => ("spawned", "life"),
-            Fact::Exited { .. } => ("exited", "life"),
-            Fact::Reaped => ("reaped", "life"),
-            // Shown by slices and arrows.
-            _ => return Ok(()),
+        let (name, category) = match (fact.word(), fact.topic()) {
+            ("replied", _) => (last.unwrap_or("?"), "call"),
+            ("injected", _) => ("injected", "call"),
+            ("fault", _) => ("fault", "net"),
+            (word, Topic::Console) => (word, "console"),
+            (word, Topic::Life) => (word, "life"),
+            _ => match (fact.deferred(), fact.device_io()) {
+                (Some(call), _) => (call.name(), "call"),
+                (_, Some((_, Direction::Read, _))) => ("read", "device"),
+                (_, Some(_)) => ("write", "device"),
+                // Shown by slices and arrows.
+                _ => return Ok(()),
+            },
         };
         let mut instant = line(
             "i",
@@ -263,7 +256,7 @@ impl<W: Write> Chrome<'_, W> {
             name,
             category,
         );
-        let text = self.spans.tasks().line(&event.fact, tid).to_string();
+        let text = self.spans.tasks().line(fact, tid).to_string();
         instant.insert("args".into(), json!({ "text": text }));
         instant.insert("s".into(), "t".into());
         self.put(&instant)

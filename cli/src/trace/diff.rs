@@ -13,7 +13,7 @@ use std::{
 use clap::{Args, ValueHint};
 use serde_json::Value;
 use trapline::{
-    Event, Fact, Nanos, On, Reply, SystemCall, Tid,
+    Answered, Call, Event, Fact, Nanos, On, Reply, SystemCall, Tid,
     record::{Header, OwnedEvent},
 };
 
@@ -179,7 +179,7 @@ impl Side {
             }
             self.summary.event(&event);
             self.summary.check()?;
-            if self.is_timed || !matches!(event.fact, Fact::ClockJumped { .. }) {
+            if self.is_timed || event.fact.jumped_from().is_none() {
                 return Ok(Some(event));
             }
         }
@@ -199,27 +199,23 @@ impl Side {
         if tid == Tid::KERNEL {
             return None;
         }
-        if let Fact::Reaped = fact {
+        if fact.is_reaped() {
             // It ended before, unless its end is missing.
             return self.live.remove(&tid);
         }
         let task = self.task(tid);
-        match fact {
-            Fact::Resumed => task.turns += 1,
-            Fact::Exited { exit } => {
-                task.exit = Some(exit.clone());
-                return self.live.remove(&tid);
-            }
-            Fact::Trapped { call, .. } => {
-                task.traps += 1;
-                self.calls.entry(call.name()).or_default()[0] += 1;
-            }
-            Fact::Replied { .. } if self.summary.tasks().is_error(event) => {
-                let call = self.summary.tasks().last(tid);
-                let call = call.map_or("?", |call| call.call.name());
-                self.calls.entry(call).or_default()[1] += 1;
-            }
-            _ => {}
+        task.turns += u64::from(fact.is_resumed());
+        if let Some(exit) = fact.exit() {
+            task.exit = Some(exit.clone());
+            return self.live.remove(&tid);
+        }
+        if let Some(Call(call, _)) = fact.call() {
+            task.traps += 1;
+            self.calls.entry(call.name()).or_default()[0] += 1;
+        } else if fact.answer().is_some() && self.summary.tasks().is_error(event) {
+            let call = self.summary.tasks().last(tid);
+            let call = call.map_or("?", |call| call.call.name());
+            self.calls.entry(call).or_default()[1] += 1;
         }
         None
     }
@@ -271,27 +267,21 @@ fn is_same(next: &mut [Option<OwnedEvent>; 2], is_timed: bool) -> bool {
     if is_timed {
         return is_equal(a, b);
     }
-    let timeless = a.tid == b.tid
-        && match (&a.fact, &b.fact) {
-            (Fact::Blocked { on: On::Timer(_) }, Fact::Blocked { on: On::Timer(_) }) => true,
-            (Fact::Replied { reply: a, .. }, Fact::Replied { reply: b, .. }) => {
-                matches!((a, b), (Reply::Time(_), Reply::Time(_)))
-            }
-            (Fact::Trapped { call: a, .. }, Fact::Trapped { call: b, .. }) => {
-                matches!(
-                    (a, b),
-                    (SystemCall::SleepUntil(_), SystemCall::SleepUntil(_))
-                )
-            }
-            _ => false,
-        };
-    if timeless {
+    let is_alike = a.tid == b.tid && a.fact.word() == b.fact.word();
+    if is_alike && [&*a, &*b].iter().all(|event| is_of_time(&event.fact)) {
         return true;
     }
     let at = std::mem::replace(&mut b.at, a.at);
     let is_same = is_equal(a, b);
     b.at = at;
     is_same
+}
+
+/// Whether a fact holds an instant, and nothing else that could differ.
+fn is_of_time(fact: &Fact<'_>) -> bool {
+    matches!(fact.blocked_on(), Some(On::Timer(_)))
+        || matches!(fact.answer(), Some(Answered(Reply::Time(_), _)))
+        || matches!(fact.call(), Some(Call(SystemCall::SleepUntil(_), _)))
 }
 
 /// Whether both events are the same, wherever in the source they come from.

@@ -9,7 +9,7 @@ use std::{
 };
 
 use clap::{Args, ValueEnum, ValueHint};
-use trapline::{Answered, Call, Cycle, Detail, Doing, Event, Fact, Ledger, On, Span, Tid, Tracer};
+use trapline::{Call, Detail, Doing, Event, Fact, Ledger, On, Span, Tid, Tracer};
 
 use super::{
     chrome::{self, Clock},
@@ -150,48 +150,49 @@ fn write_csv(out: &mut impl Write, source: &mut Source) -> Result<(), Failure> {
 }
 
 fn row(event: &Event<'_>, tasks: &Ledger) -> [String; 7] {
-    let call = match event.fact {
-        Fact::Trapped { .. } | Fact::Injected { .. } | Fact::Replied { .. } => {
-            tasks.last(event.tid)
-        }
-        Fact::Spawned { .. }
-        | Fact::Fault { .. }
-        | Fact::Resumed
-        | Fact::Deferred { .. }
-        | Fact::Console { .. }
-        | Fact::Reaped => None,
+    let call = match event.fact.word() {
+        "trapped" | "injected" | "replied" => tasks.last(event.tid),
+        "spawned" | "fault" | "resumed" | "deferred" | "console" | "reaped" => None,
         _ => tasks.pending(event.tid),
     };
     let call = call.map_or("", |call| call.call.name());
-    let (kind, detail) = match &event.fact {
-        Fact::Spawned { parent, .. } => ("spawned", parent.to_string()),
-        Fact::Fault { text } => ("fault", (*text).to_string()),
-        Fact::Resumed => ("resumed", String::new()),
-        Fact::Trapped { call, detail } => ("trapped", arguments(Call(*call, detail))),
-        Fact::Deferred { call } => ("deferred", arguments(Call(*call, &Detail::None))),
-        Fact::Injected { inject } => ("injected", inject.to_string()),
-        Fact::Replied { reply, detail } => ("replied", Answered(*reply, detail).to_string()),
-        Fact::Blocked { on } => ("blocked", on.to_string()),
-        Fact::Woken { by } => ("woken", by.to_string()),
-        Fact::DeviceIo { .. } => ("device_io", event.fact.to_string()),
-        Fact::Console { text } => ("console", (*text).to_string()),
-        Fact::Exited { exit } => ("exited", exit.to_string()),
-        Fact::Reaped => ("reaped", String::new()),
-        Fact::Deadlocked { cycle } => ("deadlocked", Cycle(cycle).to_string()),
-        Fact::Computing { processor } => ("computing", processor.to_string()),
-        Fact::Preempted { left } => ("preempted", seconds(*left)),
-        Fact::ClockJumped { from } => ("clock_jumped", seconds(*from)),
-        other => ("event", other.to_string()),
-    };
     [
         seconds(event.at),
         event.tid.to_string(),
         cell(tasks.comm(event.tid)),
-        kind.to_string(),
+        event.fact.word().to_string(),
         call.to_string(),
-        cell(&detail),
+        cell(&detail(&event.fact)),
         u8::from(tasks.is_error(event)).to_string(),
     ]
+}
+
+/// What a fact says besides its name.
+fn detail(fact: &Fact<'_>) -> String {
+    if let Some((parent, _)) = fact.spawned() {
+        parent.to_string()
+    } else if let Some(call) = fact.call() {
+        arguments(call)
+    } else if let Some(call) = fact.deferred() {
+        arguments(Call(call, &Detail::None))
+    } else if let Some(on) = fact.blocked_on() {
+        on.to_string()
+    } else if let Some(by) = fact.woken_by() {
+        by.to_string()
+    } else if let Some(text) = fact.printed() {
+        text.to_string()
+    } else if let Some(processor) = fact.processor() {
+        processor.to_string()
+    } else if let Some(instant) = fact.left().or(fact.jumped_from()) {
+        seconds(instant)
+    } else if fact.device_io().is_some() {
+        fact.to_string()
+    } else {
+        // Its text begins with its name.
+        let text = fact.to_string();
+        let rest = text.split_once(' ').map(|(_, rest)| rest.to_string());
+        rest.unwrap_or_default()
+    }
 }
 
 /// A text that is safe for a terminal and not a formula for a spreadsheet.

@@ -14,8 +14,8 @@ use std::{
 
 use rustc_hash::FxHashMap;
 use trapline::{
-    CallInfo, DeviceId, Direction, Doing, End, Ending, Event, Exit, Fact, Moment, On, QueueId,
-    Reply, Span, SystemCall, Tid, record::OwnedEvent,
+    Answered, Call, CallInfo, DeviceId, Direction, Doing, End, Ending, Event, Exit, Moment, On,
+    QueueId, Reply, Span, SystemCall, Tid, record::OwnedEvent,
 };
 
 use super::{
@@ -115,10 +115,9 @@ impl History {
 
     /// Takes the next event, and whether events are missing before it.
     pub(super) fn event(&mut self, event: &OwnedEvent, has_gap: bool) {
-        let is_progress = matches!(
-            event.fact,
-            Fact::Resumed | Fact::Trapped { .. } | Fact::Spawned { .. } | Fact::ClockJumped { .. }
-        );
+        let fact = &event.fact;
+        let is_turn = fact.is_resumed() || fact.jumped_from().is_some();
+        let is_progress = is_turn || fact.call().is_some() || fact.spawned().is_some();
         if has_gap || is_progress {
             for kill in std::mem::take(&mut self.kills) {
                 self.take(&kill, false);
@@ -156,7 +155,7 @@ impl History {
     /// out: a lock that is put back then, or a wait that ends then, explains nothing.
     pub(super) fn finish(&mut self) {
         for kill in std::mem::take(&mut self.kills) {
-            if let Fact::Exited { .. } = kill.fact {
+            if kill.fact.exit().is_some() {
                 self.take(&kill, false);
             }
         }
@@ -272,44 +271,33 @@ impl History {
             return;
         }
         self.peers.event(event, self.spans.tasks());
-        match &event.fact {
-            Fact::Trapped {
-                call: SystemCall::ShutdownWrite(device) | SystemCall::Close(device),
-                ..
-            } => self.closed(*device, tid, now),
-            Fact::Spawned { parent, .. } => {
-                let life = self.life(tid);
-                (life.parent, life.spawned) = (*parent, now);
+        let fact = &event.fact;
+        if let Some((parent, _)) = fact.spawned() {
+            let life = self.life(tid);
+            (life.parent, life.spawned) = (parent, now);
+        } else if let Some(exit) = fact.exit() {
+            let is_killed = matches!(exit, Exit::Killed);
+            let life = self.life(tid);
+            life.exit = Some((now, clean(&exit.to_string())));
+            // Tasks that are killed together wake each other first.
+            if let Some(last) = life.pieces.last_mut()
+                && is_killed
+                && last.to.at == now.at
+                && matches!(last.doing, Doing::Blocked(_))
+            {
+                last.end = Ending::Exited;
             }
-            Fact::Exited { exit } => {
-                let is_killed = matches!(exit, Exit::Killed);
-                let life = self.life(tid);
-                life.exit = Some((now, clean(&exit.to_string())));
-                // Tasks that are killed together wake each other first.
-                if let Some(last) = life.pieces.last_mut()
-                    && is_killed
-                    && last.to.at == now.at
-                    && matches!(last.doing, Doing::Blocked(_))
-                {
-                    last.end = Ending::Exited;
-                }
-            }
-            Fact::Deferred {
-                call: SystemCall::Put(queue) | SystemCall::TryPut(queue),
-            } => {
-                self.moved(*queue, tid, End::Put, now);
-            }
-            Fact::Deferred {
-                call: SystemCall::Close(device),
-            } => self.closed(*device, tid, now),
-            Fact::Replied { reply, .. } => self.replied(tid, reply, now),
-            Fact::DeviceIo {
-                device,
-                direction,
-                result: Ok(bytes),
-            } => {
-                let device = self.devices.entry(*device).or_default();
-                device.used(now, tid, *direction, *bytes as u64);
+        } else if let Some(Answered(reply, _)) = fact.answer() {
+            self.replied(tid, &reply, now);
+        } else if let Some((device, direction, Ok(bytes))) = fact.device_io() {
+            let device = self.devices.entry(device).or_default();
+            device.used(now, tid, direction, bytes as u64);
+        }
+        match (fact.call().map(|Call(call, _)| call), fact.deferred()) {
+            (Some(SystemCall::ShutdownWrite(device) | SystemCall::Close(device)), _)
+            | (_, Some(SystemCall::Close(device))) => self.closed(device, tid, now),
+            (_, Some(SystemCall::Put(queue) | SystemCall::TryPut(queue))) => {
+                self.moved(queue, tid, End::Put, now);
             }
             _ => {}
         }

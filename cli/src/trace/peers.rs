@@ -7,7 +7,7 @@
 use std::{collections::BTreeMap, net::SocketAddr};
 
 use rustc_hash::FxHashMap;
-use trapline::{Answered, CallInfo, Detail, DeviceId, Event, Fact, Ledger, Reply, SystemCall, Tid};
+use trapline::{Answered, CallInfo, Detail, DeviceId, Event, Ledger, Reply, SystemCall, Tid};
 
 /// An address. Each host has a loopback address of its own.
 type Place = (Option<Box<str>>, SocketAddr);
@@ -37,13 +37,13 @@ impl Peers {
 
     /// Takes the next event, after the ledger.
     pub(super) fn event(&mut self, event: &Event<'_>, tasks: &Ledger) {
-        let (tid, Fact::Replied { reply, .. }) = (event.tid, &event.fact) else {
+        let (tid, Some(Answered(reply, _))) = (event.tid, event.fact.answer()) else {
             return;
         };
         let Some(last) = tasks.last(tid) else {
             return;
         };
-        match (last.call, *reply) {
+        match (last.call, reply) {
             (SystemCall::Listen, Reply::Device(device)) => {
                 if let Some(addr) = last.addr() {
                     self.accepted.insert(device, (addr, Vec::new()));

@@ -3,7 +3,9 @@
 use std::{io::Write, path::PathBuf, process::ExitCode, time::Duration};
 
 use clap::{Args, ValueHint};
-use trapline::{DeviceId, Event, Fact, Ledger, Nanos, On, Reply, SystemCall, Tid, Tracer, Wake};
+use trapline::{
+    Answered, DeviceId, Event, Fact, Ledger, Nanos, On, Reply, SystemCall, Tid, Tracer, Wake,
+};
 
 use super::source::{Failure, Source, unknown};
 use crate::{
@@ -140,31 +142,25 @@ fn gap(out: &mut impl Write, missing: &mut u64) -> Result<(), Failure> {
 }
 
 fn is_about_device(fact: &Fact<'_>, call: Option<SystemCall>, wanted: DeviceId) -> bool {
-    match *fact {
-        Fact::DeviceIo { device, .. } => device == wanted,
-        Fact::Blocked { on } => matches!(on, On::Device(device, _) if device == wanted),
-        Fact::Woken { by } => {
-            matches!(by, Wake::Device(device, _) | Wake::Closed(device) if device == wanted)
-        }
-        Fact::Replied { reply, .. } => {
-            reply == Reply::Device(wanted) || call.and_then(SystemCall::device) == Some(wanted)
-        }
-        _ => false,
-    }
+    let device = match (fact.blocked_on(), fact.woken_by()) {
+        (Some(On::Device(device, _)), _) => Some(device),
+        (_, Some(Wake::Device(device, _) | Wake::Closed(device))) => Some(device),
+        _ => fact.device_io().map(|(device, ..)| device),
+    };
+    let is_answer = |Answered(reply, _)| {
+        reply == Reply::Device(wanted) || call.and_then(SystemCall::device) == Some(wanted)
+    };
+    device == Some(wanted) || fact.answer().is_some_and(is_answer)
 }
 
 fn is_about_queue(fact: &Fact<'_>, call: Option<SystemCall>, wanted: u64) -> bool {
-    match *fact {
-        Fact::Blocked { on } => matches!(on, On::Queue(queue, _) if queue.number() == wanted),
-        Fact::Woken { by } => matches!(by, Wake::Queue(queue) if queue.number() == wanted),
-        Fact::Replied { reply, .. } => {
-            matches!(reply, Reply::Queue(queue) if queue.number() == wanted)
-                || call
-                    .and_then(SystemCall::queue)
-                    .is_some_and(|queue| queue.number() == wanted)
-        }
-        _ => false,
-    }
+    let queue = match (fact.blocked_on(), fact.woken_by(), fact.answer()) {
+        (Some(On::Queue(queue, _)), ..) | (_, Some(Wake::Queue(queue)), _) => Some(queue),
+        (.., Some(Answered(Reply::Queue(queue), _))) => Some(queue),
+        (.., Some(_)) => call.and_then(SystemCall::queue),
+        _ => None,
+    };
+    queue.is_some_and(|queue| queue.number() == wanted)
 }
 
 /// Whether the name or number selects this task.
@@ -200,7 +196,7 @@ impl Lines {
         let columns = self
             .log
             .columns(&at, event.tid.into(), &clean(tasks.comm(event.tid)));
-        if let (Fact::Exited { .. }, Some(call)) = (&event.fact, tasks.unseen(event.tid)) {
+        if let (Some(_), Some(call)) = (event.fact.exit(), tasks.unseen(event.tid)) {
             writeln!(out, "{columns}{} = ?", clean(&call.to_string()))?;
         }
         let line = tasks.line(&event.fact, event.tid);

@@ -8,7 +8,7 @@
 use std::{fmt, time::Duration};
 
 use trapline::{
-    DeviceId, Direction, Doing, End, Ending, Event, Exit, Fact, Ledger, Moment, On, Span, Tid,
+    DeviceId, Direction, Doing, End, Ending, Event, Exit, Ledger, Moment, On, Span, Tid,
 };
 
 use crate::units::percent;
@@ -116,8 +116,9 @@ impl Spans {
                 self.shares.tasks += now.at - self.busy_since;
             }
         }
-        let is_resumed = matches!(event.fact, Fact::Resumed);
-        if is_resumed || matches!(event.fact, Fact::Computing { .. }) {
+        let fact = &event.fact;
+        let is_resumed = fact.is_resumed();
+        if is_resumed || fact.processor().is_some() {
             if self.busy == 0 {
                 self.busy_since = now.at;
             }
@@ -127,11 +128,9 @@ impl Spans {
         if is_resumed {
             let turn = before.turn;
             kernel = kernel.or(self.work_ends(Moment { turn, ..now }));
-        } else if has_run && matches!(event.fact, Fact::Exited { .. })
-            || matches!(event.fact, Fact::Trapped { .. })
-        {
+        } else if has_run && fact.exit().is_some() || fact.call().is_some() {
             self.working.get_or_insert(now);
-        } else if let Fact::ClockJumped { from } = event.fact {
+        } else if let Some(from) = fact.jumped_from() {
             let at = from.clamp(before.at, now.at);
             let from = Moment { at, ..before };
             kernel = kernel.or(self.work_ends(from));
@@ -169,14 +168,11 @@ impl Spans {
     /// Whether an event is part of the end of a task that is killed: its exit, or the call of a
     /// destructor outside of its turns.
     pub(crate) fn is_kill(&self, event: &Event<'_>) -> bool {
-        match event.fact {
-            Fact::Exited { exit: Exit::Killed } => true,
-            Fact::Deferred { .. } => {
-                let doing = self.ledger.doing(event.tid);
-                matches!(doing, Some((Doing::Blocked(_) | Doing::Ready, _)))
-            }
-            _ => false,
+        if event.fact.deferred().is_some() {
+            let doing = self.ledger.doing(event.tid);
+            return matches!(doing, Some((Doing::Blocked(_) | Doing::Ready, _)));
         }
+        event.fact.exit() == Some(&Exit::Killed)
     }
 
     /// The kernel's work up to a moment, if it has worked.

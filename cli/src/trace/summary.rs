@@ -9,7 +9,7 @@ use std::{
 use clap::{Args, ValueHint};
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
-use trapline::{CallInfo, Doing, Ending, Event, Fact, Ledger, Nanos, Span, Tid, record::Header};
+use trapline::{Call, CallInfo, Doing, Ending, Event, Ledger, Nanos, Span, Tid, record::Header};
 
 use super::{
     source::{Failure, Source, world},
@@ -228,44 +228,36 @@ impl Summary {
         }
         let place = self.place(event.tid);
         let row = &mut self.rows[place as usize];
-        match &event.fact {
-            Fact::Spawned { .. } => row.count += 1,
-            Fact::Resumed => row.turns += 1,
-            Fact::Trapped { call, .. } => {
-                row.traps += 1;
-                self.calls.entry(call.name()).or_default().count += 1;
-            }
-            Fact::Replied { .. } => {
-                // A wait after the answer is a timeout.
-                let tasks = self.spans.tasks();
-                let Some(trap) = tasks.last(event.tid).filter(|trap| !trap.is_late) else {
-                    return;
-                };
+        let (tasks, fact) = (self.spans.tasks(), &event.fact);
+        row.count += u64::from(fact.spawned().is_some());
+        row.turns += u64::from(fact.is_resumed());
+        if let Some(Call(call, _)) = fact.call() {
+            row.traps += 1;
+            self.calls.entry(call.name()).or_default().count += 1;
+        } else if fact.answer().is_some() {
+            // A wait after the answer is a timeout.
+            if let Some(trap) = tasks.last(event.tid).filter(|trap| !trap.is_late) {
                 let call = end_call(&mut self.calls, trap, event.at);
                 call.errors += u64::from(tasks.is_error(event));
             }
-            Fact::Exited { exit } => {
-                self.unanswered(event.tid, event.at);
-                let mut text = exit.to_string();
-                if self.exits.len() >= self.most {
-                    // Without its message, which each task of a name may have its own.
-                    text.truncate(text.find(':').unwrap_or(text.len()));
-                }
-                *self.exits.entry((place, text)).or_default() += 1;
+        } else if let Some(exit) = fact.exit() {
+            self.unanswered(event.tid, event.at);
+            let mut text = exit.to_string();
+            if self.exits.len() >= self.most {
+                // Without its message, which each task of a name may have its own.
+                text.truncate(text.find(':').unwrap_or(text.len()));
             }
-            Fact::Deadlocked { cycle } => {
-                self.deadlocked += 1;
-                if self.deadlocks.len() < DEADLOCKS {
-                    let tasks = self.spans.tasks();
-                    let named = |tid: &Tid| (*tid, tasks.comm(*tid).to_string());
-                    let tasks = cycle.iter().map(named).collect();
-                    self.deadlocks.push(Closed {
-                        at: event.at,
-                        tasks,
-                    });
-                }
+            *self.exits.entry((place, text)).or_default() += 1;
+        } else if let Some(cycle) = fact.cycle() {
+            self.deadlocked += 1;
+            if self.deadlocks.len() < DEADLOCKS {
+                let named = |tid: &Tid| (*tid, tasks.comm(*tid).to_string());
+                let tasks = cycle.iter().map(named).collect();
+                self.deadlocks.push(Closed {
+                    at: event.at,
+                    tasks,
+                });
             }
-            _ => {}
         }
     }
 
@@ -752,30 +744,30 @@ mod tests {
     use super::*;
 
     /// What a summary of at most two rows returns for three spawned tasks.
-    fn refused(by_name: bool, names: [&str; 3]) -> Option<String> {
-        let mut summary = Summary {
+    fn refused(by_name: bool, names: [&'static str; 3]) -> Option<String> {
+        let (counted, mut kernel) = counted(Summary {
             by_name,
             most: 2,
             ..Summary::default()
-        };
-        for (tid, name) in (1..).zip(names) {
-            let (at, tid, parent) = (Duration::ZERO, Tid::from(tid), Tid::KERNEL);
-            let name = name.into();
-            let fact = Fact::Spawned { parent, name };
-            let event = Event {
-                at,
-                tid,
-                fact,
-                place: None,
-            };
-            summary.event(&event);
-            match summary.check() {
+        });
+        for name in names {
+            kernel.spawn(name, async |_: &mut Os| ()).unwrap();
+            match counted.borrow().check() {
                 Err(Failure::Said(message)) => return Some(message),
                 Err(_) => panic!("nothing is written"),
                 Ok(()) => {}
             }
         }
         None
+    }
+
+    /// A kernel whose events a summary counts.
+    fn counted(summary: Summary) -> (Rc<RefCell<Summary>>, Kernel) {
+        let counted = Rc::new(RefCell::new(summary));
+        let shared = Rc::clone(&counted);
+        let tracer = move |event: &Event<'_>| shared.borrow_mut().event(event);
+        let builder = Kernel::builder().world(SimWorld::new(1)).tracer(tracer);
+        (counted, builder.build().unwrap())
     }
 
     #[test]
@@ -791,11 +783,7 @@ mod tests {
 
     #[test]
     fn the_table_has_a_task_of_few_traps_that_took_the_most_time() {
-        let counted = Rc::new(RefCell::new(Summary::new(false)));
-        let shared = Rc::clone(&counted);
-        let tracer = move |event: &Event<'_>| shared.borrow_mut().event(event);
-        let builder = Kernel::builder().world(SimWorld::new(1)).tracer(tracer);
-        let mut kernel = builder.build().unwrap();
+        let (counted, mut kernel) = counted(Summary::new(false));
         for _ in 0..ROWS {
             let lively = async |os: &mut Os| {
                 os.yield_now().await;

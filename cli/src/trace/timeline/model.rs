@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 
 use rustc_hash::FxHashMap;
 use trapline::{
-    Deadlock, DeviceId, Direction, Doing, Ending, Event, Exit, Fact, Moment, Nanos, On, Reply,
+    Answered, Deadlock, DeviceId, Direction, Doing, Ending, Event, Exit, Moment, Nanos, On, Reply,
     Span, Tid, Wake,
     record::{Header, OwnedEvent},
 };
@@ -351,26 +351,21 @@ impl<'a> Gather<'a> {
                 },
             };
         }
-        if let Fact::ClockJumped { from } = event.fact
-            && self.has_begun
-            && now.turn > self.timeline.begin.turn
-        {
-            let from = from.clamp(before.at, now.at);
-            self.timeline
-                .idle
-                .push((Moment { at: from, ..before }, now));
-        }
         self.timeline.events += 1;
         self.timeline.end = now;
-        let place = match (event.tid, &event.fact) {
+        let fact = &event.fact;
+        let place = match (event.tid, fact.cycle()) {
+            (_, Some(cycle)) => self.deadlocked(cycle),
             // Chaos and the host: `boot --fault`.
-            (Tid::KERNEL, Fact::Fault { .. }) => self.kernel_place(),
-            (_, Fact::Deadlocked { cycle }) => self.deadlocked(cycle),
+            (Tid::KERNEL, _) if fact.word() == "fault" => self.kernel_place(),
             (Tid::KERNEL, _) => None,
             _ => self.place(event),
         };
+        let is_end = fact.call().is_some() || fact.exit().is_some();
         for span in spans {
-            let is_end = matches!(event.fact, Fact::Trapped { .. } | Fact::Exited { .. });
+            if span.doing == Doing::Idle && self.has_begun && now.turn > self.timeline.begin.turn {
+                self.timeline.idle.push((span.from, span.to));
+            }
             self.span(span, is_end);
         }
         let row = self.timeline.rows.len();
@@ -394,21 +389,13 @@ impl<'a> Gather<'a> {
 
     /// Notes what went through a device.
     fn transfer(&mut self, event: &Event<'_>, row: Option<usize>) {
-        match event.fact {
-            Fact::Replied {
-                reply: Reply::Device(device),
-                ..
-            } => drop(self.transfers.insert(device, Transfers::default())),
-            Fact::DeviceIo {
-                device,
-                direction,
-                result: Ok(bytes),
-            } if bytes > 0 => {
-                if let Some(transfers) = self.transfers.get_mut(&device) {
-                    transfers[direction as usize].push((row, bytes));
-                }
-            }
-            _ => {}
+        if let Some(Answered(Reply::Device(device), _)) = event.fact.answer() {
+            self.transfers.insert(device, Transfers::default());
+        }
+        if let Some((device, direction, Ok(bytes @ 1..))) = event.fact.device_io()
+            && let Some(transfers) = self.transfers.get_mut(&device)
+        {
+            transfers[direction as usize].push((row, bytes));
         }
     }
 
@@ -494,10 +481,8 @@ impl<'a> Gather<'a> {
         if let Some(&place) = self.places.get(&event.tid) {
             return Some(place);
         }
-        let (name, parent) = match &event.fact {
-            Fact::Spawned { name, parent } => (clean(name), (*parent).into()),
-            _ => ("?".to_string(), 0),
-        };
+        let (parent, name) = event.fact.spawned().unwrap_or((Tid::KERNEL, "?"));
+        let name = clean(name);
         let is_wanted = |task: &String| match task.parse::<u64>() {
             Ok(number) => event.tid == number.into(),
             Err(_) => name == clean(task),
@@ -512,7 +497,7 @@ impl<'a> Gather<'a> {
         self.timeline.lanes.push(Lane {
             tid: event.tid.into(),
             name,
-            parent,
+            parent: parent.into(),
             spawned: event.place.as_ref().map(|place| clean(&place.to_string())),
             ..Lane::default()
         });
@@ -520,54 +505,49 @@ impl<'a> Gather<'a> {
     }
 
     fn note(&mut self, place: usize, event: &Event<'_>) {
-        let now = self.spans.now();
-        let tid = self.timeline.lanes[place].tid;
-        let row = |kind, what| Row {
-            at: now,
-            tid,
-            kind,
-            what,
-            places: event
-                .place
-                .as_ref()
-                .map(|place| clean(&format!("at {place:#}"))),
-            result: None,
-            is_error: matches!(event.fact, Fact::Fault { .. }) || event.fact.is_error(),
-        };
-        let row = match &event.fact {
-            Fact::Blocked { .. } => {
+        let (tasks, fact) = (self.spans.tasks(), &event.fact);
+        let line = tasks.line(fact, event.tid);
+        let kind = match fact.word() {
+            "blocked" => {
                 let at = event.place.as_ref().map(|place| clean(&place.to_string()));
                 return self.place_call(place, at);
             }
-            Fact::Trapped { .. } => {
-                let call = self.spans.tasks().last(event.tid);
-                let call = call.map_or_else(String::new, |call| clean(&call.to_string()));
-                row(Kind::Call, call)
-            }
-            Fact::Replied { .. } => {
-                let tasks = self.spans.tasks();
-                let answer = tasks.line(&event.fact, event.tid).answer();
+            "replied" => {
+                let answer = clean(&line.answer().unwrap_or_default());
                 let is_error = tasks.is_error(event);
-                return self.answer(place, clean(&answer.unwrap_or_default()), is_error);
+                return self.answer(place, answer, is_error);
             }
-            Fact::Spawned { parent, .. } => row(
-                Kind::Spawned,
-                match *parent {
-                    Tid::KERNEL => "spawned by the host".to_string(),
-                    parent => format!("spawned by {parent}"),
-                },
-            ),
-            Fact::Console { text } => row(Kind::Console, clean(text.trim_end_matches('\n'))),
-            Fact::DeviceIo { .. } => row(Kind::Device, event.fact.to_string()),
-            Fact::Fault { .. } => row(Kind::Fault, event.fact.to_string()),
-            Fact::Deadlocked { .. } => row(Kind::Deadlocked, event.fact.to_string()),
-            Fact::Injected { .. } => row(Kind::Injected, event.fact.to_string()),
-            Fact::Exited { exit } => {
-                self.timeline.lanes[place].exit = Some((*exit).clone());
-                row(Kind::Exited, clean(&format!("exited: {exit}")))
-            }
+            "trapped" => Kind::Call,
+            "spawned" => Kind::Spawned,
+            "console" => Kind::Console,
+            "device_io" => Kind::Device,
+            "fault" => Kind::Fault,
+            "deadlocked" => Kind::Deadlocked,
+            "injected" => Kind::Injected,
+            "exited" => Kind::Exited,
             _ => return,
         };
+        let what = match kind {
+            Kind::Call => tasks.last(event.tid).map(|call| clean(&call.to_string())),
+            Kind::Spawned | Kind::Exited => Some(clean(&line.to_string())),
+            Kind::Console => fact
+                .printed()
+                .map(|text| clean(text.trim_end_matches('\n'))),
+            _ => Some(fact.to_string()),
+        };
+        let at = event.place.as_ref();
+        let row = Row {
+            at: self.spans.now(),
+            tid: self.timeline.lanes[place].tid,
+            kind,
+            what: what.unwrap_or_default(),
+            places: at.map(|place| clean(&format!("at {place:#}"))),
+            result: None,
+            is_error: kind == Kind::Fault || fact.is_error(),
+        };
+        if let Some(exit) = fact.exit() {
+            self.timeline.lanes[place].exit = Some(exit.clone());
+        }
         if self.has_begun {
             self.push(place, row);
         }
