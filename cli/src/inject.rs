@@ -261,10 +261,6 @@ mod tests {
         for (text, expected) in [
             ("", "there is no call ''"),
             (
-                "recvv:kill",
-                "there is no call 'recvv': did you mean 'recv'?",
-            ),
-            (
                 "recv",
                 "say what to do: 'error=KIND', 'delay=TIME' or 'kill'",
             ),

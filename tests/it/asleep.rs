@@ -158,44 +158,40 @@ fn turn(number: u64) -> OwnedEvent {
 #[test]
 fn a_file_that_may_not_grow_has_what_fitted() {
     let test = "asleep::a_file_that_may_not_grow_has_what_fitted";
-    in_own_process(
-        test,
-        |_| {},
-        || {
-            // The write fails then, and the signal ends no process.
-            let ignored = Arc::<AtomicBool>::default();
-            signal_hook::flag::register(signal_hook::consts::SIGXFSZ, ignored).unwrap();
-            let limit = |most: Option<u64>| {
-                let Rlimit { maximum, .. } = getrlimit(Resource::Fsize);
-                let current = most.or(maximum);
-                setrlimit(Resource::Fsize, Rlimit { current, maximum }).unwrap();
-            };
-            for (step, at_once) in [(1, 1), (7, 3), (11, 5000)] {
-                for room in (100..9000).step_by(step * 13) {
-                    let file = Scratch::new("limit");
-                    let mut recorder = Recorder::create(&file.0, &Header::default()).unwrap();
-                    limit(Some(room));
-                    for number in 1..3000 {
-                        recorder.event(&turn(number));
-                        if number.is_multiple_of(at_once) {
-                            let _ = recorder.handle().flush();
-                        }
-                    }
-                    let closed = recorder.handle().close().unwrap_err();
-                    limit(None);
-                    assert_eq!(closed.kind(), ErrorKind::FileTooLarge);
-                    let len = file.bytes().len() as u64;
-                    assert!(len <= room && room - len < 64, "{len} of {room}");
-                    let mut read: Vec<_> = Recording::open(&file.0).unwrap().collect();
-                    let end = read.pop().unwrap().unwrap_err();
-                    let is_told = matches!(&end, Error::Unwritten { offset, error }
-                    if *offset + 8 == len && *error == ErrorKind::FileTooLarge);
-                    assert!(is_told, "{end:?} with {room}");
-                    for (number, event) in (1..).zip(read) {
-                        assert_eq!(event.unwrap(), turn(number));
+    alone(test, || {
+        // The write fails then, and the signal ends no process.
+        let ignored = Arc::<AtomicBool>::default();
+        signal_hook::flag::register(signal_hook::consts::SIGXFSZ, ignored).unwrap();
+        let limit = |most: Option<u64>| {
+            let Rlimit { maximum, .. } = getrlimit(Resource::Fsize);
+            let current = most.or(maximum);
+            setrlimit(Resource::Fsize, Rlimit { current, maximum }).unwrap();
+        };
+        for (step, at_once) in [(1, 1), (7, 3), (11, 5000)] {
+            for room in (100..9000).step_by(step * 13) {
+                let file = Scratch::new("limit");
+                let mut recorder = Recorder::create(&file.0, &Header::default()).unwrap();
+                limit(Some(room));
+                for number in 1..3000 {
+                    recorder.event(&turn(number));
+                    if number.is_multiple_of(at_once) {
+                        let _ = recorder.handle().flush();
                     }
                 }
+                let closed = recorder.handle().close().unwrap_err();
+                limit(None);
+                assert_eq!(closed.kind(), ErrorKind::FileTooLarge);
+                let len = file.bytes().len() as u64;
+                assert!(len <= room && room - len < 64, "{len} of {room}");
+                let mut read: Vec<_> = Recording::open(&file.0).unwrap().collect();
+                let end = read.pop().unwrap().unwrap_err();
+                let is_told = matches!(&end, Error::Unwritten { offset, error }
+                    if *offset + 8 == len && *error == ErrorKind::FileTooLarge);
+                assert!(is_told, "{end:?} with {room}");
+                for (number, event) in (1..).zip(read) {
+                    assert_eq!(event.unwrap(), turn(number));
+                }
             }
-        },
-    );
+        }
+    });
 }

@@ -2,7 +2,8 @@
 //! same program notes the same in both worlds.
 //!
 //! A case is a program with both ends of its connections, on loopback. What it notes is compared.
-//! Where the worlds cannot agree the case says why.
+//! Where the worlds cannot agree the case says why. A case that names a client and a server gets a
+//! connection.
 
 use std::{
     fmt::{Debug, Display},
@@ -48,10 +49,11 @@ impl Notes {
 
 macro_rules! cases {
     ($($name:literal $(, simulated $notes:literal because $why:literal)? =>
-        |$os:ident, $notes_of:ident| $body:block)*) => {
+        |$os:ident, $notes_of:ident $(, $client:ident, $server:ident)?| $body:block)*) => {
         &[$(Case {
             name: $name,
             program: |$os, $notes_of| Box::pin(async move {
+                $(let ($client, $server) = pair($os).await?;)?
                 $body
                 Ok(())
             }),
@@ -159,25 +161,21 @@ async fn closed(os: &mut Os) -> io::Result<TcpStream> {
 }
 
 const ORDERS: &[Case] = cases! {
-    "what is sent is received" => |os, notes| {
-        let (client, server) = pair(os).await?;
+    "what is sent is received" => |os, notes, client, server| {
         notes.result(client.send(os, b"hello").await);
         notes.result(recv(os, &server, 64).await);
     }
-    "what is answered is received" => |os, notes| {
-        let (client, server) = pair(os).await?;
+    "what is answered is received" => |os, notes, client, server| {
         server.send_all(os, b"welcome").await?;
         notes.result(recv(os, &client, 64).await);
     }
-    "two sends are received at once" => |os, notes| {
-        let (client, server) = pair(os).await?;
+    "two sends are received at once" => |os, notes, client, server| {
         client.send_all(os, b"one").await?;
         client.send_all(os, b"two").await?;
         settle(os).await;
         notes.result(recv(os, &server, 64).await);
     }
-    "a small buffer leaves the rest" => |os, notes| {
-        let (client, server) = pair(os).await?;
+    "a small buffer leaves the rest" => |os, notes, client, server| {
         client.send_all(os, b"abcdef").await?;
         settle(os).await;
         for most in [1, 2, 9] {
@@ -185,8 +183,7 @@ const ORDERS: &[Case] = cases! {
         }
         notes.result(look(os, &server).await);
     }
-    "both directions are apart" => |os, notes| {
-        let (client, server) = pair(os).await?;
+    "both directions are apart" => |os, notes, client, server| {
         client.send_all(os, b"there").await?;
         server.send_all(os, b"back").await?;
         notes.result(recv(os, &client, 64).await);
@@ -200,8 +197,7 @@ const ORDERS: &[Case] = cases! {
         let (server, _) = listener.accept(os).await?;
         notes.result(recv(os, &server, 64).await);
     }
-    "a thousand messages stay in order" => |os, notes| {
-        let (client, server) = pair(os).await?;
+    "a thousand messages stay in order" => |os, notes, client, server| {
         let send = async move |os: &mut Os| {
             for n in 0..1000 {
                 client.send_all(os, format!("{n},").as_bytes()).await?;
@@ -213,8 +209,7 @@ const ORDERS: &[Case] = cases! {
         let expected: String = (0..1000).map(|n| format!("{n},")).collect();
         notes.note(all == expected.as_bytes());
     }
-    "a megabyte arrives whole" => |os, notes| {
-        let (client, server) = pair(os).await?;
+    "a megabyte arrives whole" => |os, notes, client, server| {
         let sent: Vec<u8> = (0..1_000_000u32).map(|n| (n / 251) as u8).collect();
         let bytes = sent.clone();
         let send = async move |os: &mut Os| client.send_all(os, &bytes).await;
@@ -259,8 +254,7 @@ const ORDERS: &[Case] = cases! {
             notes.note(recv_all(os, client).await? == [n as u8; 100]);
         }
     }
-    "two tasks share a stream" => |os, notes| {
-        let (client, server) = pair(os).await?;
+    "two tasks share a stream" => |os, notes, client, server| {
         let writer = client.clone();
         let send = async move |os: &mut Os| writer.send_all(os, b"from a clone").await;
         let task = os.spawn("writer", send).await?;
@@ -269,8 +263,7 @@ const ORDERS: &[Case] = cases! {
         settle(os).await;
         notes.result(recv(os, &server, 64).await);
     }
-    "a reader and a writer wait at once" => |os, notes| {
-        let (client, server) = pair(os).await?;
+    "a reader and a writer wait at once" => |os, notes, client, server| {
         let reader = client.clone();
         let read = async move |os: &mut Os| {
             assert_eq!(recv(os, &reader, 64).await?, "x");
@@ -281,16 +274,14 @@ const ORDERS: &[Case] = cases! {
         server.send_all(os, b"x").await?;
         notes.note(os.wait(reader).await?);
     }
-    "a second reader is refused" => |os, notes| {
-        let (client, _server) = pair(os).await?;
+    "a second reader is refused" => |os, notes, client, _server| {
         let other = client.clone();
         let read = async move |os: &mut Os| recv(os, &other, 64).await.map(drop);
         os.spawn_detached("reader", read).await?;
         os.yield_now().await;
         notes.result(recv(os, &client, 64).await);
     }
-    "what a killed reader would have read is there" => |os, notes| {
-        let (client, server) = pair(os).await?;
+    "what a killed reader would have read is there" => |os, notes, client, server| {
         let other = server.clone();
         let read = async move |os: &mut Os| recv(os, &other, 64).await.map(drop);
         let reader = os.spawn("reader", read).await?;
@@ -299,14 +290,12 @@ const ORDERS: &[Case] = cases! {
         client.send_all(os, b"still here").await?;
         notes.result(recv(os, &server, 64).await);
     }
-    "a receive that timed out has taken nothing" => |os, notes| {
-        let (client, server) = pair(os).await?;
+    "a receive that timed out has taken nothing" => |os, notes, client, server| {
         notes.result(look(os, &server).await);
         client.send_all(os, b"later").await?;
         notes.result(recv(os, &server, 64).await);
     }
-    "a file is sent" => |os, notes| {
-        let (client, server) = pair(os).await?;
+    "a file is sent" => |os, notes, client, server| {
         let path = std::env::temp_dir().join(format!("trapline-both-{}", std::process::id()));
         File::create(&path)?.write_all(b"0123456789")?;
         let file = Arc::new(File::open(&path)?);
@@ -422,35 +411,30 @@ const OPENING: &[Case] = cases! {
 };
 
 const HALVES: &[Case] = cases! {
-    "after the end come no more bytes" => |os, notes| {
-        let (client, server) = pair(os).await?;
+    "after the end come no more bytes" => |os, notes, client, server| {
         client.send_all(os, b"last").await?;
         notes.result(client.shutdown_write(os).await);
         for _ in 0..3 {
             notes.result(recv(os, &server, 64).await);
         }
     }
-    "the other half goes on" => |os, notes| {
-        let (client, server) = pair(os).await?;
+    "the other half goes on" => |os, notes, client, server| {
         client.shutdown_write(os).await?;
         notes.result(recv(os, &server, 64).await);
         notes.result(server.send(os, b"answer").await);
         notes.result(recv(os, &client, 64).await);
     }
-    "what is ended takes no bytes" => |os, notes| {
-        let (client, _server) = pair(os).await?;
+    "what is ended takes no bytes" => |os, notes, client, _server| {
         client.shutdown_write(os).await?;
         notes.result(client.send(os, b"more").await);
         notes.result(client.send(os, b"").await);
     }
-    "a second end changes nothing" => |os, notes| {
-        let (client, server) = pair(os).await?;
+    "a second end changes nothing" => |os, notes, client, server| {
         client.shutdown_write(os).await?;
         notes.result(client.shutdown_write(os).await);
         notes.result(recv(os, &server, 64).await);
     }
-    "both halves end" => |os, notes| {
-        let (client, server) = pair(os).await?;
+    "both halves end" => |os, notes, client, server| {
         client.shutdown_write(os).await?;
         server.shutdown_write(os).await?;
         settle(os).await;
@@ -458,21 +442,18 @@ const HALVES: &[Case] = cases! {
         notes.result(recv(os, &server, 64).await);
         notes.result(client.send(os, b"x").await);
     }
-    "a stream whose halves have ended is not connected" => |os, notes| {
-        let (client, server) = pair(os).await?;
+    "a stream whose halves have ended is not connected" => |os, notes, client, server| {
         client.shutdown_write(os).await?;
         settle(os).await;
         notes.result(server.shutdown_write(os).await);
         settle(os).await;
         notes.result(server.shutdown_write(os).await);
     }
-    "the end of one half leaves the reader waiting" => |os, notes| {
-        let (client, _server) = pair(os).await?;
+    "the end of one half leaves the reader waiting" => |os, notes, client, _server| {
         client.shutdown_write(os).await?;
         notes.result(look(os, &client).await);
     }
-    "the end wakes a writer that waits" => |os, notes| {
-        let (client, _server) = pair(os).await?;
+    "the end wakes a writer that waits" => |os, notes, client, _server| {
         fill(os, &client).await;
         let writer = client.clone();
         let write = async move |os: &mut Os| {
@@ -484,14 +465,12 @@ const HALVES: &[Case] = cases! {
         client.shutdown_write(os).await?;
         notes.note(os.wait(writer).await?);
     }
-    "the end comes after all that is under way" => |os, notes| {
-        let (client, server) = pair(os).await?;
+    "the end comes after all that is under way" => |os, notes, client, server| {
         let sent = client.send(os, &[5; 50_000]).await?;
         client.shutdown_write(os).await?;
         notes.note(recv_all(os, &server).await?.len() == sent);
     }
-    "the end wakes a reader that waits" => |os, notes| {
-        let (client, server) = pair(os).await?;
+    "the end wakes a reader that waits" => |os, notes, client, server| {
         let end = async move |os: &mut Os| {
             settle(os).await;
             client.shutdown_write(os).await
@@ -507,13 +486,11 @@ const CLOSING: &[Case] = cases! {
         notes.result(recv(os, &client, 64).await);
         notes.result(recv(os, &client, 64).await);
     }
-    "a dropped handle closes" => |os, notes| {
-        let (client, server) = pair(os).await?;
+    "a dropped handle closes" => |os, notes, client, server| {
         drop(server);
         notes.result(recv(os, &client, 64).await);
     }
-    "bytes come before the close" => |os, notes| {
-        let (client, server) = pair(os).await?;
+    "bytes come before the close" => |os, notes, client, server| {
         server.send_all(os, b"farewell").await?;
         drop(server);
         settle(os).await;
@@ -570,8 +547,7 @@ const CLOSING: &[Case] = cases! {
         let client = reset(os).await?;
         notes.result(client.shutdown_write(os).await);
     }
-    "bytes that came before a reset can be read" => |os, notes| {
-        let (client, server) = pair(os).await?;
+    "bytes that came before a reset can be read" => |os, notes, client, server| {
         client.send_all(os, b"unread").await?;
         server.send_all(os, b"answer").await?;
         settle(os).await;
@@ -582,8 +558,7 @@ const CLOSING: &[Case] = cases! {
         notes.result(recv(os, &client, 64).await);
         notes.result(recv(os, &client, 64).await);
     }
-    "a reset wakes a reader that waits" => |os, notes| {
-        let (client, server) = pair(os).await?;
+    "a reset wakes a reader that waits" => |os, notes, client, server| {
         client.send_all(os, b"unread").await?;
         let close = async move |os: &mut Os| {
             settle(os).await;
@@ -592,8 +567,7 @@ const CLOSING: &[Case] = cases! {
         os.spawn_detached("close", close).await?;
         notes.result(recv(os, &client, 64).await);
     }
-    "a reset wakes a writer that waits" => |os, notes| {
-        let (client, server) = pair(os).await?;
+    "a reset wakes a writer that waits" => |os, notes, client, server| {
         fill(os, &client).await;
         let close = async move |os: &mut Os| {
             settle(os).await;
@@ -602,8 +576,7 @@ const CLOSING: &[Case] = cases! {
         os.spawn_detached("close", close).await?;
         notes.result(client.send(os, b"more").await);
     }
-    "bytes for an end that was closed reset" => |os, notes| {
-        let (client, server) = pair(os).await?;
+    "bytes for an end that was closed reset" => |os, notes, client, server| {
         server.close(os).await?;
         settle(os).await;
         client.send_all(os, b"one").await?;
@@ -620,8 +593,7 @@ const CLOSING: &[Case] = cases! {
         settle(os).await;
         notes.result(recv(os, &client, 64).await);
     }
-    "connections outlive their listener" => |os, notes| {
-        let (client, server) = pair(os).await?;
+    "connections outlive their listener" => |os, notes, client, server| {
         settle(os).await;
         client.send_all(os, b"alive").await?;
         notes.result(recv(os, &server, 64).await);
@@ -636,8 +608,7 @@ const CLOSING: &[Case] = cases! {
         notes.result(recv(os, &server, 64).await);
         notes.result(recv(os, &server, 64).await);
     }
-    "a close wakes the task that waits" => |os, notes| {
-        let (client, _server) = pair(os).await?;
+    "a close wakes the task that waits" => |os, notes, client, _server| {
         let reader = client.clone();
         let read = async move |os: &mut Os| {
             let closed = recv(os, &reader, 64).await.unwrap_err();
@@ -648,8 +619,7 @@ const CLOSING: &[Case] = cases! {
         client.close(os).await?;
         notes.note(os.wait(reader).await?);
     }
-    "a stream is closed once" => |os, notes| {
-        let (client, _server) = pair(os).await?;
+    "a stream is closed once" => |os, notes, client, _server| {
         notes.note(client.close(os).await.is_ok());
         notes.note(client.close(os).await.is_err());
         notes.result(recv(os, &client, 64).await);
@@ -663,15 +633,13 @@ const CLOSING: &[Case] = cases! {
 };
 
 const READINESS: &[Case] = cases! {
-    "a new stream is writable, and not readable" => |os, notes| {
-        let (client, server) = pair(os).await?;
+    "a new stream is writable, and not readable" => |os, notes, client, server| {
         notes.note(readable(os, &client).await);
         notes.note(writable(os, &client).await);
         notes.note(readable(os, &server).await);
         notes.note(writable(os, &server).await);
     }
-    "bytes are readable as long as they are there" => |os, notes| {
-        let (client, server) = pair(os).await?;
+    "bytes are readable as long as they are there" => |os, notes, client, server| {
         client.send_all(os, b"ab").await?;
         notes.note(readable(os, &server).await);
         notes.note(readable(os, &server).await);
@@ -680,15 +648,13 @@ const READINESS: &[Case] = cases! {
         notes.result(recv(os, &server, 1).await);
         notes.note(readable(os, &server).await);
     }
-    "the end is readable" => |os, notes| {
-        let (client, server) = pair(os).await?;
+    "the end is readable" => |os, notes, client, server| {
         client.shutdown_write(os).await?;
         notes.note(readable(os, &server).await);
         notes.result(recv(os, &server, 1).await);
         notes.note(readable(os, &server).await);
     }
-    "an own end leaves the stream writable" => |os, notes| {
-        let (client, _server) = pair(os).await?;
+    "an own end leaves the stream writable" => |os, notes, client, _server| {
         client.shutdown_write(os).await?;
         notes.note(writable(os, &client).await);
         notes.note(readable(os, &client).await);
@@ -701,8 +667,7 @@ const READINESS: &[Case] = cases! {
         notes.note(readable(os, &client).await);
         notes.note(writable(os, &client).await);
     }
-    "a full stream is not writable until it is read" => |os, notes| {
-        let (client, server) = pair(os).await?;
+    "a full stream is not writable until it is read" => |os, notes, client, server| {
         let sent = fill(os, &client).await;
         notes.note(writable(os, &client).await);
         let mut read = 0;
@@ -711,8 +676,7 @@ const READINESS: &[Case] = cases! {
         }
         notes.note(writable(os, &client).await);
     }
-    "a reader empties what a writer fills" => |os, notes| {
-        let (client, server) = pair(os).await?;
+    "a reader empties what a writer fills" => |os, notes, client, server| {
         let first = fill(os, &client).await;
         let send = async move |os: &mut Os| client.send_all(os, &[2; 70_000]).await;
         let sender = os.spawn("sender", send).await?;
@@ -736,15 +700,13 @@ const READINESS: &[Case] = cases! {
         let write = async |os: &mut Os| Ok(os.write_wait(&listener).await?);
         notes.note(is_soon(os, write).await);
     }
-    "a wait and then a read of nothing more" => |os, notes| {
-        let (client, server) = pair(os).await?;
+    "a wait and then a read of nothing more" => |os, notes, client, server| {
         client.send_all(os, b"all").await?;
         os.read_wait(&server).await?;
         notes.result(recv(os, &server, 64).await);
         notes.result(look(os, &server).await);
     }
-    "bytes that come while a task waits wake it" => |os, notes| {
-        let (client, server) = pair(os).await?;
+    "bytes that come while a task waits wake it" => |os, notes, client, server| {
         let send = async move |os: &mut Os| {
             settle(os).await;
             client.send_all(os, b"now").await?;
@@ -755,8 +717,7 @@ const READINESS: &[Case] = cases! {
         os.read_wait(&server).await?;
         notes.result(recv(os, &server, 64).await);
     }
-    "nothing is received into an empty buffer" => |os, notes| {
-        let (client, server) = pair(os).await?;
+    "nothing is received into an empty buffer" => |os, notes, client, server| {
         client.send_all(os, b"abc").await?;
         settle(os).await;
         notes.result(server.recv(os, &mut []).await);
@@ -764,12 +725,10 @@ const READINESS: &[Case] = cases! {
     }
     "so many bytes fit while none is read",
         simulated "65536" because "the buffers of the operating system grow with the traffic" =>
-    |os, notes| {
-        let (client, _server) = pair(os).await?;
+    |os, notes, client, _server| {
         notes.note(fill(os, &client).await);
     }
-    "an empty buffer, where there is nothing" => |os, notes| {
-        let (_client, server) = pair(os).await?;
+    "an empty buffer, where there is nothing" => |os, notes, _client, server| {
         let read = os.timeout(SETTLED, async |os| server.recv(os, &mut []).await);
         match read.await {
             Ok(n) => notes.result(n),

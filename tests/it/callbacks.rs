@@ -4,7 +4,7 @@ use std::{cell::Cell, time::Duration};
 
 use trapline::{Errno, Exit, Kernel, On, Os, SimWorld, TaskState, Tid};
 
-use crate::stepping::{Dropped, Moving, Notes, boot, finish, printed, settle};
+use crate::stepping::{Dropped, Moving, Notes, finish, noting, printed, settle};
 
 const S: Duration = Duration::from_secs(1);
 
@@ -123,9 +123,7 @@ fn call_later_counts_from_the_call_however_busy_the_others_are() {
 
 #[test]
 fn call_every_nothing_counts_as_a_millisecond() {
-    let notes = Notes::default();
-    let seen = notes.clone();
-    boot(async move |os| {
+    let seen = noting(async move |os, notes| {
         let theirs = notes.clone();
         let every = async move |os: &mut Os| theirs.note(format!("{:?}", os.now().await));
         let every = os.call_every(Duration::ZERO, every).await;
@@ -137,9 +135,7 @@ fn call_every_nothing_counts_as_a_millisecond() {
 
 #[test]
 fn call_every_keeps_to_the_beat_until_it_is_killed() {
-    let notes = Notes::default();
-    let seen = notes.clone();
-    boot(async move |os| {
+    let seen = noting(async move |os, notes| {
         let (count, theirs) = (Cell::new(0), notes.clone());
         let every = os
             .call_every(S, async move |os: &mut Os| {

@@ -5,7 +5,7 @@ use std::{rc::Rc, time::Duration};
 use trapline::{Child, Elapsed, Errno, Error, Exit, Kernel, Os, SimWorld, TaskState};
 
 use crate::{
-    stepping::{Dropped, Notes, Place, boot, finish, settle, spin},
+    stepping::{Dropped, Place, boot, finish, noting, settle, spin},
     support::leave_answer,
 };
 
@@ -151,9 +151,7 @@ fn s59_a_child_outlives_the_task_that_has_spawned_it() {
 #[test]
 fn s59_to_drop_a_child_reaps_the_task_and_drops_the_value() {
     for (ended, waited) in [(true, false), (false, false), (true, true)] {
-        let notes = Notes::default();
-        let seen = notes.clone();
-        boot(async move |os| {
+        let seen = noting(async move |os, notes| {
             let value = Dropped(notes.clone(), "value");
             let theirs = notes.clone();
             let program = async move |os: &mut Os| {

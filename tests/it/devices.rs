@@ -37,6 +37,14 @@ async fn pair(os: &mut Os) -> io::Result<(End, UnixStream)> {
     Ok((Rc::new(os.attach(theirs).await?), ours))
 }
 
+/// Runs a program with such a pair in the real world.
+fn paired(program: impl AsyncFnOnce(&mut Os, End, UnixStream) -> io::Result<()> + 'static) {
+    real(async |os| {
+        let (device, ours) = pair(os).await?;
+        program(os, device, ours).await
+    });
+}
+
 /// Fills a socket until it takes no more, and answers how much it took.
 fn fill(mut socket: &UnixStream) -> usize {
     let mut sum = 0;
@@ -90,8 +98,7 @@ async fn spawn_waiter(
 
 #[test]
 fn s30_wait_then_read_and_read_then_wait() {
-    real(async |os| {
-        let (device, mut ours) = pair(os).await?;
+    paired(async |os, device, mut ours| {
         let mut buf = [0; 64];
         for text in [b"first", b"other", b"third"] {
             // Read, then wait: the data comes while the task waits for it.
@@ -110,14 +117,13 @@ fn s30_wait_then_read_and_read_then_wait() {
             assert_eq!((&**device).read(&mut buf)?, 5);
             assert_eq!(&buf[..5], text);
         }
-        Ok::<(), io::Error>(())
+        Ok(())
     });
 }
 
 #[test]
 fn s30_partial_reads_in_any_order_and_by_any_door_lose_nothing() {
-    real(async |os| {
-        let (device, mut ours) = pair(os).await?;
+    paired(async |os, device, mut ours| {
         let sent: Vec<u8> = (0..=255).cycle().take(5000).collect();
         let text = sent.clone();
         let writer = async move |os: &mut Os| {
@@ -158,14 +164,13 @@ fn s30_partial_reads_in_any_order_and_by_any_door_lose_nothing() {
             got.extend_from_slice(&buf[..n]);
         }
         assert!(got == sent, "{} bytes of {}", got.len(), sent.len());
-        Ok::<(), io::Error>(())
+        Ok(())
     });
 }
 
 #[test]
 fn s30_a_recv_after_the_source_was_read_to_its_end_waits_for_more() {
-    real(async |os| {
-        let (device, mut ours) = pair(os).await?;
+    paired(async |os, device, mut ours| {
         ours.write_all(b"one")?;
         os.read_wait(&*device).await?;
         assert_eq!((&**device).read(&mut [0; 8])?, 3);
@@ -181,28 +186,26 @@ fn s30_a_recv_after_the_source_was_read_to_its_end_waits_for_more() {
         look(os).await;
         ours.write_all(b"two")?;
         assert_eq!(os.wait(reader).await, Ok(Exit::Done));
-        Ok::<(), io::Error>(())
+        Ok(())
     });
 }
 
 #[test]
 fn s30_the_end_of_a_stream_stays_ready() {
-    real(async |os| {
-        let (device, ours) = pair(os).await?;
+    paired(async |os, device, ours| {
         drop(ours);
         for _ in 0..3 {
             os.read_wait(&*device).await?;
             assert_eq!(device.recv(os, &mut [0; 8]).await?, 0);
             assert_eq!((&**device).read(&mut [0; 8])?, 0);
         }
-        Ok::<(), io::Error>(())
+        Ok(())
     });
 }
 
 #[test]
 fn s30_writing_waits_until_there_is_room() {
-    real(async |os| {
-        let (device, ours) = pair(os).await?;
+    paired(async |os, device, ours| {
         let filled = fill(&device);
         let diary = Diary::default();
         spawn_waiter(os, &device, Direction::Write, &diary).await?;
@@ -225,14 +228,13 @@ fn s30_writing_waits_until_there_is_room() {
         }
         assert!(got == sent);
         assert_eq!(os.wait(sender).await, Ok(Exit::Done));
-        Ok::<(), io::Error>(())
+        Ok(())
     });
 }
 
 #[test]
 fn s30_a_killed_reader_takes_no_bytes_with_it() {
-    real(async |os| {
-        let (device, mut ours) = pair(os).await?;
+    paired(async |os, device, mut ours| {
         for pause in 0..300 {
             let reader = Rc::clone(&device);
             let reader = os
@@ -251,7 +253,7 @@ fn s30_a_killed_reader_takes_no_bytes_with_it() {
                 assert_eq!(device.recv(os, &mut [0; 8]).await?, 4, "pause {pause}");
             }
         }
-        Ok::<(), io::Error>(())
+        Ok(())
     });
 }
 
@@ -280,14 +282,13 @@ fn s30_pipes_work_too() {
 
 #[test]
 fn s30_an_empty_buffer_is_no_end() {
-    real(async |os| {
-        let (device, mut ours) = pair(os).await?;
+    paired(async |os, device, mut ours| {
         ours.write_all(b"x")?;
         assert_eq!(device.recv(os, &mut []).await?, 0);
         assert_eq!(device.send(os, &[]).await?, 0);
         device.send_all(os, &[]).await?;
         assert_eq!(device.recv(os, &mut [0; 4]).await?, 1);
-        Ok::<(), io::Error>(())
+        Ok(())
     });
 }
 
@@ -326,8 +327,7 @@ fn s30_an_empty_buffer_is_answered_at_once() {
 
 #[test]
 fn s31_a_second_waiter_for_a_direction_is_busy_and_the_first_undisturbed() {
-    real(async |os| {
-        let (device, mut ours) = pair(os).await?;
+    paired(async |os, device, mut ours| {
         let filled = fill(&device);
         let diary = Diary::default();
         // One reader and one writer may wait at once.
@@ -350,14 +350,13 @@ fn s31_a_second_waiter_for_a_direction_is_busy_and_the_first_undisturbed() {
         assert_eq!(diary.text(), "read: Ok(()), write: Ok(())");
         os.read_wait(&*device).await?;
         os.write_wait(&*device).await?;
-        Ok::<(), io::Error>(())
+        Ok(())
     });
 }
 
 #[test]
 fn s31_a_reader_that_was_woken_is_not_made_busy_by_those_who_came_later() {
-    real(async |os| {
-        let (device, ours) = pair(os).await?;
+    paired(async |os, device, ours| {
         // Passes of so many tasks end with a look at the world.
         for _ in 0..300 {
             os.spawn("spinner", async |os| passes(os, 700).await)
@@ -395,15 +394,14 @@ fn s31_a_reader_that_was_woken_is_not_made_busy_by_those_who_came_later() {
             &format!("third: {busy}"),
         ];
         assert_eq!(lines, expected);
-        Ok::<(), io::Error>(())
+        Ok(())
     });
 }
 
 #[test]
 fn s31_a_killed_waiter_makes_room_at_once() {
     // S06, for devices.
-    real(async |os| {
-        let (device, mut ours) = pair(os).await?;
+    paired(async |os, device, mut ours| {
         fill(&device);
         let diary = Diary::default();
         for direction in [Direction::Read, Direction::Write] {
@@ -418,7 +416,7 @@ fn s31_a_killed_waiter_makes_room_at_once() {
         drain(&ours);
         look(os).await;
         assert_eq!(diary.text(), "read: Ok(()), write: Ok(())");
-        Ok::<(), io::Error>(())
+        Ok(())
     });
 }
 
@@ -454,8 +452,7 @@ fn s31_the_reader_that_called_first_is_undisturbed_by_one_that_waits() {
 
 #[test]
 fn s31_a_reader_whose_call_timed_out_before_its_turn_makes_room() {
-    real(async |os| {
-        let (device, mut ours) = pair(os).await?;
+    paired(async |os, device, mut ours| {
         let reader = Rc::clone(&device);
         let hasty = async move |os: &mut Os| {
             let read = os.timeout(Duration::ZERO, async |os| {
@@ -467,7 +464,7 @@ fn s31_a_reader_whose_call_timed_out_before_its_turn_makes_room() {
         assert_eq!(os.wait(hasty).await, Ok(Exit::Done));
         ours.write_all(b"data")?;
         assert_eq!(device.recv(os, &mut [0; 8]).await?, 4);
-        Ok::<(), io::Error>(())
+        Ok(())
     });
 }
 
@@ -502,8 +499,7 @@ fn s32_where_both_directions_are_ready_the_reader_is_woken_first() {
 
 #[test]
 fn s33_a_device_closed_while_tasks_wait_on_it_wakes_them_with_closed() {
-    real(async |os| {
-        let (device, ours) = pair(os).await?;
+    paired(async |os, device, ours| {
         fill(&device);
         let diary = Diary::default();
         spawn_waiter(os, &device, Direction::Write, &diary).await?;
@@ -519,14 +515,13 @@ fn s33_a_device_closed_while_tasks_wait_on_it_wakes_them_with_closed() {
         passes(os, 1).await;
         let mut rest = Vec::new();
         (&ours).read_to_end(&mut rest)?;
-        Ok::<(), io::Error>(())
+        Ok(())
     });
 }
 
 #[test]
 fn s33_recv_and_send_that_wait_are_woken_too() {
-    real(async |os| {
-        let (device, _ours) = pair(os).await?;
+    paired(async |os, device, _ours| {
         fill(&device);
         let reader = Rc::clone(&device);
         let reader = async move |os: &mut Os| reader.recv(os, &mut [0; 8]).await.map(drop);
@@ -542,7 +537,7 @@ fn s33_recv_and_send_that_wait_are_woken_too() {
             let exit = os.wait(task).await?;
             assert_eq!(exit, Exit::Failed("it is closed".into()));
         }
-        Ok::<(), io::Error>(())
+        Ok(())
     });
 }
 
@@ -722,8 +717,7 @@ fn s34_calls_that_are_for_other_devices_are_errors_to_the_caller_alone() {
 
 #[test]
 fn s34_the_last_handle_closes_the_descriptor() {
-    real(async |os| {
-        let (device, ours) = pair(os).await?;
+    paired(async |os, device, ours| {
         let other = Device::clone(&device);
         drop(device);
         os.yield_now().await;
@@ -733,14 +727,13 @@ fn s34_the_last_handle_closes_the_descriptor() {
         os.yield_now().await;
         assert_eq!((&ours).read(&mut [0; 8])?, 0, "the peer sees its end");
         assert_eq!(raw(os, SystemCall::ReadWait(id)).await, "Err(BadFd)");
-        Ok::<(), io::Error>(())
+        Ok(())
     });
 }
 
 #[test]
 fn s34_an_attached_descriptor_that_was_closed_goes_with_the_last_handle() {
-    real(async |os| {
-        let (device, ours) = pair(os).await?;
+    paired(async |os, device, ours| {
         let other = Device::clone(&device);
         device.close(os).await?;
         drop(device);
@@ -752,7 +745,7 @@ fn s34_an_attached_descriptor_that_was_closed_goes_with_the_last_handle() {
         assert_eq!((&ours).read(&mut [0; 8])?, 1);
         drop(other);
         assert_eq!((&ours).read(&mut [0; 8])?, 0, "the peer sees its end");
-        Ok::<(), io::Error>(())
+        Ok(())
     });
 }
 
@@ -987,53 +980,42 @@ fn s35_a_task_at_a_device_that_is_always_ready_starves_nobody() {
 fn s37_writing_to_a_peer_that_has_gone_is_an_error() {
     // A process that another test starts has the peer too, for a moment.
     let test = "devices::s37_writing_to_a_peer_that_has_gone_is_an_error";
-    in_own_process(
-        test,
-        |_| {},
-        || {
-            real(async |os| {
-                let (device, ours) = pair(os).await?;
-                drop(ours);
-                for _ in 0..2 {
-                    assert_eq!(kind(device.send(os, b"x").await), ErrorKind::BrokenPipe);
-                    assert_eq!(kind(device.send_all(os, b"x").await), ErrorKind::BrokenPipe);
-                    os.write_wait(&*device).await?;
-                }
-                let (reader, writer) = io::pipe()?;
-                let writer = os.attach(writer).await?;
-                drop(reader);
-                assert_eq!(kind(writer.send(os, b"x").await), ErrorKind::BrokenPipe);
-                Ok::<(), io::Error>(())
-            });
-        },
-    );
+    alone(test, || {
+        paired(async |os, device, ours| {
+            drop(ours);
+            for _ in 0..2 {
+                assert_eq!(kind(device.send(os, b"x").await), ErrorKind::BrokenPipe);
+                assert_eq!(kind(device.send_all(os, b"x").await), ErrorKind::BrokenPipe);
+                os.write_wait(&*device).await?;
+            }
+            let (reader, writer) = io::pipe()?;
+            let writer = os.attach(writer).await?;
+            drop(reader);
+            assert_eq!(kind(writer.send(os, b"x").await), ErrorKind::BrokenPipe);
+            Ok(())
+        });
+    });
 }
 
 #[test]
 fn s37_writing_to_a_socket_raises_no_signal() {
     let test = "devices::s37_writing_to_a_socket_raises_no_signal";
-    in_own_process(
-        test,
-        |_| {},
-        || {
-            let raised = Arc::new(AtomicBool::new(false));
-            let signal = signal_hook::consts::SIGPIPE;
-            signal_hook::flag::register(signal, Arc::clone(&raised)).expect("it can be caught");
-            real(async |os| {
-                let (device, ours) = pair(os).await?;
-                drop(ours);
-                assert_eq!(kind(device.send(os, b"x").await), ErrorKind::BrokenPipe);
-                Ok::<(), io::Error>(())
-            });
-            assert!(!raised.load(Ordering::SeqCst));
-        },
-    );
+    alone(test, || {
+        let raised = Arc::new(AtomicBool::new(false));
+        let signal = signal_hook::consts::SIGPIPE;
+        signal_hook::flag::register(signal, Arc::clone(&raised)).expect("it can be caught");
+        paired(async |os, device, ours| {
+            drop(ours);
+            assert_eq!(kind(device.send(os, b"x").await), ErrorKind::BrokenPipe);
+            Ok(())
+        });
+        assert!(!raised.load(Ordering::SeqCst));
+    });
 }
 
 #[test]
 fn s37_a_writer_that_waits_is_told_when_its_peer_goes() {
-    real(async |os| {
-        let (device, ours) = pair(os).await?;
+    paired(async |os, device, ours| {
         fill(&device);
         let writer = os
             .spawn("writer", async move |os| {
@@ -1049,7 +1031,7 @@ fn s37_a_writer_that_waits_is_told_when_its_peer_goes() {
             why.contains("Broken pipe") || why.contains("reset"),
             "{why}"
         );
-        Ok::<(), io::Error>(())
+        Ok(())
     });
 }
 

@@ -283,26 +283,9 @@ fn a_policy_is_told_why_a_task_is_ready() {
 
 #[test]
 fn a_policy_decides_who_runs() {
-    /// The highest tid first.
-    struct Youngest(Vec<Runnable>);
-    impl Policy for Youngest {
-        fn push(&mut self, task: Runnable, _: Cause) {
-            self.0.push(task);
-            self.0.sort_by_key(|task| task.tid);
-        }
-        fn pop(&mut self) -> Option<Runnable> {
-            self.0.pop()
-        }
-        fn remove(&mut self, task: Runnable) {
-            self.0.retain(|other| *other != task);
-        }
-        fn len(&self) -> usize {
-            self.0.len()
-        }
-    }
     let mut kernel = Kernel::builder()
         .world(SimWorld::new(1))
-        .policy(Youngest(Vec::new()))
+        .policy(Youngest::default())
         .build()
         .unwrap();
     for _ in 0..3 {

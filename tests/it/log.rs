@@ -107,7 +107,7 @@ fn s51_two_kernels_with_one_seed_write_the_same_log_byte_for_byte() {
 #[test]
 fn s51_two_processes_write_the_same_log() {
     let test = "log::s51_two_processes_write_the_same_log";
-    let printed = in_own_process(test, |_| {}, || println!("<{}>", log_of(13, chaos)));
+    let printed = alone(test, || println!("<{}>", log_of(13, chaos)));
     if !printed.is_empty() {
         let log = printed
             .split(['<', '>'])

@@ -13,7 +13,7 @@ use std::{
 
 use trapline::{
     Deadlock, Detail, Endpoint, Errno, Error, Event, Exit, Fact, IntoExit, Kernel, Os, Reply,
-    SimNet, SimWorld, TcpStream,
+    SimNet, SimWorld, TcpStream, Tid,
 };
 
 use crate::support::*;
@@ -39,6 +39,13 @@ fn world() -> (Kernel, SimNet) {
     (builder.build().expect("a kernel boots"), net)
 }
 
+/// The same, with the echo server on host "b".
+fn served() -> (Kernel, SimNet) {
+    let (mut kernel, net) = world();
+    boot_echo(&mut kernel);
+    (kernel, net)
+}
+
 /// Notes a line with the time.
 async fn note(os: &mut Os, line: impl AsRef<str>) {
     let now = os.now().await;
@@ -47,6 +54,17 @@ async fn note(os: &mut Os, line: impl AsRef<str>) {
 
 fn kind<T: std::fmt::Debug>(result: io::Result<T>) -> ErrorKind {
     result.expect_err("it fails").kind()
+}
+
+/// Notes the error of a call that fails.
+async fn failed<T: std::fmt::Debug>(result: io::Result<T>, os: &mut Os) {
+    note(os, format!("{:?}", kind(result))).await;
+}
+
+/// Sends a word, and waits for its echo.
+async fn pinged(os: &mut Os, stream: &TcpStream) -> io::Result<()> {
+    stream.send_all(os, b"ping").await?;
+    recv_exact(os, stream, 4).await.map(drop)
 }
 
 /// Receives exactly so many bytes.
@@ -107,6 +125,33 @@ fn run<T: IntoExit>(
     kernel.audit();
     assert_eq!(report.exits()[&main], Exit::Done, "how main ended");
     kernel.take_console()
+}
+
+/// The same, with a connection to host "b".
+fn connected(
+    kernel: &mut Kernel,
+    client: impl AsyncFnOnce(&mut Os, TcpStream) -> io::Result<()> + 'static,
+) -> String {
+    run(kernel, async |os| {
+        os.sleep(ms(1)).await;
+        let stream = os.connect(("b", PORT)).await?;
+        client(os, stream).await
+    })
+}
+
+/// A server on host "b" that does that with its first connection.
+fn serve(
+    kernel: &mut Kernel,
+    server: impl AsyncFnOnce(&mut Os, TcpStream) -> io::Result<()> + 'static,
+) -> Tid {
+    let server = async |os: &mut Os| {
+        let listener = os.listen(any(PORT)).await?;
+        let (stream, _) = listener.accept(os).await?;
+        server(os, stream).await
+    };
+    kernel
+        .spawn_on("b", "server", server)
+        .expect("there is room")
 }
 
 // ---- hosts
@@ -294,8 +339,7 @@ fn an_endpoint_is_an_address_or_a_name_with_a_port() {
 
 #[test]
 fn a_run_until_a_task_has_ended_leaves_the_servers() {
-    let (mut kernel, _) = world();
-    kernel.spawn_on("b", "server", echo).unwrap();
+    let (mut kernel, _) = served();
     let long = kernel.spawn_on("a", "long", async |os: &mut Os| os.sleep(ms(500)).await);
     let short = kernel.spawn_on("a", "short", async |os: &mut Os| os.sleep(ms(50)).await);
     let report = kernel.run_until(&[short.unwrap()]).unwrap();
@@ -340,12 +384,13 @@ fn s80_without_hosts_there_is_one_machine_with_loopback_addresses() {
 fn s80_nothing_listens_there_is_a_refusal_after_a_round_trip() {
     let (mut kernel, _) = world();
     let console = run(&mut kernel, async |os| {
-        let refused = kind(os.connect(("b", PORT)).await);
-        note(os, format!("{refused:?}")).await;
-        let refused = kind(os.connect(("localhost", PORT)).await);
-        note(os, format!("{refused:?}")).await;
-        let gone = kind(os.connect("10.9.9.9:80".parse::<Endpoint>().unwrap()).await);
-        note(os, format!("{gone:?}")).await;
+        failed(os.connect(("b", PORT)).await, os).await;
+        failed(os.connect(("localhost", PORT)).await, os).await;
+        failed(
+            os.connect("10.9.9.9:80".parse::<Endpoint>().unwrap()).await,
+            os,
+        )
+        .await;
     });
     // Of "localhost", both addresses are tried.
     let refused = "ConnectionRefused";
@@ -384,8 +429,7 @@ fn s80_an_address_in_use_and_an_address_of_another_host() {
 
 #[test]
 fn s80_ports_are_given_in_order_for_each_host() {
-    let (mut kernel, _) = world();
-    kernel.spawn_on("b", "server", echo).unwrap();
+    let (mut kernel, _) = served();
     run(&mut kernel, async |os| {
         os.sleep(ms(1)).await;
         let one = os.listen(any(0)).await?;
@@ -409,8 +453,7 @@ fn s80_ports_are_given_in_order_for_each_host() {
 
 #[test]
 fn s80_a_host_that_has_no_port_left_says_so() {
-    let (mut kernel, _) = world();
-    kernel.spawn_on("b", "server", echo).unwrap();
+    let (mut kernel, _) = served();
     run(&mut kernel, async |os| {
         let mut all = Vec::new();
         for _ in 49_152..=65_535 {
@@ -491,12 +534,9 @@ fn s80_a_request_beyond_the_backlog_is_made_again() {
 
 #[test]
 fn s81_bytes_arrive_in_order_and_once_after_latency() {
-    let (mut kernel, net) = world();
+    let (mut kernel, net) = served();
     let net = net.latency(ms(1)..=ms(50));
-    kernel.spawn_on("b", "server", echo).unwrap();
-    run(&mut kernel, async move |os| {
-        os.sleep(ms(1)).await;
-        let stream = os.connect(("b", PORT)).await?;
+    connected(&mut kernel, async move |os, stream| {
         let sent: Vec<u8> = (0..100_000u32)
             .map(|n| (n.wrapping_mul(n) >> 3) as u8)
             .collect();
@@ -512,23 +552,19 @@ fn s81_bytes_arrive_in_order_and_once_after_latency() {
         };
         os.spawn("sender", sender).await?;
         assert!(recv_all(os, &stream).await? == sent);
-        io::Result::Ok(())
+        Ok(())
     });
     drop(net);
 }
 
 #[test]
 fn s81_a_round_trip_takes_twice_the_latency() {
-    let (mut kernel, _) = world();
-    kernel.spawn_on("b", "server", echo).unwrap();
-    let console = run(&mut kernel, async |os| {
-        os.sleep(ms(1)).await;
-        let stream = os.connect(("b", PORT)).await?;
+    let (mut kernel, _) = served();
+    let console = connected(&mut kernel, async |os, stream| {
         note(os, "connected").await;
-        stream.send_all(os, b"ping").await?;
-        recv_exact(os, &stream, 4).await?;
+        pinged(os, &stream).await?;
         note(os, "answered").await;
-        io::Result::Ok(())
+        Ok(())
     });
     assert_eq!(console, "21 connected\n41 answered\n");
 }
@@ -538,20 +574,15 @@ fn s81_a_link_takes_so_many_bytes_a_second() {
     for (bandwidth, least) in [(1_000_000, 1000), (100_000, 10_000)] {
         let (mut kernel, net) = world();
         net.bandwidth_between("a", "b", bandwidth).unwrap();
-        let source = async |os: &mut Os| {
-            let listener = os.listen(any(PORT)).await?;
-            let (stream, _) = listener.accept(os).await?;
+        serve(&mut kernel, async |os, stream| {
             stream.send_all(os, &vec![7; 1_000_000]).await
-        };
-        kernel.spawn_on("b", "source", source).unwrap();
-        run(&mut kernel, async move |os| {
-            os.sleep(ms(1)).await;
-            let stream = os.connect(("b", PORT)).await?;
+        });
+        connected(&mut kernel, async move |os, stream| {
             let before = os.now().await;
             assert_eq!(recv_all(os, &stream).await?.len(), 1_000_000);
             let took = (os.now().await - before).as_millis();
             assert!((least..least * 13 / 10).contains(&took), "{took} ms");
-            io::Result::Ok(())
+            Ok(())
         });
     }
 }
@@ -559,24 +590,19 @@ fn s81_a_link_takes_so_many_bytes_a_second() {
 #[test]
 fn s81_a_full_buffer_blocks_the_sender_until_the_peer_has_read() {
     let (mut kernel, _) = world();
-    let reader = async |os: &mut Os| {
-        let listener = os.listen(any(PORT)).await?;
-        let (stream, _) = listener.accept(os).await?;
+    serve(&mut kernel, async |os, stream| {
         os.sleep(ms(969)).await;
         assert_eq!(recv_exact(os, &stream, 100_000).await?.len(), 100_000);
-        io::Result::Ok(())
-    };
-    kernel.spawn_on("b", "reader", reader).unwrap();
-    let console = run(&mut kernel, async |os| {
-        os.sleep(ms(1)).await;
-        let stream = os.connect(("b", PORT)).await?;
+        Ok(())
+    });
+    let console = connected(&mut kernel, async |os, stream| {
         let mut left = 100_000;
         while left > 0 {
             let n = stream.send(os, &vec![1; left]).await?;
             note(os, n.to_string()).await;
             left -= n;
         }
-        io::Result::Ok(())
+        Ok(())
     });
     // The reader reads at 1,000 ms, and the sender hears of it 10 ms later.
     assert_eq!(console, "21 65536\n1010 34464\n");
@@ -585,12 +611,9 @@ fn s81_a_full_buffer_blocks_the_sender_until_the_peer_has_read() {
 #[test]
 fn s81_buffers_are_bounded_by_a_setting() {
     for size in [1, 100] {
-        let (mut kernel, net) = world();
+        let (mut kernel, net) = served();
         net.buffer(size);
-        kernel.spawn_on("b", "server", echo).unwrap();
-        run(&mut kernel, async move |os| {
-            os.sleep(ms(1)).await;
-            let stream = os.connect(("b", PORT)).await?;
+        connected(&mut kernel, async move |os, stream| {
             assert_eq!(stream.send(os, &[1; 1000]).await?, size);
             let out = stream.clone();
             let sender = async move |os: &mut Os| {
@@ -599,7 +622,7 @@ fn s81_buffers_are_bounded_by_a_setting() {
             };
             os.spawn("sender", sender).await?;
             assert_eq!(recv_all(os, &stream).await?, [1; 1000]);
-            io::Result::Ok(())
+            Ok(())
         });
     }
 }
@@ -609,17 +632,12 @@ fn s81_buffers_are_bounded_by_a_setting() {
 #[test]
 fn s82_a_half_closed_stream_still_carries_the_other_half() {
     let (mut kernel, _) = world();
-    let server = async |os: &mut Os| {
-        let listener = os.listen(any(PORT)).await?;
-        let (stream, _) = listener.accept(os).await?;
+    serve(&mut kernel, async |os, stream| {
         let asked = recv_all(os, &stream).await?;
         os.sleep(ms(100)).await;
         stream.send_all(os, &asked).await
-    };
-    kernel.spawn_on("b", "server", server).unwrap();
-    run(&mut kernel, async |os| {
-        os.sleep(ms(1)).await;
-        let stream = os.connect(("b", PORT)).await?;
+    });
+    connected(&mut kernel, async |os, stream| {
         stream.send_all(os, b"all of it").await?;
         stream.shutdown_write(os).await?;
         stream.shutdown_write(os).await?;
@@ -630,7 +648,7 @@ fn s82_a_half_closed_stream_still_carries_the_other_half() {
             0,
             "it stays at its end"
         );
-        io::Result::Ok(())
+        Ok(())
     });
 }
 
@@ -640,17 +658,8 @@ fn after(
     client: impl AsyncFnOnce(&mut Os, TcpStream) -> io::Result<()> + 'static,
 ) {
     let (mut kernel, _) = world();
-    let serve = async |os: &mut Os| {
-        let listener = os.listen(any(PORT)).await?;
-        let (stream, _) = listener.accept(os).await?;
-        server(os, stream).await
-    };
-    kernel.spawn_on("b", "server", serve).unwrap();
-    run(&mut kernel, async |os| {
-        os.sleep(ms(1)).await;
-        let stream = os.connect(("b", PORT)).await?;
-        client(os, stream).await
-    });
+    serve(&mut kernel, server);
+    connected(&mut kernel, client);
 }
 
 #[test]
@@ -768,12 +777,9 @@ fn s82_a_listener_that_closes_resets_what_it_has_not_accepted() {
         io::Result::Ok(())
     };
     kernel.spawn_on("b", "server", server).unwrap();
-    let console = run(&mut kernel, async |os| {
-        os.sleep(ms(1)).await;
-        let stream = os.connect(("b", PORT)).await?;
-        let error = kind(stream.recv(os, &mut [0; 9]).await);
-        note(os, format!("{error:?}")).await;
-        io::Result::Ok(())
+    let console = connected(&mut kernel, async |os, stream| {
+        failed(stream.recv(os, &mut [0; 9]).await, os).await;
+        Ok(())
     });
     assert_eq!(console, "110 ConnectionReset\n");
 }
@@ -826,9 +832,7 @@ fn s85_reads_and_writes_come_in_pieces() {
     let sizes = Rc::new(RefCell::new(std::collections::BTreeSet::new()));
     let seen = Rc::clone(&sizes);
     kernel.spawn_on("b", "server", echo).unwrap();
-    run(&mut kernel, async move |os| {
-        os.sleep(ms(1)).await;
-        let stream = os.connect(("b", PORT)).await?;
+    connected(&mut kernel, async move |os, stream| {
         let sent: Vec<u8> = (0..50_000u32).map(|n| (n / 7) as u8).collect();
         let (bytes, out) = (sent.clone(), stream.clone());
         let sender = async move |os: &mut Os| {
@@ -847,7 +851,7 @@ fn s85_reads_and_writes_come_in_pieces() {
             seen.borrow_mut().insert(got.len());
         }
         assert!(got == sent);
-        io::Result::Ok(())
+        Ok(())
     });
     assert!(sizes.borrow().len() > 100, "{}", sizes.borrow().len());
 }
@@ -923,13 +927,10 @@ fn a_net_of_another_world_begins_without_connections() {
         let world = SimWorld::new(1).net(&net);
         let mut kernel = Kernel::builder().world(world).build().unwrap();
         kernel.spawn_on("b", "server", echo).unwrap();
-        let console = run(&mut kernel, async |os| {
-            os.sleep(ms(1)).await;
-            let stream = os.connect(("b", PORT)).await?;
-            stream.send_all(os, b"ping").await?;
-            recv_exact(os, &stream, 4).await?;
+        let console = connected(&mut kernel, async |os, stream| {
+            pinged(os, &stream).await?;
             note(os, "answered").await;
-            io::Result::Ok(())
+            Ok(())
         });
         assert_eq!(console, "5 answered\n");
     }
@@ -952,11 +953,8 @@ fn a_kernel_that_is_reset_has_its_net_as_it_was() {
             .on_restart("b", |_| panic!("it is dropped with the reset"))
             .unwrap();
         let faults = net.clone();
-        let console = run(&mut kernel, async move |os| {
-            os.sleep(ms(1)).await;
-            let stream = os.connect(("b", PORT)).await?;
-            stream.send_all(os, b"ping").await?;
-            recv_exact(os, &stream, 4).await?;
+        let console = connected(&mut kernel, async move |os, stream| {
+            pinged(os, &stream).await?;
             note(os, "answered").await;
             faults.latency(ms(5)..=ms(5)).fragment(true).chaos(3);
             faults.cut("a", "b")?;
@@ -1097,12 +1095,8 @@ fn a_client_that_has_read_the_last_answer_is_a_good_end() {
 
 #[test]
 fn a_client_whose_server_crashes_with_its_question_is_no_good_end() {
-    let (mut kernel, net) = world();
-    kernel.spawn_on("b", "server", echo).unwrap();
-    let boot = |kernel: &mut Kernel| {
-        kernel.spawn_on("b", "server", echo).unwrap();
-    };
-    kernel.on_restart("b", boot).unwrap();
+    let (mut kernel, net) = served();
+    kernel.on_restart("b", boot_echo).unwrap();
     let client = async |os: &mut Os| {
         let stream = os.connect(("b", PORT)).await?;
         ask(os, &stream).await

@@ -15,8 +15,8 @@ use trapline::{
 };
 
 use crate::{
-    stepping::{Notes, Place, boot, finish, settle},
-    support::{logged, run_main, sim, tenth_in_a_mode},
+    stepping::{Notes, Place, boot, finish, noting, settle},
+    support::{Youngest, logged, run_main, sim, tenth_in_a_mode},
 };
 
 const S: Duration = Duration::from_secs(1);
@@ -42,9 +42,7 @@ fn s45_a_promise_is_set_once_and_a_second_set_hands_the_value_back() {
 
 #[test]
 fn s45_any_number_of_tasks_wait_before_and_after_it_is_set() {
-    let notes = Notes::default();
-    let seen = notes.clone();
-    boot(async move |os| {
+    let seen = noting(async move |os, notes| {
         let (setter, promise) = Promise::new(os).await;
         let wait = |n: u32| {
             let (promise, notes) = (promise.clone(), notes.clone());
@@ -212,26 +210,6 @@ impl Policy for Any {
     }
 }
 
-/// The youngest task first, always.
-#[derive(Default)]
-struct Youngest(Vec<Runnable>);
-
-impl Policy for Youngest {
-    fn push(&mut self, task: Runnable, _: Cause) {
-        self.0.push(task);
-        self.0.sort_by_key(|task| task.tid);
-    }
-    fn pop(&mut self) -> Option<Runnable> {
-        self.0.pop()
-    }
-    fn remove(&mut self, task: Runnable) {
-        self.0.retain(|other| *other != task);
-    }
-    fn len(&self) -> usize {
-        self.0.len()
-    }
-}
-
 /// Adds six callbacks around the setting of a promise, and kills one of them if that is wanted.
 /// Answers the order in which they began.
 fn order_of_callbacks(builder: Builder, set_after: u32, killed: Option<usize>) -> String {
@@ -308,9 +286,7 @@ fn s45_a_callback_that_is_killed_holds_up_none_behind_it() {
 
 #[test]
 fn s45_callbacks_hear_of_an_abandoned_promise_and_can_be_cancelled() {
-    let notes = Notes::default();
-    let seen = notes.clone();
-    boot(async move |os| {
+    let seen = noting(async move |os, notes| {
         let (setter, promise) = Promise::<u32>::new(os).await;
         let mut tids = Vec::new();
         for n in 0..3 {

@@ -14,7 +14,7 @@ use trapline::{
 };
 
 use crate::{
-    stepping::{Dropped, Notes, Place, boot, finish, printed, settle},
+    stepping::{Dropped, Notes, Place, boot, finish, noting, printed, settle},
     support::{in_a_mode, leave_answer, leave_answer_before, unplaced},
 };
 
@@ -94,9 +94,7 @@ fn s40_messages_are_first_in_first_out() {
 
 #[test]
 fn s40_getters_are_first_come_first_served() {
-    let notes = Notes::default();
-    let seen = notes.clone();
-    boot(async move |os| {
+    let seen = noting(async move |os, notes| {
         let queue = Queue::unbounded(os).await;
         for name in ["a", "b", "c"] {
             getter(os, name, &queue, &notes).await;
@@ -112,9 +110,7 @@ fn s40_getters_are_first_come_first_served() {
 
 #[test]
 fn s40_putters_are_first_come_first_served() {
-    let notes = Notes::default();
-    let seen = notes.clone();
-    boot(async move |os| {
+    let seen = noting(async move |os, notes| {
         let queue = Queue::bounded(os, 1).await;
         for n in 0..4 {
             putter(os, n, &queue, &notes).await;
@@ -131,9 +127,7 @@ fn s40_putters_are_first_come_first_served() {
 #[test]
 fn s40_nobody_barges_past_a_getter_that_has_not_run_yet() {
     for blocking in [true, false] {
-        let notes = Notes::default();
-        let seen = notes.clone();
-        boot(async move |os| {
+        let seen = noting(async move |os, notes| {
             let queue = Queue::unbounded(os).await;
             getter(os, "first", &queue, &notes).await;
             settle(os).await;
@@ -154,9 +148,7 @@ fn s40_nobody_barges_past_a_getter_that_has_not_run_yet() {
 #[test]
 fn s40_nobody_barges_between_the_match_and_the_turn() {
     for (act, stolen) in [(Act::TryGet, "try_get None"), (Act::Get, "get Some(2)")] {
-        let notes = Notes::default();
-        let seen = notes.clone();
-        boot(async move |os| {
+        let seen = noting(async move |os, notes| {
             let queue = Queue::unbounded(os).await;
             getter(os, "first", &queue, &notes).await;
             settle(os).await;
@@ -287,9 +279,7 @@ fn s42_put_on_a_closed_queue_hands_the_item_back() {
 
 #[test]
 fn s42_closing_wakes_both_ends_in_order() {
-    let notes = Notes::default();
-    let seen = notes.clone();
-    boot(async move |os| {
+    let seen = noting(async move |os, notes| {
         let empty = Queue::unbounded(os).await;
         let full = Queue::bounded(os, 1).await;
         full.put(os, 0).await.unwrap();
@@ -313,9 +303,7 @@ fn s42_closing_wakes_both_ends_in_order() {
 
 #[test]
 fn s42_a_message_that_was_matched_before_the_close_arrives() {
-    let notes = Notes::default();
-    let seen = notes.clone();
-    boot(async move |os| {
+    let seen = noting(async move |os, notes| {
         let queue = Queue::unbounded(os).await;
         for name in ["a", "b"] {
             getter(os, name, &queue, &notes).await;
@@ -628,9 +616,7 @@ fn blocked_tasks_show_in_ps_and_in_deadlock_reports() {
 
 #[test]
 fn a_queue_is_freed_with_its_last_handle() {
-    let notes = Notes::default();
-    let seen = notes.clone();
-    boot(async move |os| {
+    let seen = noting(async move |os, notes| {
         let queue = Queue::unbounded(os).await;
         let other = queue.clone();
         let first = queue.id();
@@ -708,9 +694,7 @@ fn handles_travel_through_queues() {
         requests.close(os).await;
     });
     // The last handle of a queue may be a message, even in a queue that is freed with it.
-    let notes = Notes::default();
-    let seen = notes.clone();
-    boot(async move |os| {
+    let seen = noting(async move |os, notes| {
         let outer = Queue::unbounded(os).await;
         let inner = Queue::unbounded(os).await;
         inner
@@ -840,9 +824,7 @@ fn s43_a_message_that_was_answered_and_not_taken_goes_back_to_its_old_place() {
 #[test]
 fn s43_a_message_that_was_not_taken_goes_to_the_getter_that_waits() {
     for panics in [false, true] {
-        let notes = Notes::default();
-        let seen = notes.clone();
-        boot(async move |os| {
+        let seen = noting(async move |os, notes| {
             let queue = Queue::unbounded(os).await;
             let mine = queue.clone();
             let careless = async move |os: &mut Os| {
@@ -866,9 +848,7 @@ fn s43_a_message_that_was_not_taken_goes_to_the_getter_that_waits() {
 
 #[test]
 fn what_else_was_answered_and_not_taken_is_dropped() {
-    let notes = Notes::default();
-    let seen = notes.clone();
-    boot(async move |os| {
+    let seen = noting(async move |os, notes| {
         let message = |name| Dropped(notes.clone(), name);
         let queue = Queue::bounded(os, 0).await;
         leave_answer(queue.try_put(os, message("full"))).await;

@@ -268,15 +268,11 @@ fn s37_sending_a_file_to_a_peer_that_has_gone_is_an_error() {
 #[test]
 fn s37_sending_a_file_raises_no_signal() {
     let test = "send_file::s37_sending_a_file_raises_no_signal";
-    in_own_process(
-        test,
-        |_| {},
-        || {
-            let raised = Arc::new(AtomicBool::new(false));
-            let signal = signal_hook::consts::SIGPIPE;
-            signal_hook::flag::register(signal, Arc::clone(&raised)).expect("it can be caught");
-            send_to_the_reset();
-            assert!(!raised.load(Ordering::SeqCst));
-        },
-    );
+    alone(test, || {
+        let raised = Arc::new(AtomicBool::new(false));
+        let signal = signal_hook::consts::SIGPIPE;
+        signal_hook::flag::register(signal, Arc::clone(&raised)).expect("it can be caught");
+        send_to_the_reset();
+        assert!(!raised.load(Ordering::SeqCst));
+    });
 }

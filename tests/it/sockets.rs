@@ -489,111 +489,102 @@ fn s36_a_client_that_is_gone_before_it_is_accepted_harms_nobody() {
 #[test]
 fn s36_a_server_out_of_descriptors_serves_again_when_some_are_free() {
     let test = "sockets::s36_a_server_out_of_descriptors_serves_again_when_some_are_free";
-    in_own_process(
-        test,
-        |_| {},
-        || {
-            real(async |os| {
-                let listener = os.listen(any()).await?;
-                let addr = listener.local_addr()?;
-                let beside = os.spawn("beside", spin).await?;
-                let clients = [
-                    net::TcpStream::connect(addr)?,
-                    net::TcpStream::connect(addr)?,
-                ];
-                // From here on there is not one descriptor more.
-                let old = getrlimit(Resource::Nofile);
-                let spare = std::fs::File::open("/dev/null")?;
-                let free =
-                    u64::try_from(std::os::fd::AsRawFd::as_raw_fd(&spare)).expect("it is open");
-                setrlimit(
-                    Resource::Nofile,
-                    Rlimit {
-                        current: Some(free),
-                        ..old
-                    },
-                )?;
-                drop(spare);
-                for _ in 0..3 {
-                    let error = listener
-                        .accept(os)
-                        .await
-                        .expect_err("there is no descriptor");
-                    assert_eq!(error.raw_os_error(), Some(MFILE));
-                    let error = os.connect(addr).await.expect_err("there is no descriptor");
-                    assert_eq!(code_behind(&error), Some(MFILE));
-                    let text = format!("cannot connect to {addr}: {FULL}");
-                    assert_eq!(error.to_string(), text);
-                    let error = os.listen(any()).await.expect_err("there is no descriptor");
-                    assert_eq!(code_behind(&error), Some(MFILE));
-                    let text = format!("cannot listen on 127.0.0.1:0: {FULL}");
-                    assert_eq!(error.to_string(), text);
-                    os.sleep(Duration::from_millis(1)).await;
-                }
-                // An acceptor that tries again serves everybody once there is room.
-                let server = os
-                    .spawn("server", async move |os| {
-                        let mut served = 0;
-                        while served < 2 {
-                            match listener.accept(os).await {
-                                Ok((stream, _)) => {
-                                    echo(os, stream).await?;
-                                    served += 1;
-                                }
-                                Err(_) => os.sleep(Duration::from_millis(1)).await,
+    alone(test, || {
+        real(async |os| {
+            let listener = os.listen(any()).await?;
+            let addr = listener.local_addr()?;
+            let beside = os.spawn("beside", spin).await?;
+            let clients = [
+                net::TcpStream::connect(addr)?,
+                net::TcpStream::connect(addr)?,
+            ];
+            // From here on there is not one descriptor more.
+            let old = getrlimit(Resource::Nofile);
+            let spare = std::fs::File::open("/dev/null")?;
+            let free = u64::try_from(std::os::fd::AsRawFd::as_raw_fd(&spare)).expect("it is open");
+            setrlimit(
+                Resource::Nofile,
+                Rlimit {
+                    current: Some(free),
+                    ..old
+                },
+            )?;
+            drop(spare);
+            for _ in 0..3 {
+                let error = listener
+                    .accept(os)
+                    .await
+                    .expect_err("there is no descriptor");
+                assert_eq!(error.raw_os_error(), Some(MFILE));
+                let error = os.connect(addr).await.expect_err("there is no descriptor");
+                assert_eq!(code_behind(&error), Some(MFILE));
+                let text = format!("cannot connect to {addr}: {FULL}");
+                assert_eq!(error.to_string(), text);
+                let error = os.listen(any()).await.expect_err("there is no descriptor");
+                assert_eq!(code_behind(&error), Some(MFILE));
+                let text = format!("cannot listen on 127.0.0.1:0: {FULL}");
+                assert_eq!(error.to_string(), text);
+                os.sleep(Duration::from_millis(1)).await;
+            }
+            // An acceptor that tries again serves everybody once there is room.
+            let server = os
+                .spawn("server", async move |os| {
+                    let mut served = 0;
+                    while served < 2 {
+                        match listener.accept(os).await {
+                            Ok((stream, _)) => {
+                                echo(os, stream).await?;
+                                served += 1;
                             }
+                            Err(_) => os.sleep(Duration::from_millis(1)).await,
                         }
-                        Ok::<(), io::Error>(())
-                    })
-                    .await?;
-                os.sleep(Duration::from_millis(3)).await;
-                setrlimit(Resource::Nofile, old)?;
-                for mut client in clients {
-                    client.write_all(b"served")?;
-                    client.shutdown(Shutdown::Write)?;
-                    let echoed = thread::spawn(move || {
-                        let mut got = Vec::new();
-                        client.read_to_end(&mut got).map(|_| got)
-                    });
-                    while !echoed.is_finished() {
-                        os.yield_now().await;
                     }
-                    assert_eq!(echoed.join().expect("the client ends")?, b"served");
+                    Ok::<(), io::Error>(())
+                })
+                .await?;
+            os.sleep(Duration::from_millis(3)).await;
+            setrlimit(Resource::Nofile, old)?;
+            for mut client in clients {
+                client.write_all(b"served")?;
+                client.shutdown(Shutdown::Write)?;
+                let echoed = thread::spawn(move || {
+                    let mut got = Vec::new();
+                    client.read_to_end(&mut got).map(|_| got)
+                });
+                while !echoed.is_finished() {
+                    os.yield_now().await;
                 }
-                assert_eq!(os.wait(server).await, Ok(Exit::Done));
-                assert!(os.kill(beside).await, "the others went on");
-                Ok::<(), io::Error>(())
-            });
-        },
-    );
+                assert_eq!(echoed.join().expect("the client ends")?, b"served");
+            }
+            assert_eq!(os.wait(server).await, Ok(Exit::Done));
+            assert!(os.kill(beside).await, "the others went on");
+            Ok::<(), io::Error>(())
+        });
+    });
 }
 
 #[test]
 fn s36_a_kernel_that_cannot_boot_for_want_of_descriptors_says_so() {
     let test = "sockets::s36_a_kernel_that_cannot_boot_for_want_of_descriptors_says_so";
-    in_own_process(
-        test,
-        |_| {},
-        || {
-            let old = getrlimit(Resource::Nofile);
-            setrlimit(
-                Resource::Nofile,
-                Rlimit {
-                    current: Some(3),
-                    ..old
-                },
-            )
-            .unwrap();
-            let error = Kernel::real().expect_err("there is no descriptor");
-            setrlimit(Resource::Nofile, old).unwrap();
-            assert!(
-                error
-                    .to_string()
-                    .starts_with("the world failed: Too many open files"),
-                "{error}"
-            );
-        },
-    );
+    alone(test, || {
+        let old = getrlimit(Resource::Nofile);
+        setrlimit(
+            Resource::Nofile,
+            Rlimit {
+                current: Some(3),
+                ..old
+            },
+        )
+        .unwrap();
+        let error = Kernel::real().expect_err("there is no descriptor");
+        setrlimit(Resource::Nofile, old).unwrap();
+        assert!(
+            error
+                .to_string()
+                .starts_with("the world failed: Too many open files"),
+            "{error}"
+        );
+    });
 }
 
 #[test]

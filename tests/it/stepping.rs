@@ -43,6 +43,16 @@ pub(crate) fn boot<T: IntoExit>(program: impl AsyncFnOnce(&mut Os) -> T + 'stati
     printed(program);
 }
 
+/// The same, for a program that notes what happens. Answers its notes.
+pub(crate) fn noting<T: IntoExit>(
+    program: impl AsyncFnOnce(&mut Os, Notes) -> T + 'static,
+) -> Notes {
+    let notes = Notes::default();
+    let theirs = notes.clone();
+    boot(async move |os| program(os, theirs).await);
+    notes
+}
+
 /// Keeps the ready queue moving for so many ticks, in which the clock stands still and timers that
 /// are due fire at the kernel's looks at the world.
 pub(crate) async fn spin(os: &mut Os, ticks: usize) {

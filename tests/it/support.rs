@@ -15,7 +15,8 @@ mod modes;
 
 pub(crate) use modes::*;
 use trapline::{
-    Builder, Error, Event, Exit, IntoExit, Kernel, Os, Report, Shared, SimWorld, SystemCall, Tid,
+    Builder, Cause, Error, Event, Exit, IntoExit, Kernel, Os, Policy, Report, Runnable, Shared,
+    SimWorld, SystemCall, Tid,
 };
 
 /// Lines that several tasks, destructors or tracers write to and a test reads.
@@ -56,6 +57,26 @@ pub(crate) struct PanicOnDrop;
 impl Drop for PanicOnDrop {
     fn drop(&mut self) {
         panic!("the destructor panics");
+    }
+}
+
+/// The youngest task first, always.
+#[derive(Default)]
+pub(crate) struct Youngest(Vec<Runnable>);
+
+impl Policy for Youngest {
+    fn push(&mut self, task: Runnable, _: Cause) {
+        self.0.push(task);
+        self.0.sort_by_key(|task| task.tid);
+    }
+    fn pop(&mut self) -> Option<Runnable> {
+        self.0.pop()
+    }
+    fn remove(&mut self, task: Runnable) {
+        self.0.retain(|other| *other != task);
+    }
+    fn len(&self) -> usize {
+        self.0.len()
     }
 }
 
@@ -249,6 +270,11 @@ pub(crate) fn in_own_process(
         "no test is called {test}:\n{stdout}"
     );
     stdout
+}
+
+/// The same, without more to say of the process.
+pub(crate) fn alone(test: &str, inside: fn()) -> String {
+    in_own_process(test, |_| {}, inside)
 }
 
 /// The same for a process that may not end well. Answers its end; nothing in the child.

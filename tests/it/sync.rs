@@ -10,7 +10,7 @@ use trapline::{
 };
 
 use crate::{
-    stepping::{Notes, Place, boot, finish, settle, spin},
+    stepping::{Notes, Place, boot, finish, noting, settle, spin},
     support::{PanicOnDrop, leave_answer, leave_answer_before},
 };
 
@@ -20,9 +20,7 @@ const S: Duration = Duration::from_secs(1);
 
 #[test]
 fn a_semaphore_lets_so_many_through_in_order() {
-    let notes = Notes::default();
-    let seen = notes.clone();
-    boot(async move |os| {
+    let seen = noting(async move |os, notes| {
         let semaphore = Semaphore::new(os, 2).await;
         assert_eq!(semaphore.available(), 2);
         for n in 0..5 {
@@ -177,9 +175,7 @@ fn a_permit_that_the_host_drops_is_given_back() {
 
 #[test]
 fn a_mutex_is_held_by_one_at_a_time_in_order() {
-    let notes = Notes::default();
-    let seen = notes.clone();
-    boot(async move |os| {
+    let seen = noting(async move |os, notes| {
         let total = Mutex::new(os, 0).await;
         let mut group = Group::new(os).await;
         for n in 0..4 {
@@ -363,9 +359,7 @@ fn a_destructor_that_panics_beside_a_lock_breaks_only_that_lock() {
 
 #[test]
 fn a_flag_lets_everybody_through_while_it_is_set() {
-    let notes = Notes::default();
-    let seen = notes.clone();
-    boot(async move |os| {
+    let seen = noting(async move |os, notes| {
         let flag = Flag::new(os).await;
         assert!(!flag.is_set());
         let wait = |n: u32| {
@@ -417,9 +411,7 @@ fn a_flag_that_is_cleared_at_once_still_wakes_who_waited() {
 
 #[test]
 fn a_barrier_serves_several_rounds() {
-    let notes = Notes::default();
-    let seen = notes.clone();
-    boot(async move |os| {
+    let seen = noting(async move |os, notes| {
         let barrier = Barrier::new(os, 3).await;
         let mut group = Group::new(os).await;
         for n in 1..=3u32 {
@@ -482,9 +474,7 @@ fn a_barrier_does_not_count_the_dead_and_those_who_gave_up() {
 
 #[test]
 fn a_condition_wakes_one_or_all() {
-    let notes = Notes::default();
-    let seen = notes.clone();
-    boot(async move |os| {
+    let seen = noting(async move |os, notes| {
         let mutex = Mutex::new(os, 0).await;
         let condition = Condition::new(os).await;
         assert!(!condition.notify_one(os).await);

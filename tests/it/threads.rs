@@ -15,7 +15,7 @@ use trapline::{
 };
 
 use crate::{
-    stepping::{Notes, boot},
+    stepping::{boot, noting},
     support::*,
 };
 
@@ -135,9 +135,7 @@ fn s39_work_whose_task_is_gone_runs_to_its_end_unheard() {
 
 #[test]
 fn s39_the_simulated_world_runs_it_in_place() {
-    let notes = Notes::default();
-    let seen = notes.clone();
-    boot(async move |os| {
+    let seen = noting(async move |os, notes| {
         let theirs = notes.clone();
         let child = async move |_: &mut Os| theirs.note("child");
         os.spawn("child", child).await.unwrap();

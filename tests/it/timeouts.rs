@@ -8,7 +8,7 @@ use trapline::{
 };
 
 use crate::{
-    stepping::{A_LOOK, Dropped, Moving, Notes, boot, finish, printed, spin},
+    stepping::{A_LOOK, Dropped, Moving, boot, finish, noting, printed, spin},
     support::{about, console, cpu, logged, sim, tenth_in_a_mode},
 };
 
@@ -16,9 +16,7 @@ const S: Duration = Duration::from_secs(1);
 
 #[test]
 fn s24_a_timeout_that_fires_drops_the_body_and_answers_elapsed() {
-    let notes = Notes::default();
-    let seen = notes.clone();
-    boot(async move |os| {
+    let seen = noting(async move |os, notes| {
         let inner = notes.clone();
         let answer = os.timeout(S, async |os| {
             let _outer = Dropped(inner.clone(), "outer");
@@ -121,9 +119,7 @@ fn s24_a_timeout_leaves_every_queue() {
 
 #[test]
 fn s24_a_message_whose_put_timed_out_is_dropped() {
-    let notes = Notes::default();
-    let seen = notes.clone();
-    boot(async move |os| {
+    let seen = noting(async move |os, notes| {
         let queue = Queue::bounded(os, 0).await;
         let message = Dropped(notes.clone(), "message");
         let put = os.timeout(S, async |os| queue.put(os, message).await).await;
@@ -172,9 +168,7 @@ fn s25_timeouts_nest_and_the_inner_one_may_fire_alone() {
 
 #[test]
 fn s25_when_the_outer_one_fires_only_it_answers() {
-    let notes = Notes::default();
-    let seen = notes.clone();
-    boot(async move |os| {
+    let seen = noting(async move |os, notes| {
         let inside = notes.clone();
         let outer = os.timeout(S, async |os| {
             let _outer = Dropped(inside.clone(), "outer body");

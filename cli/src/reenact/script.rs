@@ -404,13 +404,30 @@ mod tests {
         ([127, 0, 0, 1], port).into()
     }
 
+    fn listener(port: u16, has_any_port: bool, task: &str) -> Listener {
+        Listener {
+            addr: addr(port),
+            has_any_port,
+            task: task.to_string(),
+        }
+    }
+
+    fn accepted(number: usize, port: u16) -> (Way, Outcome) {
+        let from = addr(port);
+        (Way::ToListener { number, from }, Outcome::Established)
+    }
+
+    /// The ports of the listeners of a script with these ones, after others have opened.
+    fn ports(listeners: Vec<Listener>) -> impl Fn(usize, &[Listener]) -> Option<u16> {
+        let script = Script {
+            listeners,
+            ..Script::default()
+        };
+        move |number, opened| Some(script.address_now(number, opened)?.port())
+    }
+
     /// A script with a listener at port 80, and these connections.
     fn script(peers: &[(Way, Outcome)]) -> Script {
-        let listener = Listener {
-            addr: addr(80),
-            has_any_port: false,
-            task: String::new(),
-        };
         let peer = |(way, outcome): &(Way, Outcome)| Peer {
             way: *way,
             steps: Vec::new(),
@@ -426,7 +443,7 @@ mod tests {
             is_own: false,
         };
         Script {
-            listeners: vec![listener],
+            listeners: vec![listener(80, false, "")],
             peers: peers.iter().map(peer).collect(),
             ..Script::default()
         }
@@ -441,13 +458,7 @@ mod tests {
             assert!(kept[0] || marks.sum::<usize>() == 0, "none waits for it");
             Ok::<_, String>(kept)
         };
-        let accepted = (
-            Way::ToListener {
-                number: 0,
-                from: addr(5000),
-            },
-            Outcome::Established,
-        );
+        let accepted = accepted(0, 5000);
         let to = |port: u16, outcome| (Way::ToPeer(addr(port)), outcome);
         let own = to(80, Outcome::Established);
         let other = to(81, Outcome::Established);
@@ -470,47 +481,27 @@ mod tests {
     fn a_client_of_a_later_listener_at_an_address_of_the_programs_own_is_not_hidden() {
         let mut script = script(&[
             (Way::ToPeer(addr(80)), Outcome::Established),
-            (
-                Way::ToListener {
-                    number: 1,
-                    from: addr(5000),
-                },
-                Outcome::Established,
-            ),
-            (
-                Way::ToListener {
-                    number: 0,
-                    from: addr(5001),
-                },
-                Outcome::Established,
-            ),
+            accepted(1, 5000),
+            accepted(0, 5001),
         ]);
-        script.listeners.push(Listener {
-            addr: addr(80),
-            has_any_port: false,
-            task: String::new(),
-        });
+        script.listeners.push(listener(80, false, ""));
         let why = script.judged().unwrap_err();
         assert!(why.contains("1 of 2 connections to 127.0.0.1:80"), "{why}");
     }
 
     #[test]
     fn a_listener_keeps_its_number_at_another_port() {
-        let listener = |port, has_any_port| Listener {
-            addr: addr(port),
-            has_any_port,
-            task: String::new(),
-        };
-        let (given, any) = (|port| listener(port, false), |port| listener(port, true));
-        let script = Script {
-            // The third has the port that the world chose for the second.
-            listeners: vec![given(80), any(90), given(90), any(91), given(80), any(90)],
-            ..Script::default()
-        };
-        let now = |number, opened: &[Listener]| {
-            let addr = script.address_now(number, opened);
-            addr.map(|addr| addr.port())
-        };
+        let given = |port| listener(port, false, "");
+        let any = |port| listener(port, true, "");
+        // The third has the port that the world chose for the second.
+        let now = ports(vec![
+            given(80),
+            any(90),
+            given(90),
+            any(91),
+            given(80),
+            any(90),
+        ]);
         let opened = [given(80), any(70), given(70), any(71), given(80), any(72)];
         for (number, listener) in opened.iter().enumerate() {
             assert_eq!(now(number, &opened[..number]), None, "{number}");
@@ -522,20 +513,13 @@ mod tests {
 
     #[test]
     fn a_listener_at_any_port_is_that_of_the_same_task() {
-        let any = |port, task: &str| Listener {
-            addr: addr(port),
-            has_any_port: true,
-            task: task.to_string(),
-        };
-        let script = Script {
-            listeners: vec![any(90, "main/a"), any(91, "main/b"), any(92, "main/a")],
-            ..Script::default()
-        };
+        let any = |port, task| listener(port, true, task);
+        let now = ports(vec![
+            any(90, "main/a"),
+            any(91, "main/b"),
+            any(92, "main/a"),
+        ]);
         let opened = [any(70, "main/b"), any(71, "main/a"), any(72, "main/a")];
-        let now = |number, opened: &[Listener]| {
-            let addr = script.address_now(number, opened);
-            addr.map(|addr| addr.port())
-        };
         let all = [0, 1, 2].map(|number| now(number, &opened));
         assert_eq!(all, [Some(71), Some(70), Some(72)]);
         assert_eq!(now(0, &opened[..1]), None);

@@ -12,7 +12,7 @@ use std::{
 };
 
 use trapline::{
-    Explored, Os, SimWorld, World,
+    Explored, Os, SimWorld, TcpListener, TcpStream, World,
     tape::{Header, Taping},
 };
 
@@ -131,6 +131,23 @@ fn client(sends: &str, gets: u64) -> Peer {
     peer(Way::ToListener { number: 0, from }, sends, gets)
 }
 
+fn listener(addr: impl Into<SocketAddr>) -> Listener {
+    Listener {
+        addr: addr.into(),
+        has_any_port: false,
+        task: String::new(),
+    }
+}
+
+/// What these peers did with a server at port 80 of this machine.
+fn served(peers: Vec<Peer>) -> Script {
+    Script {
+        listeners: vec![listener(([127, 0, 0, 1], 80))],
+        peers,
+        ..Script::default()
+    }
+}
+
 fn passes(explored: &Explored) {
     let why = explored.failure.as_ref().map(|failure| &failure.why);
     assert_eq!((why, explored.schedules), (None, 20));
@@ -156,27 +173,14 @@ impl Program for ListensOutside {
 
 #[test]
 fn a_server_can_listen_on_an_address_of_its_machine() {
-    let listens = |port| Listener {
-        addr: machine(port),
-        has_any_port: false,
-        task: String::new(),
-    };
-    let script = Script {
-        listeners: vec![listens(80)],
+    let listens = |listeners| Script {
+        listeners,
         peers: vec![client("", 5)],
         ..Script::default()
     };
+    let script = listens(vec![listener(machine(80))]);
     passes(&searched::<ListensOutside>(script.judged().unwrap()));
-    let elsewhere = Listener {
-        addr: beside(8),
-        has_any_port: false,
-        task: String::new(),
-    };
-    let script = Script {
-        listeners: vec![listens(80), elsewhere],
-        peers: vec![client("", 5)],
-        ..Script::default()
-    };
+    let script = listens(vec![listener(machine(80)), listener(beside(8))]);
     assert_eq!(
         script.judged().unwrap_err(),
         "the programs listen on 192.0.2.7 and on 192.0.2.8, and a simulated host has one address"
@@ -243,11 +247,6 @@ impl Program for OnlyAccepts {
 
 #[test]
 fn a_client_that_came_after_a_connection_of_the_program_waits_for_it_within_limits() {
-    let listener = Listener {
-        addr: ([127, 0, 0, 1], 80).into(),
-        has_any_port: false,
-        task: String::new(),
-    };
     let late = Peer {
         before: vec![Mark {
             peer: 1,
@@ -256,11 +255,11 @@ fn a_client_that_came_after_a_connection_of_the_program_waits_for_it_within_limi
         }],
         ..client("", 0)
     };
-    let script = Script {
-        listeners: vec![listener],
-        peers: vec![client("", 0), peer(Way::ToPeer(machine(80)), "", 7), late],
-        ..Script::default()
-    };
+    let script = served(vec![
+        client("", 0),
+        peer(Way::ToPeer(machine(80)), "", 7),
+        late,
+    ]);
     let failure = searched::<OnlyAccepts>(script.judged().unwrap()).failure;
     let why = failure.expect("it does not connect").why;
     let expected = "the program does not do what it did on the tape (to 192.0.2.7:80)";
@@ -287,20 +286,13 @@ impl Program for ServesAttentively {
 
 #[test]
 fn a_connection_that_was_open_at_the_interrupt_stays_open_until_then() {
-    let listener = Listener {
-        addr: ([127, 0, 0, 1], 80).into(),
-        has_any_port: false,
-        task: String::new(),
-    };
     let silent = Peer {
         is_closed: false,
         ..client("", 0)
     };
     let script = Script {
-        listeners: vec![listener],
-        peers: vec![silent],
         is_stopped: true,
-        ..Script::default()
+        ..served(vec![silent])
     };
     passes(&searched::<ServesAttentively>(script.judged().unwrap()));
 }
@@ -359,15 +351,20 @@ fn a_connection_that_failed_on_the_tape_fails_in_the_same_way() {
     passes(&searched::<Fails>(noted::<Fails>("fails", net()).unwrap()));
 }
 
+async fn connect_to_itself(os: &mut Os) -> io::Result<(TcpListener, [TcpStream; 2])> {
+    let listener = os.listen(([127, 0, 0, 1], 80).into()).await?;
+    let own = os.connect(listener.local_addr()?).await?;
+    let (other, _) = listener.accept(os).await?;
+    Ok((listener, [own, other]))
+}
+
 /// Connects to itself, and fails long after that
 #[derive(clap::Args)]
 struct FailsLate {}
 
 impl Program for FailsLate {
     async fn main(self, os: &mut Os) -> Result<(), Box<dyn Error>> {
-        let listener = os.listen(([127, 0, 0, 1], 80).into()).await?;
-        let _own = os.connect(listener.local_addr()?).await?;
-        let _other = listener.accept(os).await?;
+        let _itself = connect_to_itself(os).await?;
         os.sleep(Duration::from_secs(3600)).await;
         Err("as on the tape".into())
     }
@@ -388,16 +385,8 @@ impl Program for FailsRefused {
 #[test]
 fn programs_without_peers_run_to_their_own_end() {
     let why = |explored: Explored| explored.failure.expect("it fails").why;
-    let listener = Listener {
-        addr: ([127, 0, 0, 1], 80).into(),
-        has_any_port: false,
-        task: String::new(),
-    };
-    let own = Script {
-        peers: vec![peer(Way::ToPeer(listener.addr), "", 0), client("", 0)],
-        listeners: vec![listener],
-        ..Script::default()
-    };
+    let itself = Way::ToPeer(([127, 0, 0, 1], 80).into());
+    let own = served(vec![peer(itself, "", 0), client("", 0)]);
     let failed = why(searched::<FailsLate>(own.judged().unwrap()));
     assert!(failed.contains("as on the tape"), "{failed}");
     let refused = Peer {
@@ -418,9 +407,7 @@ struct GoesOn {}
 
 impl Program for GoesOn {
     async fn main(self, os: &mut Os) -> Result<(), Box<dyn Error>> {
-        let listener = os.listen(([127, 0, 0, 1], 80).into()).await?;
-        let _own = os.connect(listener.local_addr()?).await?;
-        let _other = listener.accept(os).await?;
+        let _itself = connect_to_itself(os).await?;
         for _ in 0..1000 {
             os.sleep(Duration::from_secs(1)).await;
         }
@@ -454,25 +441,14 @@ impl Program for ExpectsReset {
 
 #[test]
 fn a_peer_resets_a_connection_that_broke_on_the_tape() {
-    let listener = Listener {
-        addr: ([127, 0, 0, 1], 80).into(),
-        has_any_port: false,
-        task: String::new(),
-    };
     let mut resets = client("word", 0);
-    let act = Act::Break;
-    let pause = Duration::ZERO;
     resets.steps.push(Step {
         after: 0,
-        pause,
-        act,
+        pause: Duration::ZERO,
+        act: Act::Break,
     });
-    let script = Script {
-        listeners: vec![listener],
-        peers: vec![resets],
-        ..Script::default()
-    };
-    passes(&searched::<ExpectsReset>(script.judged().unwrap()));
+    let script = served(vec![resets]).judged().unwrap();
+    passes(&searched::<ExpectsReset>(script));
 }
 
 /// Starts ten tasks, and waits for the last

@@ -290,10 +290,7 @@ fn a_file_that_is_as_large_as_files_may_be_does_not_end_the_run() {
     shell.arg(env!("CARGO_BIN_EXE_trapline")).arg(&file);
     let (code, _, err) = texts(shell.output().unwrap());
     assert_eq!(code, 1);
-    assert!(
-        err.starts_with("warning: cannot write to the console: File too large"),
-        "{err}"
-    );
+    begins(&err, "warning: cannot write to the console: File too large");
     let _ = fs::remove_file(file);
 }
 
@@ -493,10 +490,7 @@ fn a_target_without_its_crate_is_a_warning() {
         .env("RUST_LOG", "info,trapline::shed=trace")
         .output();
     let (_, _, err) = texts(output.unwrap());
-    assert!(
-        err.contains("RUST_LOG=info,trapline::shed=trace selects"),
-        "{err}"
-    );
+    has(&err, "RUST_LOG=info,trapline::shed=trace selects");
     assert!(err.contains(told), "{err}");
 }
 
@@ -709,10 +703,7 @@ fn a_wait_for_threads_alone_ends_at_its_limit() {
     let (code, _, err) = run(&[&stall[..], &reads].concat());
     assert_eq!(code, 3);
     assert!(err.starts_with("error: stalled: no task is ready"), "{err}");
-    assert!(
-        err.contains("\n  jobs under way: 2\n  tid 1 \"fake-io\""),
-        "{err}"
-    );
+    has(&err, "\n  jobs under way: 2\n  tid 1 \"fake-io\"");
 }
 
 #[test]
@@ -868,10 +859,7 @@ fn summary_has_a_thousand_tasks_at_most() {
     assert!(err.contains("\nand 4001 more tasks: --by-name"), "{err}");
     assert!(err.contains("\ntasks 5001, ticks 25003, "), "{err}");
     let (_, _, err) = run(&[&boot[..], &["--log-format", "json"], &sleepers].concat());
-    assert!(
-        err.contains("{\"summary\":\"left_out\",\"tasks\":4001}\n"),
-        "{err}"
-    );
+    has(&err, "{\"summary\":\"left_out\",\"tasks\":4001}\n");
 }
 
 #[test]

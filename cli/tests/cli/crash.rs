@@ -200,10 +200,7 @@ fn a_file_that_may_not_grow_keeps_what_fitted_and_says_why_it_ends() {
     let output = script(&boot, &[&tape, &record, &out]);
     let (code, _, err) = texts(output);
     assert_eq!(code, 1, "{err}");
-    assert!(
-        err.contains("run.tape is not complete: File too large"),
-        "{err}"
-    );
+    has(&err, "run.tape is not complete: File too large");
     let why = "it had reached the largest size of a file";
     keeps(&tape, &record, &out, why);
     for file in [&tape, &record] {

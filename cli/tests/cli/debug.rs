@@ -166,15 +166,9 @@ fn a_task_that_has_ended_is_shown_with_its_end() {
     ];
     let args = commands.map(|command| ["-c", command]).concat();
     let (code, out, err) = run(&[&["debug"], &args[..], &["--seed", "1", "kill"]].concat());
-    assert!(
-        out.contains("> where 2\n00:00.000000 2 foo: exited: killed\n"),
-        "{out}"
-    );
+    has(&out, "> where 2\n00:00.000000 2 foo: exited: killed\n");
     assert_eq!(code, 2);
-    assert!(
-        err.contains("there is no task 99; ps lists the tasks"),
-        "{err}"
-    );
+    has(&err, "there is no task 99; ps lists the tasks");
 }
 
 #[test]
@@ -216,10 +210,7 @@ fn a_panic_that_ends_the_process_is_printed() {
     assert_eq!(output.status.code(), None, "a signal has ended it");
     let err = String::from_utf8(output.stderr).unwrap();
     assert!(err.contains("and again"), "{err}");
-    assert!(
-        err.contains("panic in a destructor during cleanup"),
-        "{err}"
-    );
+    has(&err, "panic in a destructor during cleanup");
 }
 
 #[test]
@@ -248,10 +239,7 @@ fn a_tape_is_stepped_through_without_its_clients() {
     let out = debug(&commands, &[&tape]);
     assert!(out.contains("breakpoint 1: "), "{out}");
     assert!(out.contains("2  client"), "{out}");
-    assert!(
-        out.contains("the run is over: all tasks have ended"),
-        "{out}"
-    );
+    has(&out, "the run is over: all tasks have ended");
     // The interrupt has ended the server, and the last call was of the client's task.
     assert!(place(&out).contains(" 2 client: exited: "), "{out}");
     let (_, console) = out.split_once("> console\n").unwrap();
@@ -399,10 +387,7 @@ fn what_is_wrong_with_a_command_is_said() {
     for (command, expected) in cases {
         let (code, _, err) = try_debug(&[command], &["--seed", "1", "tids"]);
         assert_eq!(code, 2, "{command}");
-        assert!(
-            err.contains(&format!("in the command {command:?}: ")),
-            "{err}"
-        );
+        has(&err, &format!("in the command {command:?}: "));
         assert!(err.contains(expected), "{err}");
     }
     let of = ["--seed", "1", "producer-consumer"];

@@ -8,7 +8,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::support::{at_once, rude, texts};
+use crate::support::{at_once, has, rude, texts};
 
 /// Runs it to its end: the exit code, standard output and standard error.
 fn run(args: &[&str], variables: &[(&str, &str)]) -> (i32, String, String) {
@@ -41,9 +41,9 @@ fn the_planted_bugs_are_found() {
     for program in ["deadlock", "lost-wakeup"] {
         let (code, out, _) = run(&["--strategy", "exhaustive", program, "--cured"], &[]);
         assert_eq!(code, 0, "{out}");
-        assert!(
-            out.contains("; proved: no other order of turns has another outcome, for this seed"),
-            "{out}"
+        has(
+            &out,
+            "; proved: no other order of turns has another outcome, for this seed",
         );
     }
     for program in ["deadlock", "lost-wakeup"] {
@@ -127,10 +127,7 @@ fn the_command_of_a_report_repeats_the_schedule() {
     assert!(repeated.contains(again[3]), "{repeated}");
     let (code, out, err) = run(&["--replay", "7.1.00000001", "deadlock", "--cured"], &[]);
     assert_eq!(code, 0, "{out}{err}");
-    assert!(
-        err.contains("the program has changed since 7.1.00000001"),
-        "{err}"
-    );
+    has(&err, "the program has changed since 7.1.00000001");
 }
 
 #[test]
@@ -240,10 +237,7 @@ fn parts_that_do_not_fit_are_not_joined() {
     fs::copy(&files[0], &files[2]).expect("it is there");
     let (code, _, err) = merge(&files);
     assert_eq!(code, 2);
-    assert!(
-        err.contains("3.json is part 1/8, which another file is, too"),
-        "{err}"
-    );
+    has(&err, "3.json is part 1/8, which another file is, too");
     let (_, out, _) = run(
         &["--json", "--strategy", "exhaustive", "--seed", "9", "wait"],
         &[],
@@ -257,10 +251,7 @@ fn parts_that_do_not_fit_are_not_joined() {
     fs::write(&files[1], "{}").expect("it can be written");
     let (code, _, err) = merge(&files);
     assert_eq!(code, 2);
-    assert!(
-        err.contains("2.json is not the JSON object of a search"),
-        "{err}"
-    );
+    has(&err, "2.json is not the JSON object of a search");
     let (code, _, err) = run(&["merge", "missing.json"], &[]);
     assert_eq!(code, 2);
     assert!(err.contains("cannot read missing.json"), "{err}");
@@ -402,9 +393,9 @@ fn hosts_faults_and_injections_are_those_of_boot() {
     assert_eq!(code, 1, "{out}");
     let (code, _, err) = explore(&["--fault", "0s:cut main sever"]);
     assert_eq!(code, 2);
-    assert!(
-        err.contains("did you mean 'server'? There are localhost, server, main"),
-        "{err}"
+    has(
+        &err,
+        "did you mean 'server'? There are localhost, server, main",
     );
     let (_, out, _) = run(
         &["--with", "deadlock --cured", "--schedules", "5", "wait"],

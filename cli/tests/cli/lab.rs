@@ -133,10 +133,7 @@ fn a_table_a_chart_and_a_page() {
     fs::remove_file(picture).unwrap();
     assert!(html.contains("<svg") && html.contains("rr:10ms") && html.contains("<td>35ms</td>"));
     // A computes in the first 540 of 720 columns under first in, first out.
-    assert!(
-        svg.contains("<rect x=\"120\" y=\"47\" width=\"540\""),
-        "{svg}"
-    );
+    has(&svg, "<rect x=\"120\" y=\"47\" width=\"540\"");
 }
 
 /// A name for files of this test.
@@ -282,10 +279,7 @@ fn wrong_values_are_explained() {
         );
     }
     let error = of(&["lab", "--seeds", "0", "parts"]);
-    assert!(
-        error.contains("a number of seeds from 1 to 10000"),
-        "{error}"
-    );
+    has(&error, "a number of seeds from 1 to 10000");
     for (job, expected) in [
         ("0s,-5ms", "'-5ms' is negative"),
         ("0s", "it takes ARRIVAL,LENGTH"),
@@ -421,10 +415,7 @@ fn a_page_goes_to_standard_output_instead_of_the_tables() {
     );
     let (code, _, err) = lab(&["--svg", "-", "--html", "-"]);
     assert_eq!(code, 2);
-    assert!(
-        err.contains("--svg would replace -: name another file"),
-        "{err}"
-    );
+    has(&err, "--svg would replace -: name another file");
     let (code, _, err) = lab(&["--json", "--html", "-"]);
     assert_eq!(code, 2);
     assert!(err.contains("--json prints to standard output"), "{err}");
@@ -450,10 +441,7 @@ fn the_page_and_the_picture_are_two_files_that_can_be_written() {
     assert_eq!((code, &*out, err), (2, "", said));
     let (code, out, err) = run(&[&lab[..], &["/nowhere/a.svg"], &jobs].concat());
     assert_eq!((code, &*out), (2, ""));
-    assert!(
-        err.starts_with("error: cannot write /nowhere/a.svg: "),
-        "{err}"
-    );
+    begins(&err, "error: cannot write /nowhere/a.svg: ");
     assert!(!Path::new(&file).exists(), "nothing is left");
 }
 

@@ -315,10 +315,7 @@ fn many_tasks_of_a_name_are_sorted_filtered_and_folded() {
     assert!(out.ends_with("\n0 of 13 match\n"), "{out}");
     let (code, _, err) = ask(&kernel.socket, &["ps", "--sort", "age"]);
     assert_eq!(code, 2);
-    assert!(
-        err.contains("possible values: tid, name, state, since, traps"),
-        "{err}"
-    );
+    has(&err, "possible values: tid, name, state, since, traps");
 }
 
 #[test]
@@ -417,10 +414,7 @@ fn where_follows_a_ring_of_waits_once_around() {
         (code == 0 && out.contains(": a cycle")).then_some(out)
     });
     let (first, rest) = out.split_once('\n').unwrap();
-    assert!(
-        first.starts_with("task 2 \"waits\" waits for the end of task 3"),
-        "{first}"
-    );
+    begins(first, "task 2 \"waits\" waits for the end of task 3");
     assert_eq!(rest.matches(": a cycle").count(), 1);
     let mut tasks = rest.lines().filter(|line| line.contains("task "));
     let again = tasks.nth(1999).unwrap();
@@ -648,10 +642,7 @@ fn dump_writes_the_last_events_of_a_kernel_that_runs_on() {
     // It is not replaced.
     let (code, out, err) = ask(&kernel.socket, &dump);
     assert_eq!((code, &*out), (1, ""));
-    assert!(
-        err.contains("it exists already: give another file"),
-        "{err}"
-    );
+    has(&err, "it exists already: give another file");
     let piped = trapline(&["trace", "dump", "-o", "-", "--attach"])
         .arg(&*kernel.socket)
         .output();
@@ -728,10 +719,7 @@ fn dump_says_what_a_kernel_without_last_events_needs() {
     let nowhere = ["trace", "dump", "-o", "/nowhere/now.trap"];
     let (code, _, err) = ask(&kernel.socket, &nowhere);
     assert_eq!(code, 1);
-    assert!(
-        err.starts_with("error: cannot write /nowhere/now.trap: "),
-        "{err}"
-    );
+    begins(&err, "error: cannot write /nowhere/now.trap: ");
 }
 
 #[test]

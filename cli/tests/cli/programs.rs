@@ -152,9 +152,9 @@ fn a_producer_without_consumers_waits_for_room() {
         (code, &*out),
         (3, "Producing 0\nProducing 1\nProducing 2\n")
     );
-    assert!(
-        err.contains("tid 2 \"producer\" waits for queue 1 (put), since 00:02.000"),
-        "{err}"
+    has(
+        &err,
+        "tid 2 \"producer\" waits for queue 1 (put), since 00:02.000",
     );
 }
 
@@ -246,10 +246,7 @@ fn timers_go_on_while_a_response_is_out() {
     let (code, out, err) = run(&[&slow[..], &["--on", &server, "--on", client]].concat());
     assert_eq!((code, &*err), (0, ""));
     let (_, out) = out.split_once("/\n").expect("it says where it listens");
-    assert!(
-        out.starts_with("timer tick\nHTTP/1.1 200 OK\nDate: "),
-        "{out}"
-    );
+    begins(out, "timer tick\nHTTP/1.1 200 OK\nDate: ");
     let end = format!("\nConnection: close\n\n{page}timer tick\ntimer timeout\n");
     assert!(out.ends_with(&end), "{out}");
 }
@@ -275,16 +272,10 @@ fn http_get_calls_back_from_a_file_too() {
         assert_eq!((code, &*out, &*err), (0, "2\n1\n", ""));
         let (code, out, err) = get(&["--demo-order", "/no/such/file"]);
         assert_eq!((code, &*out), (1, "2\n"));
-        assert!(
-            err.contains("cannot read /no/such/file: No such file"),
-            "{err}"
-        );
+        has(&err, "cannot read /no/such/file: No such file");
         let (code, out, err) = get(&[file]);
         assert_eq!((code, &*out), (1, ""));
-        assert!(
-            err.contains("is a file, which only --demo-order reads"),
-            "{err}"
-        );
+        has(&err, "is a file, which only --demo-order reads");
     }
 }
 

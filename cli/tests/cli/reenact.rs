@@ -148,10 +148,7 @@ fn a_correct_chat_passes_though_a_client_that_joins_later_gets_less() {
     assert_eq!((code, &*err), (0, ""), "{out}");
     assert!(out.contains("1000 schedules"), "{out}");
     // Bob has asked for the names, which depend on the others.
-    assert!(
-        out.contains("compared: the answers to 2 of 3 clients\n"),
-        "{out}"
-    );
+    has(&out, "compared: the answers to 2 of 3 clients\n");
     let (code, out, _) = run(&["replay", "--explore", "100", "--expect", "bytes", &tape]);
     assert_eq!(code, 1, "one gets less: {out}");
 }
@@ -314,10 +311,7 @@ fn panics_of_a_taped_run_are_told_as_the_failure_of_a_schedule_alone() {
     let (tape, _folder) = server.end();
     let (code, out, err) = explore(example("rude", &["replay", "--explore", "5", &tape]));
     assert_eq!((code, &*err), (1, ""), "{out}");
-    assert!(
-        out.contains("\"child\" faulted: as it was told to"),
-        "{out}"
-    );
+    has(&out, "\"child\" faulted: as it was told to");
 }
 
 #[test]
@@ -366,10 +360,7 @@ fn a_device_that_is_no_socket_cannot_be_scripted() {
     serves.join().unwrap();
     let (code, _, err) = run(&["replay", "--explore", "10", &tape]);
     assert_eq!(code, 1);
-    assert!(
-        err.contains("is no socket, and a simulated run has no other"),
-        "{err}"
-    );
+    has(&err, "is no socket, and a simulated run has no other");
 }
 
 #[test]

@@ -360,10 +360,7 @@ fn what_a_killed_process_leaves_runs_again() {
     let replayed = loop {
         let (code, out, err) = run(&["replay", &tape]);
         assert_eq!(code, 0, "{err}");
-        assert!(
-            err.contains("its process was killed, or still runs"),
-            "{err}"
-        );
+        has(&err, "its process was killed, or still runs");
         assert!(server.printed.starts_with(&out));
         if out == server.printed {
             break out;
@@ -384,9 +381,9 @@ fn a_tape_that_reaches_its_limit_says_so() {
     let program = ["alive", "--count", "1000", "--every", "1us"];
     let (code, out, err) = run(&[&boot[..], &program].concat());
     assert_eq!(code, 0);
-    assert!(
-        err.contains("has reached its limit: the end of the run is not on it"),
-        "{err}"
+    has(
+        &err,
+        "has reached its limit: the end of the run is not on it",
     );
     assert!(fs::metadata(&tape).unwrap().len() <= 1024);
     let (code, again, err) = run(&["replay", &tape]);
@@ -469,10 +466,7 @@ fn what_is_no_tape_is_refused_with_the_reason() {
     assert_eq!(fs::read(&file).unwrap(), before);
     let (code, _, err) = run(&["boot", "--tape", "/dev/null", "alive"]);
     assert_eq!(code, 1);
-    assert!(
-        err.contains("cannot tape to /dev/null: a tape is a file"),
-        "{err}"
-    );
+    has(&err, "cannot tape to /dev/null: a tape is a file");
     let root = OsStr::from_bytes(b"no\xfftext");
     let mut command = trapline(&["boot", "--tape", &file, "httpd", "--root"]);
     let (code, _, err) = texts(command.arg(root).output().unwrap());
@@ -569,10 +563,7 @@ fn a_replay_can_be_watched_in_every_way() {
     );
     assert!(!only.contains("there was no task"), "{only}");
     let none = replay(&["--only", "77"]);
-    assert!(
-        none.starts_with("warning: there was no task 77: "),
-        "{none}"
-    );
+    begins(&none, "warning: there was no task 77: ");
     assert!(replay(&["--summary"]).contains("traps"));
     let recording = folder.path("again.trap");
     assert!(replay(&["--record", &recording]).contains("recorded to"));

@@ -22,7 +22,7 @@ use rustix::{
     termios::{Termios, Winsize, tcgetattr, tcsetwinsize},
 };
 
-use crate::support::{PATIENCE, at_once, exit_of, interrupt_to_the_end, pty};
+use crate::support::{PATIENCE, at_once, exit_of, has, interrupt_to_the_end, pty};
 
 // ---- tools
 
@@ -442,10 +442,7 @@ fn a_panic_that_ends_the_process_gives_the_terminal_back_first() {
     screen.shows("1 panics");
     let (code, text) = screen.end();
     assert_eq!(code, None, "a signal has ended it");
-    assert!(
-        text.contains("panic in a destructor during cleanup"),
-        "{text}"
-    );
+    has(&text, "panic in a destructor during cleanup");
 }
 
 #[test]

@@ -63,6 +63,21 @@ pub(crate) fn interrupt_to_the_end(child: &mut Child) -> Option<i32> {
     })
 }
 
+/// Checks that a text has a part.
+#[track_caller]
+pub(crate) fn has(text: &str, part: &str) {
+    assert!(text.contains(part), "no {part:?} in: {text}");
+}
+
+/// Checks how a text begins.
+#[track_caller]
+pub(crate) fn begins(text: &str, start: &str) {
+    assert!(
+        text.starts_with(start),
+        "not at the start, {start:?}: {text}"
+    );
+}
+
 /// Checks all cases at the same time, each on a thread of its own: they wait more than they compute.
 pub(crate) fn at_once<T: Send>(cases: impl IntoIterator<Item = T>, check: impl Fn(T) + Sync) {
     let check = &check;

@@ -125,8 +125,7 @@ async fn ping(os: &mut Os) -> io::Result<()> {
 
 /// What a client notes that pings host "b", while these faults happen.
 fn pings(faults: &'static [(u64, &'static str)]) -> String {
-    let (mut kernel, net) = world();
-    kernel.spawn_on("b", "server", echo).unwrap();
+    let (mut kernel, net) = served();
     let cause = async move |os: &mut Os| {
         for (at, fault) in faults {
             os.sleep_until(ms(*at)).await;
@@ -172,12 +171,10 @@ fn s83_a_cut_of_the_way_back_ends_the_connection_too() {
 #[test]
 fn s83_a_client_that_connects_through_a_cut_times_out() {
     for cut in ["cut a b", "cut-one-way a b", "cut-one-way b a"] {
-        let (mut kernel, net) = world();
-        kernel.spawn_on("b", "server", echo).unwrap();
+        let (mut kernel, net) = served();
         net.apply(&cut.parse().unwrap()).unwrap();
         let console = run(&mut kernel, async |os| {
-            let error = kind(os.connect(("b", PORT)).await);
-            note(os, format!("{error:?}")).await;
+            failed(os.connect(("b", PORT)).await, os).await;
         });
         assert_eq!(console, "127000 TimedOut\n", "{cut}");
     }
@@ -191,8 +188,7 @@ fn s83_a_link_that_heals_connects_at_once() {
         (15, "cut a b"),
         (5, "cut-one-way b a"),
     ] {
-        let (mut kernel, net) = world();
-        kernel.spawn_on("b", "server", echo).unwrap();
+        let (mut kernel, net) = served();
         let cause = async move |os: &mut Os| {
             os.sleep(ms(cut_at)).await;
             net.apply(&cut.parse().map_err(io::Error::other)?)?;
@@ -200,13 +196,10 @@ fn s83_a_link_that_heals_connects_at_once() {
             net.heal("a", "b")
         };
         kernel.spawn("faults", cause).unwrap();
-        let console = run(&mut kernel, async |os| {
-            os.sleep(ms(1)).await;
-            let stream = os.connect(("b", PORT)).await?;
+        let console = connected(&mut kernel, async |os, stream| {
             note(os, "connected").await;
-            stream.send_all(os, b"ping").await?;
-            recv_exact(os, &stream, 4).await?;
-            io::Result::Ok(())
+            pinged(os, &stream).await?;
+            Ok(())
         });
         assert_eq!(console, "20020 connected\n", "{cut} at {cut_at} ms");
     }
@@ -215,8 +208,7 @@ fn s83_a_link_that_heals_connects_at_once() {
 #[test]
 fn s83_the_end_of_the_handshake_is_sent_again() {
     // The client is connected, and the server does not know yet.
-    let (mut kernel, net) = world();
-    kernel.spawn_on("b", "server", echo).unwrap();
+    let (mut kernel, net) = served();
     let cause = async move |os: &mut Os| {
         os.sleep(ms(25)).await;
         net.cut("a", "b")?;
@@ -224,33 +216,25 @@ fn s83_the_end_of_the_handshake_is_sent_again() {
         net.heal("a", "b")
     };
     kernel.spawn("faults", cause).unwrap();
-    let console = run(&mut kernel, async |os| {
-        os.sleep(ms(1)).await;
-        let stream = os.connect(("b", PORT)).await?;
+    let console = connected(&mut kernel, async |os, stream| {
         note(os, "connected").await;
-        stream.send_all(os, b"ping").await?;
-        recv_exact(os, &stream, 4).await?;
+        pinged(os, &stream).await?;
         note(os, "answered").await;
-        io::Result::Ok(())
+        Ok(())
     });
     assert_eq!(console, "21 connected\n1045 answered\n");
 }
 
 #[test]
 fn s83_the_times_are_settings() {
-    let (mut kernel, net) = world();
+    let (mut kernel, net) = served();
     let net = net.connect_timeout(ms(5000)).retransmission_limit(ms(2000));
-    kernel.spawn_on("b", "server", echo).unwrap();
-    let console = run(&mut kernel, async move |os| {
-        os.sleep(ms(1)).await;
-        let stream = os.connect(("b", PORT)).await?;
+    let console = connected(&mut kernel, async move |os, stream| {
         net.cut("a", "b")?;
         stream.send_all(os, b"lost").await?;
-        let error = kind(stream.recv(os, &mut [0; 9]).await);
-        note(os, format!("{error:?}")).await;
-        let error = kind(os.connect(("b", PORT)).await);
-        note(os, format!("{error:?}")).await;
-        io::Result::Ok(())
+        failed(stream.recv(os, &mut [0; 9]).await, os).await;
+        failed(os.connect(("b", PORT)).await, os).await;
+        Ok(())
     });
     assert_eq!(console, "2021 TimedOut\n7021 TimedOut\n");
 }
@@ -259,19 +243,14 @@ fn s83_the_times_are_settings() {
 fn s83_a_peer_that_has_given_up_answers_with_a_reset() {
     let (mut kernel, net) = world();
     net.retransmission_limit(ms(2000));
-    let server = async |os: &mut Os| {
-        let listener = os.listen(any(PORT)).await?;
-        let (stream, _) = listener.accept(os).await?;
+    let server = serve(&mut kernel, async |os, stream| {
         os.sleep(ms(4000)).await;
         stream.send_all(os, b"late").await?;
         let error = kind(stream.recv(os, &mut [0; 9]).await);
         note(os, format!("server {error:?}")).await;
-        io::Result::Ok(())
-    };
-    let server = kernel.spawn_on("b", "server", server).unwrap();
-    run(&mut kernel, async move |os| {
-        os.sleep(ms(1)).await;
-        let stream = os.connect(("b", PORT)).await?;
+        Ok(())
+    });
+    connected(&mut kernel, async move |os, stream| {
         os.sleep(ms(50)).await;
         net.cut("a", "b")?;
         stream.send_all(os, b"lost").await?;
@@ -367,33 +346,26 @@ fn s84_a_task_that_crashes_its_own_host_ends_at_its_next_trap() {
 #[test]
 fn s84_nothing_that_dying_tasks_do_leaves_the_host() {
     let (mut kernel, net) = world();
-    let server = async |os: &mut Os| {
-        let listener = os.listen(any(PORT)).await?;
-        let (stream, _) = listener.accept(os).await?;
+    serve(&mut kernel, async |os, stream| {
         // Dropped by the crash, with its socket.
         stream.recv(os, &mut [0; 9]).await.map(drop)
-    };
-    kernel.spawn_on("b", "server", server).unwrap();
-    let console = run(&mut kernel, async move |os| {
-        os.sleep(ms(1)).await;
-        let stream = os.connect(("b", PORT)).await?;
+    });
+    let console = connected(&mut kernel, async move |os, stream| {
         os.sleep(ms(100)).await;
         net.crash("b")?;
         let silence = os.timeout(ms(60_000), async |os| stream.recv(os, &mut [0; 9]).await);
         assert!(silence.await.is_err(), "no one tells the client");
         // What it sends now, and is lost 10 ms later, is not acknowledged.
         stream.send_all(os, b"ping").await?;
-        let error = kind(stream.recv(os, &mut [0; 9]).await);
-        note(os, format!("{error:?}")).await;
-        io::Result::Ok(())
+        failed(stream.recv(os, &mut [0; 9]).await, os).await;
+        Ok(())
     });
     assert_eq!(console, "984131 TimedOut\n");
 }
 
 #[test]
 fn s84_a_peer_of_before_is_reset_after_the_restart() {
-    let (mut kernel, net) = world();
-    kernel.spawn_on("b", "server", echo).unwrap();
+    let (mut kernel, net) = served();
     kernel.on_restart("b", boot_echo).unwrap();
     let console = run(&mut kernel, async move |os| {
         os.sleep(ms(1)).await;
@@ -404,11 +376,9 @@ fn s84_a_peer_of_before_is_reset_after_the_restart() {
         busy.send_all(os, b"ping").await?;
         os.sleep(ms(1000)).await;
         net.restart("b")?;
-        let error = kind(busy.recv(os, &mut [0; 9]).await);
-        note(os, format!("{error:?}")).await;
+        failed(busy.recv(os, &mut [0; 9]).await, os).await;
         idle.send_all(os, b"ping").await?;
-        let error = kind(idle.recv(os, &mut [0; 9]).await);
-        note(os, format!("{error:?}")).await;
+        failed(idle.recv(os, &mut [0; 9]).await, os).await;
         let again = os.connect(("b", PORT)).await?;
         again.send_all(os, b"ping").await?;
         recv_exact(os, &again, 4).await?;
@@ -420,23 +390,18 @@ fn s84_a_peer_of_before_is_reset_after_the_restart() {
 #[test]
 fn s84_what_has_left_the_host_still_arrives() {
     let (mut kernel, net) = world();
-    let server = async |os: &mut Os| {
-        let listener = os.listen(any(PORT)).await?;
-        let (stream, _) = listener.accept(os).await?;
+    serve(&mut kernel, async |os, stream| {
         stream.send_all(os, b"hello").await?;
         os.sleep(ms(1000)).await;
-        io::Result::Ok(())
-    };
-    kernel.spawn_on("b", "server", server).unwrap();
-    let console = run(&mut kernel, async move |os| {
-        os.sleep(ms(1)).await;
-        let stream = os.connect(("b", PORT)).await?;
+        Ok(())
+    });
+    let console = connected(&mut kernel, async move |os, stream| {
         // The server has it, and has greeted.
         os.sleep(ms(14)).await;
         net.crash("b")?;
         let n = stream.recv(os, &mut [0; 9]).await?;
         note(os, n.to_string()).await;
-        io::Result::Ok(())
+        Ok(())
     });
     assert_eq!(console, "41 5\n");
 }

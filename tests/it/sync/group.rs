@@ -6,7 +6,7 @@ use trapline::{Errno, Exit, Kernel, Os, Queue, SimWorld, Tid, sync::Group};
 
 use super::*;
 use crate::{
-    stepping::{Dropped, Notes, boot, finish, settle, spin},
+    stepping::{Dropped, Notes, boot, finish, noting, settle, spin},
     support::leave_answer,
 };
 
@@ -44,9 +44,7 @@ fn a_group_joins_all_its_members() {
 
 #[test]
 fn the_first_of_a_group_ends_the_rest() {
-    let notes = Notes::default();
-    let seen = notes.clone();
-    boot(async move |os| {
+    let seen = noting(async move |os, notes| {
         let mut group = Group::new(os).await;
         member(os, &mut group, "slow", &notes).await;
         let program = async |os: &mut Os| os.sleep(S).await;
@@ -133,9 +131,7 @@ fn an_owner_that_is_killed_takes_its_group_with_it() {
 
 #[test]
 fn an_owner_that_is_killed_the_moment_it_has_spawned_takes_that_one_too() {
-    let notes = Notes::default();
-    let seen = notes.clone();
-    boot(async move |os| {
+    let seen = noting(async move |os, notes| {
         let owner = async move |os: &mut Os| {
             let me = os.get_tid().await;
             let mut group = Group::new(os).await;
@@ -156,9 +152,7 @@ fn an_owner_that_is_killed_the_moment_it_has_spawned_takes_that_one_too() {
 
 #[test]
 fn a_spawn_into_a_group_that_times_out_leaves_nobody_outside_it() {
-    let notes = Notes::default();
-    let seen = notes.clone();
-    boot(async move |os| {
+    let seen = noting(async move |os, notes| {
         for before in 245..260 {
             let notes = notes.clone();
             let run = async move |os: &mut Os| {
@@ -183,9 +177,7 @@ fn a_spawn_into_a_group_that_times_out_leaves_nobody_outside_it() {
 
 #[test]
 fn a_member_that_kills_its_owner_dies_with_the_group() {
-    let notes = Notes::default();
-    let seen = notes.clone();
-    boot(async move |os| {
+    let seen = noting(async move |os, notes| {
         let theirs = notes.clone();
         let owner = async move |os: &mut Os| {
             let me = os.get_tid().await;
@@ -293,9 +285,7 @@ fn a_shutdown_meets_a_group_that_is_younger_than_its_members() {
 
 #[test]
 fn a_task_that_drops_the_group_it_is_in_is_killed_at_its_next_trap() {
-    let notes = Notes::default();
-    let seen = notes.clone();
-    boot(async move |os| {
+    let seen = noting(async move |os, notes| {
         let groups = Queue::<Group>::unbounded(os).await;
         let mut group = Group::new(os).await;
         let theirs = groups.clone();

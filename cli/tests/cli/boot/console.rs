@@ -96,10 +96,7 @@ fn a_help_that_cannot_be_written_is_a_failure() {
     let full = File::options().write(true).open("/dev/full").unwrap();
     let output = trapline(&["--help"]).stdout(full).output().unwrap();
     let err = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        err.starts_with("error: cannot write to standard output: "),
-        "{err}"
-    );
+    begins(&err, "error: cannot write to standard output: ");
     assert_eq!(output.status.code(), Some(1));
 }
 
@@ -166,10 +163,7 @@ fn s53_a_reader_that_stalls_freezes_no_other_task_and_the_first_sigint_ends_the_
         let (code, err) = run.end();
         assert_eq!(code, Some(130));
         assert!(err.starts_with("interrupted: shutting down"), "{err}");
-        assert!(
-            err.contains("bytes that tasks printed: they are lost"),
-            "{err}"
-        );
+        has(&err, "bytes that tasks printed: they are lost");
     });
 }
 

@@ -219,10 +219,7 @@ fn http_get_says_what_went_wrong() {
     let (addr, server) = serve(b"HTTP/1.1 404 Not Found\r\n\r\nno such page".to_vec());
     let (code, out, err) = texts(http_get(&format!("http://{addr}")));
     assert_eq!((code, &*out), (1, "no such page"));
-    assert!(
-        err.contains(&format!("{addr} answers HTTP/1.1 404 Not Found")),
-        "{err}"
-    );
+    has(&err, &format!("{addr} answers HTTP/1.1 404 Not Found"));
     assert!(server.join().unwrap().starts_with("GET / HTTP/1.1\r\n"));
 
     let (addr, server) = serve(b"220 not the web\r\n".to_vec());
@@ -237,9 +234,9 @@ fn http_get_says_what_went_wrong() {
         .unwrap();
     let (code, _, err) = texts(http_get(&format!("http://{closed}/")));
     assert_eq!(code, 1);
-    assert!(
-        err.contains(&format!("cannot connect to {closed}: Connection refused")),
-        "{err}"
+    has(
+        &err,
+        &format!("cannot connect to {closed}: Connection refused"),
     );
 }
 

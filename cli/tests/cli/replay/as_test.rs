@@ -40,10 +40,7 @@ fn a_tape_becomes_a_test_that_holds_on_to_its_run() {
     fs::write(folder.path("Cargo.toml"), "").unwrap();
     let (code, printed, err) = write("it_keeps_its_promise");
     assert_eq!((code, &*printed), (0, ""), "{err}");
-    assert!(
-        err.contains("next: cargo test it_keeps_its_promise"),
-        "{err}"
-    );
+    has(&err, "next: cargo test it_keeps_its_promise");
     let (code, _, err) = write("it_keeps_its_promise");
     assert_eq!(code, 1);
     assert!(err.contains("exists: give another name"), "{err}");

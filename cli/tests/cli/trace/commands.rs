@@ -279,9 +279,9 @@ fn all_commands_say_that_events_are_missing() {
     ];
     assert_eq!(rows, expected, "{out}");
     let summary = place.print(&["trace", "summary", "run.trap"]);
-    assert!(
-        summary.starts_with("events are missing, and the others took no time\n"),
-        "{summary}"
+    begins(
+        &summary,
+        "events are missing, and the others took no time\n",
     );
 }
 
@@ -448,10 +448,7 @@ fn export_folds_stacks_for_flame_graphs() {
     let place = Place::with("folded", &["convoy"]);
     let folded = place.print(&["trace", "export", "--format", "folded", "run.trap"]);
     // Three waits of worker-1: none, 13 ms and 13 ms.
-    assert!(
-        folded.contains("worker-1;blocked;get;mutex 1 26000000\n"),
-        "{folded}"
-    );
+    has(&folded, "worker-1;blocked;get;mutex 1 26000000\n");
     let of_worker = folded.lines().filter(|line| line.starts_with("worker-1;"));
     let nanos = of_worker.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap());
     assert_eq!(nanos.sum::<u64>(), 47_000_000, "its whole life");
@@ -463,13 +460,10 @@ fn export_folds_stacks_for_flame_graphs() {
 fn waits_are_shown_at_an_instant() {
     let place = Place::with("waits-at", &["convoy"]);
     let waits = place.print(&["trace", "waits", "--at", "8ms", "run.trap"]);
-    assert!(
-        waits.starts_with("at 00:00.008000: these tasks waited\n"),
-        "{waits}"
-    );
-    assert!(
-        waits.contains("tid 2 \"worker-1\" waits for mutex 1, held by task 3, since "),
-        "{waits}"
+    begins(&waits, "at 00:00.008000: these tasks waited\n");
+    has(
+        &waits,
+        "tid 2 \"worker-1\" waits for mutex 1, held by task 3, since ",
     );
     let end = place.print(&["trace", "waits", "--at", "1h", "run.trap"]);
     assert_eq!(

@@ -37,10 +37,7 @@ fn diff_can_leave_times_aside() {
     let (code, out, _) = place.run(&["trace", "diff", "--ignore-times", "run.trap", "slow.trap"]);
     // The call says how long it is to sleep: that is no time of the world's.
     assert_eq!(code, 1);
-    assert!(
-        out.contains("- 00:00.000000    1 alive        trapped sleep(4s)"),
-        "{out}"
-    );
+    has(&out, "- 00:00.000000    1 alive        trapped sleep(4s)");
     place.record("countdown.trap", &["countdown"]);
     let shifted = place.0.join("shifted.trap");
     let mut recorder = Recorder::create(&shifted, &Header::default()).unwrap();
@@ -75,10 +72,7 @@ fn diff_writes_a_page_with_both_runs_on_one_axis() {
     assert_eq!((code, &*err), (2, expected));
     let (code, _, err) = place.run(&[&diff[..], &["--html", "no/where.html"]].concat());
     assert_eq!(code, 2);
-    assert!(
-        err.starts_with("error: cannot write no/where.html: "),
-        "{err}"
-    );
+    begins(&err, "error: cannot write no/where.html: ");
     let before = fs::read(place.0.join("run.trap")).unwrap();
     let (code, out, err) = place.run(&[&diff[..], &["--html", "./run.trap"]].concat());
     let expected = "error: --html would replace run.trap: name another file\n";

@@ -395,10 +395,7 @@ fn what_cannot_be_drawn_is_named() {
     let header = (0..bytes.len()).find(is_read).unwrap();
     fs::write(&path, &bytes[..header]).unwrap();
     let (_, _, err) = place.run(&DRAW);
-    assert!(
-        err.starts_with("warning: run.trap: the recording ends at byte "),
-        "{err}"
-    );
+    begins(&err, "warning: run.trap: the recording ends at byte ");
     let nothing = "\nerror: there is nothing to show: the recording has no task\n";
     assert!(err.ends_with(nothing), "{err}");
 }
@@ -467,10 +464,7 @@ fn a_picture_that_could_not_be_read_is_refused() {
     let (code, out, err) = place.run(&[&DRAW, &["--format", "svg"][..]].concat());
     assert_eq!((code, &*out), (1, ""));
     assert!(err.contains("101 lanes"), "{err}");
-    assert!(
-        err.contains("--from and --to, or with --task, or make it HTML"),
-        "{err}"
-    );
+    has(&err, "--from and --to, or with --task, or make it HTML");
     svg(&place, &["--task", "1"]);
 }
 
@@ -479,10 +473,7 @@ fn many_tasks_of_a_name_are_a_lane_of_a_picture() {
     let place = Place::with("crowd", &["sleepers"]);
     let all = svg(&place, &["--scale", "time"]);
     assert!(all.contains("sleeper × 1000</text>"), "{all}");
-    assert!(
-        all.contains("at most 0 run or are ready, and 999 are blocked"),
-        "{all}"
-    );
+    has(&all, "at most 0 run or are ready, and 999 are blocked");
     assert!(all.contains("class=\"timer area\"") && all.contains(">sleeps<"));
     let place = Place::with("no-crowd", &["sleepers", "--count", "49"]);
     let each = svg(&place, &["--scale", "time"]);
@@ -564,10 +555,7 @@ fn a_deadlock_in_a_run_that_goes_on_is_marked_where_it_began() {
         format!("{from}    6 session      deadlocked {until}\n")
     );
     let csv = place.print(&["trace", "export", "--format", "csv", "run.trap"]);
-    assert!(
-        csv.contains(&format!(",deadlocked,get,{until},1\n")),
-        "{csv}"
-    );
+    has(&csv, &format!(",deadlocked,get,{until},1\n"));
     let summary = place.print(&["trace", "summary", "run.trap"]);
     let said = format!("\ndeadlock at {from}: 6 session -> 5 session -> 6\n");
     assert!(summary.contains(&said), "{summary}");
@@ -741,10 +729,7 @@ fn a_recording_without_an_end_is_drawn_as_far_as_it_goes() {
     fs::write(&path, &whole[..whole.len() - 9]).unwrap();
     let (code, out, err) = place.run(&DRAW);
     assert_eq!(code, 0);
-    assert!(
-        err.starts_with("warning: run.trap: the recording ends at byte "),
-        "{err}"
-    );
+    begins(&err, "warning: run.trap: the recording ends at byte ");
     assert!(out.contains("The recording has no end"), "{out:.4000}");
     assert!(!out.contains("Deadlock: "), "nobody knows what came then");
     fs::write(&path, b"not a recording").unwrap();
@@ -784,10 +769,7 @@ fn what_was_not_kept_is_a_gap() {
         .concat(),
     );
     let (body, facts) = page(&place, &[]);
-    assert!(
-        body.contains("events are missing, since only the last were kept"),
-        "{body}"
-    );
+    has(&body, "events are missing, since only the last were kept");
     let mut packed = Packed::of(&facts);
     packed.numbers(4);
     let idle = packed.number() as usize;
