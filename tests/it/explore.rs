@@ -1031,7 +1031,8 @@ fn a_search_sees_that_an_injection_counts_calls() {
                 let order = Rc::clone(&order);
                 kernel.spawn("asks", async move |os: &mut Os| {
                     os.now().await;
-                    order.borrow_mut().push(os.get_tid().await.into());
+                    let tid = os.get_tid().await;
+                    order.borrow_mut().push(tid.into());
                 })?;
             }
             kernel.run()?;
