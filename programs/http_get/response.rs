@@ -1,6 +1,6 @@
 //! A request to an HTTP server, and the response, which is read in pieces.
 
-use std::{fmt::Display, mem, time::Duration};
+use std::{mem, time::Duration};
 
 use httparse::{
     EMPTY_HEADER,
@@ -299,7 +299,8 @@ async fn connect(os: &mut Os, host: &str) -> Result<TcpStream, String> {
     } else {
         format!("{host}:80")
     };
-    let cannot = |error: &dyn Display| format!("cannot reach {host}: {error}");
-    let to: Endpoint = addr.parse().map_err(|error| cannot(&error))?;
-    os.connect(to).await.map_err(|error| cannot(&error))
+    let to: Endpoint = addr
+        .parse()
+        .map_err(|error| format!("cannot find {host}: {error}"))?;
+    os.connect(to).await.map_err(|error| error.to_string())
 }

@@ -75,15 +75,15 @@ impl FromStr for SearchStrategy {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        const USAGE: &str =
-            "there are random, pct, pct:CHANGES (from 0 to 1000), fifo and exhaustive";
+        const USAGE: &str = "there are random, pct, pct:CHANGES[,length=TURNS] (changes from 0 to 1000), fifo and \
+             exhaustive";
         let (name, params) = text.split_once(':').unwrap_or((text, ""));
         match name {
             // The other words are those of earlier versions.
             "fifo" | "round_robin" | "round-robin" if text == name => Ok(Self::Fifo),
             "random" if text == name => Ok(Self::Random),
             "exhaustive" if text == name => Ok(Self::Exhaustive),
-            "pct" => {
+            "pct" if !text.ends_with(':') => {
                 let (changes, length) = Pct::parameters(params).map_err(|_| USAGE)?;
                 Ok(Self::Pct(changes, length))
             }

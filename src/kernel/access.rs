@@ -190,6 +190,7 @@ impl Kernel {
     }
 
     /// Runs this with a log of its own, which has this tracer alone.
+    #[doc(hidden)]
     pub fn with_tracer<T>(
         &mut self,
         tracer: impl Tracer + 'static,
@@ -211,6 +212,7 @@ impl Kernel {
 
     /// Notes the place of a panic, for a panic hook that does not call the one before it. Then reports
     /// have the places of faults.
+    #[doc(hidden)]
     pub fn note_panic(panic: &PanicHookInfo<'_>) {
         note_origin(panic);
     }

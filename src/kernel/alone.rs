@@ -20,12 +20,14 @@ pub(super) fn next_number() -> u64 {
 
 impl Kernel {
     /// Watches from now on whether another kernel runs on this thread.
+    #[doc(hidden)]
     pub fn watch_alone(&self) {
         WATCHED.set((self.number, false));
     }
 
     /// Returns whether this is the kernel that is watched, not made as new since, and no other has
     /// run. Ends the watch.
+    #[doc(hidden)]
     #[must_use]
     pub fn was_alone(&self) -> bool {
         WATCHED.take() == (self.number, false)

@@ -159,9 +159,8 @@ impl Tracer for Bridge {
                 });
                 let reply = told.answer().map(display);
                 let blocked_on = blocked_on.map(|on| display(self.tasks.thing(on)));
-                let call = last.map(ToString::to_string);
                 tell!("trapline::kernel", event, &*span, comm,
-                    { call, op, device, queue, blocked_on, bytes, reply, }, "{told}");
+                    { call = last.map(ToString::to_string), op, device, queue, blocked_on, bytes, reply, }, "{told}");
             }
             Topic::Life => {
                 let exit = fact.exit();

@@ -215,13 +215,30 @@ impl Draws {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sched::Slot;
+    use crate::{abi::Tid, sched::Slot};
 
     fn task(number: usize) -> Runnable {
         Runnable {
             tid: (number as u64).into(),
             slot: Slot::new(number),
         }
+    }
+
+    #[test]
+    fn a_task_that_is_moved_is_not_lost() {
+        let mut random = Random::new(7);
+        for number in 1..=3 {
+            random.push(task(number), Cause::Spawned);
+        }
+        random.remove(task(2));
+        random.push(task(2), Cause::Preempted);
+        random.remove(task(9));
+        assert_eq!(random.len(), 3);
+        let mut all: Vec<Tid> = std::iter::from_fn(|| random.pop())
+            .map(|task| task.tid)
+            .collect();
+        all.sort_unstable();
+        assert_eq!(all, [1, 2, 3].map(Tid::from));
     }
 
     /// The policy with a search for each removal, whose draws are the meaning of a seed.
