@@ -464,6 +464,10 @@ fn a_new_crate_takes_the_place_of_nothing_and_says_what_is_in_its_way() {
             &["fresh", "--trapline", "other"],
             "--trapline other: its Cargo.toml is of another crate than trapline",
         ),
+        (
+            &["fresh", "--trapline", env!("CARGO_MANIFEST_DIR")],
+            "it has no cli/Cargo.toml: name the checkout's own folder",
+        ),
     ] {
         let mut new = trapline(&[&["new"], args].concat());
         new.current_dir(&dir);

@@ -1,7 +1,7 @@
 //! `explore`: the search for a schedule that breaks a program.
 
 use std::{
-    env, fs,
+    env, fs, io,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
 };
@@ -24,6 +24,21 @@ fn run(args: &[&str], variables: &[(&str, &str)]) -> (i32, String, String) {
 fn object(args: &[&str]) -> Value {
     let (_, out, err) = run(args, &[]);
     serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}{err}"))
+}
+
+/// As in `trapline explore deadlock | true`.
+#[test]
+fn a_verdict_is_the_exit_code_even_if_no_process_reads_it() {
+    for args in [
+        &["explore", "deadlock"][..],
+        &["explore", "--json", "deadlock"],
+    ] {
+        let (reader, writer) = io::pipe().unwrap();
+        drop(reader);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_trapline"));
+        let status = command.args(args).stdout(writer).status().expect("it runs");
+        assert_eq!(status.code(), Some(1), "{args:?}");
+    }
 }
 
 #[test]

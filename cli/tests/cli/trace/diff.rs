@@ -7,6 +7,22 @@ use trapline::{
 
 use super::*;
 
+#[cfg(target_os = "linux")]
+#[test]
+fn a_comparison_that_cannot_be_written_says_so_once() {
+    let place = Place::with("diff-full", &QUEUES);
+    place.record("other.trap", &["--quantum", "2", "countdown"]);
+    let full = fs::File::options().write(true).open("/dev/full").unwrap();
+    let mut command = trapline(&["trace", "diff", "run.trap", "other.trap"]);
+    let output = command.current_dir(&place.0).stdout(full).output().unwrap();
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(
+        (output.status.code(), err.lines().count()),
+        (Some(2), 1),
+        "{err}"
+    );
+}
+
 #[test]
 fn diff_finds_where_two_runs_part() {
     let place = Place::with("diff", &QUEUES);
