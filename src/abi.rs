@@ -248,7 +248,19 @@ impl Kind {
             SystemCall::TryPut(_) => try_put,
             SystemCall::CloseQueue(_) => close,
             SystemCall::FreeQueue(_) => "free",
+            SystemCall::OpenQueue(_) => "clear",
             other => other.name(),
+        }
+    }
+
+    /// Returns the word for what a task gets from a queue of this kind, as the source of a select.
+    pub(crate) fn message(self) -> &'static str {
+        match self {
+            Self::Queue | Self::Condition | Self::Callback => "message",
+            Self::Semaphore => "permit",
+            Self::Mutex => "lock",
+            Self::Group => "member",
+            Self::Flag | Self::Barrier | Self::Promise | Self::Job => self.name(),
         }
     }
 
@@ -720,6 +732,10 @@ calls! {
         /// [`Os::set_tickets`](crate::Os::set_tickets), [`Os::set_nice`](crate::Os::set_nice) and
         /// [`Os::set_priority`](crate::Os::set_priority). Returns [`Reply::Done`].
         44 "set_share" SetShare(share: Share(Share)) => Nothing,
+        /// [`Os::select`](crate::Os::select). Returns [`Reply::Ready`].
+        45 "select" Select + Interests => Nothing; Asks,
+        /// Opens the queue of a flag again. Returns [`Reply::Done`] or [`Reply::Err`].
+        46 "open_queue" OpenQueue(queue: Queue(QueueId)) => Ends(queue); Fails,
     }
 }
 
@@ -869,6 +885,8 @@ pub(crate) enum Beside {
     File,
     /// A tracer.
     Tracer,
+    /// The sources of a select, and the number of the first to look at.
+    Interests,
 }
 
 /// The argument of a [`SystemCall`] or a [`Reply`].
@@ -962,6 +980,8 @@ words! {
         19 Host,
         /// The addresses of a host, in the frame.
         20 Addresses,
+        /// The source with this index is ready.
+        21 Ready(index: Number(u64)),
     }
 }
 
@@ -1080,6 +1100,8 @@ pub enum On {
     Device(DeviceId, Direction),
     /// Room in a message queue, or a message.
     Queue(QueueId, End),
+    /// The first of so many sources: the task selects.
+    First(u64),
 }
 
 impl On {
@@ -1090,7 +1112,7 @@ impl On {
             _ if is_timed => None,
             Self::Exit(target) => Some(target),
             Self::Queue(_, End::Get) => holder,
-            Self::Queue(_, End::Put) | Self::Timer(_) | Self::Device(..) => None,
+            Self::Queue(_, End::Put) | Self::Timer(_) | Self::Device(..) | Self::First(_) => None,
         }
     }
 }
@@ -1104,7 +1126,83 @@ impl fmt::Display for On {
             Self::Device(DeviceId::CONSOLE, _) => f.write_str("the console"),
             Self::Device(device, direction) => write!(f, "device {device} ({direction})"),
             Self::Queue(queue, end) => write!(f, "queue {queue} ({end})"),
+            Self::First(0) => f.write_str("nothing: it selects among no sources"),
+            Self::First(1) => f.write_str("one source"),
+            Self::First(sources) => write!(f, "the first of {sources} sources"),
         }
+    }
+}
+
+/// A source of a select: what [`Os::select`](crate::Os::select) asks the kernel for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Interest {
+    /// The end of a task.
+    Exit(Tid),
+    /// A time from the call on.
+    After(Nanos),
+    /// An instant since boot.
+    At(Nanos),
+    /// The readiness of a device.
+    Device(DeviceId, Direction),
+    /// Room in a message queue, or a message.
+    Queue(QueueId, End),
+}
+
+impl Interest {
+    /// Returns the task that alone can make the source ready: the task whose end it is, or the
+    /// holder of the lock that it is.
+    pub(crate) fn ender(self, holder: Option<Tid>) -> Option<Tid> {
+        match self {
+            Self::Exit(target) => Some(target),
+            Self::Queue(_, End::Get) => holder,
+            _ => None,
+        }
+    }
+
+    /// Returns the source in words: what a call on it would wait for. `kind` and `name` are those of
+    /// its queue.
+    pub(crate) fn words(self, kind: Kind, name: &str) -> String {
+        let word = match self {
+            Self::Queue(_, End::Get) => kind.message(),
+            _ => return self.to_string(),
+        };
+        match (self, name) {
+            (Self::Queue(queue, _), "") => format!("{word} {queue}"),
+            (Self::Queue(queue, _), name) => format!("{word} {queue} {name:?}"),
+            _ => word.into(),
+        }
+    }
+}
+
+impl fmt::Display for Interest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exit(tid) => write!(f, "exit {tid}"),
+            Self::After(Nanos::FOREVER) => f.write_str("never"),
+            Self::After(span) => write!(f, "after {:?}", Duration::from(*span)),
+            Self::At(instant) => write!(f, "at {instant}"),
+            Self::Device(device, Direction::Read) => write!(f, "readable {device}"),
+            Self::Device(device, Direction::Write) => write!(f, "writable {device}"),
+            Self::Queue(queue, End::Get) => write!(f, "message {queue}"),
+            Self::Queue(queue, End::Put) => write!(f, "room {queue}"),
+        }
+    }
+}
+
+/// Says what a select waits for, whose sources have these words.
+pub(crate) fn first_of(sources: impl ExactSizeIterator<Item = String>) -> String {
+    /// The most sources that are named.
+    const NAMED: usize = 8;
+    let more = sources.len().saturating_sub(NAMED);
+    let mut words: Vec<String> = sources.take(NAMED).collect();
+    if more > 0 {
+        words.push(format!("{more} more"));
+    }
+    match words.len() {
+        0 => On::First(0).to_string(),
+        1 => words.swap_remove(0),
+        _ => format!("the first of: {}", words.join("; ")),
     }
 }
 
@@ -1203,6 +1301,9 @@ pub struct Wait {
     pub is_timed: bool,
     /// Whether it waits for a connection at a listener.
     pub is_accept: bool,
+    /// The tasks that alone can end the wait of a select, each by itself: of each source the task
+    /// whose end it is, or the holder of the lock. Empty if something else can end the wait.
+    pub enders: Vec<Tid>,
     /// Whether it waits for an answer: at the end of a connection that
     /// [`Os::connect`](crate::Os::connect) has opened, in a simulated network. The end has sent
     /// something and has read nothing since, or it has no room to send.

@@ -103,8 +103,8 @@ mod world;
 pub use linkme;
 
 pub use abi::{
-    Argument, DeviceId, Direction, End, Errno, Exit, HostId, Inject, Nanos, On, Place, QueueId,
-    QueueInfo, Reply, Share, SystemCall, TaskInfo, TaskState, Tid, Wait,
+    Argument, DeviceId, Direction, End, Errno, Exit, HostId, Inject, Interest, Nanos, On, Place,
+    QueueId, QueueInfo, Reply, Share, SystemCall, TaskInfo, TaskState, Tid, Wait,
 };
 pub use explore::{Check, Explored, Failure, Progress, SearchStrategy, Shared, check};
 pub use interrupt::{External, Interrupt, Interrupts, Remote};
@@ -128,6 +128,7 @@ pub use user::{
     program::IntoExit,
     promise::{Abandoned, AlreadySet, Promise, RemoteSetter, Setter},
     queue::{Closed, Queue, TryGetError, TryPutError},
+    select::{Arm, Arms, Either2, Either3, Either4, Either5, Either6, Source, after},
     sync,
     time::Elapsed,
 };

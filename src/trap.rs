@@ -36,7 +36,9 @@ use genawaiter::{Coroutine, GeneratorState};
 use slab::Slab;
 
 use crate::{
-    abi::{DeviceId, Exit, HostId, Nanos, Place, QueueId, Reply, SystemCall, TaskInfo, Tid},
+    abi::{
+        DeviceId, Exit, HostId, Interest, Nanos, Place, QueueId, Reply, SystemCall, TaskInfo, Tid,
+    },
     interrupt::{Job, Remote},
     log::{Detail, Tracer},
     panic::{Panic, contain, panic_message, take_origin},
@@ -82,6 +84,8 @@ pub(crate) enum Payload {
     Queue(Rc<dyn Store>, Rc<QueueStatus>),
     Job(Job),
     Tracer(Box<dyn Tracer>),
+    /// The sources of a select.
+    Interests(Vec<Interest>),
 }
 
 impl Payload {
@@ -102,6 +106,7 @@ impl Payload {
             },
             Self::File(..) | Self::Source(_) | Self::Opened(..) | Self::Job(_) => Detail::None,
             Self::Tracer(_) => Detail::None,
+            Self::Interests(sources) => Detail::Sources(sources.into()),
         }
     }
 }
@@ -831,6 +836,10 @@ impl DeviceRef {
 
     pub(crate) fn id(&self) -> DeviceId {
         self.0.id
+    }
+
+    pub(crate) fn frame(&self) -> &TrapFrame {
+        &self.0.frame
     }
 
     /// Returns whether the device belongs to the kernel of this frame.

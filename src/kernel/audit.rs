@@ -52,6 +52,11 @@ impl Kernel {
                     let owner = self.devices.owner(device, Direction::Read);
                     assert_eq!(owner, Some(me), "task {tid}");
                 }
+                State::Pending(Pending::Select(key)) => {
+                    ready += 1;
+                    timers.extend(self.selects.timer(key));
+                    devices += self.devices_of(key).count();
+                }
                 State::Ready(_) if self.processors.is_done(me) => {}
                 State::Ready(_) | State::Late(_) | State::Pending(_) => ready += 1,
                 State::Computing => computing.push(tid),
@@ -63,6 +68,11 @@ impl Kernel {
                         task.family().parent.is_some(),
                         "task {tid} is a zombie without a parent"
                     );
+                }
+                State::Blocked(WaitingOn::Select(key, _)) => {
+                    assert!(self.selects.is_listed(key), "task {tid}");
+                    timers.extend(self.selects.timer(key));
+                    devices += self.devices_of(key).count();
                 }
                 State::Blocked(WaitingOn::Timer(timer)) => timers.push(timer),
                 State::Blocked(WaitingOn::Delay(timer)) => {

@@ -17,6 +17,7 @@ use super::{
     queues::Queues,
     ready::{Named, Ready},
     report::{Error, Report},
+    selects::Selects,
     shares::Shares,
     stall::Stall,
 };
@@ -310,6 +311,7 @@ impl Builder {
             devices: Devices::default(),
             console: Console::default(),
             held: HeldCalls::default(),
+            selects: Selects::default(),
             injection: self.injection,
             queues: Queues::default(),
             holders: Holders::new(self.on_deadlock),

@@ -1,15 +1,12 @@
 //! The report of a deadlock: the blocked tasks, and the cycles among them.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt,
-};
+use std::{collections::BTreeSet, fmt};
 
 use crate::{
     abi::{TaskInfo, TaskState, Tid},
     log::{
         Cycle,
-        waits::{cycles, tails},
+        waits::{choose, cycles, tails},
     },
 };
 
@@ -40,19 +37,22 @@ impl Deadlock {
     /// Returns the report of tasks of which none can run: they are all tasks, and nothing can make one
     /// ready.
     pub fn of(tasks: impl IntoIterator<Item = TaskInfo>) -> Self {
-        let edge = |task: &TaskInfo| Some((task.tid, task.waits_for_when_stuck()?));
-        Self::by(tasks.into_iter(), edge, false)
+        Self::by(tasks.into_iter(), TaskInfo::waits_for_when_stuck, false)
     }
 
     fn by(
         tasks: impl Iterator<Item = TaskInfo>,
-        edge: fn(&TaskInfo) -> Option<(Tid, Tid)>,
+        ender: fn(&TaskInfo) -> Option<Tid>,
         is_partial: bool,
     ) -> Self {
         let blocked: Vec<_> = tasks
             .filter(|task| matches!(task.state, TaskState::Blocked { .. }))
             .collect();
-        let waits: BTreeMap<Tid, Tid> = blocked.iter().filter_map(edge).collect();
+        let enders = |task: &TaskInfo| {
+            let several = task.wait.enders.iter().copied();
+            (task.tid, several.chain(ender(task)).collect())
+        };
+        let waits = choose(blocked.iter().map(enders).collect());
         let cycles = cycles(&waits);
         let tails = tails(&waits, &cycles);
         Self {
@@ -76,8 +76,7 @@ impl Deadlock {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn among(tasks: impl IntoIterator<Item = TaskInfo>) -> Self {
-        let edge = |task: &TaskInfo| Some((task.tid, task.waits_for()?));
-        Self::by(tasks.into_iter(), edge, true)
+        Self::by(tasks.into_iter(), TaskInfo::waits_for, true)
     }
 
     /// Returns the cycle that this task is on, with the tasks that wait for it.

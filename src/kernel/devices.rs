@@ -74,6 +74,19 @@ impl Devices {
         }
     }
 
+    /// The same, where the task itself may have it already.
+    pub(super) fn check_for(
+        &self,
+        task: Runnable,
+        device: DeviceId,
+        direction: Direction,
+    ) -> Result<(), Errno> {
+        match self.owner(device, direction) {
+            Some(owner) if owner == task => Ok(()),
+            _ => self.check(device, direction),
+        }
+    }
+
     pub(super) fn claim(&mut self, device: DeviceId, direction: Direction, task: Runnable) {
         let claims = self
             .open

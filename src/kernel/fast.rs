@@ -37,14 +37,15 @@ fn answer_by_queue(
     let answer = match call {
         SystemCall::Put(id) | SystemCall::TryPut(id) => {
             let queue = queues.get_mut(id)?;
-            if !queue.has_room() {
+            if !queue.has_room() || queue.is_watched() {
                 return None;
             }
             queue.store(frame.take_word()?);
             Reply::Done.into()
         }
         SystemCall::Get(id) | SystemCall::TryGet(id) => {
-            let message = queues.get_mut(id)?.take_first()?;
+            let queue = queues.get_mut(id).filter(|queue| !queue.is_watched())?;
+            let message = queue.take_first()?;
             Answer::message(Reply::Message(message), id)
         }
         _ => return None,

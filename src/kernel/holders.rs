@@ -14,7 +14,11 @@ use super::{
 };
 use crate::{
     abi::{End, On, Tid},
-    log::{Fact, tracing::warn_report, waits::chain},
+    log::{
+        Fact,
+        tracing::warn_report,
+        waits::{LONGEST, chain},
+    },
     sched::Runnable,
     trap::{Note, Object},
 };
@@ -92,14 +96,18 @@ impl Kernel {
         // Another task may wait for the caller if it waits for its end, or for any lock. The lock
         // may have been handed to a task that has not run since.
         let is_lock = matches!(on, WaitingOn::Queue(..));
-        self.holders.is_contended |= is_lock;
+        let is_select = matches!(on, WaitingOn::Select(..));
+        self.holders.is_contended |= is_lock || is_select;
         if is_lock && self.ready.inherits() {
             for holder in self.shares.lend(&self.tasks, &self.queues, me) {
                 self.policy_learns(holder);
             }
         }
-        if self.frame.is_noted() {
+        if self.frame.is_noted() && self.selects.are_none() {
             self.note_chain(me);
+        } else if self.frame.is_noted() {
+            // A select waits for several tasks, and any of them may close a cycle.
+            self.touch(Object::All);
         }
         if self.holders.is_contended || self.tasks[me].waiters().is_some() {
             return self.follow(me);
@@ -110,6 +118,10 @@ impl Kernel {
     /// Follows the waits, beginning with the caller's. They lead back to the caller, or to a task
     /// that waits for no other.
     fn follow(&mut self, me: Runnable) -> Option<Runnable> {
+        if !self.selects.are_none() {
+            let cycle = self.find_ring(me)?;
+            return self.deadlocked(me, &cycle);
+        }
         let waits = || chain(me, |task| self.blocker(task));
         if me.tid.is_daemon() || !waits().skip(1).any(|task| task == me) {
             return None;
@@ -118,6 +130,43 @@ impl Kernel {
         let others = waits().skip(1).take_while(|task| *task != me);
         let cycle: Vec<Tid> = iter::once(me).chain(others).map(|task| task.tid).collect();
         self.deadlocked(me, &cycle)
+    }
+
+    /// Finds the shortest cycle that the caller has closed, where tasks select. A task that selects
+    /// goes on when any of the tasks does that it waits for. So all that can be reached must be stuck.
+    #[cold]
+    fn find_ring(&self, me: Runnable) -> Option<Vec<Tid>> {
+        // With the index of the task before.
+        let mut found = vec![(me, 0)];
+        let mut last = None;
+        let mut at = 0;
+        while let Some(&(task, _)) = found.get(at) {
+            for next in self.blockers(task)? {
+                if next == me {
+                    last = last.or(Some(at));
+                } else if !found.iter().any(|(other, _)| *other == next) {
+                    found.push((next, at));
+                }
+            }
+            at += 1;
+            if found.len() > LONGEST {
+                return None;
+            }
+        }
+        let before = |at: &usize| (*at > 0).then(|| found[*at].1);
+        let back: Vec<usize> = iter::successors(last, before).collect();
+        let ring = back.into_iter().rev().map(|at| found[at].0.tid);
+        Some(ring.collect())
+    }
+
+    /// Returns the tasks of which each can end the wait of a task; `None` if anything else can.
+    fn blockers(&self, task: Runnable) -> Option<Vec<Runnable>> {
+        if let State::Blocked(WaitingOn::Select(key, _)) = *self.tasks[task].state() {
+            let enders = self.enders(task, key)?;
+            let live = enders.into_iter().map(|tid| self.tasks.find_live(tid));
+            return live.collect();
+        }
+        Some(vec![self.blocker(task)?])
     }
 
     /// Returns the task that alone can end the wait of a task.

@@ -6,8 +6,12 @@ use super::{
     task::{ReadOp, State, Task, Then, WaitingOn},
 };
 use crate::{
-    abi::{DeviceId, Direction, End, Exit, Kind, On, SystemCall, TaskInfo, TaskState, Tid, Wait},
+    abi::{
+        DeviceId, Direction, End, Exit, Interest, Kind, On, SystemCall, TaskInfo, TaskState, Tid,
+        Wait, first_of,
+    },
     sched::Runnable,
+    trap::QueueStatus,
 };
 
 impl Task {
@@ -46,6 +50,7 @@ impl From<WaitingOn> for On {
             WaitingOn::Device(device, direction, _) => Self::Device(device, direction),
             WaitingOn::Queue(queue, end) => Self::Queue(queue, end),
             WaitingOn::Console(_) => Self::Device(DeviceId::CONSOLE, Direction::Write),
+            WaitingOn::Select(_, sources) => Self::First(sources.into()),
         }
     }
 }
@@ -72,12 +77,36 @@ impl Kernel {
             info.wait.holder = status.holder();
             info.wait.is_lock = kind == Kind::Mutex;
         }
+        if let WaitingOn::Select(key, _) = on {
+            info.wait.thing = Some(self.describe_sources(key));
+            info.wait.enders = self.enders(task, key).unwrap_or_default();
+        }
         self.describe(&mut info);
         info.wait.is_timed = self.tasks[task].is_timed();
         info.wait.is_accept = matches!(on, WaitingOn::Device(_, _, Then::Read(ReadOp::Connection)));
         info.wait.call = name(on, kind);
         info.wait.place = self.places.of_call(task, on);
         info
+    }
+
+    /// Says what a select waits for.
+    fn describe_sources(&self, key: u32) -> String {
+        first_of(self.selects.sources(key).map(|source| {
+            let status = match source {
+                Interest::Queue(queue, _) => self.queues.get(queue).map(MessageQueue::status),
+                _ => None,
+            };
+            let (kind, name) =
+                status.map_or((Kind::Queue, ""), |status| (status.kind, status.name()));
+            let words = source.words(kind, name);
+            match status
+                .and_then(QueueStatus::holder)
+                .filter(|_| kind == Kind::Mutex)
+            {
+                Some(holder) => format!("{words}, held by task {holder}"),
+                None => words,
+            }
+        }))
     }
 
     /// Describes the device at which a task waits, for reports.
@@ -108,6 +137,7 @@ fn name(on: WaitingOn, kind: Kind) -> &'static str {
         WaitingOn::Device(_, Direction::Write, Then::Done) => "write_wait",
         WaitingOn::Queue(queue, End::Put) => kind.verb(SystemCall::Put(queue)),
         WaitingOn::Queue(queue, End::Get) => kind.verb(SystemCall::Get(queue)),
+        WaitingOn::Select(..) => "select",
         WaitingOn::Console(_) | WaitingOn::Delay(_) => "",
     }
 }

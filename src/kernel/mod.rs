@@ -31,6 +31,7 @@
 //! | `ready.rs`, `processors.rs` | the ready queue: a policy and a quantum, or neither; what computes |
 //! | `timers.rs`, `queues.rs`, `devices.rs` | the timers; message queues; open devices |
 //! | `held.rs` | calls that are handled later |
+//! | `selects.rs`, `select_calls.rs` | waits for the first of several sources; their call |
 //!
 //! | file | beside the loop |
 //! |---|---|
@@ -78,6 +79,8 @@ mod report;
 mod reset;
 mod run;
 mod schedule;
+mod select_calls;
+mod selects;
 mod shares;
 mod stall;
 mod standstill;
@@ -112,6 +115,7 @@ use published::Published;
 use queues::Queues;
 use ready::Ready;
 use run::Ends;
+use selects::Selects;
 use shares::Shares;
 use stall::Stall;
 use standstill::Standstill;
@@ -141,6 +145,7 @@ pub struct Kernel {
     devices: Devices,
     console: Console,
     held: HeldCalls,
+    selects: Selects,
     injection: Option<Injection>,
     queues: Queues,
     holders: Holders,

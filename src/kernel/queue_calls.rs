@@ -45,6 +45,7 @@ impl Kernel {
         {
             full.add_putter(me, message);
             self.frame.note(Note::Sent(queue, message));
+            self.notify_selects(queue);
             return Outcome::Block(WaitingOn::Queue(queue, End::Put));
         }
         answer.into()
@@ -63,6 +64,7 @@ impl Kernel {
             Some(Put::Stored) => {
                 self.frame.note(Note::Sent(queue, message));
                 self.frame.note(Note::Stored(queue));
+                self.notify_selects(queue);
                 Reply::Done.into()
             }
             Some(Put::Handed(getter)) => {
@@ -95,8 +97,10 @@ impl Kernel {
         match found.get() {
             Got::Empty => {
                 found.add_getter(me);
+                let is_lock = found.is_lock();
+                self.notify_selects(queue);
                 let on = WaitingOn::Queue(queue, End::Get);
-                if found.is_lock() {
+                if is_lock {
                     Outcome::BlockOnTask(on)
                 } else {
                     Outcome::Block(on)
@@ -128,6 +132,7 @@ impl Kernel {
             self.frame.note(Note::Stored(queue));
             self.wake(putter, Wake::Queue(queue), Reply::Done);
         }
+        self.notify_selects(queue);
         Answer::message(Reply::Message(message), queue).into()
     }
 
@@ -153,7 +158,13 @@ impl Kernel {
             let refused = Answer::message(Reply::Refused(message), queue);
             self.wake(putter, Wake::Queue(queue), refused);
         }
+        self.notify_selects(queue);
         was_open
+    }
+
+    /// Opens the queue of a flag again. Returns whether it is one.
+    pub(super) fn open_queue(&mut self, queue: QueueId) -> bool {
+        self.queues.get_mut(queue).is_some_and(MessageQueue::open)
     }
 
     /// Frees a queue after its last handle. Only tasks with a raw number can still wait at it.
@@ -185,6 +196,8 @@ impl Kernel {
             self.frame.note(Note::Removed(queue, next.tid));
             let message = Answer::message(Reply::Message(message), queue);
             self.wake(next, Wake::Queue(queue), message);
+        } else {
+            self.notify_selects(queue);
         }
     }
 

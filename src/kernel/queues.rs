@@ -6,9 +6,9 @@
 
 use std::{collections::VecDeque, rc::Rc};
 
-use super::waiters::position;
+use super::{selects::Watchers, waiters::position};
 use crate::{
-    abi::{QueueId, QueueInfo, Tid},
+    abi::{End, QueueId, QueueInfo, Tid},
     panic::contain,
     sched::Runnable,
     trap::{Kind, QueueStatus, Store},
@@ -24,6 +24,8 @@ pub(super) struct MessageQueue {
     getters: VecDeque<Runnable>,
     /// The tasks that wait for room, with their messages.
     putters: VecDeque<(Runnable, u64)>,
+    /// The selects at its two ends.
+    watchers: [Watchers; 2],
     /// `None` in a free slot.
     store: Option<Rc<dyn Store>>,
     status: Rc<QueueStatus>,
@@ -58,6 +60,7 @@ impl MessageQueue {
             available: VecDeque::new(),
             getters: VecDeque::new(),
             putters: VecDeque::new(),
+            watchers: Default::default(),
             store: None,
             status: gone,
         }
@@ -81,6 +84,29 @@ impl MessageQueue {
     pub(super) fn has_room(&self) -> bool {
         let is_full = self.available.len() as u64 >= self.capacity;
         !is_full && !self.closed && self.getters.is_empty()
+    }
+
+    /// Returns whether the call at this end would not block.
+    pub(super) fn is_ready(&self, end: End) -> bool {
+        self.closed
+            || match end {
+                End::Get => !self.available.is_empty() || !self.putters.is_empty(),
+                End::Put => !self.getters.is_empty() || self.has_room(),
+            }
+    }
+
+    /// Returns whether a task selects one of its ends.
+    #[inline(always)]
+    pub(super) fn is_watched(&self) -> bool {
+        !self.watchers.iter().all(Watchers::is_empty)
+    }
+
+    pub(super) fn watchers(&self, end: End) -> Watchers {
+        self.watchers[end as usize]
+    }
+
+    pub(super) fn watchers_mut(&mut self, end: End) -> &mut Watchers {
+        &mut self.watchers[end as usize]
     }
 
     pub(super) fn store(&mut self, message: u64) {
@@ -127,6 +153,16 @@ impl MessageQueue {
             self.publish();
         }
         next
+    }
+
+    /// Opens the queue of a flag again. Returns whether it is one.
+    pub(super) fn open(&mut self) -> bool {
+        let is_flag = self.status.kind == Kind::Flag;
+        if is_flag {
+            self.closed = false;
+            self.status.closed.set(false);
+        }
+        is_flag
     }
 
     /// Closes the queue. The waiting tasks are still to be woken. Returns whether it was open.
@@ -258,6 +294,7 @@ impl QueueSet {
         queue.available.clear();
         queue.getters.clear();
         queue.putters.clear();
+        queue.watchers = Default::default();
         let is_small = queue.available.capacity().max(queue.getters.capacity()) <= SMALL;
         if slot >= KEEPING || !is_small || queue.putters.capacity() > SMALL {
             (queue.available, queue.getters) = Default::default();

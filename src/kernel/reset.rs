@@ -59,6 +59,7 @@ impl Kernel {
         self.queues.reset();
         self.holders.reset();
         self.held.reset();
+        self.selects.reset();
         self.places.reset();
         if let Some(published) = &self.published {
             published.reset();

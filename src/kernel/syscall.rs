@@ -71,6 +71,8 @@ impl Kernel {
             SystemCall::Resolve => self.resolve(),
             SystemCall::Fault => self.fault(me),
             SystemCall::Compute(span) => self.compute(me, span),
+            SystemCall::Select => self.select(me),
+            SystemCall::OpenQueue(queue) => done_if(self.open_queue(queue), Errno::Closed),
             SystemCall::SetShare(share) => {
                 self.shares.set(me, share);
                 Reply::Done.into()

@@ -16,6 +16,7 @@ use super::{
     answer::{Answer, Beside},
     deadlines::{Due, Timeouts},
     held::Ticket,
+    selects::Watchers,
     timers::Timer,
     waiters::Waiters,
 };
@@ -87,6 +88,8 @@ pub(super) enum Pending {
     Held(Ticket),
     /// What is left of a computation. The turn gives it a processor.
     Compute(Nanos),
+    /// A select. At the turn, so that the task's next call finds what the answer promises.
+    Select(u32),
 }
 
 impl From<Pending> for State {
@@ -114,6 +117,8 @@ pub(super) enum WaitingOn {
     Console(u64),
     /// The end of a delay. The call is held back.
     Delay(Timer),
+    /// The first of several sources: the key of the select, and their number.
+    Select(u32, u32),
 }
 
 /// What follows when a device is ready.
@@ -422,6 +427,11 @@ impl Task {
 
     pub(super) fn waiters_mut(&mut self) -> &mut Option<Box<Waiters>> {
         &mut self.waiters
+    }
+
+    /// Returns the selects on its end, if it has a list of what waits for that.
+    pub(super) fn selects_mut(&mut self) -> Option<&mut Watchers> {
+        Some(&mut self.waiters.as_mut()?.selects)
     }
 
     pub(super) fn family(&self) -> &Family {

@@ -103,6 +103,12 @@ impl Kernel {
             State::Blocked(WaitingOn::Delay(delay)) if delay == timer => {
                 self.wake(me, Wake::Timer, Pending::Held(Ticket::Delay(delay.1)));
             }
+            State::Blocked(WaitingOn::Select(key, _)) | State::Pending(Pending::Select(key))
+                if self.selects.timer(key) == Some(timer) =>
+            {
+                self.selects.set_timer(key, None);
+                self.wake_select(me, Wake::Timer);
+            }
             _ => self.fire(me, timer.1),
         }
     }

@@ -100,6 +100,7 @@ impl Kernel {
             }
             State::Pending(Pending::StartTimeout(timer)) => self.start_timeout(me, timer).into(),
             State::Pending(Pending::Read(device, op)) => self.read(me, device, op)?,
+            State::Pending(Pending::Select(key)) => self.select_now(me, key)?,
             State::Pending(Pending::Held(ticket)) => {
                 self.ready.leave();
                 self.resume_held(me, ticket);

@@ -54,6 +54,9 @@ impl Kernel {
                     self.note_answer_lost(me);
                 }
                 self.leave_ready(me);
+                if let State::Pending(Pending::Select(key)) = state {
+                    self.leave_select(me, key);
+                }
                 self.take_back(state);
             }
             State::Computing => drop(self.stop_computing(me)),
@@ -103,6 +106,7 @@ impl Kernel {
                 self.devices.leave(device, direction, me);
             }
             WaitingOn::Queue(queue, end) => self.leave_queue(me, queue, end),
+            WaitingOn::Select(key, _) => self.leave_select(me, key),
             WaitingOn::Console(ticket) => {
                 self.devices.end_wait(me);
                 self.drop_held(Ticket::Console(ticket));

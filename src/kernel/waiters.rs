@@ -2,6 +2,7 @@
 
 use std::{collections::VecDeque, rc::Rc};
 
+use super::selects::Watchers;
 use crate::{sched::Runnable, trap::Keeper};
 
 /// What waits for the end of a task.
@@ -12,6 +13,8 @@ pub(super) struct Waiters {
     /// The others, in order of arrival.
     others: VecDeque<Runnable>,
     pub(super) keeper: Option<Rc<dyn Keeper>>,
+    /// The selects on the end of the task.
+    pub(super) selects: Watchers,
 }
 
 impl Waiters {

@@ -35,6 +35,8 @@ pub struct CallInfo {
     pub(super) detail: Detail<'static>,
     /// The object of the queue in its argument.
     pub(super) object: Option<Rc<Object>>,
+    /// What it selects among, in words.
+    pub(super) sources: Option<Box<str>>,
     /// The wait of this call, and its start. It is kept when the task is woken.
     pub blocked: Option<(On, Duration)>,
     /// The place in the source, if the call blocked.
@@ -109,6 +111,9 @@ impl CallInfo {
 
 impl fmt::Display for CallInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(sources) = &self.sources {
+            return write!(f, "{}({sources})", self.call.name());
+        }
         write_call(f, Call(self.call, &self.detail), self.object.as_deref())
     }
 }

@@ -26,8 +26,8 @@ use super::{
     calls::{CallInfo, Object, TraceLine},
 };
 use crate::abi::{
-    DeviceId, End, Errno, Exit, Inject, Kind, Nanos, On, Place, QueueId, Reply, SystemCall,
-    TaskInfo, TaskState, Tid, Wait,
+    DeviceId, End, Errno, Exit, Inject, Interest, Kind, Nanos, On, Place, QueueId, Reply,
+    SystemCall, TaskInfo, TaskState, Tid, Wait, first_of,
 };
 
 /// The books of a run: the tasks of a log, their names, states, waits and last calls.
@@ -390,11 +390,25 @@ impl Ledger {
             Doing::Blocked(On::Queue(queue, _)) => {
                 !task.is_timed() && self.kind(queue) != Kind::Job
             }
+            Doing::Blocked(On::First(_)) => {
+                let mut sources = task.sources().iter();
+                !task.is_timed() && sources.all(|source| self.is_hopeless(*source))
+            }
             _ => false,
         };
         let live = self.tasks.values().filter(|task| task.exit.is_none());
         let mut live = live.peekable();
         live.peek().is_some() && live.all(is_hopeless)
+    }
+
+    /// Returns whether no timer, device or work on a thread makes a source ready.
+    fn is_hopeless(&self, source: Interest) -> bool {
+        match source {
+            Interest::Exit(_) => true,
+            Interest::After(time) | Interest::At(time) => time == Nanos::FOREVER,
+            Interest::Device(..) => false,
+            Interest::Queue(queue, _) => self.kind(queue) != Kind::Job,
+        }
     }
 
     // ---- what it takes
@@ -445,11 +459,19 @@ impl Ledger {
             Fact::Resumed => self.resume(tid),
             Fact::Trapped { call, detail } => {
                 let object = call.queue().and_then(|queue| self.objects.get(&queue));
+                let sources = match detail {
+                    Detail::Sources(sources) => {
+                        let words = sources.iter().map(|source| self.source_words(*source));
+                        Some(words.collect::<Vec<_>>().join(", ").into())
+                    }
+                    _ => None,
+                };
                 let call = CallInfo {
                     at: event.at,
                     call: *call,
                     detail: detail.clone().into_owned(),
                     object: object.map(Rc::clone),
+                    sources,
                     blocked: None,
                     place: None,
                     reply: None,
@@ -731,9 +753,16 @@ impl Ledger {
         };
         let kind = match on {
             On::Queue(queue, _) => self.kind(queue),
-            On::Exit(_) | On::Timer(_) | On::Device(..) => Kind::Queue,
+            On::Exit(_) | On::Timer(_) | On::Device(..) | On::First(_) => Kind::Queue,
         };
         wait.is_lock = kind == Kind::Mutex;
+        if let On::First(_) = on {
+            let sources = task.sources();
+            wait.thing = Some(first_of(sources.iter().map(|source| self.source(*source))));
+            let enders = sources.iter().map(|source| self.ender(*source));
+            let enders = enders.filter(|_| !wait.is_timed);
+            wait.enders = enders.collect::<Option<_>>().unwrap_or_default();
+        }
         if let On::Queue(queue, _) = on {
             wait.holder = self.holders.get(&queue).copied();
         }
@@ -748,6 +777,7 @@ impl Ledger {
             On::Timer(_) => "sleep",
             On::Queue(queue, End::Put) => kind.verb(SystemCall::Put(queue)),
             On::Queue(queue, End::Get) => kind.verb(SystemCall::Get(queue)),
+            On::First(_) => "select",
             On::Device(..) => match last.map(|call| call.call) {
                 Some(SystemCall::SendFile(_)) => "send",
                 Some(call) => call.name(),
@@ -770,7 +800,38 @@ impl Ledger {
                 let addr = self.addr(device)?;
                 Some(format!("{on}, {addr}"))
             }
-            On::Exit(_) | On::Timer(_) => None,
+            On::Exit(_) | On::Timer(_) | On::First(_) => None,
+        }
+    }
+
+    /// The source of a select in words, with the holder of a lock.
+    fn source(&self, source: Interest) -> String {
+        let words = self.source_words(source);
+        match self.holder_of_lock(source) {
+            Some(holder) => format!("{words}, held by task {holder}"),
+            None => words,
+        }
+    }
+
+    fn source_words(&self, source: Interest) -> String {
+        let none = Object::default();
+        let object = match source {
+            Interest::Queue(queue, _) => self.objects.get(&queue).map_or(&none, |object| &**object),
+            _ => &none,
+        };
+        source.words(object.kind, &object.name)
+    }
+
+    fn ender(&self, source: Interest) -> Option<Tid> {
+        source.ender(self.holder_of_lock(source))
+    }
+
+    fn holder_of_lock(&self, source: Interest) -> Option<Tid> {
+        match source {
+            Interest::Queue(queue, _) if self.kind(queue) == Kind::Mutex => {
+                self.holders.get(&queue).copied()
+            }
+            _ => None,
         }
     }
 }
@@ -816,6 +877,14 @@ impl Task {
         // The kernel has read for the task, or answered, in no time.
         let is_short = before == Doing::InCall && end == Ending::Next && !span.has_length();
         (is_known && !is_short).then_some(span)
+    }
+
+    /// Returns what the last call selects among.
+    fn sources(&self) -> &[Interest] {
+        match self.calls.back().map(|call| &call.detail) {
+            Some(Detail::Sources(sources)) => sources,
+            _ => &[],
+        }
     }
 
     fn pending(&self) -> Option<&CallInfo> {

@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, fmt, io, net::SocketAddr};
 
-use crate::abi::{Argument, DeviceId, Direction, Exit, QueueId, Reply, SystemCall, Tid};
+use crate::abi::{Argument, DeviceId, Direction, Exit, Interest, QueueId, Reply, SystemCall, Tid};
 
 /// The cause that woke a blocked task.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,6 +40,8 @@ pub enum Detail<'a> {
     Exit(Exit),
     /// The number of tasks listed.
     Count(usize),
+    /// The sources of a select.
+    Sources(Cow<'a, [Interest]>),
     /// An operating system's error: its kind and its text.
     Io(io::ErrorKind, Cow<'a, str>),
 }
@@ -56,6 +58,7 @@ impl Detail<'_> {
             Self::Len(n) => Detail::Len(n),
             Self::Exit(exit) => Detail::Exit(exit),
             Self::Count(n) => Detail::Count(n),
+            Self::Sources(sources) => Detail::Sources(owned(sources)),
             Self::Io(kind, text) => Detail::Io(kind, owned(text)),
         }
     }
@@ -96,7 +99,7 @@ impl fmt::Display for Answered<'_> {
             Reply::Again => f.write_str("try again"),
             Reply::Tid(tid) => tid.fmt(f),
             Reply::Time(now) => now.fmt(f),
-            Reply::Random(number) | Reply::Bytes(number) => number.fmt(f),
+            Reply::Random(number) | Reply::Bytes(number) | Reply::Ready(number) => number.fmt(f),
             Reply::Queue(queue) => write!(f, "queue {queue}"),
             Reply::Message(number) => write!(f, "message {number}"),
             Reply::Refused(number) => write!(f, "closed, message {number} handed back"),
@@ -125,6 +128,13 @@ impl fmt::Display for Detail<'_> {
             Self::Addr(addr) => addr.fmt(f),
             Self::Len(n) | Self::Count(n) => n.fmt(f),
             Self::Exit(exit) => exit.fmt(f),
+            Self::Sources(sources) => {
+                for (at, source) in sources.iter().enumerate() {
+                    let comma = if at == 0 { "" } else { ", " };
+                    write!(f, "{comma}{source}")?;
+                }
+                Ok(())
+            }
             Self::Io(_, text) => f.write_str(text),
         }
     }

@@ -19,6 +19,29 @@ pub(crate) fn chain<T: Copy>(first: T, next: impl Fn(T) -> Option<T>) -> impl It
     iter::successors(Some(first), move |task| next(*task)).take(LONGEST + 1)
 }
 
+/// Chooses one task for each that waits for any of several. A task goes on when one of these does, so
+/// it is left out if a way leads from it to a task that does not wait. What is left is stuck, and has
+/// a cycle.
+pub(crate) fn choose(mut waits: BTreeMap<Tid, Vec<Tid>>) -> BTreeMap<Tid, Tid> {
+    waits.retain(|_, enders| !enders.is_empty());
+    let selects = waits.values().any(|enders| enders.len() > 1);
+    let mut freed: Vec<Tid> = Vec::new();
+    let mut waiting_for: BTreeMap<Tid, Vec<Tid>> = BTreeMap::new();
+    for (tid, enders) in waits.iter().filter(|_| selects) {
+        for ender in enders {
+            waiting_for.entry(*ender).or_default().push(*tid);
+        }
+    }
+    freed.extend(waiting_for.keys().filter(|tid| !waits.contains_key(tid)));
+    while let Some(tid) = freed.pop() {
+        for waiting in waiting_for.remove(&tid).into_iter().flatten() {
+            freed.extend(waits.remove(&waiting).map(|_| waiting));
+        }
+    }
+    let first = |(tid, enders): (Tid, Vec<Tid>)| Some((tid, *enders.first()?));
+    waits.into_iter().filter_map(first).collect()
+}
+
 /// Finds the cycles of a graph in which each task waits for at most one other. A task that one walk
 /// meets twice is on a cycle. Each cycle begins with its lowest tid; they are ordered by that.
 pub(crate) fn cycles(waits: &BTreeMap<Tid, Tid>) -> Vec<Vec<Tid>> {

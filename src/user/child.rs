@@ -105,6 +105,10 @@ impl<T: 'static> Child<T> {
         os.kill(self.tid).await
     }
 
+    pub(crate) fn frame(&self) -> &TrapFrame {
+        &self.frame
+    }
+
     fn require_home(&self, os: &Os) {
         assert!(
             Rc::ptr_eq(&self.frame, os.frame()),

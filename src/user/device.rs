@@ -52,6 +52,10 @@ impl<S> Device<S> {
         Self { handle, source }
     }
 
+    pub(crate) fn frame(&self) -> &TrapFrame {
+        self.handle.frame()
+    }
+
     /// Returns the token of the device, which traces show.
     #[must_use]
     pub fn id(&self) -> DeviceId {

@@ -207,6 +207,11 @@ impl<T: Clone + 'static> Promise<T> {
         Self::maybe_named(os, Some(name)).await
     }
 
+    /// Returns the queue that is closed once the promise is decided.
+    pub(crate) fn decided(&self) -> &Queue<()> {
+        &self.decided
+    }
+
     async fn maybe_named(os: &mut Os, name: Option<&str>) -> (Setter<T>, Self) {
         let decided = Queue::required(os, u64::MAX, Kind::Promise, name).await;
         let slot = Arc::new(Slot {

@@ -270,6 +270,18 @@ impl<T: 'static> Queue<T> {
         )
     }
 
+    /// Opens the queue of a flag again.
+    pub(crate) fn open(&self, os: &mut Os) -> impl Future<Output = ()> {
+        let id = self.id_in(os);
+        os.call(
+            move |_| SystemCall::OpenQueue(id),
+            |reply, _| match reply {
+                Reply::Done | Reply::Err(_) => (),
+                other => mismatch(other),
+            },
+        )
+    }
+
     /// Sees to it that the queue is closed: if [`Queue::close`] is cut, without a trap. For an owner
     /// that has already replaced the queue.
     pub(crate) fn closing(&self) -> Closing<'_, T> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use trapline::{Fifo, Kernel, Os, Queue, SimWorld};
+use trapline::{Fifo, Kernel, Os, Queue, SimWorld, Source};
 
 use crate::ring::Ring;
 
@@ -15,7 +15,7 @@ pub(crate) struct Path {
     pub(crate) laps: u64,
 }
 
-pub(crate) const PATHS: [Path; 10] = [
+pub(crate) const PATHS: [Path; 14] = [
     Path {
         name: "get_tid",
         run: get_tid,
@@ -57,6 +57,30 @@ pub(crate) const PATHS: [Path; 10] = [
         run: queue_of_64,
         operations: 1,
         laps: 20_000,
+    },
+    Path {
+        name: "get-that-blocks",
+        run: |laps| message(0, laps),
+        operations: 1,
+        laps: 5_000,
+    },
+    Path {
+        name: "select-of-2-and-get",
+        run: |laps| message(2, laps),
+        operations: 1,
+        laps: 5_000,
+    },
+    Path {
+        name: "select-of-10-and-get",
+        run: |laps| message(10, laps),
+        operations: 1,
+        laps: 1_000,
+    },
+    Path {
+        name: "select-of-1000-and-get",
+        run: |laps| message(1000, laps),
+        operations: 1,
+        laps: 50,
     },
     Path {
         name: "sleep-alone",
@@ -175,6 +199,36 @@ fn queue_of_64(laps: u64) {
         for n in 0..laps {
             assert_eq!(queue.get(os).await, Ok(n));
         }
+    });
+}
+
+/// A message for a task that waits for it: in a get, or in a select of so many queues before it.
+fn message(sources: usize, laps: u64) {
+    run(Kernel::simulated(0), "putter", async move |os| {
+        let mut queues = Vec::new();
+        for _ in 0..sources.max(1) {
+            queues.push(Queue::bounded(os, 1).await);
+        }
+        let queue = queues[0].clone();
+        os.spawn_detached("getter", async move |os| {
+            loop {
+                if sources > 0 {
+                    let sources: Vec<Source> = queues.iter().map(Source::message).collect();
+                    os.select(&sources).await;
+                }
+                if queues[0].get(os).await.is_err() {
+                    return;
+                }
+            }
+        })
+        .await
+        .expect("there is room for a task");
+        for n in 0..laps {
+            queue.put(os, n).await.expect("it is open");
+            os.yield_now().await;
+            os.yield_now().await;
+        }
+        queue.close(os).await;
     });
 }
 

@@ -11,8 +11,8 @@ use std::{
 use super::{Context, Header, MAX_WORDS, errors, kind};
 use crate::{
     abi::{
-        Argument, DeviceId, Direction, End, Errno, Exit, Inject, Nanos, On, Place, QueueId, Reply,
-        Share, SystemCall, Tid,
+        Argument, DeviceId, Direction, End, Errno, Exit, Inject, Interest, Nanos, On, Place,
+        QueueId, Reply, Share, SystemCall, Tid,
     },
     log::{Detail, Event, Fact, Wake},
 };
@@ -204,6 +204,11 @@ impl Bytes<'_> {
             5 => Detail::Exit(self.exit()?),
             6 => Detail::Count(self.size()?),
             7 => Detail::Io(self.error_kind()?, self.owned()?),
+            9 => Detail::Sources(
+                (0..self.size()?)
+                    .map(|_| self.interest())
+                    .collect::<Result<_, _>>()?,
+            ),
             8 => Detail::Object(self.owned()?, self.text()?.into()),
             _ => return Err("a detail of an unknown kind"),
         })
@@ -235,7 +240,22 @@ impl Bytes<'_> {
             3 => On::Device(self.device()?, Direction::Write),
             4 => On::Queue(self.queue()?, End::Put),
             5 => On::Queue(self.queue()?, End::Get),
+            6 => On::First(self.number()?),
             _ => return Err("a task blocked on something unknown"),
+        })
+    }
+
+    fn interest(&mut self) -> Result<Interest, Wrong> {
+        if let Some((7, rest)) = self.0.split_first() {
+            self.0 = rest;
+            return self.nanos().map(Interest::After);
+        }
+        Ok(match self.on()? {
+            On::Exit(tid) => Interest::Exit(tid),
+            On::Timer(instant) => Interest::At(instant),
+            On::Device(device, direction) => Interest::Device(device, direction),
+            On::Queue(queue, end) => Interest::Queue(queue, end),
+            On::First(_) => return Err("a source of a select that is a select"),
         })
     }
 

@@ -9,7 +9,8 @@ use super::{
 };
 use crate::{
     abi::{
-        Argument, Direction, End, Errno, Exit, Inject, On, Place, QueueId, Reply, SystemCall, Tid,
+        Argument, Direction, End, Errno, Exit, Inject, Interest, On, Place, QueueId, Reply,
+        SystemCall, Tid,
     },
     log::{Detail, Event, Fact, Wake},
 };
@@ -295,6 +296,11 @@ fn detail(out: &mut impl Out, detail: &Detail<'_>) {
             out.push(6);
             number(out, *n as u64);
         }
+        Detail::Sources(sources) => {
+            out.push(9);
+            number(out, sources.len() as u64);
+            sources.iter().for_each(|source| interest(out, *source));
+        }
         Detail::Io(kind, why) => {
             out.push(7);
             out.push(errors::number(*kind));
@@ -331,9 +337,24 @@ fn blocked(out: &mut impl Out, on: On) {
             out.push(if end == End::Put { 4 } else { 5 });
             return queue(out, id);
         }
+        On::First(sources) => (6, sources),
     };
     out.push(how);
     number(out, what);
+}
+
+/// The kinds of a wait, and one for a span.
+fn interest(out: &mut impl Out, source: Interest) {
+    match source {
+        Interest::Exit(tid) => blocked(out, On::Exit(tid)),
+        Interest::At(instant) => blocked(out, On::Timer(instant)),
+        Interest::Device(device, direction) => blocked(out, On::Device(device, direction)),
+        Interest::Queue(queue, end) => blocked(out, On::Queue(queue, end)),
+        Interest::After(span) => {
+            out.push(7);
+            number(out, nanos(span.into()));
+        }
+    }
 }
 
 fn woken(out: &mut impl Out, by: Wake) {

@@ -1,7 +1,5 @@
 //! A flag for which tasks wait.
 
-use std::{cell::RefCell, rc::Rc};
-
 use crate::{
     trap::Kind,
     user::{os::Os, queue::Queue},
@@ -27,7 +25,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Flag {
     /// Closed while the flag is set.
-    gate: Rc<RefCell<Queue<()>>>,
+    gate: Queue<()>,
 }
 
 impl Flag {
@@ -43,32 +41,28 @@ impl Flag {
 
     async fn maybe_named(os: &mut Os, name: Option<&str>) -> Self {
         let gate = Queue::required(os, u64::MAX, Kind::Flag, name).await;
-        Self {
-            gate: Rc::new(RefCell::new(gate)),
-        }
+        Self { gate }
     }
 
     /// Returns the gate. Faults a caller of another kernel.
-    fn gate_in(&self, os: &Os) -> Queue<()> {
-        let gate = self.gate.borrow().clone();
-        gate.require_home(os, "the flag");
-        gate.touch_beside(false);
-        gate
+    fn gate_in(&self, os: &Os) -> &Queue<()> {
+        self.gate.require_home(os, "the flag");
+        &self.gate
+    }
+
+    /// Returns the queue that is closed while the flag is set.
+    pub(crate) fn gate(&self) -> &Queue<()> {
+        &self.gate
     }
 
     /// Sets the flag, and wakes every waiting task. Never blocks.
     pub async fn set(&self, os: &mut Os) {
-        let gate = self.gate_in(os);
-        gate.close(os).await;
+        self.gate_in(os).close(os).await;
     }
 
     /// Clears the flag. Never blocks.
     pub async fn clear(&self, os: &mut Os) {
-        let gate = self.gate_in(os).successor(os, u64::MAX).await;
-        if self.is_set() {
-            gate.touch_beside(true);
-            self.gate.replace(gate).touch_beside(true);
-        }
+        self.gate_in(os).open(os).await;
     }
 
     /// Waits for the flag. *Blocks* while it is not set.
@@ -76,16 +70,13 @@ impl Flag {
     pub fn wait(&self, os: &mut Os) -> impl Future<Output = ()> {
         os.note_caller();
         async {
-            let gate = self.gate_in(os);
-            let _ = gate.take(os).await;
+            let _ = self.gate_in(os).take(os).await;
         }
     }
 
     /// Returns whether the flag is set.
     #[must_use]
     pub fn is_set(&self) -> bool {
-        let gate = self.gate.borrow();
-        gate.touch_beside(false);
-        gate.is_closed()
+        self.gate.is_closed()
     }
 }

@@ -119,6 +119,11 @@ impl Group {
         }
     }
 
+    /// Returns the queue of the exits that the group has not returned.
+    pub(crate) fn ended(&self) -> &Queue<(Tid, Exit)> {
+        &self.ended
+    }
+
     /// Waits for the next member to end, and returns its exit; `None` when none is left. *Blocks*
     /// until one ends. Faults the caller in a kernel other than the group's own.
     #[track_caller]

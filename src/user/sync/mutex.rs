@@ -135,6 +135,11 @@ impl<T: 'static> Mutex<T> {
         }
     }
 
+    /// Returns the queue of the lock.
+    pub(crate) fn token(&self) -> &Queue<()> {
+        &self.inner.token
+    }
+
     /// Clears the poison of the lock, after the caller has repaired the value.
     pub fn clear_poison(&self) {
         self.inner.token.touch_beside(true);

@@ -82,6 +82,12 @@ impl Semaphore {
         Some(self.permit())
     }
 
+    /// Returns the queue of the permits, which has one if any is left.
+    pub(crate) fn permits(&self) -> &Queue<()> {
+        self.issue_permit();
+        &self.permits
+    }
+
     /// Returns a permit that the caller has taken from the queue.
     fn permit(&self) -> Permit {
         self.issue_permit();
