@@ -736,6 +736,19 @@ calls! {
         45 "select" Select + Interests => Nothing; Asks,
         /// Opens the queue of a flag again. Returns [`Reply::Done`] or [`Reply::Err`].
         46 "open_queue" OpenQueue(queue: Queue(QueueId)) => Ends(queue); Fails,
+        /// [`Scope::run`](crate::Scope::run), with its deadline: begins it. Returns
+        /// [`Reply::Timeout`], or [`Errno::Invalid`] without a scope.
+        47 "scope" Scope(deadline: Instant(Nanos)) + Scope => Nothing; Asks Fails,
+        /// [`Scope::cancel`](crate::Scope::cancel), with the task that runs it, and
+        /// [`Os::cancel`](crate::Os::cancel). Returns [`Reply::Yes`] or [`Reply::No`].
+        48 "cancel" Cancel(tid: Task(Tid)) + Scope => All,
+        /// [`Scope::deadline`](crate::Scope::deadline). Returns [`Reply::Done`], or
+        /// [`Errno::Invalid`] without a scope.
+        49 "set_deadline" SetDeadline(deadline: Instant(Nanos)) + Scope => All; Fails,
+        /// [`Os::shield`](crate::Os::shield): enters it. Returns [`Reply::Timeout`].
+        50 "shield" Shield => Nothing; Asks,
+        /// Leaves the shield of that number. Returns [`Reply::Done`]. Deferred.
+        51 "unshield" Unshield(shield: Number(u64)) => Nothing; Asks,
     }
 }
 
@@ -887,6 +900,8 @@ pub(crate) enum Beside {
     Tracer,
     /// The sources of a select, and the number of the first to look at.
     Interests,
+    /// What a scope shares with its handles.
+    Scope,
 }
 
 /// The argument of a [`SystemCall`] or a [`Reply`].

@@ -128,6 +128,7 @@ pub use user::{
     program::IntoExit,
     promise::{Abandoned, AlreadySet, Promise, RemoteSetter, Setter},
     queue::{Closed, Queue, TryGetError, TryPutError},
+    scope::{Cancelled, Scope},
     select::{Arm, Arms, Either2, Either3, Either4, Either5, Either6, Source, after},
     sync,
     time::Elapsed,

@@ -86,6 +86,7 @@ pub(crate) enum Payload {
     Tracer(Box<dyn Tracer>),
     /// The sources of a select.
     Interests(Vec<Interest>),
+    Scope(Rc<ScopeState>),
 }
 
 impl Payload {
@@ -106,6 +107,10 @@ impl Payload {
             },
             Self::File(..) | Self::Source(_) | Self::Opened(..) | Self::Job(_) => Detail::None,
             Self::Tracer(_) => Detail::None,
+            Self::Scope(scope) => match scope.under_way.get() {
+                Some((_, number)) => Detail::Count(number as usize),
+                None => Detail::None,
+            },
             Self::Interests(sources) => Detail::Sources(sources.into()),
         }
     }
@@ -118,6 +123,25 @@ fn named(name: &str) -> Detail<'_> {
 impl fmt::Debug for Payload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Payload({:?})", self.detail())
+    }
+}
+
+/// What a scope shares with its handles. Only the kernel changes it.
+#[derive(Debug)]
+pub(crate) struct ScopeState {
+    pub(crate) is_cancelled: Cell<bool>,
+    /// The task that runs it, and the number of its timeout.
+    pub(crate) under_way: Cell<Option<(Tid, u64)>>,
+    pub(crate) deadline: Cell<Nanos>,
+}
+
+impl Default for ScopeState {
+    fn default() -> Self {
+        Self {
+            is_cancelled: Cell::default(),
+            under_way: Cell::default(),
+            deadline: Cell::new(Nanos::FOREVER),
+        }
     }
 }
 

@@ -1,6 +1,9 @@
-//! The timeouts around the calls of one task.
+//! The timeouts around the calls of one task; those of scopes, and shields against them.
+
+use std::rc::Rc;
 
 use super::timers::Timer;
+use crate::{abi::Nanos, trap::ScopeState};
 
 /// The timeouts around a task's calls.
 #[derive(Default, Debug)]
@@ -9,6 +12,25 @@ pub(super) struct Timeouts {
     pub(super) armed: Vec<Timer>,
     /// The outermost timeout that has fired and not cut yet. Those within it are disarmed.
     pub(super) due: Option<Due>,
+    /// Apart: few tasks have any.
+    guards: Option<Box<Guards>>,
+}
+
+/// Scopes and shields, the outermost first.
+#[derive(Default, Debug)]
+struct Guards {
+    /// With the numbers of their timeouts.
+    scopes: Vec<(u64, Rc<ScopeState>)>,
+    shields: Vec<Shield>,
+}
+
+#[derive(Debug)]
+struct Shield {
+    number: u64,
+    /// The number of armed timeouts around it.
+    around: usize,
+    /// The outermost timeout around it that has fired meanwhile.
+    held: Option<u64>,
 }
 
 impl Timeouts {
@@ -17,6 +39,96 @@ impl Timeouts {
         let outer = self.armed.iter();
         let outer = outer.take_while(|(_, other)| *other != number).count();
         self.armed.drain(outer..)
+    }
+
+    /// Returns whether a timeout can end a wait now. One that a shield holds back cannot.
+    pub(super) fn is_timed(&self) -> bool {
+        let around = self.shields().last().map_or(0, |shield| shield.around);
+        let within = self.armed.iter().skip(around);
+        let ends = |(deadline, _): &Timer| *deadline != Nanos::FOREVER;
+        self.due.is_some() || within.into_iter().any(ends)
+    }
+
+    // ---- scopes
+
+    fn scopes(&self) -> &[(u64, Rc<ScopeState>)] {
+        self.guards.as_ref().map_or(&[], |guards| &guards.scopes)
+    }
+
+    pub(super) fn begin_scope(&mut self, number: u64, scope: Rc<ScopeState>) {
+        let guards = self.guards.get_or_insert_default();
+        guards.scopes.push((number, scope));
+    }
+
+    /// Ends the scope of that timeout and those within it; of `None` all of them.
+    pub(super) fn end_scopes(&mut self, number: Option<u64>) {
+        if let Some(guards) = &mut self.guards {
+            let is_it = |(other, _): &(u64, _)| number.is_none_or(|number| number == *other);
+            let outer = guards.scopes.iter().position(is_it);
+            let outer = outer.unwrap_or(guards.scopes.len());
+            for (_, scope) in guards.scopes.drain(outer..) {
+                scope.under_way.set(None);
+            }
+        }
+    }
+
+    /// Returns the scope of a timeout.
+    pub(super) fn scope(&self, number: u64) -> Option<&ScopeState> {
+        let mut scopes = self.scopes().iter();
+        scopes.find_map(|(other, scope)| (*other == number).then_some(&**scope))
+    }
+
+    /// Returns the outermost scope that is not cancelled, and the number of its timeout.
+    pub(super) fn outermost_scope(&self) -> Option<(u64, &ScopeState)> {
+        let mut scopes = self.scopes().iter();
+        let found = scopes.find(|(_, scope)| !scope.is_cancelled.get());
+        found.map(|(number, scope)| (*number, &**scope))
+    }
+
+    // ---- shields
+
+    fn shields(&self) -> &[Shield] {
+        self.guards.as_ref().map_or(&[], |guards| &guards.shields)
+    }
+
+    /// Enters a shield. A due timeout waits until it is left.
+    pub(super) fn enter_shield(&mut self, number: u64) {
+        let held = self.due.take().map(|due| due.number);
+        let around = self.armed.len();
+        self.guards.get_or_insert_default().shields.push(Shield {
+            number,
+            around,
+            held,
+        });
+    }
+
+    /// Leaves a shield. Returns whether a timeout that has fired meanwhile is due now.
+    pub(super) fn leave_shield(&mut self, number: u64) -> bool {
+        let Some(guards) = &mut self.guards else {
+            return false;
+        };
+        let left = guards
+            .shields
+            .iter()
+            .position(|shield| shield.number == number);
+        let left = left.and_then(|at| guards.shields.drain(at..).next());
+        let held = left.and_then(|shield| shield.held);
+        self.due = held.map(Due::new).or(self.due);
+        held.is_some()
+    }
+
+    /// Holds back a timeout that fires around a shield, up to the end of that shield. Returns the
+    /// timeouts between the two, which are disarmed; `None` if there is no such shield.
+    pub(super) fn hold_back(&mut self, number: u64) -> Option<Vec<Timer>> {
+        let at = self.armed.iter().position(|(_, other)| *other == number)?;
+        let shields = &mut self.guards.as_mut()?.shields;
+        let outermost = shields.iter().position(|shield| shield.around > at)?;
+        shields[outermost].held = Some(number);
+        let around = shields[outermost].around;
+        for shield in &mut shields[outermost..] {
+            shield.around -= around - at;
+        }
+        Some(self.armed.drain(at..around).skip(1).collect())
     }
 }
 

@@ -31,6 +31,7 @@
 //! | `ready.rs`, `processors.rs` | the ready queue: a policy and a quantum, or neither; what computes |
 //! | `timers.rs`, `queues.rs`, `devices.rs` | the timers; message queues; open devices |
 //! | `held.rs` | calls that are handled later |
+//! | `scopes.rs` | scopes and shields |
 //! | `selects.rs`, `select_calls.rs` | waits for the first of several sources; their call |
 //!
 //! | file | beside the loop |
@@ -79,6 +80,7 @@ mod report;
 mod reset;
 mod run;
 mod schedule;
+mod scopes;
 mod select_calls;
 mod selects;
 mod shares;

@@ -72,6 +72,11 @@ impl Kernel {
             SystemCall::Fault => self.fault(me),
             SystemCall::Compute(span) => self.compute(me, span),
             SystemCall::Select => self.select(me),
+            SystemCall::Scope(_) => self.scope(me),
+            SystemCall::Cancel(tid) => self.cancel(me, tid),
+            SystemCall::SetDeadline(deadline) => self.set_deadline(me, deadline),
+            SystemCall::Shield => self.shield(me),
+            SystemCall::Unshield(shield) => self.unshield(me, shield),
             SystemCall::OpenQueue(queue) => done_if(self.open_queue(queue), Errno::Closed),
             SystemCall::SetShare(share) => {
                 self.shares.set(me, share);

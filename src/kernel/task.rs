@@ -317,10 +317,39 @@ impl Task {
         timeouts.flat_map(move |timeouts| timeouts.take(number))
     }
 
+    /// See [`Timeouts::hold_back`].
+    pub(super) fn hold_back(&mut self, number: u64) -> Option<Vec<Timer>> {
+        self.timeouts.as_mut()?.hold_back(number)
+    }
+
+    /// Ends the scope of a timeout, and those within it.
+    pub(super) fn end_scopes(&mut self, number: u64) {
+        if let Some(timeouts) = &mut self.timeouts {
+            timeouts.end_scopes(Some(number));
+        }
+    }
+
+    /// Returns what is around its calls, if anything ever was.
+    pub(super) fn guards(&self) -> Option<&Timeouts> {
+        self.timeouts.as_deref()
+    }
+
+    pub(super) fn guards_mut(&mut self) -> &mut Timeouts {
+        self.timeouts.get_or_insert_default()
+    }
+
     /// Takes the timeouts of a task that makes no more calls.
     #[inline(always)]
     pub(super) fn take_all_timeouts(&mut self) -> Option<Box<Timeouts>> {
         self.timeouts.take()
+    }
+
+    /// Gives an armed timeout another deadline.
+    pub(super) fn move_timeout(&mut self, from: Timer, to: Timer) {
+        let mut armed = self.guards_mut().armed.iter_mut();
+        if let Some(timer) = armed.find(|timer| **timer == from) {
+            *timer = to;
+        }
     }
 
     /// Returns the armed timeouts, the outermost first.
@@ -330,8 +359,7 @@ impl Task {
 
     /// Returns whether a timeout can end a wait of the task.
     pub(super) fn is_timed(&self) -> bool {
-        let ends = |(deadline, _): &Timer| *deadline != Nanos::FOREVER;
-        self.due().is_some() || self.timeouts().any(ends)
+        self.timeouts.as_ref().is_some_and(|all| all.is_timed())
     }
 
     /// Returns the due timeout, if there is one.
@@ -359,8 +387,9 @@ impl Task {
                 due.spent = true;
             }
             State::Late(_) | State::Pending(Pending::StartTimeout(_)) => due.spent = true,
-            State::Pending(_) => {}
-            State::Running | State::Ending | State::Zombie(_) => {
+            // Or it has cancelled its own scope.
+            State::Pending(_) | State::Running => {}
+            State::Ending | State::Zombie(_) => {
                 unreachable!("a task has timeouts while it lives and waits")
             }
         }

@@ -70,11 +70,22 @@ impl Kernel {
 
     /// Starts a timeout, immediately before its body begins.
     pub(super) fn start_timeout(&mut self, me: Runnable, timer: Timer) -> Reply {
-        let (deadline, number) = timer;
+        let (mut timer, number) = (timer, timer.1);
+        let scope = self.tasks[me].guards().and_then(|all| all.scope(number));
+        if let Some(scope) = scope {
+            // It may have changed since the call.
+            let is_cancelled = scope.is_cancelled.get();
+            timer.0 = if is_cancelled {
+                Nanos::ZERO
+            } else {
+                scope.deadline.get()
+            };
+        }
         if self.tasks[me].due().is_some() {
             // An outer timeout is due, and cuts first.
             self.frame.set_due();
-        } else if deadline <= self.clock {
+        } else if timer.0 <= self.clock {
+            self.cancelled(me, number);
             self.tasks[me].set_due(Some(Due::new(number)));
             self.frame.set_due();
         } else {
@@ -114,8 +125,15 @@ impl Kernel {
     }
 
     /// Handles a timeout that has fired. Disarms those within it, since it cuts first.
-    fn fire(&mut self, me: Runnable, number: u64) {
+    pub(super) fn fire(&mut self, me: Runnable, number: u64) {
+        self.cancelled(me, number);
         let task = &mut self.tasks[me];
+        if let Some(within) = task.hold_back(number) {
+            for timer in within {
+                self.timers.of(me).disarm(timer);
+            }
+            return;
+        }
         for within in task.take_timeouts(number).skip(1) {
             self.timers.of(me).disarm(within);
         }
@@ -162,6 +180,7 @@ impl Kernel {
             if task.due().is_some_and(|due| due.number == number) {
                 task.set_due(None);
             }
+            task.end_scopes(number);
             for timer in task.take_timeouts(number) {
                 self.timers.of(me).disarm(timer);
             }
@@ -172,9 +191,10 @@ impl Kernel {
     /// Disarms the timeouts around the calls of a task that makes no more.
     #[inline]
     pub(super) fn disarm_all(&mut self, me: Runnable) {
-        let Some(timeouts) = self.tasks[me].take_all_timeouts() else {
+        let Some(mut timeouts) = self.tasks[me].take_all_timeouts() else {
             return;
         };
+        timeouts.end_scopes(None);
         for timer in timeouts.armed {
             self.timers.of(me).disarm(timer);
         }

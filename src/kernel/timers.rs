@@ -146,6 +146,18 @@ impl Timers {
         }
     }
 
+    /// Disarms a timer that is started again with another deadline: its number must not be marked.
+    pub(crate) fn remove(&mut self, timer: Timer) {
+        if timer.0 == Nanos::FOREVER {
+            return;
+        }
+        self.len -= 1;
+        match self.rung_of(timer) {
+            Some(rung) => rung.timers.retain(|(other, _)| *other != timer),
+            None => self.foot.retain(|(other, _)| *other != timer),
+        }
+    }
+
     /// Returns the next deadline.
     pub(crate) fn next(&mut self) -> Option<Nanos> {
         if self.foot.is_empty() && (!self.rungs.is_empty() || self.foot.capacity() > 2 * FOOT) {

@@ -169,7 +169,7 @@ impl Kernel {
         self.ready.leave();
         self.tasks[me].run();
         self.places.called(me, self.frame.place());
-        let is_late = self.frame.take_due();
+        let mut is_late = self.frame.take_due();
         if self.frame.has_payload() && !call.has_payload() {
             // A cancelled trap has left it, or the task has not taken its answer.
             self.frame.drop_payload();
@@ -181,6 +181,8 @@ impl Kernel {
                 return self.abandon(call);
             }
             is_held = prints && self.console.is_full();
+            // A shield may have been left.
+            is_late |= self.frame.take_due();
         }
         self.emit_call(me.tid, call);
         match is_late.then(|| self.due(me)).flatten() {

@@ -24,6 +24,25 @@ impl Object {
     }
 }
 
+/// What is around the calls of a task.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Around {
+    Timeout,
+    /// A timeout that never ends, or a scope without a deadline.
+    Endless,
+    /// It holds back what is around it.
+    Shield,
+}
+
+impl Around {
+    fn until(deadline: Nanos) -> Self {
+        match deadline {
+            Nanos::FOREVER => Self::Endless,
+            _ => Self::Timeout,
+        }
+    }
+}
+
 /// A call of a task, as far as it has come: of a [`Ledger`](super::Ledger). Its `Display` is the call
 /// with its arguments, in words.
 #[derive(Debug)]
@@ -96,12 +115,25 @@ impl CallInfo {
         gets && matches!(kind, Some(Kind::Mutex | Kind::Semaphore))
     }
 
-    /// Returns whether this arms a timeout that never fires.
-    pub(super) fn is_endless(&self) -> bool {
-        let SystemCall::Timeout(span) = self.call else {
-            return false;
+    /// Returns what this puts around the next calls.
+    pub(super) fn arms(&self) -> Around {
+        let deadline = match self.call {
+            SystemCall::Timeout(span) => Nanos::from(self.at).saturating_add(span),
+            SystemCall::Scope(deadline) => deadline,
+            SystemCall::Shield => return Around::Shield,
+            _ => return Around::Timeout,
         };
-        Nanos::from(self.at).saturating_add(span) == Nanos::FOREVER
+        Around::until(deadline)
+    }
+
+    /// Returns the number of the scope whose deadline this moves, and what the scope is from then on.
+    pub(super) fn moved(&self) -> Option<(u64, Around)> {
+        match (self.call, &self.detail) {
+            (SystemCall::SetDeadline(deadline), Detail::Count(number)) => {
+                Some((*number as u64, Around::until(deadline)))
+            }
+            _ => None,
+        }
     }
 
     pub(super) fn computes(&self) -> bool {

@@ -23,7 +23,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{
     Detail, Event, Fact, Tracer, Wake,
-    calls::{CallInfo, Object, TraceLine},
+    calls::{Around, CallInfo, Object, TraceLine},
 };
 use crate::abi::{
     DeviceId, End, Errno, Exit, Inject, Interest, Kind, Nanos, On, Place, QueueId, Reply,
@@ -160,8 +160,8 @@ struct Task {
     is_delayed: bool,
     /// The lock or the permit that it has from its next turn on.
     gets: Option<QueueId>,
-    /// The timeouts around its next call, the outermost first, and whether they ever end.
-    timeouts: Vec<(u64, bool)>,
+    /// What is around its next call, the outermost first.
+    timeouts: Vec<(u64, Around)>,
     exit: Option<Box<Exit>>,
 }
 
@@ -576,6 +576,7 @@ impl Ledger {
         if let SystemCall::Disarm(number) = call.call {
             task.disarm(number);
         }
+        let moved = call.moved();
         task.traps += 1;
         if task.calls.len() == most {
             task.calls.pop_front();
@@ -584,7 +585,13 @@ impl Ledger {
             task.calls.reserve_exact(1);
         }
         task.calls.push_back(call);
-        task.begin(tid, doing, Ending::Next, now, gaps)
+        let ended = task.begin(tid, doing, Ending::Next, now, gaps);
+        if let Some((number, around)) = moved {
+            let all = self.tasks.values_mut().flat_map(|task| &mut task.timeouts);
+            all.filter(|(other, _)| *other == number)
+                .for_each(|it| it.1 = around);
+        }
+        ended
     }
 
     fn answer(&mut self, tid: Tid, reply: Reply, detail: Detail<'static>) -> Option<Span> {
@@ -606,8 +613,8 @@ impl Ledger {
                 task.gets = gets.and_then(|call| call.call.queue());
             }
             Reply::Timeout(number) => {
-                let is_endless = last.is_some_and(CallInfo::is_endless);
-                task.timeouts.push((number, !is_endless));
+                let around = last.map_or(Around::Timeout, CallInfo::arms);
+                task.timeouts.push((number, around));
             }
             Reply::Elapsed(number) => task.disarm(number),
             Reply::Queue(queue) => {
@@ -676,6 +683,11 @@ impl Ledger {
                 self.holders.remove(&queue);
             }
             SystemCall::Close(device) => drop(self.addrs.remove(&device)),
+            SystemCall::Unshield(number) => {
+                if let Some(task) = self.tasks.get_mut(&tid) {
+                    task.timeouts.retain(|(other, _)| *other != number);
+                }
+            }
             SystemCall::Disarm(number) => {
                 if let Some(task) = self.tasks.get_mut(&tid) {
                     task.disarm(number);
@@ -903,7 +915,9 @@ impl Task {
 
     /// Returns whether a timeout can end its wait.
     fn is_timed(&self) -> bool {
-        self.timeouts.iter().any(|(_, ends)| *ends)
+        let shield = |around: &&(u64, Around)| around.1 != Around::Shield;
+        let mut within = self.timeouts.iter().rev().take_while(shield);
+        within.any(|(_, around)| *around == Around::Timeout)
     }
 }
 

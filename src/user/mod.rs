@@ -31,6 +31,7 @@ pub(crate) mod promise;
 pub(crate) mod queue;
 #[cfg(feature = "serde")]
 pub(crate) mod recorded;
+pub(crate) mod scope;
 pub(crate) mod select;
 pub mod sync;
 pub(crate) mod tasks;

@@ -150,20 +150,27 @@ impl Os {
         body: impl AsyncFnOnce(&mut Self) -> T,
     ) -> Result<T, Elapsed> {
         let span = Nanos::from(span);
+        let begin = move |frame: &TrapFrame| {
+            frame.put_word(1);
+            SystemCall::Timeout(span)
+        };
+        self.cuttable(begin, body).await
+    }
+
+    /// Runs `body` within the timeout that this call arms.
+    pub(crate) async fn cuttable<T>(
+        &mut self,
+        begin: impl FnOnce(&TrapFrame) -> SystemCall,
+        body: impl AsyncFnOnce(&mut Self) -> T,
+    ) -> Result<T, Elapsed> {
         let frame = Rc::clone(self.frame());
-        let armed = self.call(
-            |frame| {
-                frame.put_word(1);
-                SystemCall::Timeout(span)
+        let armed = self.call(begin, |reply, frame| match reply {
+            Reply::Timeout(number) => Armed {
+                frame: Rc::clone(frame),
+                number,
             },
-            |reply, frame| match reply {
-                Reply::Timeout(number) => Armed {
-                    frame: Rc::clone(frame),
-                    number,
-                },
-                other => mismatch(other),
-            },
-        );
+            other => mismatch(other),
+        });
         let armed = armed.await;
         let mut body = pin!(Some(body(self)));
         poll_fn(|cx| {

@@ -33,6 +33,7 @@ mod properties;
 mod queues;
 mod record;
 mod reset;
+mod scope;
 mod select;
 mod send_file;
 mod sockets;
