@@ -32,6 +32,7 @@ enum Name {
     Beside(Made),
     Handles(DeviceId),
     Cycles,
+    Scopes,
     Shared(Made),
 }
 
@@ -325,6 +326,7 @@ impl Causality {
             Object::Beside(queue) => Name::Beside(made(queue)),
             Object::Handles(device) => Name::Handles(device),
             Object::Cycles => Name::Cycles,
+            Object::Scopes => Name::Scopes,
         }
     }
 

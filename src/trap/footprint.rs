@@ -50,6 +50,8 @@ pub enum Object {
     /// The waits of tasks for locks and for the ends of other tasks. A wait may close a cycle of
     /// them, and reads this; a kill that ends another task's wait changes it.
     Cycles,
+    /// Which scopes are run and which are cancelled.
+    Scopes,
 }
 
 /// A line of the notes that a kernel takes of a turn.

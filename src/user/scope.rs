@@ -133,9 +133,7 @@ impl Scope {
 
     /// Notes for a search that the state of the scope is read or changed, which is in no queue.
     fn touch(&self, os: &Os) {
-        if Rc::strong_count(&self.state) > 1 {
-            os.frame().touch(Object::World, true);
-        }
+        os.frame().touch(Object::Scopes, true);
     }
 }
 

@@ -3,7 +3,8 @@
 use std::{cell::RefCell, io, rc::Rc, time::Duration};
 
 use trapline::{
-    Error, Kernel, Os, Promise, Queue, Setter, Shared, TcpListener, TcpStream, check,
+    Error, Kernel, Os, Promise, Queue, Scope, Setter, Shared, Source, TcpListener, TcpStream,
+    TryGetError, TryPutError, check,
     sync::{Barrier, Condition, Flag, Mutex, Semaphore},
 };
 
@@ -55,6 +56,14 @@ enum Step {
     ShutdownWrite(usize),
     CloseStream(usize),
     DropStream(usize),
+    /// Selects among the sources of these bits, and makes the call.
+    Select(usize),
+    /// A get within the scope of the task.
+    ScopedGet(usize),
+    /// A get within a shield and a timeout.
+    ShieldedGet(usize),
+    Cancel(usize),
+    CancelTask(usize),
 }
 
 /// Draws a number below `end`. (A linear congruential generator.)
@@ -65,12 +74,36 @@ fn draw(state: &mut u64, end: usize) -> usize {
     ((*state >> 33) % end as u64) as usize
 }
 
-/// Draws a step of any kind, or one of a program of locks or of sockets.
+/// Draws a step of any kind, or one of a program of locks, of sockets or of choices.
 fn step(state: &mut u64, kind: u64, tasks: usize) -> Step {
     match kind {
         0 => any_step(state, tasks),
         1 => lock_step(state, tasks),
-        _ => socket_step(state, tasks),
+        2 => socket_step(state, tasks),
+        _ => choice_step(state, tasks),
+    }
+}
+
+fn choice_step(state: &mut u64, tasks: usize) -> Step {
+    let (queue, task) = (draw(state, 2), draw(state, tasks));
+    match draw(state, 26) {
+        0..7 => Step::Select(1 + draw(state, 255)),
+        7..9 => Step::ScopedGet(queue),
+        9 => Step::ShieldedGet(queue),
+        10..12 => Step::Cancel(task),
+        12 => Step::CancelTask(task),
+        13..15 => Step::Put(queue),
+        15 => Step::TryPut(queue),
+        16 => Step::Get(queue),
+        17 => Step::TryGet(queue),
+        18 => Step::Close(queue),
+        19 => Step::Kill(task),
+        20 => Step::SetFlag,
+        21 => Step::ClearFlag,
+        22 => Step::Lock,
+        23 => Step::Permit,
+        24 => Step::SetPromise,
+        _ => Step::Exit,
     }
 }
 
@@ -164,6 +197,7 @@ struct World {
     promise: Promise<usize>,
     number: Shared<usize>,
     tids: Shared<Vec<trapline::Tid>>,
+    scopes: Vec<Scope>,
     logs: Rc<RefCell<Vec<String>>>,
 }
 
@@ -188,6 +222,7 @@ impl World {
             setter,
             promise,
             number: Shared::new(0),
+            scopes: tids.clone().map(|_: trapline::Tid| Scope::new()).collect(),
             tids: Shared::new(tids.collect()),
             logs,
         })
@@ -237,6 +272,11 @@ impl World {
                     Ok(text) => text,
                     Err(error) => error.kind().to_string(),
                 },
+                Step::Select(bits) => self.select(os, bits).await,
+                Step::ScopedGet(_)
+                | Step::ShieldedGet(_)
+                | Step::Cancel(_)
+                | Step::CancelTask(_) => self.with_scopes(os, me, *step).await,
                 _ => self.with_tasks(os, 10 * me + at, *step).await,
             };
             self.logs.borrow_mut()[me] += &format!("{text} ");
@@ -343,6 +383,74 @@ impl World {
         }
     }
 
+    /// Selects among some sources. The call that was promised does not block.
+    async fn select(&self, os: &mut Os, bits: usize) -> String {
+        let all = [
+            Source::message(&self.queues[0]),
+            Source::room(&self.queues[0]),
+            Source::message(&self.queues[1]),
+            Source::flag(&self.flag),
+            Source::lock(&self.lock),
+            Source::permit(&self.permits),
+            Source::promise(&self.promise),
+            Source::exit(self.tids.get()[0]),
+        ];
+        let some: Vec<usize> = (0..all.len()).filter(|at| bits >> at & 1 == 1).collect();
+        let sources: Vec<Source> = some.iter().map(|at| all[*at]).collect();
+        let at = some[os.select(&sources).await];
+        const BROKEN: &str = "what was promised is there";
+        match at {
+            0 | 2 => match self.queues[at / 2].try_get(os).await {
+                Err(TryGetError::Empty) => panic!("{BROKEN}"),
+                got => format!("{at}: {got:?}"),
+            },
+            1 => match self.queues[0].try_put(os, 99).await {
+                Err(TryPutError::Full(_)) => panic!("{BROKEN}"),
+                put => format!("{at}: {put:?}"),
+            },
+            3 => {
+                assert!(self.flag.is_set(), "{BROKEN}");
+                self.flag.wait(os).await;
+                "3".into()
+            }
+            4 => {
+                let lock = async |os: &mut Os| drop(self.lock.lock(os).await);
+                assert!(os.timeout(Duration::ZERO, lock).await.is_ok(), "{BROKEN}");
+                "4".into()
+            }
+            5 => {
+                assert!(self.permits.try_acquire(os).await.is_some(), "{BROKEN}");
+                "5".into()
+            }
+            6 => format!("6: {:?}", self.promise.get().expect(BROKEN)),
+            _ => {
+                let is_gone =
+                    os.timeout(Duration::ZERO, async |os| os.wait(self.tids.get()[0]).await);
+                format!("7: {:?}", is_gone.await.expect(BROKEN))
+            }
+        }
+    }
+
+    async fn with_scopes(&self, os: &mut Os, me: usize, step: Step) -> String {
+        match step {
+            Step::ScopedGet(queue) => {
+                let get = async |os: &mut Os| self.queues[queue].get(os).await;
+                format!("{:?}", self.scopes[me].run(os, get).await)
+            }
+            Step::ShieldedGet(queue) => {
+                let get = async |os: &mut Os| self.queues[queue].get(os).await;
+                let shielded = async |os: &mut Os| os.shield(get).await;
+                format!("{:?}", os.timeout(Duration::from_millis(1), shielded).await)
+            }
+            Step::Cancel(scope) => {
+                self.scopes[scope].cancel(os).await;
+                String::new()
+            }
+            Step::CancelTask(task) => format!("{}", os.cancel(self.tids.get()[task]).await),
+            _ => unreachable!("it is for a scope"),
+        }
+    }
+
     async fn with_tasks(&self, os: &mut Os, message: usize, step: Step) -> String {
         match step {
             Step::Read => format!("{}", self.number.get()),
@@ -422,6 +530,13 @@ fn searched(tasks: &[Vec<Step>], kernel: &mut Kernel) -> Result<(), Error> {
     Ok(())
 }
 
+/// The number of the first program of choices.
+const CHOICES: u64 = 1_000_000;
+
+fn kind(seed: u64) -> u64 {
+    if seed < CHOICES { seed / 2 % 3 } else { 3 }
+}
+
 /// Draws a program: two or three tasks, of at most three or two steps.
 fn drawn(seed: u64) -> Vec<Vec<Step>> {
     let mut state = seed.wrapping_mul(7919) + 1;
@@ -431,7 +546,7 @@ fn drawn(seed: u64) -> Vec<Vec<Step>> {
     (0..tasks)
         .map(|_| {
             (0..count(&mut state))
-                .map(|_| step(&mut state, seed / 2 % 3, tasks))
+                .map(|_| step(&mut state, kind(seed), tasks))
                 .collect()
         })
         .collect()
@@ -443,10 +558,18 @@ fn wanted(name: &str, default: u64) -> u64 {
     text.and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
-/// Compares the search with all schedules that there are, up to a number.
 #[test]
 fn random_programs_have_no_other_outcome() {
-    let first = wanted("TRAPLINE_FUZZ_FIRST", 0);
+    compare(wanted("TRAPLINE_FUZZ_FIRST", 0));
+}
+
+#[test]
+fn random_programs_of_choices_have_no_other_outcome() {
+    compare(CHOICES + wanted("TRAPLINE_FUZZ_FIRST", 0));
+}
+
+/// Compares the search with all schedules that there are, up to a number.
+fn compare(first: u64) {
     let programs = wanted("TRAPLINE_FUZZ_PROGRAMS", 30);
     let schedules = wanted("TRAPLINE_FUZZ_SCHEDULES", 300);
     let (mut proved, mut whole) = (0, 0);
