@@ -74,7 +74,7 @@ use source::{Fd, Kind, Source, Sources};
 use stdout::Stdout;
 pub use stdout::open_again;
 
-use super::{Answer, Happening, Request, World, hand_on, io::read_piece};
+use super::{Answer, Happening, Request, World, hand_on, io::send_piece};
 use crate::{
     abi::{DeviceId, Direction, Tid},
     interrupt::{Interrupts, Remote},
@@ -319,11 +319,7 @@ impl RealWorld {
                 }
             }
         }
-        let piece = read_piece(file, offset, len)?;
-        if piece.is_empty() && len > 0 {
-            return Ok(0);
-        }
-        self.send(id, &piece)
+        send_piece(file, offset, len, |piece| self.send(id, piece))
     }
 
     fn shutdown(&mut self, id: DeviceId) -> io::Result<()> {
@@ -447,10 +443,7 @@ impl World for RealWorld {
             Request::Shutdown => self.shutdown(device).map(done),
             // The system's look-up blocks.
             Request::Resolve { .. } => Ok(Answer::Ready(false)),
-            Request::Close => {
-                self.close(device);
-                Ok(Answer::Done)
-            }
+            Request::Close => Ok(done(self.close(device))),
         }
     }
 }

@@ -92,7 +92,7 @@ impl SimWorld {
     /// takes it finds the hosts and the links, and no connection.
     #[must_use]
     pub fn net(mut self, net: &SimNet) -> Self {
-        net.begin(self.seed);
+        net.state().begin(self.seed);
         self.net = net.clone();
         self
     }
@@ -127,7 +127,7 @@ impl World for SimWorld {
     fn reseed(&mut self, seed: u64) {
         self.seed = seed;
         self.random = Sequence::new(seed);
-        self.net.reseed(seed);
+        self.net.state().reseed(seed);
     }
 
     fn seed(&self) -> u64 {
@@ -138,7 +138,7 @@ impl World for SimWorld {
         self.now = Duration::ZERO;
         self.seed = seed;
         self.random = Sequence::new(seed);
-        self.net.renew(seed);
+        self.net.state().renew(seed);
         if let Console::Kept(kept) = &mut self.console {
             kept.clear();
         }
@@ -180,12 +180,8 @@ impl World for SimWorld {
         if hand_on(&self.interrupts, happened) {
             return Ok(());
         }
-        let next = self.net.next();
-        let until = match (deadline, next) {
-            (Some(deadline), Some(next)) => Some(deadline.min(next)),
-            (deadline, next) => deadline.or(next),
-        };
-        match until {
+        let next = self.net.state().next().map(Duration::from);
+        match deadline.into_iter().chain(next).min() {
             Some(until) => self.now = self.now.max(until),
             // Only a thread can end this wait: real time, of which the virtual clock knows nothing.
             None => {
@@ -195,7 +191,7 @@ impl World for SimWorld {
         }
         match next {
             Some(next) if next <= self.now => self.net.advance(self.now, happened),
-            _ => self.net.set_clock(self.now),
+            _ => self.net.state().now = self.now.into(),
         }
         Ok(())
     }
@@ -220,11 +216,11 @@ impl World for SimWorld {
 
     /// Nothing is outside, and nothing is under way.
     fn is_idle(&self) -> bool {
-        self.net.is_idle()
+        self.net.state().is_idle()
     }
 
     fn io(&mut self, device: DeviceId, request: Request<'_>) -> io::Result<Answer> {
-        self.net.io(device, request)
+        self.net.state().io(device, request)
     }
 
     fn net(&self) -> Option<SimNet> {

@@ -23,7 +23,6 @@ const BACKLOG: usize = 4096;
 /// The address of [`LOCALHOST`] in the net: behind those of all others.
 const LOCAL_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 255, 255, 254);
 
-/// All machines.
 #[derive(Clone)]
 pub(super) struct Hosts {
     all: Vec<Machine>,
@@ -33,7 +32,6 @@ pub(super) struct Hosts {
     last_address: u32,
 }
 
-/// A machine.
 #[derive(Clone)]
 pub(super) struct Machine {
     pub(super) name: String,
@@ -45,7 +43,7 @@ pub(super) struct Machine {
     /// The port that was given out last.
     last_port: u16,
     /// The ports of its own connections.
-    ports: BTreeSet<u16>,
+    pub(super) ports: BTreeSet<u16>,
     pub(super) listeners: BTreeMap<u16, Vec<usize>>,
 }
 
@@ -96,15 +94,13 @@ impl Hosts {
         (0..self.all.len()).map(HostId::at)
     }
 
-    /// The host of that name.
     pub(super) fn find(&self, name: &str) -> io::Result<HostId> {
-        let no_such = || {
+        self.by_name.get(name).copied().ok_or_else(|| {
             let why = format!(
                 "the simulated net has no host {name:?}: a host is made by spawn_on or SimNet::host"
             );
             io::Error::new(io::ErrorKind::NotFound, why)
-        };
-        self.by_name.get(name).copied().ok_or_else(no_such)
+        })
     }
 
     /// The host of that name, which is made if there is none.
@@ -117,7 +113,6 @@ impl Hosts {
         Ok(self.insert(name, address))
     }
 
-    /// Makes a host with an address of its own.
     pub(super) fn make(&mut self, name: &str, address: IpAddr) -> io::Result<HostId> {
         check_name(name)?;
         if let Some(host) = self.by_name.get(name) {
@@ -189,16 +184,6 @@ impl Machine {
             }
         }
         Err(io::ErrorKind::AddrNotAvailable.into())
-    }
-
-    /// Keeps a port for a connection.
-    pub(super) fn reserve(&mut self, port: u16) {
-        self.ports.insert(port);
-    }
-
-    /// Frees the port of a connection.
-    pub(super) fn release(&mut self, port: u16) {
-        self.ports.remove(&port);
     }
 
     /// The listener that takes a connection to this address: that of the address itself, or one of
