@@ -18,7 +18,7 @@ use rustix::{
     time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create},
 };
 
-use super::{poller::System, readiness::Readiness};
+use super::poller::{Readiness, System};
 
 /// The key of the alarm, which no device has. `polling` keeps the highest one for itself.
 const ALARM: u64 = u64::MAX - 1;

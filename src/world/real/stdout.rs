@@ -18,7 +18,7 @@ use rustix::{
     termios::isatty,
 };
 
-use super::readiness::is_ready;
+use super::poller::is_ready;
 use crate::abi::Direction;
 
 /// How many bytes a pipe or a terminal has room for that is said to be writable, at least.

@@ -9,14 +9,9 @@ use std::{
     time::Duration,
 };
 
-use rand_pcg::{
-    Pcg64,
-    rand_core::{Rng, SeedableRng},
-};
-
 use super::{
     Error, Header, Left, MAGIC, VERSION,
-    entry::{Asked, Context, Entry, Given, give, in_words},
+    entry::{Asked, Context, Entry, give},
     kind,
 };
 use crate::{
@@ -25,7 +20,7 @@ use crate::{
         chunks::{Broken, Chunks},
         decode::Bytes,
     },
-    world::{Answer, Happening, Request},
+    world::{Answer, Happening, Request, sequence::Sequence},
 };
 
 /// A tape that is played.
@@ -35,8 +30,7 @@ pub(super) struct Reel {
     context: Context,
     /// The last reading of the clock.
     pub(super) now: Duration,
-    pub(super) seed: u64,
-    random: Pcg64,
+    pub(super) random: Sequence,
     is_idle: bool,
     /// The reports of the last wait.
     pub(super) happened: Vec<Happening>,
@@ -125,8 +119,7 @@ impl Reel {
             header,
             context: Context::default(),
             now: Duration::ZERO,
-            seed: 0,
-            random: Pcg64::seed_from_u64(0),
+            random: Sequence::new(0),
             is_idle: false,
             happened: Vec::new(),
             broken: None,
@@ -175,7 +168,7 @@ impl Reel {
 
     pub(super) fn random(&mut self, task: Tid) -> Result<u64, Over> {
         let other = take!(self, task, "a random number", Entry::Random(other) => other)?;
-        let as_seeded = self.random.next_u64();
+        let as_seeded = self.random.next();
         Ok(other.unwrap_or(as_seeded))
     }
 
@@ -212,28 +205,17 @@ impl Reel {
         device: DeviceId,
         request: &mut Request<'_>,
     ) -> Result<io::Result<Answer>, Over> {
-        let (asked, offered) = Asked::of(request);
-        let question = || in_words(asked, device, offered);
+        let asked = Asked::of(device, request);
         let mut fits = true;
-        let answer = self.take(task, question, |entry| match entry {
-            Entry::Io {
-                asked: as_then,
-                device: of_then,
-                offered: offered_then,
-                result,
-            } if (as_then, of_then, offered_then) == (asked, device, offered) => Ok(result
-                .and_then(|given| match given {
-                    Given::Answer(answer) => Ok(answer),
-                    Given::Read(read) => give(request, read).ok_or_else(|| {
-                        fits = false;
-                        io::ErrorKind::InvalidData.into()
-                    }),
-                })),
-            other => Err(other),
+        let answer = take!(self, task, asked, Entry::Io(then, result) if then == asked => {
+            result.map(|(answer, read)| {
+                fits = give(request, read).is_some();
+                answer
+            })
         })?;
         if !fits {
             let found = "more than it has room for".to_string();
-            return Err(self.leave(task, question(), found));
+            return Err(self.leave(task, asked.to_string(), found));
         }
         Ok(answer)
     }
@@ -306,10 +288,7 @@ impl Reel {
             let seed = self.context.entry(&mut bytes, &mut self.happened);
             let left = bytes.0.len();
             match seed {
-                Ok(Entry::Seed(seed)) => {
-                    self.seed = seed;
-                    self.random = Pcg64::seed_from_u64(seed);
-                }
+                Ok(Entry::Seed(seed)) => self.random = Sequence::new(seed),
                 Ok(_) => {}
                 Err(what) => self.broken = Some(self.chunks.corrupt(offset, what)),
             }

@@ -15,7 +15,7 @@ use super::{
 use crate::{
     abi::{DeviceId, Direction, Nanos},
     trap::TrapFrame,
-    world::{DeviceMap, Happening, sim::sequence::Sequence},
+    world::{DeviceMap, Happening, sequence::Sequence},
 };
 
 /// The random numbers of the net are a sequence apart from those of the programs.
