@@ -26,7 +26,6 @@ const ALARM: u64 = u64::MAX - 1;
 /// What epoll reports, asked for or not, after a failure or after both ends have closed.
 const WRONG: Flags = Flags::HUP.union(Flags::ERR);
 
-/// How Linux waits.
 pub(super) struct Epoll {
     events: Vec<Event>,
     /// Ends a wait at the deadline.

@@ -126,7 +126,6 @@ impl RealWorld {
         self
     }
 
-    /// Begins to watch a descriptor.
     fn register(&mut self, id: DeviceId, fd: Fd, kind: Kind) -> Result<()> {
         self.close(id);
         let watched = match self.poller.watch(fd.as_fd(), id.into()) {

@@ -10,7 +10,6 @@ use polling::{Event, Events, PollMode, Poller};
 
 use super::poller::{Readiness, System};
 
-/// How other systems wait.
 pub(super) struct Portable {
     events: Events,
 }

@@ -24,7 +24,6 @@ pub(super) struct Sources {
     pub(super) owed: [usize; 2],
 }
 
-/// A registered descriptor.
 pub(super) struct Source {
     pub(super) fd: Fd,
     pub(super) kind: Kind,
@@ -48,7 +47,6 @@ pub(super) enum Kind {
     /// A TCP connection: a read that does not fill its buffer has emptied it, unless that is
     /// unclear.
     Stream,
-    /// Another socket.
     Socket,
     /// Something that is not a socket.
     File,

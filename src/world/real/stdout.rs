@@ -30,7 +30,6 @@ pub(super) struct Stdout {
     how: How,
 }
 
-/// How it is written to.
 #[derive(Debug)]
 enum How {
     /// At once: it does not block, being this process's own, or a file.

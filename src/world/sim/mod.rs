@@ -126,7 +126,7 @@ impl World for SimWorld {
             kept.clear();
         }
         // A thread of the last run may yet raise an interrupt, on a line of its own.
-        if self.interrupts.line().is_used() {
+        if self.interrupts.0.is_used() {
             self.bell = Arc::default();
             self.interrupts = Interrupts::new(Waker::from(Arc::clone(&self.bell)));
         }

@@ -74,7 +74,6 @@ impl Asked {
     }
 }
 
-/// What belongs to a request as its answer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Shape {
     Done,
@@ -171,7 +170,6 @@ fn slice(out: &mut Vec<u8>, slice: &[u8]) {
     out.put(slice);
 }
 
-/// The addresses of a name.
 pub(super) fn addresses(addresses: &[IpAddr]) -> Vec<u8> {
     let mut out = Vec::new();
     for ip in addresses {
@@ -325,7 +323,6 @@ pub(super) enum Entry<'a> {
     Io(Asked, io::Result<(Answer, &'a [u8])>),
 }
 
-/// Passes over an entry.
 pub(super) fn skip(bytes: &mut Bytes<'_>) -> Result<(), Wrong> {
     Context::default().entry(bytes, &mut Vec::new()).map(drop)
 }
@@ -439,7 +436,6 @@ impl Context {
 }
 
 impl Asked {
-    /// Reads a successful answer.
     fn answer<'a>(
         self,
         bytes: &mut Bytes<'a>,

@@ -101,7 +101,7 @@ impl Playing {
     /// the tape was used to its end.
     #[must_use]
     pub fn progress(&self) -> Progress {
-        self.reel.borrow().progress()
+        self.reel.borrow().progress.clone()
     }
 
     /// Prints there, rather than keep what is printed for
@@ -358,7 +358,7 @@ fn refuse(request: &Request<'_>) -> io::Result<Answer> {
 impl fmt::Debug for Playing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Playing")
-            .field("offset", &self.reel.borrow().progress().offset())
+            .field("offset", &self.reel.borrow().progress.offset())
             .finish_non_exhaustive()
     }
 }

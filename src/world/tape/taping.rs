@@ -33,7 +33,6 @@ use crate::{
 /// 50 ms. So a process that is killed leaves everything up to there.
 pub struct Taping<W> {
     inner: W,
-    /// Says which task runs.
     remote: Remote,
     writer: Writer,
     context: Context,

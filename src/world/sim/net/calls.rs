@@ -21,7 +21,6 @@ use crate::{
 const SMALL: u64 = 16;
 
 impl Net {
-    /// Answers a request.
     #[inline]
     pub(in crate::world::sim) fn io(
         &mut self,

@@ -22,7 +22,6 @@ const MEANS: [Nanos; 3] = [
 const SHORTEST: Nanos = Nanos::from_millis(10);
 const LONGEST: Nanos = Nanos::from_millis(5000);
 
-/// A source of faults.
 pub(super) struct Chaos {
     pub(super) random: Pcg64,
     /// When the next fault comes, if that is before the end.
@@ -60,7 +59,6 @@ impl Chaos {
         self.next.saturating_add(Nanos(span)).min(self.end)
     }
 
-    /// Draws one of these hosts.
     pub(super) fn pick(&mut self, hosts: impl Iterator<Item = HostId>) -> Option<HostId> {
         let hosts: Vec<_> = hosts.collect();
         if hosts.is_empty() {

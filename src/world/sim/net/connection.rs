@@ -34,13 +34,11 @@ pub(super) struct EndId {
 }
 
 impl EndId {
-    /// The opposite end.
     pub(super) fn peer(self) -> Self {
         let side = 1 - self.side;
         Self { side, ..self }
     }
 
-    /// The client's end of the same connection.
     pub(super) fn client(self) -> Self {
         let side = CLIENT;
         Self { side, ..self }
@@ -98,7 +96,6 @@ pub(super) struct End {
 pub(super) struct Pipe {
     /// The bytes: first those that have arrived, then those that are under way.
     pub(super) bytes: VecDeque<u8>,
-    /// How many have arrived.
     pub(super) arrived: usize,
     /// Packets of earlier epochs are lost.
     pub(super) epoch: u32,
@@ -187,14 +184,12 @@ impl Pipe {
         }
     }
 
-    /// Drops what has not arrived.
     pub(super) fn drop_under_way(&mut self) {
         self.epoch += 1;
         self.bytes.truncate(self.arrived);
         self.is_stalled = false;
     }
 
-    /// Drops everything.
     pub(super) fn clear(&mut self) {
         self.arrived = 0;
         self.drop_under_way();

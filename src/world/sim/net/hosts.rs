@@ -28,7 +28,6 @@ pub(super) struct Hosts {
     all: Vec<Machine>,
     by_name: BTreeMap<String, HostId>,
     by_address: BTreeMap<IpAddr, HostId>,
-    /// The last address that was given out, as a number.
     last_address: u32,
 }
 
@@ -40,21 +39,18 @@ pub(super) struct Machine {
     /// Whether the kernel can start its programs again.
     pub(super) boots: bool,
     pub(super) backlog: usize,
-    /// The port that was given out last.
     last_port: u16,
     /// The ports of its own connections.
     pub(super) ports: BTreeSet<u16>,
     pub(super) listeners: BTreeMap<u16, Vec<usize>>,
 }
 
-/// A listening socket.
 pub(super) struct Listener {
     pub(super) device: DeviceId,
     pub(super) host: HostId,
     pub(super) addr: SocketAddr,
     /// The connections to be accepted, in order of their handshakes.
     pub(super) waiting: VecDeque<EndId>,
-    /// How many handshakes are under way.
     pub(super) handshakes: usize,
     /// Whether a report was promised.
     pub(super) is_owed: bool,
@@ -80,7 +76,6 @@ impl Hosts {
         &mut self.all[host.index()]
     }
 
-    /// Drops all listeners, and frees all ports.
     pub(super) fn clear(&mut self) {
         for machine in &mut self.all {
             machine.last_port = FIRST_PORT - 1;
@@ -157,7 +152,6 @@ impl Hosts {
         host
     }
 
-    /// The next free address, from 10.0.0.1 upward.
     fn next_address(&mut self) -> io::Result<IpAddr> {
         loop {
             self.last_address += 1;

@@ -22,10 +22,8 @@ const LOOPBACK: Nanos = Nanos(10_000);
 /// The shortest time of a packet. Without any, an exchange of messages would stop the clock.
 const SHORTEST: Nanos = Nanos(1);
 
-/// The links between hosts, and the way from a host to itself.
 #[derive(Clone)]
 pub(super) struct Links {
-    /// The time of a packet that stays within its host.
     loopback: Nanos,
     pub(super) latency: Span,
     /// How many bytes a way takes in a second; 0 is no limit.
@@ -42,7 +40,6 @@ pub(super) struct Links {
     pub(super) slow: BTreeMap<HostId, u32>,
 }
 
-/// The shortest and the longest latency.
 #[derive(Clone, Copy)]
 pub(super) struct Span {
     from: Nanos,
@@ -59,7 +56,6 @@ impl From<RangeInclusive<Duration>> for Span {
 }
 
 impl Span {
-    /// A latency at random.
     fn draw(self, random: &mut Pcg64) -> Nanos {
         match self.to.0 - self.from.0 {
             0 => self.from,
@@ -68,7 +64,6 @@ impl Span {
     }
 }
 
-/// A random number below `limit`.
 pub(super) fn below(random: &mut Pcg64, limit: u64) -> u64 {
     let wide = u128::from(random.next_u64()) * u128::from(limit);
     (wide >> 64) as u64

@@ -18,7 +18,6 @@ const SEGMENT: u32 = 8 * 1024;
 const SECOND: Nanos = Nanos::from_millis(1000);
 
 impl Net {
-    /// Sends a packet.
     #[inline]
     pub(super) fn send_packet(&mut self, from: EndId, signal: Signal) {
         let way = self.way(from);
@@ -251,7 +250,6 @@ impl Net {
         }
     }
 
-    /// Loses all that is under way from this end.
     pub(super) fn lose_all(&mut self, from: EndId) {
         let connection = self.connection(from);
         if connection.ends[CLIENT].stage == Stage::Connecting {
@@ -333,7 +331,6 @@ impl Net {
         self.cancel_give_up(from);
     }
 
-    /// Nothing was acknowledged for too long.
     pub(super) fn give_up(&mut self, sender: EndId) {
         if let Some(connection) = self.find(sender) {
             connection.pipes[sender.side].give_up = None;
@@ -370,7 +367,6 @@ impl Net {
         self.send_packet(client, Signal::Syn);
     }
 
-    /// A client asks for its connection again, before its time.
     pub(super) fn ask_again(&mut self, client: EndId) {
         self.cancel_retry(client);
         self.send_packet(client, Signal::Syn);

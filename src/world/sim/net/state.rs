@@ -37,7 +37,6 @@ pub(in crate::world::sim) struct Net {
     pub(in crate::world::sim) now: Nanos,
     /// The reports that the kernel has not taken.
     pub(super) ready: VecDeque<(DeviceId, Direction)>,
-    /// The number of the last connection.
     pub(super) last_serial: u32,
     /// Whether anything has happened since the begin.
     pub(super) is_used: bool,
@@ -56,7 +55,6 @@ pub(super) struct Limits {
     pub(super) buffer: usize,
     /// Whether reads and writes come in pieces.
     pub(super) fragments: bool,
-    /// The level of chaos.
     chaos: u8,
     /// How long a client waits for an answer.
     pub(super) connecting: Nanos,
@@ -64,7 +62,6 @@ pub(super) struct Limits {
     pub(super) acknowledging: Nanos,
 }
 
-/// What a device is.
 #[derive(Clone, Copy)]
 pub(super) enum Socket {
     /// A listener, by its place in the slab.
@@ -72,17 +69,14 @@ pub(super) enum Socket {
     Stream(EndId),
 }
 
-/// A packet under way.
 #[derive(Clone, Copy)]
 pub(super) struct Packet {
-    /// The end that has sent it.
     pub(super) from: EndId,
     /// The epoch of the pipe in which it was sent.
     pub(super) epoch: u32,
     pub(super) signal: Signal,
 }
 
-/// What a packet says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Signal {
     /// The client asks for a connection.
@@ -169,7 +163,6 @@ impl Net {
         self.reseed(seed);
     }
 
-    /// Drops all connections and listeners.
     fn clear(&mut self) {
         self.connections.clear();
         self.listeners.clear();
@@ -210,13 +203,11 @@ impl Net {
         (&mut ends[end.side], &mut pipes[end.side])
     }
 
-    /// The way that a packet of this end takes.
     pub(super) fn way(&self, from: EndId) -> Way {
         let ends = &self.connections[from.slot as usize].ends;
         (ends[from.side].host, ends[1 - from.side].host)
     }
 
-    /// Names an end of the connection in that place.
     pub(super) fn end_of(&self, slot: usize, side: usize) -> EndId {
         EndId {
             slot: slot as u32,
@@ -225,7 +216,6 @@ impl Net {
         }
     }
 
-    /// When something happens next.
     #[inline]
     pub(in crate::world::sim) fn next(&self) -> Option<Nanos> {
         if !self.ready.is_empty() {
@@ -316,14 +306,12 @@ impl Net {
         self.agenda.disarm(place);
     }
 
-    /// The listener that a connection is for.
     pub(super) fn listener_of(&self, end: EndId) -> Option<usize> {
         let server = &self.connections[end.slot as usize].ends[SERVER];
         let machine = self.hosts.get(server.host);
         machine.listener(server.addr, &self.listeners)
     }
 
-    /// A handshake with the listener of a connection is over.
     pub(super) fn leave_handshake(&mut self, end: EndId) {
         if let Some(at) = self.listener_of(end) {
             let handshakes = &mut self.listeners[at].handshakes;
