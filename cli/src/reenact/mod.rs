@@ -29,7 +29,7 @@ use std::{
     sync::Arc,
 };
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 
 use super::{
     attached::Attached,
@@ -48,10 +48,10 @@ use super::{
 };
 use answers::{Answer, Heard};
 use noting::{Notes, Noting};
-use peers::{Course, Expected, Tally};
-use script::{Host, Script, Way};
+use peers::{Course, Expect, Tally};
+use script::{Peer, Script};
 use trapline::{
-    Check, Error, Kernel, Report, SimNet, SimWorld, check,
+    Check, Error, Kernel, Report, SimWorld, check,
     tape::{self, Playing},
 };
 
@@ -59,18 +59,6 @@ use trapline::{
 const MOST: usize = 100;
 /// How often the answers are looked up again after a failure: a part of them may have changed.
 const AGAIN: usize = 3;
-
-/// What a peer has to get in each schedule.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum)]
-pub(super) enum Expect {
-    /// Nothing: how the tasks end decides
-    Ends,
-    /// The answer to what it sends itself
-    #[default]
-    Answers,
-    /// As many bytes as on the tape
-    Bytes,
-}
 
 /// The options of the search.
 #[derive(Args)]
@@ -123,36 +111,30 @@ pub(super) fn run(
     let _guard = Panics::hide();
     let script = Arc::new(script_of(playing, line, log)?);
     // For its errors.
-    network(&script).map_err(usage)?;
+    script.network().map_err(usage)?;
     let mut answers = answers_of(&script, line, wanted.expect);
     signals::catch(signals::END)?;
-    let mut explored;
     let mut again = AGAIN;
-    loop {
-        let expected = Arc::new(match wanted.expect {
-            Expect::Ends => Expected::Ends,
-            Expect::Answers => Expected::Answers(answers.clone()),
-            Expect::Bytes => Expected::Bytes,
-        });
+    let explored = loop {
         let body = |kernel: &mut Kernel| {
-            let course = Course::Tape(Arc::clone(&expected));
+            let course = Course::Tape(wanted.expect, Arc::clone(&answers));
             trial(kernel, &line.programs, &script, course)
         };
         let mut search = search(body, &script, line, wanted).map_err(usage)?;
         if let Some(folder) = record {
             search = search.record(folder);
         }
-        explored = search.command(wanted.again(tape)).explore();
+        let explored = search.command(wanted.again(tape)).explore();
         if explored.failure.is_none() || again == 0 || signals::is_raised() {
-            break;
+            break explored;
         }
         // The world outside, such as the date, is no part of a schedule.
         let now = answers_of(&script, line, wanted.expect);
         if now == answers {
-            break;
+            break explored;
         }
         (answers, again) = (now, again - 1);
-    }
+    };
     if io::stderr().is_terminal() {
         tell("\r\x1b[K");
     }
@@ -212,6 +194,12 @@ fn most_turns(ticks: u64) -> u64 {
     ticks.saturating_mul(16).max(1_000_000)
 }
 
+/// The limit on the tasks of a schedule: that of the run, and those of the peers.
+fn max_tasks(script: &Script, line: &BootLine) -> Option<usize> {
+    let tasks = line.options.max_tasks?;
+    Some(tasks.saturating_add(peers::most_tasks(script)))
+}
+
 fn search<F>(
     body: F,
     script: &Arc<Script>,
@@ -229,12 +217,12 @@ where
         .steps(most_turns(script.ticks))
         .stop_when(signals::is_raised)
         .threads(0)
-        .net(move || network(&shared).expect("it was right before"));
+        .net(move || shared.network().expect("it was right before"));
     if !options.inject.is_empty() {
         search = search.inject(Rules::new(&options.inject).injection());
     }
-    if let Some(tasks) = options.max_tasks {
-        search = search.max_tasks(tasks.saturating_add(peers::most_tasks(script)));
+    if let Some(tasks) = max_tasks(script, line) {
+        search = search.max_tasks(tasks);
     }
     if io::stderr().is_terminal() {
         search = search.progress(show);
@@ -245,93 +233,57 @@ where
     }
 }
 
-/// A network with the hosts of the script.
-fn network(script: &Script) -> Result<SimNet, String> {
-    let net = SimNet::new();
-    for Host {
-        name,
-        address,
-        is_cut,
-    } in script.hosts()
-    {
-        let mut placed = net.host_at(&name, address);
-        if is_cut {
-            placed = placed.and_then(|()| net.cut(script.home(), &name));
-        }
-        placed.map_err(|error| format!("cannot place a host at {address}: {error}"))?;
-    }
-    Ok(net)
-}
-
 /// The answer to each client of the script, if it is known.
-fn answers_of(script: &Arc<Script>, line: &BootLine, expect: Expect) -> Vec<Option<Answer>> {
+fn answers_of(script: &Arc<Script>, line: &BootLine, expect: Expect) -> Arc<[Option<Answer>]> {
     if expect != Expect::Answers {
-        return Vec::new();
+        return Arc::default();
     }
     let heard = |course| heard(script, line, course);
     let reversed = heard(Course::Reversed);
     let staying = heard(Course::Staying);
     // Clients that send the same get the same when they are alone.
-    let mut known: Vec<(usize, Heard)> = Vec::new();
+    let mut known: Vec<(usize, &Peer, Heard)> = Vec::new();
     let mut answers = vec![None; script.peers.len()];
-    for (place, peer) in script.scripted() {
-        let Way::ToListener { number, .. } = peer.way else {
-            continue;
-        };
-        let is_same = |other: &usize| {
-            let other = &script.peers[*other];
-            let same_way =
-                matches!(other.way, Way::ToListener { number: its, .. } if its == number);
-            same_way && peer.does_as(other)
-        };
-        let alone = known.iter().find(|(other, _)| is_same(other));
-        let alone = match alone {
-            Some((_, alone)) => alone.clone(),
+    for (place, peer, number) in script.clients() {
+        let is_same =
+            |(of, other, _): &&(usize, &Peer, Heard)| *of == number && peer.does_as(other);
+        let alone = match known.iter().find(is_same) {
+            Some((.., alone)) => alone.clone(),
             None if known.len() == MOST || signals::is_raised() => continue,
             None => {
                 let alone = heard(Course::Alone(place)).swap_remove(place);
-                known.push((place, alone.clone()));
+                known.push((number, peer, alone.clone()));
                 alone
             }
         };
-        let may_end_early = script.is_stopped;
         let end = peer.first_end().unwrap_or(usize::MAX);
         let others = [(&reversed[place], usize::MAX), (&staying[place], end)];
-        answers[place] = Answer::agreed(&alone, &peer.heard, may_end_early, &others);
+        answers[place] = Answer::agreed(&alone, &peer.heard, script.is_stopped, &others);
     }
-    answers
+    answers.into()
 }
 
 /// Says how many answers the search has compared.
 fn compared(script: &Script, answers: &[Option<Answer>]) -> String {
-    let clients = script
-        .scripted()
-        .filter(|(_, peer)| matches!(peer.way, Way::ToListener { .. }));
-    let known = answers.iter().flatten().count();
-    format!(
-        "compared: the answers to {known} of {} clients\n",
-        clients.count()
-    )
+    let (known, clients) = (answers.iter().flatten().count(), script.clients().count());
+    format!("compared: the answers to {known} of {clients} clients\n")
 }
 
 /// What each peer gets in a run of the programs. How the run ends does not matter.
 fn heard(script: &Arc<Script>, line: &BootLine, course: Course) -> Vec<Heard> {
-    let none = || vec![Heard::default(); script.peers.len()];
-    let Ok(net) = network(script) else {
-        return none();
-    };
-    let (tally, options) = (Tally::new(script, net.clone(), course), &line.options);
+    let net = script.network().expect("it was right before");
+    let tally = Tally::new(script, net.clone(), course);
     let mut builder = Kernel::builder()
         .world(SimWorld::new(0).net(&net))
         .max_ticks(most_turns(script.ticks))
-        .inject(Rules::new(&options.inject).injection());
-    if let Some(tasks) = options.max_tasks {
-        builder = builder.max_tasks(tasks.saturating_add(peers::most_tasks(script)));
+        .inject(Rules::new(&line.options.inject).injection());
+    if let Some(tasks) = max_tasks(script, line) {
+        builder = builder.max_tasks(tasks);
     }
     if let Ok(mut kernel) = builder.build() {
         let _ = with_peers(&mut kernel, &line.programs, script, &tally);
     }
-    tally.take_heard()
+    tally.heard.take()
 }
 
 /// Runs the programs once, with the peers of the script.
@@ -360,7 +312,7 @@ fn with_peers(
     }
     peers::connect(kernel, script, tally)?;
     match kernel.run() {
-        Err(Error::Deadlock(deadlock)) if deadlock.is_at_rest() && tally.is_over() => {
+        Err(Error::Deadlock(deadlock)) if deadlock.is_at_rest() && tally.is_over.get() => {
             Ok(kernel.report())
         }
         ran => ran,
