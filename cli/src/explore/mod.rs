@@ -1,20 +1,10 @@
 //! `explore`: a program under many schedules, and the joining of several such searches.
-//!
-//! | file | owns |
-//! |---|---|
-//! | `mod.rs` | the command: one run of the programs, and what it prints |
-//! | `options.rs` | its options, and the search that they describe |
-//! | `report.rs` | outcomes, and the report for people |
-//! | `results.rs` | the JSON object of a search, and the union of several |
 
 mod options;
 pub(super) mod report;
 mod results;
 
-use std::{
-    io::{self, IsTerminal},
-    process::ExitCode,
-};
+use std::process::ExitCode;
 
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 use trapline::{Error, Kernel};
@@ -22,7 +12,7 @@ use trapline::{Error, Kernel};
 use super::{
     commands::{Commands, with_negative_numbers},
     inject::Rules,
-    output::{FAILURE, Failure, Log, print_verdict, tell},
+    output::{FAILURE, Failure, Log, print_verdict},
     program::{Entry, Placed, hosts},
     signals,
     values::usage,
@@ -30,7 +20,7 @@ use super::{
 };
 pub(super) use options::Explore;
 use options::takes_options;
-use report::{report, set_outcome};
+use report::{code, report, searched, set_outcome};
 use results::Merge;
 
 /// The end of the help.
@@ -66,15 +56,14 @@ fn with_options(command: Command) -> Command {
     let options = options::all();
     let is_free = |option: &clap::Arg| {
         let mut others = command.get_arguments();
-        others
-            .all(|other| other.get_long() != option.get_long() && other.get_id() != option.get_id())
+        let (long, id) = (option.get_long(), option.get_id());
+        others.all(|other| other.get_long() != long && other.get_id() != id)
     };
-    if options.iter().all(is_free) {
-        let options = options.into_iter().map(|option| option.hide(true));
-        with_negative_numbers(command.args(options))
-    } else {
-        command
+    if !options.iter().all(is_free) {
+        return command;
     }
+    let options = options.into_iter().map(|option| option.hide(true));
+    with_negative_numbers(command.args(options))
 }
 
 /// Runs the command.
@@ -104,10 +93,7 @@ pub(super) fn run(
     let body = |kernel: &mut Kernel| trial(kernel, &placed, &options);
     let search = options.search(body, shard, hosts, &rules).map_err(usage)?;
     signals::catch(signals::END)?;
-    let explored = search.command(again(words)).explore();
-    if io::stderr().is_terminal() {
-        tell("\r\x1b[K");
-    }
+    let explored = searched(search, again(words));
     let text = if options.json == Some(true) {
         let identity = results::identity(commands.programs, explore, named);
         let name = named.map(|(name, _)| name);
@@ -118,18 +104,15 @@ pub(super) fn run(
     };
     print_verdict(text.as_bytes())?;
     rules.report(log);
-    let has_failed = explored.failure.is_some();
-    if let (false, Some(interrupted)) = (has_failed, signals::signal()) {
-        return Ok(ExitCode::from(interrupted));
-    }
-    if explored.schedules == 0 && !has_failed && options.time.is_some() {
+    let is_over = explored.failure.is_some() || signals::is_raised();
+    if explored.schedules == 0 && !is_over && options.time.is_some() {
         let why = "no schedule ran to its end within --time: give the search more time, or more \
                    --steps if it has cut schedules";
         return Err(why.to_string().into());
     }
-    Ok(match has_failed || !explored.never.is_empty() {
-        true => ExitCode::from(FAILURE),
-        false => ExitCode::SUCCESS,
+    Ok(match explored.never.is_empty() || signals::is_raised() {
+        true => code(&explored),
+        false => ExitCode::from(FAILURE),
     })
 }
 

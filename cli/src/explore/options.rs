@@ -1,22 +1,14 @@
 //! The options of `explore`, and the search that they describe.
 
-use std::{
-    fmt,
-    io::{self, IsTerminal},
-    num::NonZeroU64,
-    path::PathBuf,
-    str::FromStr,
-    time::Duration,
-};
+use std::{num::NonZeroU64, path::PathBuf, time::Duration};
 
 use clap::{ArgMatches, Args, Command, ValueHint};
 use trapline::{Check, Error, Kernel, SearchStrategy, check};
 
-use super::report::show;
 use crate::{
     cluster,
     inject::{self, Rule, Rules},
-    net, signals,
+    net,
     values::{duration, whole, within},
 };
 
@@ -58,8 +50,8 @@ pub(crate) struct Explore {
     #[arg(long, value_name = "N", value_parser = within("a whole number", 1..=1024))]
     jobs: Option<usize>,
     /// Run part I of N, from 1/N to N/N; 0/N is the same as N/N. A Slurm array sets both by default
-    #[arg(long, value_name = "I/N")]
-    shard: Option<Shard>,
+    #[arg(long, value_name = "I/N", value_parser = part)]
+    shard: Option<Part>,
     /// Divide the search into N parts and run one. Its number comes from a Slurm array, an indexed
     /// Job of Kubernetes (JOB_COMPLETION_INDEX), or GNU parallel (PARALLEL_SEQ)
     #[arg(long, value_name = "N", value_parser = whole::<u64>, conflicts_with = "shard")]
@@ -85,32 +77,18 @@ pub(crate) struct Explore {
     pub(super) json: Option<bool>,
 }
 
-/// Part `number` of `of`.
-#[derive(Clone, Copy)]
-pub(super) struct Shard {
-    pub(super) number: u64,
-    pub(super) of: u64,
-}
+/// The number of a part, and the number of parts.
+pub(super) type Part = (u64, u64);
 
-impl FromStr for Shard {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let numbers = || {
-            let (number, of) = text.split_once('/')?;
-            Some((number.parse().ok()?, of.parse().ok()?))
-        };
-        match numbers() {
-            Some((number, of)) if of > 0 && number <= of => Ok(Self { number, of }),
-            _ => Err("it takes I/N, such as 3/8, with I at most N".into()),
-        }
-    }
-}
-
-impl fmt::Display for Shard {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.number, self.of)
-    }
+/// Reads a part such as `3/8`.
+pub(super) fn part(text: &str) -> Result<Part, String> {
+    let numbers = || -> Option<Part> {
+        let (number, of) = text.split_once('/')?;
+        Some((number.parse().ok()?, of.parse().ok()?))
+    };
+    let is_part = |(number, of): &Part| *of > 0 && number <= of;
+    let part = numbers().filter(is_part);
+    part.ok_or_else(|| "it takes I/N, such as 3/8, with I at most N".into())
 }
 
 impl Explore {
@@ -129,7 +107,7 @@ impl Explore {
     pub(super) fn search<F>(
         &self,
         body: F,
-        shard: Option<Shard>,
+        shard: Option<Part>,
         hosts: Vec<String>,
         rules: &Rules,
     ) -> Result<Check<F>, String>
@@ -149,7 +127,6 @@ impl Explore {
         if !self.inject.is_empty() {
             search = search.inject(rules.injection());
         }
-        search = search.stop_when(signals::is_raised);
         search = search.threads(self.jobs.unwrap_or(0));
         if let Some(schedules) = self.schedules {
             search = search.schedules(schedules.get());
@@ -160,14 +137,11 @@ impl Explore {
         if let Some(time) = self.time {
             search = search.time(time);
         }
-        if let Some(Shard { number, of }) = shard {
+        if let Some((number, of)) = shard {
             search = search.shard(number, of);
         }
         if let Some(folder) = &self.record {
             search = search.record(folder);
-        }
-        if io::stderr().is_terminal() {
-            search = search.progress(show);
         }
         match &self.replay {
             Some(replay) => search.replay(replay),
@@ -176,12 +150,11 @@ impl Explore {
     }
 
     /// Returns the part to run: as told, or by what a cluster tells this process.
-    pub(super) fn shard(&self) -> Result<Option<Shard>, String> {
-        if self.shard.is_some() {
-            return Ok(self.shard);
+    pub(super) fn shard(&self) -> Result<Option<Part>, String> {
+        match self.shard {
+            Some(shard) => Ok(Some(shard)),
+            None => cluster::shard(self.shards),
         }
-        let shard = cluster::shard(self.shards)?;
-        Ok(shard.map(|(number, of)| Shard { number, of }))
     }
 
     pub(super) fn is_by_causal_order(&self) -> bool {

@@ -3,14 +3,6 @@
 //! A replay of the tape notes what came over each connection. Then the programs run in the simulated
 //! world, under many schedules, and each connection has a peer that does what the one of the run did.
 //! Before the search, runs with one peer each tell what each gets for what it sends itself.
-//!
-//! | file | owns |
-//! |---|---|
-//! | `mod.rs` | the command, and a run of the programs with their peers |
-//! | `answers.rs` | what a peer gets for what it sends itself |
-//! | `script.rs` | [`Script`]: what the peers did, and the hosts that they need |
-//! | `noting.rs` | the world that notes it during a replay |
-//! | `peers.rs` | the peers, as tasks |
 
 mod answers;
 mod noting;
@@ -19,25 +11,17 @@ mod script;
 #[cfg(test)]
 mod tests;
 
-use std::{
-    cell::RefCell,
-    io::{self, IsTerminal},
-    num::NonZeroU64,
-    path::Path,
-    process::ExitCode,
-    rc::Rc,
-    sync::Arc,
-};
+use std::{cell::RefCell, io, num::NonZeroU64, path::Path, process::ExitCode, rc::Rc, sync::Arc};
 
 use clap::Args;
 
 use super::{
     attached::Attached,
     boot,
-    explore::report::{report, set_outcome, show},
+    explore::report::{code, report, searched, set_outcome},
     inject::Rules,
     options::BootLine,
-    output::{FAILURE, Failure, Log, print_verdict, tell},
+    output::{Failure, Log, print_verdict},
     outside::Outside,
     panics::Panics,
     program::Placed,
@@ -124,7 +108,7 @@ pub(super) fn run(
         if let Some(folder) = record {
             search = search.record(folder);
         }
-        let explored = search.command(wanted.again(tape)).explore();
+        let explored = searched(search, wanted.again(tape));
         if explored.failure.is_none() || again == 0 || signals::is_raised() {
             break explored;
         }
@@ -135,18 +119,11 @@ pub(super) fn run(
         }
         (answers, again) = (now, again - 1);
     };
-    if io::stderr().is_terminal() {
-        tell("\r\x1b[K");
-    }
     print_verdict(report(&explored).as_bytes())?;
     if wanted.expect == Expect::Answers {
         print_verdict(compared(&script, &answers).as_bytes())?;
     }
-    let good = signals::signal().map_or(ExitCode::SUCCESS, ExitCode::from);
-    Ok(match explored.failure {
-        None => good,
-        Some(_) => ExitCode::from(FAILURE),
-    })
+    Ok(code(&explored))
 }
 
 /// Replays the tape, and writes down what the peers did. An error says what cannot be scripted.
@@ -215,7 +192,6 @@ where
         .random()
         .schedules(wanted.explore.map_or(1, NonZeroU64::get))
         .steps(most_turns(script.ticks))
-        .stop_when(signals::is_raised)
         .threads(0)
         .net(move || shared.network().expect("it was right before"));
     if !options.inject.is_empty() {
@@ -223,9 +199,6 @@ where
     }
     if let Some(tasks) = max_tasks(script, line) {
         search = search.max_tasks(tasks);
-    }
-    if io::stderr().is_terminal() {
-        search = search.progress(show);
     }
     match &wanted.schedule {
         Some(schedule) => search.replay(schedule),
