@@ -47,15 +47,13 @@ impl<W> Attached<W> {
     /// Around the world that answers from a tape. What a program sends to standard output goes to
     /// the console.
     pub(super) fn replayed(inner: W, log: Log, console: impl Write + 'static) -> Self {
-        let replayed = Replayed {
+        let mut attached = Self::taped(inner, log);
+        attached.replayed = Some(Replayed {
             console: Box::new(console),
             outputs: BTreeSet::new(),
             steps: Steps::default(),
-        };
-        Self {
-            replayed: Some(replayed),
-            ..Self::taped(inner, log)
-        }
+        });
+        attached
     }
 
     /// Warns of a task that keeps the replay from going on, in this log.
@@ -148,9 +146,8 @@ impl<W: World> World for Attached<W> {
             Request::Attach { host, descriptor } => {
                 let fd = descriptor.as_fd().as_raw_fd();
                 let is_own = !descriptor.is_carrier();
-                let answer = self
-                    .inner
-                    .io(device, Request::Attach { host, descriptor })?;
+                let request = Request::Attach { host, descriptor };
+                let answer = self.inner.io(device, request)?;
                 if is_own && !self.inner.remote().running().is_daemon() {
                     self.attached(device, fd);
                 }

@@ -200,10 +200,8 @@ impl<'a> Session<'a> {
     /// there.
     fn flush_at_crash(&self) -> io::Result<()> {
         let tape = self.tape.last_words();
-        let recording = self
-            .recorded
-            .as_ref()
-            .map(|recorded| recorded.handle().clone());
+        let recording = self.recorded.as_ref();
+        let recording = recording.map(|recorded| recorded.handle.clone());
         if tape.is_none() && recording.is_none() {
             return Ok(());
         }
@@ -231,7 +229,7 @@ impl<'a> Session<'a> {
         }
         load(kernel, self.line, log).map_err(Failure::Limit)?;
         if let Some(watch) = self.watch.take() {
-            let recording = self.recorded.as_ref().map(Recorded::handle);
+            let recording = self.recorded.as_ref().map(|recorded| &recorded.handle);
             watch.start(kernel, recording, self.tape.no_kill());
         }
         Ok(())
@@ -248,15 +246,13 @@ impl<'a> Session<'a> {
             result => result,
         };
         let ending = self.tape.explain(log, kernel, &result);
-        let mut code = match ending {
+        let code = match ending {
             Some(Ending::Failed) => FAILURE,
             Some(Ending::Short) => explain(log, &Ok(kernel.report())),
             None => explain(log, &result),
         };
-        code = self.tape.end(log, code);
-        if let Some(signal) = signals::signal() {
-            code = signal;
-        }
+        let code = self.tape.end(log, code);
+        let mut code = signals::signal().unwrap_or(code);
         self.rules.report(log);
         warn_of_unused(log, kernel.unused_shares());
         if watching.summary {
@@ -325,12 +321,10 @@ pub(super) fn random_seed() -> u64 {
 pub(super) fn at_rest(deadlock: &Deadlock, now: Duration) -> String {
     let accepts = |task: &TaskInfo| task.wait.is_accept;
     let (servers, others): (Vec<_>, Vec<_>) = deadlock.blocked.iter().cloned().partition(accepts);
-    let servers: Vec<String> = servers
-        .iter()
-        .map(|task| format!("{} {:?}", task.tid, task.name))
-        .collect();
-    let others = match others.len() {
-        0 => String::new(),
+    let named = |task: &TaskInfo| format!("{} {:?}", task.tid, task.name);
+    let servers: Vec<String> = servers.iter().map(named).collect();
+    let others = match &others[..] {
+        [] => String::new(),
         _ => format!("; these tasks wait, too:{}", Blocked(others)),
     };
     format!(

@@ -11,6 +11,7 @@ use clap::{
 use super::{
     net,
     program::{Entry, Placed},
+    values::LOCK,
     words,
 };
 
@@ -144,6 +145,9 @@ fn explain(mut error: clap::Error, mut command: Command, programs: &[Entry]) -> 
         }
         ErrorKind::ArgumentConflict if of_boot => conflict(&error).map(str::to_string),
         ErrorKind::UnknownArgument if !of_boot => elsewhere(&error, &command, &usage),
+        ErrorKind::InvalidValue if text(&error, ContextKind::InvalidValue) == "lock" => {
+            Some(LOCK.to_string())
+        }
         _ => None,
     };
     if let Some(hint) = hint {

@@ -36,7 +36,8 @@ const LARGEST: u64 = 64 << 20;
 pub(super) struct Recorded {
     /// The file's path; none if the recording is in memory.
     path: Option<PathBuf>,
-    handle: Handle,
+    /// Where it writes to.
+    pub(super) handle: Handle,
 }
 
 /// Starts recording, if the options ask for it. An error says why it cannot.
@@ -122,11 +123,6 @@ fn find_reader(path: &Path, log: Log) -> Option<OwnedFd> {
 }
 
 impl Recorded {
-    /// Where it writes to.
-    pub(super) fn handle(&self) -> &Handle {
-        &self.handle
-    }
-
     /// Writes the remaining events and reports the result. Returns the exit code of a run that
     /// would have ended with `code`.
     pub(super) fn end(&self, log: Log, code: u8) -> u8 {
@@ -195,12 +191,12 @@ impl Recorded {
     /// Opens the file for reading, or explains why it cannot be read.
     fn reopen(&self) -> Result<Recording, String> {
         let path = self.path.as_deref().ok_or("is not kept")?;
+        let unread = |error| format!("cannot be read: {error}");
         // Opening a pipe would wait for a writer.
-        match fs::metadata(path) {
-            Ok(found) if !found.is_file() => Err("is no file".to_string()),
-            Ok(found) if found.len() > LARGEST => Err(format!("is over {} MiB", LARGEST >> 20)),
-            Ok(_) => Recording::open(path).map_err(|error| format!("cannot be read: {error}")),
-            Err(error) => Err(format!("cannot be read: {error}")),
+        match fs::metadata(path).map_err(unread)? {
+            found if !found.is_file() => Err("is no file".to_string()),
+            found if found.len() > LARGEST => Err(format!("is over {} MiB", LARGEST >> 20)),
+            _ => Recording::open(path).map_err(|error| format!("cannot be read: {error}")),
         }
     }
 }
