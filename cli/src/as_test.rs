@@ -13,7 +13,6 @@ use super::{
     new::{fill, no_keyword},
 };
 
-/// The test, with placeholders.
 const TEMPLATE: &str = include_str!("template/replay.rs.in");
 
 /// Reads the name of a test: that of a function and of a file.

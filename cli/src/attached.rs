@@ -28,13 +28,11 @@ pub(super) struct Attached<W> {
 
 struct Replayed {
     console: Box<dyn Write>,
-    /// The devices that are standard output.
     outputs: BTreeSet<DeviceId>,
     steps: Steps,
 }
 
 impl<W> Attached<W> {
-    /// Around the world of a run that is taped.
     pub(super) fn taped(inner: W, log: Log) -> Self {
         Self {
             inner,
@@ -82,7 +80,6 @@ impl<W> Attached<W> {
         }
     }
 
-    /// Notes that a program attaches this descriptor.
     fn attached(&mut self, device: DeviceId, fd: RawFd) {
         if let Some(replayed) = &mut self.replayed
             && fd == io::stdout().as_raw_fd()

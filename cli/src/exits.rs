@@ -20,7 +20,6 @@ pub(super) struct Exits {
 }
 
 impl Exits {
-    /// A tracer that notes into `exits`.
     pub(super) fn tracer(exits: &Rc<RefCell<Self>>) -> impl FnMut(&Event<'_>) + use<> {
         let exits = Rc::clone(exits);
         move |event| exits.borrow_mut().event(event)

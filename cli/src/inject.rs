@@ -15,7 +15,6 @@ use super::{
     values::{LOCK, among, duration, one_of},
 };
 
-/// The words of a rule.
 const WORDS: [&str; 4] = ["error", "delay", "kill", "when"];
 
 /// The kinds of errors that a rule can name: those that calls on devices fail with.
@@ -211,7 +210,6 @@ impl Rules {
         }
     }
 
-    /// Reports the rules that have done nothing.
     pub(super) fn report(&self, log: Log) {
         for Counted { rule, seen, done } in &*self.0 {
             if !done.load(Ordering::Relaxed) {

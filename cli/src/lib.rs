@@ -186,7 +186,6 @@ fn run(app: &App, args: &[OsString]) -> Result<ExitCode, clap::Error> {
     })
 }
 
-/// The command line as text, under the binary's name.
 fn words(name: &str, args: &[OsString]) -> Vec<String> {
     let words = args.iter().skip(1).map(|word| word.to_string_lossy());
     [name.into()]

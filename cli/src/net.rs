@@ -57,11 +57,9 @@ pub(super) struct Options {
 /// Where a program runs, and the line that names it.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
-    /// As it was given.
     pub(super) text: String,
     pub(super) host: String,
     address: Option<IpAddr>,
-    /// The program and its arguments.
     pub(super) line: String,
 }
 
@@ -84,7 +82,6 @@ struct Planned {
     fault: Fault,
 }
 
-/// Parses a host, its address if it has one, and a program.
 fn place(text: &str) -> Result<Place, String> {
     let usage = || "it takes a host and a program, such as \"server:echo --addr 0.0.0.0:45000\"";
     // An IPv6 address has colons of its own.
@@ -115,7 +112,6 @@ fn place(text: &str) -> Result<Place, String> {
     })
 }
 
-/// Parses a setting of the network; an error suggests a word.
 fn setting(text: &str) -> Result<Setting, String> {
     const EXAMPLES: [&str; 7] = [
         "latency=1ms..10ms",
@@ -163,7 +159,6 @@ fn setting(text: &str) -> Result<Setting, String> {
     }
 }
 
-/// Parses a time and a fault; an error suggests a word.
 fn planned(text: &str) -> Result<Planned, String> {
     const WORDS: [&str; 10] = [
         "cut",
@@ -206,7 +201,6 @@ impl Options {
         }
     }
 
-    /// Makes the network, with these hosts. An error is a usage error.
     pub(super) fn network(
         &self,
         hosts: &[String],
@@ -271,7 +265,6 @@ impl Options {
         Ok(net)
     }
 
-    /// The faults, in order of time.
     fn plan(&self) -> Vec<Planned> {
         let mut plan = self.fault.clone();
         plan.sort_by_key(|planned| planned.at);
@@ -317,13 +310,11 @@ impl Options {
     }
 }
 
-/// Whether the net has this host, with this address.
 fn is_at(net: &SimNet, host: &str, address: IpAddr) -> io::Result<bool> {
     let is_known = net.hosts().iter().any(|name| name == host);
     Ok(is_known && net.host(host)? == address)
 }
 
-/// The hosts that a fault names.
 fn hosts_of(fault: &Fault) -> Vec<&str> {
     match fault {
         Fault::Cut(a, b)

@@ -23,7 +23,6 @@ const FILES: [(&str, &str); 4] = [
 const TAKEN: &str = "alloc build clap core deps examples incremental proc-macro std test trapline \
     trapline-cli";
 
-/// The keywords of Rust in lower case.
 const KEYWORDS: &str = "abstract as async await become box break const continue crate do dyn \
     else enum extern false final fn for gen if impl in let loop macro match mod move mut \
     override priv pub ref return self static struct super trait true try type typeof unsafe \
@@ -49,7 +48,6 @@ pub(super) struct New {
     trapline: Option<PathBuf>,
 }
 
-/// Makes the crate, and prints the next step.
 pub(super) fn new(command: &New, log: Log) -> Result<ExitCode, Failure> {
     let dir = command.path.as_deref();
     let dir = dir.unwrap_or(Path::new(&command.name));
@@ -124,7 +122,6 @@ fn checkout(path: &Path) -> Result<String, String> {
     }
 }
 
-/// Checks the name of a crate, or explains what is wrong with it.
 fn crate_name(text: &str) -> Result<String, String> {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';
     if !text.starts_with(|c: char| c.is_ascii_lowercase()) || !text.chars().all(plain) {
@@ -144,7 +141,6 @@ fn crate_name(text: &str) -> Result<String, String> {
     Ok(text.into())
 }
 
-/// Rejects a keyword of Rust as a name.
 pub(super) fn no_keyword(text: &str) -> Result<(), String> {
     match has_word(KEYWORDS, text) {
         true => Err(format!("{text} is a keyword of Rust")),

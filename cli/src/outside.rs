@@ -11,7 +11,6 @@ use super::{
     attached::Attached, options::Boot, outfile, output::Log, record, signals, stdio, tape::Tape,
 };
 
-/// What is outside of the kernel.
 pub(super) struct Outside {
     set: Box<dyn FnOnce(Builder) -> Builder>,
     /// Whether the screen has to copy what the world prints to a file or a pipe.

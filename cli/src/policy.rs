@@ -27,7 +27,6 @@ pub(super) struct Policy {
 }
 
 impl Policy {
-    /// Sets the policy, with the draws of this seed.
     pub(super) fn set(&self, builder: Builder, seed: u64) -> Builder {
         match &self.make {
             None => builder,

@@ -36,7 +36,6 @@ const LARGEST: u64 = 64 << 20;
 pub(super) struct Recorded {
     /// The file's path; none if the recording is in memory.
     path: Option<PathBuf>,
-    /// Where it writes to.
     pub(super) handle: Handle,
 }
 
@@ -73,7 +72,6 @@ pub(super) fn begin(
     Ok(Some((recorder, Recorded { path, handle })))
 }
 
-/// The description of a run.
 pub(super) fn header(options: &Boot, command: &[String], seed: u64) -> Header {
     let mut header = Header::default();
     header.command = command.to_vec();

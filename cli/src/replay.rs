@@ -128,7 +128,6 @@ fn replayed(
     reenact::run(playing, &line, &replay.search, &replay.file, record, log)
 }
 
-/// Runs a taped run again.
 fn again(
     replay: Replay,
     playing: Playing,

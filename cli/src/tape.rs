@@ -14,7 +14,6 @@ use super::{
     values::usage,
 };
 
-/// What a run has to do with a tape.
 pub(super) enum Tape {
     No,
     To { writer: Writer, path: PathBuf },

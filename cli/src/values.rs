@@ -10,6 +10,14 @@ pub(super) fn usage(why: impl fmt::Display) -> clap::Error {
     clap::Error::raw(ErrorKind::InvalidValue, format!("{why}\n"))
 }
 
+/// Sets what an option gives; without it, the builder stays as it is.
+pub(super) fn given<B, T>(builder: B, value: Option<T>, set: impl FnOnce(B, T) -> B) -> B {
+    match value {
+        Some(value) => set(builder, value),
+        None => builder,
+    }
+}
+
 /// Reads a duration such as `500ms`, `10s` or `1h 30m`: a `value_parser` for arguments.
 ///
 /// *Errors:* a text that describes the format of a duration.

@@ -13,7 +13,7 @@ use super::{
     commands::{Commands, with_negative_numbers},
     inject::Rules,
     output::{FAILURE, Failure, Log, print_verdict},
-    program::{Entry, Placed, hosts},
+    program::{Entry, Placed, hosts, run_to_rest},
     signals,
     values::usage,
     words::{self, quoted},
@@ -23,7 +23,6 @@ use options::takes_options;
 use report::{code, report, searched, set_outcome};
 use results::Merge;
 
-/// The end of the help.
 pub(super) fn help(name: &str, first: &str, last: &str) -> String {
     format!(
         "The program runs in the simulated world. A schedule fails with a deadlock, with a \
@@ -66,7 +65,6 @@ fn with_options(command: Command) -> Command {
     with_negative_numbers(command.args(options))
 }
 
-/// Runs the command.
 pub(super) fn run(
     commands: Commands<'_>,
     mut options: Explore,
@@ -116,28 +114,20 @@ pub(super) fn run(
     })
 }
 
-/// Sorts the lines. Schedules of one causal order differ in the order of lines of different tasks.
-fn sorted(text: &str) -> String {
-    let mut lines: Vec<&str> = text.lines().collect();
-    lines.sort_unstable();
-    lines.join("\n")
-}
-
 /// Runs the programs once. The outcome is what they print. Servers that are left are no failure.
 fn trial(kernel: &mut Kernel, programs: &[Placed], options: &Explore) -> Result<(), Error> {
     for placed in programs {
         placed.spawn(kernel)?;
     }
     options.net.arrange(kernel, programs, Log::SILENT)?;
-    let report = match kernel.run() {
-        Err(Error::Deadlock(deadlock)) if deadlock.is_at_rest() => kernel.report(),
-        ran => ran?,
-    };
-    let text = kernel.take_console();
-    let text = match options.is_by_causal_order() {
-        true => sorted(&text),
-        false => text,
-    };
+    let report = run_to_rest(kernel)?;
+    let mut text = kernel.take_console();
+    if options.is_by_causal_order() {
+        // Schedules of one causal order differ in the order of lines of different tasks.
+        let mut lines: Vec<&str> = text.lines().collect();
+        lines.sort_unstable();
+        text = lines.join("\n");
+    }
     set_outcome(kernel, text);
     report.check()
 }

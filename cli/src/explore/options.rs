@@ -8,10 +8,9 @@ use trapline::{Check, Error, Kernel, SearchStrategy, check};
 use crate::{
     inject::{self, Rule, Rules},
     net,
-    values::{duration, whole, within},
+    values::{duration, given, whole, within},
 };
 
-/// Parses the time of a search.
 fn span(text: &str) -> Result<Duration, String> {
     match duration(text)? {
         Duration::ZERO => Err("no schedule runs in no time: it takes a time above zero".into()),
@@ -79,7 +78,6 @@ pub(crate) struct Explore {
 /// The number of a part, and the number of parts.
 pub(super) type Part = (u64, u64);
 
-/// Reads a part such as `3/8`.
 pub(super) fn part(text: &str) -> Result<Part, String> {
     let numbers = || -> Option<Part> {
         let (number, of) = text.split_once('/')?;
@@ -113,35 +111,25 @@ impl Explore {
     where
         F: Fn(&mut Kernel) -> Result<(), Error> + Sync,
     {
-        let mut search = check(body).without_environment();
-        search = search.strategy(self.strategy.unwrap_or_default());
-        if let Some(preemptions) = self.preemptions {
-            search = search.preemptions(preemptions);
-        }
-        if let Some(steps) = self.steps {
-            search = search.steps(steps);
-        }
         let net = self.net.clone();
-        search = search.net(move || net.network(&hosts, None).expect("it was right before"));
+        let mut search = check(body)
+            .without_environment()
+            .strategy(self.strategy.unwrap_or_default())
+            .net(move || net.network(&hosts, None).expect("it was right before"))
+            .threads(self.jobs.unwrap_or(0));
         if !self.inject.is_empty() {
             search = search.inject(rules.injection());
         }
-        search = search.threads(self.jobs.unwrap_or(0));
-        if let Some(schedules) = self.schedules {
-            search = search.schedules(schedules.get());
-        }
-        if let Some(seed) = self.seed {
-            search = search.seed(seed);
-        }
-        if let Some(time) = self.time {
-            search = search.time(time);
-        }
-        if let Some((number, of)) = shard {
-            search = search.shard(number, of);
-        }
-        if let Some(folder) = &self.record {
-            search = search.record(folder);
-        }
+        let schedules = self.schedules.map(NonZeroU64::get);
+        search = given(search, self.preemptions, Check::preemptions);
+        search = given(search, self.steps, Check::steps);
+        search = given(search, schedules, Check::schedules);
+        search = given(search, self.seed, Check::seed);
+        search = given(search, self.time, Check::time);
+        search = given(search, self.record.as_ref(), Check::record);
+        search = given(search, shard, |search, (number, of)| {
+            search.shard(number, of)
+        });
         match &self.replay {
             Some(replay) => search.replay(replay),
             None => Ok(search),

@@ -54,7 +54,6 @@ pub(crate) fn code(explored: &Explored) -> ExitCode {
     }
 }
 
-/// The result of a search, for people.
 pub(crate) fn report(explored: &Explored) -> String {
     format!("{explored}\n{}", outcomes(&explored.outcomes))
 }
@@ -80,7 +79,6 @@ fn show(progress: &Progress) {
     ));
 }
 
-/// The first outcomes, a line each.
 fn outcomes(all: &BTreeSet<String>) -> String {
     const SHOWN: usize = 10;
     if all.is_empty() {

@@ -28,7 +28,6 @@ pub(super) struct Merge {
     files: Vec<PathBuf>,
 }
 
-/// Returns the JSON object of a search.
 pub(super) fn object(
     options: &Explore,
     explored: &Explored,
@@ -104,7 +103,6 @@ pub(super) fn identity(
     all.into()
 }
 
-/// Prints the union of several results.
 pub(super) fn merge(options: &Merge) -> Result<ExitCode, Failure> {
     let parts: Result<Vec<Value>, String> = options.files.iter().map(|file| part(file)).collect();
     let all = parts.and_then(|parts| union(&parts, &options.files));
@@ -202,7 +200,6 @@ fn shards(parts: &[Value], files: &[PathBuf]) -> Result<BTreeSet<(u64, u64)>, St
     Ok(shards)
 }
 
-/// Says what distinguishes one search from the first.
 fn difference(one: &Value, first: &Value) -> Option<String> {
     let keys = IDENTITY.map(|id| format!("--{id}"));
     let keys = keys.into_iter().chain(["arguments".into()]);

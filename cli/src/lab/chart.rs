@@ -11,7 +11,6 @@ use maud::{Markup, html};
 use super::trial::{TaskRun, Trial};
 use crate::{measures::Phase, output::clean, units::thousandths};
 
-/// The most lines of a chart.
 const LINES: usize = 40;
 
 /// The longest name that is shown in full.
@@ -42,7 +41,6 @@ fn columns(task: &TaskRun, count: usize, end: Duration) -> Vec<Column> {
     columns
 }
 
-/// The end of the axis.
 pub(super) fn end(trials: &[Trial]) -> Duration {
     let ends = trials.iter().map(|trial| trial.runs[0].end);
     ends.max().unwrap_or_default()
@@ -92,7 +90,6 @@ const COLUMNS: usize = 720;
 const LINE: usize = 20;
 const HEAD: usize = 44;
 
-/// All charts below one another, as a picture of its own.
 pub(super) fn picture(trials: &[Trial]) -> String {
     let (end, mut top) = (end(trials), 0);
     let mut charts = Vec::new();

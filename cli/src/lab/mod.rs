@@ -64,7 +64,6 @@ pub(super) struct Lab {
 /// The policies of a laboratory without `--policy`.
 const USUAL: [&str; 7] = ["fifo", "rr", "sjf", "stcf", "mlfq", "stride", "fair"];
 
-/// The end of the help.
 pub(super) fn help(name: &str, first: &str) -> String {
     format!(
         "The program runs in the simulated world, once under each policy. The table \
@@ -143,13 +142,11 @@ pub(super) fn run(
 }
 
 impl Lab {
-    /// Whether the page or the picture goes to standard output.
     fn has_stdout(&self) -> bool {
         let mut files = self.html.iter().chain(&self.svg);
         files.any(|file| is_stdout(file))
     }
 
-    /// Opens the page and the picture.
     fn files(&self) -> Result<[Option<OutFile>; 2], clap::Error> {
         let open = |option, file: &Option<PathBuf>, others: &[&Path]| {
             let open = |file: &PathBuf| OutFile::open(option, file, others);
@@ -165,7 +162,6 @@ impl Lab {
     }
 }
 
-/// The tables, and a chart for each policy.
 fn text(trials: &[Trial]) -> String {
     if trials.is_empty() {
         return String::new();

@@ -8,12 +8,11 @@ use crate::{
     amounts::{Bucket, quantiles},
     measures::{Measured, Stretch},
     policy::{NamedShare, Policy},
+    program::run_to_rest,
 };
 
-/// The settings of all runs.
 pub(super) struct Settings<'a> {
     pub(super) processors: usize,
-    /// The first seed.
     pub(super) seed: u64,
     /// How many seeds: at least one.
     pub(super) seeds: u64,
@@ -21,14 +20,12 @@ pub(super) struct Settings<'a> {
     pub(super) max_time: Duration,
 }
 
-/// A program under one policy.
 pub(super) struct Trial {
     pub(super) policy: String,
     /// With each seed: at least one.
     pub(super) runs: Vec<Run>,
 }
 
-/// A run with one seed.
 pub(super) struct Run {
     /// The tasks that computed, by their numbers.
     pub(super) tasks: Vec<TaskRun>,
@@ -48,7 +45,6 @@ pub(super) struct TaskRun {
     pub(super) stretches: Vec<Stretch>,
 }
 
-/// What [`TaskRun::figures`] are.
 pub(super) const FIGURES: [&str; 5] = ["arrival", "response", "turnaround", "waiting", "computed"];
 
 impl TaskRun {
@@ -79,7 +75,6 @@ struct Meter {
     /// Whether this run is the first, which keeps its stretches.
     is_first: bool,
     tasks: BTreeMap<Tid, TaskRun>,
-    /// The last task on each processor.
     last: BTreeMap<usize, Tid>,
     switches: u64,
 }
@@ -100,7 +95,6 @@ impl Meter {
 }
 
 impl Trial {
-    /// Runs the program under a policy, with each seed.
     pub(super) fn run(
         policy: &Policy,
         image: &dyn Fn(&mut Kernel) -> Result<(), Errno>,
@@ -118,7 +112,6 @@ impl Trial {
         })
     }
 
-    /// Returns the mean of a figure over the runs.
     pub(super) fn mean(&self, figure: impl Fn(&Run) -> f64) -> f64 {
         self.runs.iter().map(figure).sum::<f64>() / self.runs.len() as f64
     }
@@ -183,25 +176,18 @@ fn run(
     }
     let mut kernel = policy.set(builder, seed).build()?;
     image(&mut kernel)?;
-    match kernel.run() {
-        Err(Error::Deadlock(deadlock)) if deadlock.is_at_rest() => {}
-        ran => ran?.check()?,
-    }
+    run_to_rest(&mut kernel)?.check()?;
     let end = kernel.now();
-    let Meter {
-        mut tasks,
-        switches,
-        ..
-    } = meter.take();
-    for task in tasks.values_mut() {
+    let meter = meter.take();
+    let mut tasks: Vec<TaskRun> = meter.tasks.into_values().collect();
+    for task in &mut tasks {
         let stretch = task.measured.close(end);
         task.stretches.extend(stretch.filter(|_| is_first));
     }
-    let mut tasks: Vec<TaskRun> = tasks.into_values().collect();
     tasks.retain(|task| !task.measured.computed.is_zero());
     Ok(Run {
         tasks,
-        switches,
+        switches: meter.switches,
         end,
         processors: settings.processors,
         unused_shares: kernel.unused_shares().map(ToString::to_string).collect(),

@@ -30,7 +30,6 @@ impl Heard {
             .extend_from_slice(&bytes[..bytes.len().min(room)]);
     }
 
-    /// Notes that the peer makes its next step.
     pub(super) fn step(&mut self) {
         self.steps.push(self.bytes.len());
     }
@@ -149,7 +148,6 @@ impl Numbers {
 /// An answer as far as it has come.
 pub(super) struct Coming<'a> {
     answer: &'a Answer,
-    /// Which parts have come.
     come: Vec<bool>,
     /// The first part that has not.
     first: usize,
@@ -175,7 +173,6 @@ impl<'a> Coming<'a> {
         }
     }
 
-    /// Takes what has come.
     pub(super) fn take(&mut self, bytes: &[u8]) {
         let numbers = &mut self.numbers;
         let shown = bytes.iter().filter_map(|byte| numbers.show(*byte));
@@ -238,7 +235,6 @@ impl<'a> Coming<'a> {
         first.is_none_or(|part| part.step > step)
     }
 
-    /// The part that comes next.
     pub(super) fn next(&self) -> &'a [u8] {
         self.awaited().next().map_or(&[][..], |(_, part)| part)
     }

@@ -27,7 +27,7 @@ use super::{
     program::Placed,
     signals,
     tape::culprit,
-    values::{usage, whole},
+    values::{given, usage, whole},
     words::{self, quoted},
 };
 use answers::{Answer, Heard};
@@ -35,7 +35,7 @@ use noting::{Notes, Noting};
 use peers::{Course, Expect, Tally};
 use script::{Peer, Script};
 use trapline::{
-    Check, Error, Kernel, Report, SimWorld, check,
+    Builder, Check, Error, Kernel, Report, SimWorld, check,
     tape::{self, Playing},
 };
 
@@ -70,7 +70,6 @@ pub(super) struct SearchOptions {
 }
 
 impl SearchOptions {
-    /// The command line that runs a schedule of this tape again.
     fn again(&self, tape: &Path) -> String {
         let (binary, tape) = (words::binary(), tape.to_string_lossy());
         let expect = match self.expect {
@@ -83,7 +82,6 @@ impl SearchOptions {
     }
 }
 
-/// Searches the schedules of a taped run.
 pub(super) fn run(
     playing: Playing,
     line: &BootLine,
@@ -104,10 +102,8 @@ pub(super) fn run(
             let course = Course::Tape(wanted.expect, Arc::clone(&answers));
             trial(kernel, &line.programs, &script, course)
         };
-        let mut search = search(body, &script, line, wanted).map_err(usage)?;
-        if let Some(folder) = record {
-            search = search.record(folder);
-        }
+        let search = search(body, &script, line, wanted).map_err(usage)?;
+        let search = given(search, record, Check::record);
         let explored = searched(search, wanted.again(tape));
         if explored.failure.is_none() || again == 0 || signals::is_raised() {
             break explored;
@@ -197,16 +193,13 @@ where
     if !options.inject.is_empty() {
         search = search.inject(Rules::new(&options.inject).injection());
     }
-    if let Some(tasks) = max_tasks(script, line) {
-        search = search.max_tasks(tasks);
-    }
+    search = given(search, max_tasks(script, line), Check::max_tasks);
     match &wanted.schedule {
         Some(schedule) => search.replay(schedule),
         None => Ok(search),
     }
 }
 
-/// The answer to each client of the script, if it is known.
 fn answers_of(script: &Arc<Script>, line: &BootLine, expect: Expect) -> Arc<[Option<Answer>]> {
     if expect != Expect::Answers {
         return Arc::default();
@@ -236,7 +229,6 @@ fn answers_of(script: &Arc<Script>, line: &BootLine, expect: Expect) -> Arc<[Opt
     answers.into()
 }
 
-/// Says how many answers the search has compared.
 fn compared(script: &Script, answers: &[Option<Answer>]) -> String {
     let (known, clients) = (answers.iter().flatten().count(), script.clients().count());
     format!("compared: the answers to {known} of {clients} clients\n")
@@ -246,13 +238,11 @@ fn compared(script: &Script, answers: &[Option<Answer>]) -> String {
 fn heard(script: &Arc<Script>, line: &BootLine, course: Course) -> Vec<Heard> {
     let net = script.network().expect("it was right before");
     let tally = Tally::new(script, net.clone(), course);
-    let mut builder = Kernel::builder()
+    let builder = Kernel::builder()
         .world(SimWorld::new(0).net(&net))
         .max_ticks(most_turns(script.ticks))
         .inject(Rules::new(&line.options.inject).injection());
-    if let Some(tasks) = max_tasks(script, line) {
-        builder = builder.max_tasks(tasks);
-    }
+    let builder = given(builder, max_tasks(script, line), Builder::max_tasks);
     if let Ok(mut kernel) = builder.build() {
         let _ = with_peers(&mut kernel, &line.programs, script, &tally);
     }

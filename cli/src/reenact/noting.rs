@@ -29,15 +29,12 @@ pub(super) struct Notes {
     connections: BTreeMap<DeviceId, Connection>,
     /// The peers with something new since the last connection.
     changed: BTreeSet<usize>,
-    /// Why there is no script for this tape.
     wrong: Option<String>,
-    /// The time of the replay.
     now: Duration,
 }
 
 struct Connection {
     peer: usize,
-    /// How many bytes the program has sent.
     sent: u64,
     /// How many it had sent when the bytes that come next were reported.
     sent_at_report: Option<u64>,
@@ -191,7 +188,6 @@ impl Notes {
         }
     }
 
-    /// Notes the end of what the peer sends.
     fn end(&mut self, device: DeviceId, act: Act) {
         let now = self.now;
         if let Some((connection, peer)) = self.connection(device)
@@ -261,7 +257,6 @@ impl Connection {
     }
 }
 
-/// A world around a replay.
 pub(super) struct Noting {
     inner: Playing,
     notes: Rc<RefCell<Notes>>,

@@ -68,11 +68,9 @@ impl Course {
     }
 }
 
-/// How far the peers are.
 pub(super) struct Tally {
     net: SimNet,
     course: Course,
-    /// What each peer has got.
     pub(super) heard: RefCell<Vec<Heard>>,
     /// The steps and bytes of each peer.
     peers: RefCell<Vec<(usize, u64)>>,
@@ -109,7 +107,6 @@ impl Tally {
         })
     }
 
-    /// A peer has made a step, or has got bytes.
     async fn reached(&self, os: &mut Os, peer: usize, steps: usize, bytes: u64) {
         self.peers.borrow_mut()[peer] = (steps, bytes);
         if self.is_watched.replace(false)
@@ -150,7 +147,6 @@ impl Tally {
     }
 }
 
-/// Notes each listener that a task opens.
 pub(super) fn listening(opened: &Rc<RefCell<Vec<Listener>>>) -> impl FnMut(&Event<'_>) + use<> {
     let opened = Rc::clone(opened);
     let mut asking = BTreeMap::new();
@@ -355,7 +351,6 @@ async fn await_beat(os: &mut Os) {
     os.sleep(span - Duration::from_nanos(past as u64)).await;
 }
 
-/// The name of a peer's task.
 fn name(place: usize) -> String {
     format!("peer-{}", place + 1)
 }
@@ -533,7 +528,6 @@ impl Part<'_> {
         format!("{what} after {got} bytes; on the tape it sent {gets}")
     }
 
-    /// Receives until the program ends the connection.
     async fn drain(&self, os: &mut Os) {
         let (stream, mut buf) = (self.stream, [0; 4096]);
         let drained = os.timeout(self.script.patience(), async |os| {

@@ -26,9 +26,7 @@ pub(super) struct Script {
     pub(super) names: Vec<(String, IpAddr)>,
     /// Whether the run ended before its programs: by an interrupt, or where the tape was cut.
     pub(super) is_stopped: bool,
-    /// How long the run took.
     pub(super) took: Duration,
-    /// How many turns the run had.
     pub(super) ticks: u64,
 }
 
@@ -48,7 +46,6 @@ pub(super) struct Peer {
     pub(super) steps: Vec<Step>,
     /// How many bytes it got until it ended its part.
     pub(super) gets: u64,
-    /// What the program sent.
     pub(super) heard: Heard,
     /// Whether the program closed the connection, other than at the interrupt.
     pub(super) is_closed: bool,
@@ -175,7 +172,6 @@ impl Script {
         Ok(self)
     }
 
-    /// The numbers of the listeners to which the programs themselves connect, and no other.
     fn own_listeners(&self) -> Result<BTreeSet<usize>, String> {
         let mut own = BTreeSet::new();
         for (number, Listener { addr, .. }) in self.listeners.iter().enumerate() {
@@ -269,7 +265,6 @@ impl Script {
         })
     }
 
-    /// How long a peer waits for the programs.
     pub(super) fn patience(&self) -> Duration {
         2 * self.took + PATIENCE
     }
@@ -284,7 +279,6 @@ impl Script {
         self.own_addresses().next()
     }
 
-    /// The host of the programs.
     pub(super) fn home(&self) -> &'static str {
         match self.own_address() {
             Some(_) => MAIN,
@@ -361,7 +355,6 @@ fn chosen<'a>(listeners: &'a [Listener], task: &'a str) -> impl Iterator<Item = 
 }
 
 impl Peer {
-    /// A peer at the begin of its connection.
     pub(super) fn new(way: Way, outcome: Outcome, before: Vec<Mark>) -> Self {
         Self {
             way,
@@ -403,12 +396,10 @@ impl Peer {
     }
 }
 
-/// Whether this is the address of a machine in a network.
 fn is_of_machine(ip: IpAddr) -> bool {
     !ip.is_loopback() && !ip.is_unspecified()
 }
 
-/// Whether a connection to this address reaches a listener.
 fn reaches(to: SocketAddr, listener: SocketAddr) -> bool {
     let (ip, other) = (to.ip(), listener.ip());
     let is_same = ip == other || other.is_unspecified() && !is_of_machine(ip);
