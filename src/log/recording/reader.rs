@@ -7,9 +7,10 @@ use std::{
 };
 
 use super::{
-    Context, Header, MAGIC, OwnedEvent, VERSION,
+    Header, MAGIC, OwnedEvent, VERSION,
     chunks::{Broken, Chunks, unwritten},
-    decode::{Bytes, Record},
+    decode::Bytes,
+    wire::{Context, Record},
 };
 
 /// A recording that is read: its [`Header`], and then an iterator over its events.

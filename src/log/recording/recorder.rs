@@ -14,14 +14,15 @@ use std::{
 };
 
 use super::{
-    Context, Header, Recording,
+    Header, Recording,
     buffer::{Buffer, End, Word},
     decode::{Bytes, Wrong},
     encode,
     growing::Growing,
-    kind, place,
+    place,
     ring::{Ring, Target},
     stream::Stream,
+    wire::{self, Context},
 };
 use crate::{
     abi::{Exit, SystemCall, Tid},
@@ -452,7 +453,7 @@ impl State {
         // Another recorder may have the file from now on.
         let result = match self.output.take() {
             None => Ok(()),
-            Some(Output::File(file)) => file.end(kind::END),
+            Some(Output::File(file)) => file.end(wire::END),
             Some(Output::Stream(mut stream)) => stream.end(goes_on),
         };
         self.note(result);

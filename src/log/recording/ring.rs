@@ -13,11 +13,12 @@ use std::{
 use rustc_hash::FxHashMap;
 
 use super::{
-    Context, OwnedEvent, Recording,
+    OwnedEvent, Recording,
     chunks::chunk,
-    decode::{Bytes, Record},
-    encode, kind, place,
+    decode::Bytes,
+    place,
     stream::Stream,
+    wire::{self, Context, Record},
 };
 use crate::{
     abi::Tid,
@@ -222,7 +223,7 @@ impl Ring {
 
     fn window_and_end(&self) -> Vec<u8> {
         let (mut window, ..) = self.window();
-        chunk(&mut window, &[kind::END]);
+        chunk(&mut window, &[wire::END]);
         window
     }
 
@@ -361,7 +362,7 @@ impl Chunks {
     /// Notes that events are missing here, if any are.
     fn skip(&mut self, missing: u64) {
         if missing > 0 {
-            encode::gap(&mut self.records, missing);
+            wire::gap(&mut self.records, missing);
         }
     }
 

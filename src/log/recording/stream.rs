@@ -14,10 +14,10 @@ use rustix::{
 };
 
 use super::{
-    Context,
     chunks::chunk,
-    decode::{Bytes, Record},
-    encode, kind, place,
+    decode::Bytes,
+    place,
+    wire::{self, Context, Record},
 };
 
 /// How many bytes are kept for the reader.
@@ -84,10 +84,10 @@ impl Stream {
     pub(super) fn end(&mut self, goes_on: &mut dyn FnMut() -> bool) -> io::Result<()> {
         let mut records = Vec::new();
         if self.lost > 0 {
-            encode::gap(&mut records, self.lost);
+            wire::gap(&mut records, self.lost);
             records = chunked(&records);
         }
-        records.extend(chunked(&[kind::END]));
+        records.extend(chunked(&[wire::END]));
         self.put_bytes(&records)?;
         self.drain(goes_on)
     }
@@ -160,7 +160,7 @@ impl Stream {
         let mut out = Vec::new();
         let mut bytes = Bytes(records);
         if self.lost > 0 {
-            encode::gap(&mut out, self.lost);
+            wire::gap(&mut out, self.lost);
             if let Ok(Record::Event(first)) = self.lost_context.record(&mut bytes) {
                 { FRESH }.event(&mut out, &first);
             }
@@ -198,7 +198,10 @@ mod tests {
     use super::*;
     use crate::{
         abi::Tid,
-        log::{Event, Fact, recording::Header, recording::Recording},
+        log::{
+            Event, Fact,
+            recording::{Header, Recording, encode},
+        },
     };
 
     /// A pipe, with a stream into it.

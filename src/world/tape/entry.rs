@@ -13,8 +13,9 @@ use crate::{
     interrupt::{External, Interrupt},
     log::recording::{
         decode::{Bytes, Wrong},
-        encode::{Out, nanos, number, socket_addr, text},
+        encode::{Out, nanos, number, text},
         errors,
+        wire::{get_addr, put_addr},
     },
     world::{Answer, Happening, Request},
 };
@@ -180,7 +181,7 @@ impl Context {
                     Answer::Bytes(n) if !usual => number(out, n as u64),
                     // Tapes have no room for the own address of a connection.
                     Answer::Addr(_) if asked == Asked::Connected => {}
-                    Answer::Addr(addr) => socket_addr(out, addr),
+                    Answer::Addr(addr) => put_addr(out, addr),
                     Answer::Bytes(_) | Answer::Done | Answer::Ready(_) => {}
                 }
             }
@@ -197,7 +198,7 @@ fn slice(out: &mut Vec<u8>, slice: &[u8]) {
 pub(super) fn addresses(addresses: &[IpAddr]) -> Vec<u8> {
     let mut out = Vec::new();
     for ip in addresses {
-        socket_addr(&mut out, SocketAddr::new(*ip, 0));
+        put_addr(&mut out, SocketAddr::new(*ip, 0));
     }
     out
 }
@@ -358,7 +359,7 @@ pub(super) fn give(request: &mut Request<'_>, read: &[u8]) -> Option<Answer> {
         Request::Resolve { addresses, .. } => {
             let mut bytes = Bytes(read);
             while let Ok(kind) = bytes.byte() {
-                addresses.push(bytes.socket_addr(kind).ok()?.ip());
+                addresses.push(get_addr(kind, &mut bytes).ok()?.ip());
             }
             Some(Answer::Ready(true))
         }
@@ -484,7 +485,7 @@ fn given<'a>(
         Shape::Ready | Shape::Resolved => Answer::Ready(usual),
         Shape::Addr => {
             let kind = bytes.byte()?;
-            Answer::Addr(bytes.socket_addr(kind)?)
+            Answer::Addr(get_addr(kind, bytes)?)
         }
         Shape::Read => return Ok(Given::Read(bytes.slice()?)),
         Shape::Sent => {
