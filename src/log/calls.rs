@@ -45,6 +45,24 @@ pub struct CallInfo {
 }
 
 impl CallInfo {
+    pub(super) fn new(
+        at: Duration,
+        call: SystemCall,
+        detail: &Detail<'_>,
+        object: Option<Rc<Object>>,
+    ) -> Self {
+        Self {
+            at,
+            call,
+            detail: detail.clone().into_owned(),
+            object,
+            blocked: None,
+            place: None,
+            reply: None,
+            is_late: false,
+        }
+    }
+
     /// The answer, once it is there; of a call that a timeout cut after its answer, the timeout.
     #[must_use]
     pub fn reply(&self) -> Option<Answered<'_>> {
@@ -184,14 +202,10 @@ impl fmt::Display for TraceLine<'_> {
                 write_call(f, Call(*call, &Detail::None), object)?;
                 f.write_str(" deferred")
             }
-            (
-                Fact::Woken {
-                    by: Wake::Queue(queue),
-                },
-                Some(object),
-            ) => {
-                write!(f, "woken by {}", object.title(*queue))
-            }
+            (Fact::Woken { by }, Some(object)) => match by {
+                Wake::Queue(queue) => write!(f, "woken by {}", object.title(*queue)),
+                by => write!(f, "woken by {by}"),
+            },
             (Fact::Injected { inject }, _) => {
                 f.write_str("injected into ")?;
                 self.write_last(f)?;

@@ -1,6 +1,9 @@
-//! The status of a queue.
+//! The status of a queue, and memory that is kept for the next ones.
 
-use std::{cell::Cell, rc::Rc};
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+};
 
 use crate::abi::{Kind, Tid};
 
@@ -30,5 +33,57 @@ impl QueueStatus {
     /// Returns the task that holds the lock, or took the last permit.
     pub(crate) fn holder(&self) -> Option<Tid> {
         Some(self.holder.get()).filter(|holder| *holder != Tid::KERNEL)
+    }
+}
+
+/// The number of queues whose memory is kept.
+const STATUSES: usize = 16;
+
+/// The number of names that are kept.
+const NAMES: usize = 4;
+
+#[derive(Default)]
+pub(crate) struct Kept {
+    /// The memory of queues that are gone.
+    statuses: RefCell<Vec<Rc<QueueStatus>>>,
+    /// The names of the last new tasks. Tasks with the same name share its memory.
+    names: RefCell<Vec<Rc<str>>>,
+}
+
+impl Kept {
+    /// Makes the status of a new queue. Field by field: a copy of the whole would wait for the stores
+    /// of its parts.
+    pub(crate) fn new_status(&self, kind: Kind, name: Option<Rc<str>>) -> Rc<QueueStatus> {
+        let mut status = self.statuses.borrow_mut().pop().unwrap_or_default();
+        let new = Rc::get_mut(&mut status).expect("it has no handle yet");
+        (new.kind, new.name) = (kind, name);
+        status
+    }
+
+    /// Keeps the memory of the status of a queue that is gone, if no handle looks at it.
+    pub(crate) fn keep_status(&self, mut status: Rc<QueueStatus>) {
+        let mut kept = self.statuses.borrow_mut();
+        if kept.len() < STATUSES
+            && let Some(gone) = Rc::get_mut(&mut status)
+        {
+            gone.name = None;
+            gone.len.take();
+            gone.posted.take();
+            gone.waiting.take();
+            gone.closed.take();
+            gone.holder.take();
+            kept.push(status);
+        }
+    }
+
+    pub(crate) fn intern(&self, name: &str) -> Rc<str> {
+        let mut names = self.names.borrow_mut();
+        if let Some(known) = names.iter().find(|known| ***known == *name) {
+            return Rc::clone(known);
+        }
+        let new = Rc::from(name);
+        names.truncate(NAMES - 1);
+        names.insert(0, Rc::clone(&new));
+        new
     }
 }

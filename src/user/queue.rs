@@ -139,7 +139,7 @@ impl<T: 'static> Queue<T> {
         name: Option<Rc<str>>,
         refused: fn(Kind),
     ) -> impl Future<Output = Self> + 'a {
-        let status = os.frame().new_status(kind, name);
+        let status = os.frame().kept.new_status(kind, name);
         let side = Rc::new(Side::new(Rc::clone(os.frame()), status));
         let store = Rc::clone(&side);
         let prepare = move |frame: &TrapFrame| {

@@ -157,7 +157,7 @@ impl Os {
     where
         P: AsyncFnOnce(&mut Self) -> T + 'static,
     {
-        let name = self.frame().intern(name);
+        let name = self.frame().kept.intern(name);
         let program = program::program(self.frame(), program);
         let new = NewTask {
             name,
