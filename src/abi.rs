@@ -135,14 +135,12 @@ macro_rules! calls {
                 }
             }
 
-            /// Returns what travels beside the call.
             pub(crate) fn beside(self) -> Beside {
                 match self {
                     $(Self::$Call { .. } => or_none!(Beside $($Beside)?),)*
                 }
             }
 
-            /// Returns what the call touches.
             #[allow(unused_variables, reason = "not every argument is touched")]
             pub(crate) fn touches(self) -> Touches {
                 match self {
@@ -346,7 +344,6 @@ impl SystemCall {
         self.marks().contains(&Mark::Asks)
     }
 
-    /// Returns whether the call's second word is a number of bytes.
     pub(crate) fn has_length(self) -> bool {
         matches!(self.beside(), Beside::Bytes | Beside::File)
     }
@@ -359,7 +356,6 @@ impl SystemCall {
     }
 }
 
-/// A mark in the table of calls.
 #[derive(PartialEq, Eq)]
 enum Mark {
     /// The call only asks or arms.
@@ -397,7 +393,6 @@ pub(crate) enum Touches {
     Processor(Nanos),
 }
 
-/// What travels beside a call in the frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Beside {
     None,
@@ -499,7 +494,6 @@ impl fmt::Display for Inject {
     }
 }
 
-/// The kind of object that a queue is part of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Kind {
     #[default]

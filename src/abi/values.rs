@@ -269,7 +269,6 @@ impl Share {
         self.0
     }
 
-    /// Returns the share of this number; `None` if no share has it.
     pub(crate) fn from_raw(number: u64) -> Option<Self> {
         let share = match Self(number).of() {
             ShareOf::Tickets(tickets) => Self::tickets(tickets),

@@ -236,7 +236,6 @@ impl Ledger {
         wait
     }
 
-    /// What a wait is for, if it has a name.
     fn named(&self, on: On) -> Option<String> {
         match on {
             On::Queue(queue, end) => {

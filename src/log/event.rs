@@ -224,7 +224,6 @@ impl Fact<'_> {
         }
     }
 
-    /// Returns the step in the life of its task, if it is one.
     pub(super) fn step(&self) -> Option<Step<'_>> {
         Some(match self {
             Self::Spawned { .. } => Step::Born,

@@ -53,11 +53,8 @@ pub struct Ledger {
     pub(super) objects: FxHashMap<QueueId, Rc<Object>>,
     /// The task that holds a lock, or took the last permit.
     pub(super) holders: FxHashMap<QueueId, Tid>,
-    /// The addresses of open devices.
     pub(super) addrs: FxHashMap<DeviceId, SocketAddr>,
-    /// The task that was reaped last.
     pub(super) reaped: Option<(Tid, Task)>,
-    /// The object that was freed last.
     freed: Option<(QueueId, Rc<Object>)>,
     calls: usize,
     most: usize,
@@ -66,7 +63,6 @@ pub struct Ledger {
     pub(super) caller: Option<Tid>,
     /// The task that has ended just now: its end wakes the tasks of its group.
     ended: Option<Tid>,
-    /// The tasks that compute.
     pub(super) computing: FxHashSet<Tid>,
 }
 
@@ -362,7 +358,6 @@ impl Ledger {
         task.begin(tid, Doing::Ready, Ending::Exited, self.now)
     }
 
-    /// Notes a call without a trap.
     fn defer(&mut self, tid: Tid, call: SystemCall) {
         match call {
             SystemCall::FreeQueue(queue) => {

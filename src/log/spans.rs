@@ -99,7 +99,6 @@ pub(super) struct Task {
     pub(super) calls: VecDeque<CallInfo>,
     pub(super) doing: Doing,
     pub(super) since: Now,
-    /// Whether an injection delays its call.
     pub(super) is_delayed: bool,
     /// The lock or the permit that it has from its next turn on.
     pub(super) gets: Option<QueueId>,
@@ -161,7 +160,6 @@ impl Task {
         }
     }
 
-    /// Returns whether a timeout can end its wait.
     pub(super) fn is_timed(&self) -> bool {
         self.timeouts.iter().any(|(_, ends)| *ends)
     }

@@ -59,7 +59,6 @@ pub(crate) enum Payload {
 }
 
 impl Payload {
-    /// Returns what the log shows of it.
     pub(crate) fn detail(&self) -> Detail<'_> {
         match self {
             Self::Program(NewTask { name, .. }) | Self::Name(name) => named(name),
@@ -118,7 +117,6 @@ impl Deferred {
     }
 }
 
-/// What travels beside one call.
 #[derive(Default)]
 pub(crate) struct Parcel {
     /// A message's number, or a number of bytes.
@@ -127,7 +125,6 @@ pub(crate) struct Parcel {
 }
 
 impl Parcel {
-    /// Returns what the log shows of it.
     pub(crate) fn detail(&self, call: SystemCall) -> Detail<'_> {
         match &self.payload {
             Some(payload) if !call.has_length() => payload.detail(),
@@ -148,17 +145,12 @@ impl Parcel {
 /// The flags that send a trap to the plain lane. Two of them leave it in a fast lane if they are alone:
 /// `REQUEUED` and `OBSERVED`. `PUBLISHED` may join the first. This one: deferred calls are pending.
 const DEFERRED: u8 = 1;
-/// A payload travels beside the call.
 const PAYLOAD: u8 = 2;
-/// A tracer is attached.
 const OBSERVED: u8 = 4;
-/// A timeout around the call is due.
 const DUE: u8 = 8;
-/// An injection looks at every call.
 const INJECTED: u8 = 16;
 /// A task that stays ready goes back to a policy, or to the queue of daemons.
 const REQUEUED: u8 = 32;
-/// A search takes notes of what each turn touches.
 pub(super) const NOTED: u8 = 64;
 /// Other threads see which task runs.
 const PUBLISHED: u8 = 128;
@@ -192,7 +184,6 @@ pub(crate) struct TrapFrame {
     pub(crate) unwound: Cell<bool>,
     /// The flags above. One byte, read after every resume.
     pub(super) flags: Cell<u8>,
-    /// The number of bytes that the kernel keeps for the console.
     pub(crate) kept_text: Cell<usize>,
     pub(super) footprints: RefCell<Option<Footprints>>,
     /// The printed text, which is deferred.
@@ -276,7 +267,6 @@ impl TrapFrame {
         self.reply.take()
     }
 
-    /// Forgets the reply to a trap whose program is dropped.
     pub(crate) fn forget_reply(&self) {
         self.reply.take();
         self.located_reply.take();
@@ -301,7 +291,6 @@ impl TrapFrame {
         self.payload.take()
     }
 
-    /// Puts the exit of a program that returns. [`Exit::Done`] needs no payload.
     pub(crate) fn put_exit(&self, exit: Exit) {
         match exit {
             Exit::Done => drop(self.take()),
@@ -309,7 +298,6 @@ impl TrapFrame {
         }
     }
 
-    /// Takes the exit of a program that has returned.
     pub(crate) fn take_exit(&self) -> Exit {
         match self.take() {
             None => Exit::Done,
@@ -330,7 +318,6 @@ impl TrapFrame {
         self.word.take()
     }
 
-    /// Takes everything that travels beside the trap under way.
     pub(crate) fn take_parcel(&self) -> Parcel {
         Parcel {
             word: self.take_word(),
@@ -346,7 +333,6 @@ impl TrapFrame {
         self.word.set(parcel.word);
     }
 
-    /// Drops everything that travels beside a cancelled trap.
     pub(crate) fn clear(&self) {
         self.take_word();
         self.drop_payload();
@@ -409,7 +395,6 @@ impl TrapFrame {
         self.flag(DUE, true);
     }
 
-    /// Returns whether a timeout around this trap is due, and clears the flag.
     pub(crate) fn take_due(&self) -> bool {
         let due = self.flags.get() & DUE != 0;
         self.flag(DUE, false);
@@ -476,7 +461,6 @@ impl TrapFrame {
         !self.console.borrow().is_empty()
     }
 
-    /// Returns whether the next trap may wait for the console.
     pub(crate) fn may_wait_to_print(&self) -> bool {
         self.prints() && self.kept_text.get() + self.console.borrow().len() >= CONSOLE_ROOM
     }
@@ -512,7 +496,6 @@ impl TrapFrame {
         self.deferred.take()
     }
 
-    /// Gives back the memory of deferred calls, all of which are handled.
     pub(crate) fn reuse_deferred(&self, handled: VecDeque<Deferred>) {
         debug_assert!(handled.is_empty(), "the calls that are left would be lost");
         if handled.capacity() <= REUSED {

@@ -30,7 +30,6 @@ pub(crate) fn ended() -> Program {
     Box::pin(Ended)
 }
 
-/// A task that is to be made.
 pub(crate) struct NewTask {
     pub(crate) name: Rc<str>,
     pub(crate) program: Program,
@@ -38,7 +37,6 @@ pub(crate) struct NewTask {
     pub(crate) options: Option<Box<Options>>,
 }
 
-/// What a new task has besides a name and a program.
 #[derive(Default)]
 pub(crate) struct Options {
     /// Receives the number and the exit of the task.
@@ -48,7 +46,6 @@ pub(crate) struct Options {
     pub(crate) host: Option<Rc<str>>,
 }
 
-/// What becomes of a host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fate {
     /// Its tasks end.
@@ -59,14 +56,12 @@ pub(crate) enum Fate {
 
 /// The store of a queue's messages, on the task's side: the kernel knows only their numbers.
 pub(crate) trait Store {
-    /// Drops a message that no task receives.
     fn discard(&self, message: u64);
 
     /// Drops all messages, whose destructors may panic; the kernel is being dropped.
     fn clear(&self);
 }
 
-/// The time of a new task's first turn.
 #[derive(Clone, Copy, Default)]
 pub(crate) enum Start {
     /// Before its parent continues.

@@ -10,11 +10,9 @@ use crate::abi::{Kind, Tid};
 /// The status of a queue, which its handles read without a trap. The kernel writes it.
 #[derive(Default)]
 pub(crate) struct QueueStatus {
-    /// The number of messages in the queue.
     pub(crate) len: Cell<usize>,
     /// The number of messages in deferred puts.
     pub(crate) posted: Cell<usize>,
-    /// The number of tasks that wait for a message.
     pub(crate) waiting: Cell<usize>,
     pub(crate) closed: Cell<bool>,
     /// The task that holds the lock, or [`Tid::KERNEL`]. The handles of the lock write it; the
@@ -25,7 +23,6 @@ pub(crate) struct QueueStatus {
 }
 
 impl QueueStatus {
-    /// Returns the name of the object, or nothing.
     pub(crate) fn name(&self) -> &str {
         self.name.as_deref().unwrap_or_default()
     }
@@ -36,10 +33,8 @@ impl QueueStatus {
     }
 }
 
-/// The number of queues whose memory is kept.
 const STATUSES: usize = 16;
 
-/// The number of names that are kept.
 const NAMES: usize = 4;
 
 #[derive(Default)]

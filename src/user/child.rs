@@ -27,7 +27,6 @@ pub struct Child<T: 'static> {
     frame: Rc<TrapFrame>,
 }
 
-/// The exit of the task, after its end.
 #[derive(Default)]
 struct ChildEnd(RefCell<Option<Exit>>);
 

@@ -312,7 +312,6 @@ async fn write(
     }
 }
 
-/// Decodes the reply of a call that moves bytes.
 fn moved(reply: Reply, frame: &TrapFrame) -> io::Result<usize> {
     match reply {
         Reply::Bytes(n) => Ok(n as usize),

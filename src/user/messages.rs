@@ -15,7 +15,6 @@ use crate::{
     trap::{QueueStatus, Store, TrapFrame},
 };
 
-/// The tasks' side of a queue.
 pub(crate) struct Side<T> {
     /// [`QueueId::NONE`] until the kernel has made the queue.
     pub(super) id: Cell<QueueId>,
@@ -48,7 +47,6 @@ impl<T> Side<T> {
         self.messages.push(message)
     }
 
-    /// Frees the queue, after its last handle.
     pub(super) fn free(&self) {
         self.frame.defer(SystemCall::FreeQueue(self.id.get()));
         // Dropped here, because these destructors belong to the task.

@@ -247,7 +247,6 @@ fn cannot_listen(addr: SocketAddr, error: io::Error) -> io::Error {
     cannot("listen on", addr.into(), error, advice)
 }
 
-/// An error with the address of its call.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {what} {addr}: {source}{advice}")]
 struct AtAddr {
@@ -357,7 +356,6 @@ impl From<(String, u16)> for Endpoint {
     }
 }
 
-/// Makes an endpoint of what a [`SocketAddr`] is made of.
 macro_rules! from_addr {
     ($($Type:ty),*) => {
         $(impl From<$Type> for Endpoint {

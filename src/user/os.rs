@@ -198,7 +198,6 @@ pub(super) fn carrying(
     }
 }
 
-/// Decodes the reply of a call that returns only an [`Errno`].
 pub(crate) fn checked(reply: Reply, _: &Rc<TrapFrame>) -> Result<(), Errno> {
     match reply {
         Reply::Done => Ok(()),
@@ -232,7 +231,6 @@ pub(crate) fn mismatch(reply: Reply) -> ! {
     unreachable!("the kernel answered {reply:?} to a call that has no such answer")
 }
 
-/// Turns the reply of a call into its result.
 pub(crate) trait Decode {
     type Output;
 

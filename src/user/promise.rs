@@ -144,7 +144,6 @@ pub struct RemoteSetter<T> {
     external: ExternalWork,
 }
 
-/// The state that both ends share.
 struct Slot<T> {
     value: Mutex<Option<T>>,
     drop: fn(&TrapFrame, T),
@@ -311,7 +310,6 @@ impl<T: 'static> Setter<T> {
 /// The call of a setter that has set the value. If it is cut, the waiting tasks wake without it.
 struct Deciding<'a> {
     frame: &'a TrapFrame,
-    /// The queue to close, until it is closed.
     decided: Cell<Option<QueueId>>,
 }
 

@@ -270,7 +270,6 @@ impl<T: 'static> Queue<T> {
         status.len.get() + posted
     }
 
-    /// Returns whether the kernel has closed the queue.
     pub(crate) fn is_closed(&self) -> bool {
         self.side.frame.touch_queue(self.id(), false);
         self.side.status.closed.get()
@@ -295,13 +294,11 @@ impl<T: 'static> Queue<T> {
         }
     }
 
-    /// Notes that the running task holds the lock of this queue.
     pub(crate) fn set_held(&self) {
         let holder = self.side.frame.remote.running();
         self.side.status.holder.set(holder);
     }
 
-    /// Notes that no task holds the lock of this queue.
     pub(crate) fn set_free(&self) {
         self.side.status.holder.set(Tid::KERNEL);
     }

@@ -15,7 +15,6 @@ use serde::{Serialize, de::DeserializeOwned};
 use super::{blocking::Panicked, os::Os};
 use crate::trap::{Carrier, pause::is_again};
 
-/// How many bytes cross at once. A socket has room for as many.
 const CHUNK: usize = 4096;
 
 impl Os {

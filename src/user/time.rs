@@ -17,7 +17,6 @@ use crate::{
 #[error("timed out")]
 pub struct Elapsed;
 
-/// An armed timeout. Dropping it disarms the timeout.
 struct Armed {
     frame: Rc<TrapFrame>,
     number: u64,

@@ -6,7 +6,6 @@ use std::io;
 use super::{Header, MAX_WORDS, errors};
 use crate::abi::{DeviceId, QueueId};
 
-/// The defect of the bytes.
 pub(crate) type Wrong = &'static str;
 
 const CUT: Wrong = "a record that is cut off";

@@ -7,7 +7,6 @@ use super::{
     chunks::{MAX_CHUNK, chunk},
 };
 
-/// Where encoded bytes go.
 pub(crate) trait Out {
     fn push(&mut self, byte: u8);
     fn put(&mut self, bytes: &[u8]);
@@ -47,7 +46,6 @@ pub(crate) fn framed(magic: [u8; 8], version: u16, header: &[u8]) -> io::Result<
     Ok(out)
 }
 
-/// The bytes of a header.
 pub(crate) fn body(header: &Header) -> Vec<u8> {
     let mut payload = Vec::new();
     let words = header.command.len().min(MAX_WORDS);

@@ -116,14 +116,12 @@ pub use super::event::OwnedEvent;
 pub use reader::{Error, Recording};
 pub use recorder::{Handle, Recorder};
 
-/// How a recording begins.
 const MAGIC: [u8; 8] = *b"\x89TRAPLN\n";
 /// The version of the format that is written, and the latest that is read.
 const VERSION: u16 = 1;
 /// The longest text that is written. A record has two at most, apart from those of its place, and
 /// must fit in a chunk.
 const MAX_TEXT: usize = chunks::MAX_CHUNK as usize / 2 - 1024 - MAX_PLACE;
-/// The longest text of a place.
 const MAX_PLACE: usize = 16 * 1024;
 
 /// The longest command line that is written and read, in words: more than any system passes on.

@@ -81,7 +81,6 @@ impl Context {
         true
     }
 
-    /// Appends an event.
     pub(super) fn event(&mut self, out: &mut impl Out, event: &Event<'_>) {
         if let Some(Place { file, line, chain }) = &event.place {
             out.push(PLACE);
@@ -110,7 +109,6 @@ impl Context {
         }
     }
 
-    /// Reads a record.
     pub(super) fn record(&mut self, bytes: &mut Bytes<'_>) -> Result<Record, Wrong> {
         let mut first = bytes.byte()?;
         let mut place = None;
@@ -147,12 +145,10 @@ pub(super) fn gap(out: &mut impl Out, missing: u64) {
     number(out, missing);
 }
 
-/// What can be written: a reference to a value, or to several that are written together.
 trait Put {
     fn put(self, out: &mut impl Out);
 }
 
-/// What can be read back.
 trait Get: Sized {
     fn get(bytes: &mut Bytes<'_>) -> Result<Self, Wrong>;
 }
@@ -302,7 +298,6 @@ pub(crate) fn put_addr(out: &mut impl Out, addr: SocketAddr) {
     addr.put(out);
 }
 
-/// Reads an address behind that byte.
 pub(crate) fn get_addr(kind: u8, bytes: &mut Bytes<'_>) -> Result<SocketAddr, Wrong> {
     SocketAddr::get_content(kind, bytes)
 }

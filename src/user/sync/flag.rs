@@ -26,7 +26,6 @@ use crate::{
 /// ```
 #[derive(Clone, Debug)]
 pub struct Flag {
-    /// Closed while the flag is set.
     gate: Rc<RefCell<Queue<()>>>,
 }
 

@@ -40,7 +40,6 @@ pub struct Group {
     frame: Rc<TrapFrame>,
 }
 
-/// The state that a group and the kernel share.
 struct Members {
     ended: QueueId,
     exits: Rc<Side<(Tid, Exit)>>,

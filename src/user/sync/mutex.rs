@@ -43,7 +43,6 @@ struct Locked<T> {
     poisoned: Cell<bool>,
     /// `None` while a guard has it.
     value: Cell<Option<Box<T>>>,
-    /// Drops the value.
     drop: fn(&TrapFrame, Box<T>),
 }
 
