@@ -2,9 +2,11 @@
 //! each call.
 
 use std::{
+    cmp::Reverse,
     collections::{BTreeMap, VecDeque},
     fmt::Display,
     io::Write,
+    mem,
     path::{Path, PathBuf},
     process::ExitCode,
     time::Duration,
@@ -19,14 +21,14 @@ use trapline::{
 
 use super::{
     source::{Failure, Source, world},
-    summary::{CallTimes, Summary},
+    summary::{STATES, Summary},
     timeline::pair::pair,
     twins::{ROWS, Totals, Twin, Twins},
 };
 use crate::{
     outfile::{OutFile, is_stdout},
     output::{Log, clean},
-    table::table,
+    table::{seconds, table},
     units::count,
     words::command_line,
 };
@@ -92,17 +94,17 @@ struct Parting {
 impl DiffCommand {
     pub(super) fn run(&self, log: Log, out: &mut impl Write) -> Result<ExitCode, Failure> {
         let files = [&*self.a, &*self.b];
-        if files == [Path::new("-"); 2] {
-            return Err(
-                "standard input holds one recording: name a file for the other"
-                    .to_string()
-                    .into(),
-            );
-        }
-        if self.html.is_some() && files.contains(&Path::new("-")) {
-            return Err("--html reads both recordings twice: name files"
-                .to_string()
-                .into());
+        let stdins = files.iter().filter(|file| **file == Path::new("-"));
+        match stdins.count() {
+            2 => {
+                let why = "standard input holds one recording: name a file for the other";
+                return Err(why.to_string().into());
+            }
+            1 if self.html.is_some() => {
+                let why = "--html reads both recordings twice: name files";
+                return Err(why.to_string().into());
+            }
+            _ => {}
         }
         let open = |path: &PathBuf| OutFile::open("--html", path, &files);
         let page = self.html.as_ref().map(open).transpose()?;
@@ -110,8 +112,7 @@ impl DiffCommand {
         let is_simulated = a.header().is_simulated && b.header().is_simulated;
         let is_timed = is_simulated && !self.ignore_times;
         let mut sides = [Side::new(a, is_timed), Side::new(b, is_timed)];
-        let mut parting = Parting::default();
-        let mut twins = Twins::default();
+        let (mut parting, mut twins) = (Parting::default(), Twins::default());
         loop {
             let [a, b] = &mut sides;
             let mut next = [a.next()?, b.next()?];
@@ -130,7 +131,7 @@ impl DiffCommand {
         for (run, side) in sides.iter_mut().enumerate() {
             side.source.warn_of_gaps(log);
             side.summary.finish();
-            for (twin, totals) in std::mem::take(&mut side.live).into_values() {
+            for (twin, totals) in mem::take(&mut side.live).into_values() {
                 twins.ended(run, twin, totals);
             }
         }
@@ -173,12 +174,7 @@ impl Side {
 
     /// The next event to compare.
     fn next(&mut self) -> Result<Option<OwnedEvent>, Failure> {
-        while let Some(event) = self.source.next() {
-            if self.source.gap().is_some() {
-                self.summary.gap();
-            }
-            self.summary.event(&event);
-            self.summary.check()?;
+        while let Some(event) = self.summary.next(&mut self.source)? {
             if self.is_timed || event.fact.jumped_from().is_none() {
                 return Ok(Some(event));
             }
@@ -187,9 +183,9 @@ impl Side {
     }
 
     fn line(&self, event: &OwnedEvent, log: Log) -> String {
-        let (at, tid) = (event.at, event.tid);
-        let at = format!("{:.6}", Nanos::from(at));
-        let columns = log.columns(&at, tid.into(), &clean(self.summary.tasks().comm(tid)));
+        let at = format!("{:.6}", Nanos::from(event.at));
+        let comm = clean(self.summary.tasks().comm(event.tid));
+        let columns = log.columns(&at, event.tid.into(), &comm);
         format!("{columns}{}", clean(&event.fact.to_string()))
     }
 
@@ -213,8 +209,8 @@ impl Side {
             task.traps += 1;
             self.calls.entry(call.name()).or_default()[0] += 1;
         } else if fact.answer().is_some() && self.summary.tasks().is_error(event) {
-            let call = self.summary.tasks().last(tid);
-            let call = call.map_or("?", |call| call.call.name());
+            let last = self.summary.tasks().last(tid);
+            let call = last.map_or("?", |last| last.call.name());
             self.calls.entry(call).or_default()[1] += 1;
         }
         None
@@ -271,7 +267,7 @@ fn is_same(next: &mut [Option<OwnedEvent>; 2], is_timed: bool) -> bool {
     if is_alike && [&*a, &*b].iter().all(|event| is_of_time(&event.fact)) {
         return true;
     }
-    let at = std::mem::replace(&mut b.at, a.at);
+    let at = mem::replace(&mut b.at, a.at);
     let is_same = is_equal(a, b);
     b.at = at;
     is_same
@@ -314,20 +310,11 @@ fn show(
     }
     let (tasks, more) = twins.rows();
     if !tasks.is_empty() {
-        let columns = [
-            "task",
-            "of its name",
-            "turns A",
-            "B",
-            "traps A",
-            "B",
-            "exit A",
-            "B",
-        ];
-        writeln!(out, "\n{}", table(columns, &tasks))?;
+        let columns = "task  of its name  turns A  B  traps A  B  exit A  B";
+        writeln!(out, "\n{}", table(columns.split("  "), &tasks))?;
         left_out(out, more, "row")?;
     }
-    let calls = call_rows(a, b);
+    let calls = call_rows(sides);
     if !calls.is_empty() {
         let columns = ["call", "count A", "B", "errors A", "B"];
         writeln!(out, "\n{}", table(columns, &calls))?;
@@ -368,33 +355,44 @@ fn left_out(out: &mut impl Write, more: u64, what: &str) -> Result<(), Failure> 
     Ok(())
 }
 
+/// The values of both runs by name, in order.
+fn both<T: Copy + Default, const N: usize>(
+    runs: [BTreeMap<&str, [T; N]>; 2],
+) -> BTreeMap<&str, [[T; N]; 2]> {
+    let mut both = BTreeMap::new();
+    for (run, values) in runs.into_iter().enumerate() {
+        for (name, value) in values {
+            both.entry(name).or_insert([[T::default(); N]; 2])[run] = value;
+        }
+    }
+    both
+}
+
 /// The calls that differ.
-fn call_rows(a: &Side, b: &Side) -> Vec<[Value; 5]> {
-    let mut names: Vec<&str> = a.calls.keys().chain(b.calls.keys()).copied().collect();
-    names.sort_unstable();
-    names.dedup();
-    let row = |name: &str| {
-        let [a, b] = [a, b].map(|side| side.calls.get(name).copied().unwrap_or_default());
-        let row = [
-            name.into(),
-            a[0].into(),
-            b[0].into(),
-            a[1].into(),
-            b[1].into(),
-        ];
-        (a != b).then_some(row)
+fn call_rows(sides: &[Side; 2]) -> Vec<[Value; 5]> {
+    let mut calls = both(sides.each_ref().map(|side| side.calls.clone()));
+    calls.retain(|_, [a, b]| a != b);
+    let row = |(name, [a, b]): (&str, [[u64; 2]; 2])| {
+        let [count, other, errors, other_errors] = [a[0], b[0], a[1], b[1]].map(Value::from);
+        [name.into(), count, other, errors, other_errors]
     };
-    names.into_iter().filter_map(row).collect()
+    calls.into_iter().map(row).collect()
 }
 
 /// The times of both runs: of the whole, by name, and by call.
 fn show_times(out: &mut impl Write, sides: &[Side; 2]) -> Result<(), Failure> {
-    let [a, b] = sides.each_ref().map(|side| &side.summary);
-    let [tasks, calls] = [name_times(a, b), call_times(a, b)];
+    let summaries = sides.each_ref().map(|side| &side.summary);
+    let [running, in_call, ready, blocked] = STATES;
+    let (median, high) = ("wait for a turn, median", "wait for a turn, 99th");
+    let labels = [running, in_call, ready, blocked, median, high];
+    let tasks = time_rows(labels, summaries.map(Summary::times));
+    let labels = ["total", "median", "99th", "longest"];
+    let calls = time_rows(labels, summaries.map(Summary::calls));
     if tasks.0.is_empty() && calls.0.is_empty() {
         return Ok(());
     }
-    writeln!(out, "\nA: {}\nB: {}", a.shares(), b.shares())?;
+    let [a, b] = summaries.map(Summary::shares);
+    writeln!(out, "\nA: {a}\nB: {b}")?;
     for (first, (rows, more)) in [("task", tasks), ("call", calls)] {
         if !rows.is_empty() {
             let columns = [first, "time", "A", "B", "B - A"];
@@ -405,73 +403,30 @@ fn show_times(out: &mut impl Write, sides: &[Side; 2]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A name or a call, and the amounts that differ between both runs.
-type Compared<'a> = (&'a str, Vec<(&'static str, Duration, Duration)>);
-
-/// The times of each name that differ.
-fn name_times(a: &Summary, b: &Summary) -> (Vec<[Value; 5]>, u64) {
-    let [a, b] = [a, b].map(|side| side.times().collect::<BTreeMap<_, _>>());
-    let compare = |name| {
-        let [(x, p), (y, q)] = [&a, &b].map(|of| of.get(name).copied().unwrap_or_default());
-        let amounts = vec![
-            ("running", x.running, y.running),
-            ("in call", x.in_call, y.in_call),
-            ("ready", x.ready, y.ready),
-            ("blocked", x.blocked, y.blocked),
-            ("wait for a turn, median", p[0], q[0]),
-            ("wait for a turn, 99th", p[1], q[1]),
-        ];
-        (name, amounts)
-    };
-    time_rows(names(&a, &b).into_iter().map(compare))
-}
-
-/// The times of each call that differ.
-fn call_times(a: &Summary, b: &Summary) -> (Vec<[Value; 5]>, u64) {
-    let [a, b] = [a, b].map(|side| side.calls().collect::<BTreeMap<&str, CallTimes>>());
-    let compare = |name| {
-        let [x, y] = [&a, &b].map(|of| of.get(name).copied().unwrap_or_default());
-        let amounts = vec![
-            ("total", x.total, y.total),
-            ("median", x.spans[0], y.spans[0]),
-            ("99th", x.spans[1], y.spans[1]),
-            ("longest", x.spans[2], y.spans[2]),
-        ];
-        (name, amounts)
-    };
-    time_rows(names(&a, &b).into_iter().map(compare))
-}
-
-fn names<'a, T>(a: &BTreeMap<&'a str, T>, b: &BTreeMap<&'a str, T>) -> Vec<&'a str> {
-    let mut names: Vec<&str> = a.keys().chain(b.keys()).copied().collect();
-    names.sort_unstable();
-    names.dedup();
-    names
-}
-
-/// The rows of a table of times, and the number of those that are left out. What differs most comes
-/// first.
-fn time_rows<'a>(compared: impl Iterator<Item = Compared<'a>>) -> (Vec<[Value; 5]>, u64) {
-    let differ = compared.map(|(name, mut amounts)| {
-        amounts.retain(|(_, a, b)| a != b);
-        (name, amounts)
-    });
-    let mut differ: Vec<_> = differ.filter(|(_, amounts)| !amounts.is_empty()).collect();
-    let most = |(_, amounts): &Compared<'_>| {
-        let differences = amounts.iter().map(|(_, a, b)| a.abs_diff(*b));
-        differences.max().unwrap_or_default()
-    };
-    differ.sort_by_key(|one| std::cmp::Reverse(most(one)));
-    let all: usize = differ.iter().map(|(_, amounts)| amounts.len()).sum();
-    let rows = differ.into_iter().flat_map(|(name, amounts)| {
-        amounts.into_iter().map(move |(what, a, b)| {
-            let [from, to] = [a, b].map(|span| Value::from(span.as_secs_f64()));
-            let difference = b.as_secs_f64() - a.as_secs_f64();
-            let difference = format!("{difference:+.6}s");
-            [name.into(), what.into(), from, to, difference.into()]
+/// The rows of a table of the times that differ, and the number of those that are left out. The name
+/// that differs most comes first.
+fn time_rows<const N: usize>(
+    labels: [&str; N],
+    runs: [BTreeMap<&str, [Duration; N]>; 2],
+) -> (Vec<[Value; 5]>, u64) {
+    let mut names: Vec<_> = both(runs).into_iter().collect();
+    names.sort_by_key(|(_, [a, b])| Reverse(a.iter().zip(b).map(|(a, b)| a.abs_diff(*b)).max()));
+    let rows = names.into_iter().flat_map(|(name, [a, b])| {
+        let times = labels.into_iter().zip(a).zip(b);
+        let differ = times.filter(|((_, a), b)| a != b);
+        differ.map(move |((label, a), b)| {
+            let difference = format!("{:+.6}s", b.as_secs_f64() - a.as_secs_f64());
+            [
+                name.into(),
+                label.into(),
+                seconds(a),
+                seconds(b),
+                difference.into(),
+            ]
         })
     });
-    let rows: Vec<_> = rows.take(ROWS).collect();
-    let more = (all - rows.len()) as u64;
+    let mut rows: Vec<_> = rows.collect();
+    let more = rows.len().saturating_sub(ROWS) as u64;
+    rows.truncate(ROWS);
     (rows, more)
 }
