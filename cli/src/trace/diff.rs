@@ -4,7 +4,6 @@
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, VecDeque},
-    fmt::Display,
     io::Write,
     mem,
     path::{Path, PathBuf},
@@ -33,6 +32,10 @@ use crate::{
     words::command_line,
 };
 
+/// The largest number of ended tasks of a run that are kept for their twins.
+const UNPAIRED: usize = 1 << 16;
+/// The mark for a run that has no more events.
+const END: &str = "(the end)";
 /// The number of events shown before the first difference, and after it in each run.
 const CONTEXT: usize = 5;
 
@@ -112,14 +115,14 @@ impl DiffCommand {
         let is_simulated = a.header().is_simulated && b.header().is_simulated;
         let is_timed = is_simulated && !self.ignore_times;
         let mut sides = [Side::new(a, is_timed), Side::new(b, is_timed)];
-        let (mut parting, mut twins) = (Parting::default(), Twins::default());
+        let (mut parting, mut twins) = (Parting::default(), Twins::keeping(UNPAIRED));
         loop {
             let [a, b] = &mut sides;
-            let mut next = [a.next()?, b.next()?];
+            let next = [a.next()?, b.next()?];
             if let [None, None] = next {
                 break;
             }
-            parting.look(&mut next, &sides, log);
+            parting.look(&next, &sides, log);
             for (run, (side, event)) in sides.iter_mut().zip(next).enumerate() {
                 if let Some(event) = event
                     && let Some((twin, totals)) = side.count(&event)
@@ -202,7 +205,7 @@ impl Side {
         let task = self.task(tid);
         task.turns += u64::from(fact.is_resumed());
         if let Some(exit) = fact.exit() {
-            task.exit = Some(exit.clone());
+            task.exit = Some(exit.to_string());
             return self.live.remove(&tid);
         }
         if let Some(Call(call, _)) = fact.call() {
@@ -231,46 +234,36 @@ impl Side {
 
 impl Parting {
     /// Reads the next event of both.
-    fn look(&mut self, next: &mut [Option<OwnedEvent>; 2], sides: &[Side; 2], log: Log) {
+    fn look(&mut self, next: &[Option<OwnedEvent>; 2], sides: &[Side; 2], log: Log) {
         if self.after.is_none() && is_same(next, sides[0].is_timed) {
             self.same += 1;
             if self.before.len() == CONTEXT {
                 self.before.pop_front();
             }
-            let [event, _] = next;
-            let line = event.as_ref().map(|event| sides[0].line(event, log));
-            self.before.extend(line);
-            return;
+            let event = next[0].as_ref();
+            return self
+                .before
+                .extend(event.map(|event| sides[0].line(event, log)));
         }
         let after = self.after.get_or_insert_default();
         for ((lines, event), side) in after.iter_mut().zip(next).zip(sides) {
             if lines.len() < CONTEXT && lines.last().is_none_or(|line| line != END) {
-                let line = event.as_ref().map(|event| side.line(event, log));
-                lines.push(line.unwrap_or_else(|| END.to_string()));
+                let event = event.as_ref();
+                lines.push(event.map_or_else(|| END.to_string(), |event| side.line(event, log)));
             }
         }
     }
 }
 
-/// The mark for a run that has no more events.
-const END: &str = "(the end)";
-
-/// Whether both events are the same.
-fn is_same(next: &mut [Option<OwnedEvent>; 2], is_timed: bool) -> bool {
+/// Whether both events are the same, wherever in the source they come from.
+fn is_same(next: &[Option<OwnedEvent>; 2], is_timed: bool) -> bool {
     let [Some(a), Some(b)] = next else {
         return false;
     };
-    if is_timed {
-        return is_equal(a, b);
-    }
-    let is_alike = a.tid == b.tid && a.fact.word() == b.fact.word();
-    if is_alike && [&*a, &*b].iter().all(|event| is_of_time(&event.fact)) {
-        return true;
-    }
-    let at = mem::replace(&mut b.at, a.at);
-    let is_same = is_equal(a, b);
-    b.at = at;
-    is_same
+    let facts = [&a.fact, &b.fact];
+    let are_times =
+        || !is_timed && a.fact.word() == b.fact.word() && facts.into_iter().all(is_of_time);
+    a.tid == b.tid && (a.at == b.at || !is_timed) && (a.fact == b.fact || are_times())
 }
 
 /// Whether a fact holds an instant, and nothing else that could differ.
@@ -278,11 +271,6 @@ fn is_of_time(fact: &Fact<'_>) -> bool {
     matches!(fact.blocked_on(), Some(On::Timer(_)))
         || matches!(fact.answer(), Some(Answered(Reply::Time(_), _)))
         || matches!(fact.call(), Some(Call(SystemCall::SleepUntil(_), _)))
-}
-
-/// Whether both events are the same, wherever in the source they come from.
-fn is_equal(a: &OwnedEvent, b: &OwnedEvent) -> bool {
-    a.at == b.at && a.tid == b.tid && a.fact == b.fact
 }
 
 fn show(
@@ -327,30 +315,27 @@ fn show(
 
 /// The settings in which the runs differ.
 fn headers(a: &Header, b: &Header) -> Vec<String> {
-    let mut lines = Vec::new();
-    let mut compare = |what: &str, a: &dyn Display, b: &dyn Display| {
-        let (a, b) = (a.to_string(), b.to_string());
-        if a != b {
-            lines.push(format!("{what} {} and {}", clean(&a), clean(&b)));
-        }
+    let settings = |of: &Header| {
+        [
+            ("worlds", world(of).to_string()),
+            ("seeds", of.seed.to_string()),
+            ("policies", of.policy.clone()),
+            ("quanta", of.quantum.to_string()),
+            ("versions", of.version.clone()),
+        ]
     };
-    let worlds = [a, b].map(world);
-    compare("worlds:", &worlds[0], &worlds[1]);
-    compare("seeds:", &a.seed, &b.seed);
-    compare("policies:", &a.policy, &b.policy);
-    compare("quanta:", &a.quantum, &b.quantum);
-    compare("versions:", &a.version, &b.version);
-    lines
+    let both = settings(a).into_iter().zip(settings(b));
+    let differ = both.filter(|(a, b)| a != b);
+    differ
+        .map(|((what, a), (_, b))| format!("{what}: {} and {}", clean(&a), clean(&b)))
+        .collect()
 }
 
 /// Says how many rows are left out of a table.
 fn left_out(out: &mut impl Write, more: u64, what: &str) -> Result<(), Failure> {
     if more > 0 {
-        writeln!(
-            out,
-            "and {} that differ",
-            count(more, &format!("more {what}"))
-        )?;
+        let more = count(more, &format!("more {what}"));
+        writeln!(out, "and {more} that differ")?;
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 //! times for which ready tasks waited. `trace diff` compares two of these.
 
 use std::{
-    cmp::Reverse, collections::BTreeMap, fmt, io::Write, path::PathBuf, process::ExitCode,
+    cmp::Reverse, collections::BTreeMap, io::Write, path::PathBuf, process::ExitCode,
     time::Duration,
 };
 
@@ -22,7 +22,7 @@ use crate::{
     amounts::{Amounts, Bucket, Calls, nanos, quantiles},
     output::{Log, clean},
     table::{ALIVE, Sheet, seconds, table},
-    units::count,
+    units::{count, few},
     words::command_line,
 };
 
@@ -98,8 +98,9 @@ pub(super) struct Summary {
 /// A cycle of waits that closed. Each task waits for the next, and the last for the first.
 struct Closed {
     at: Duration,
-    /// With their names.
-    tasks: Vec<(Tid, String)>,
+    cycle: Vec<u64>,
+    /// The same with the names.
+    way: String,
 }
 
 /// A row of a table: a task, or all tasks of a name.
@@ -217,9 +218,11 @@ impl Summary {
         } else if let Some(cycle) = fact.cycle() {
             self.deadlocked += 1;
             if self.deadlocks.len() < DEADLOCKS {
-                let named = |tid: &Tid| (*tid, tasks.comm(*tid).to_string());
-                let (at, tasks) = (event.at, cycle.iter().map(named).collect());
-                self.deadlocks.push(Closed { at, tasks });
+                let step = |tid: &Tid| format!("{tid} {} -> ", clean(tasks.comm(*tid)));
+                let way = cycle.iter().map(step).collect();
+                let cycle = cycle.iter().copied().map(u64::from).collect();
+                let at = event.at;
+                self.deadlocks.push(Closed { at, cycle, way });
             }
         }
     }
@@ -280,16 +283,13 @@ impl Summary {
         let state = match span.doing {
             Doing::Running => 0,
             Doing::InCall => 1,
-            Doing::Ready => 2,
-            Doing::Blocked(_) => 3,
-            Doing::Idle => return,
-        };
-        row.times[state] += took;
-        match span.doing {
-            // A task that has not run yet has no such wait.
-            Doing::Ready if span.end == Ending::Next => {
-                self.nanos.add(place, nanos(took), 1);
-                self.turns.add(place, span.to.turn - span.from.turn, 1);
+            Doing::Ready => {
+                // A task that has not run yet has no wait for a turn.
+                if span.end == Ending::Next {
+                    self.nanos.add(place, nanos(took), 1);
+                    self.turns.add(place, span.to.turn - span.from.turn, 1);
+                }
+                2
             }
             Doing::Blocked(on) => {
                 let what = What::from(on);
@@ -302,9 +302,11 @@ impl Summary {
                 if row.longest.is_none_or(|(longest, ..)| took > longest) {
                     row.longest = Some((took, what, span.from.at));
                 }
+                3
             }
-            _ => {}
-        }
+            Doing::Idle => return,
+        };
+        row.times[state] += took;
     }
 
     /// Takes the spans that were open at the end.
@@ -326,22 +328,25 @@ impl Summary {
 
     fn show(&self, out: &mut impl Write, header: &Header) -> Result<(), Failure> {
         let shares = self.shares();
-        let has_time = !shares.total().is_zero();
-        match header.is_simulated {
-            true if has_time => writeln!(out, "{shares} of virtual time")?,
-            true if !shares.is_partial => writeln!(out, "the run took no virtual time")?,
+        match (header.is_simulated, shares.total().is_zero()) {
+            (true, false) => writeln!(out, "{shares} of virtual time")?,
+            (true, true) if !shares.is_partial => writeln!(out, "the run took no virtual time")?,
             _ => writeln!(out, "{shares}")?,
         }
-        writeln!(out, "{}", settings(header))?;
-        let missing = self.missing;
-        if missing > 0 {
-            writeln!(
-                out,
-                "{missing} events are missing: what follows is about the others"
-            )?;
+        if !header.command.is_empty() {
+            writeln!(out, "{}", clean(&command_line(&header.command)))?;
         }
-        for closed in &self.deadlocks {
-            writeln!(out, "{closed}")?;
+        let (policy, version) = (clean(&header.policy), clean(&header.version));
+        let (world, seed, quantum) = (world(header), header.seed, header.quantum);
+        write!(out, "{world} world, seed {seed}, policy {policy}, ")?;
+        writeln!(out, "quantum {quantum}, trapline {version}")?;
+        if self.missing > 0 {
+            let what = "events are missing: what follows is about the others";
+            writeln!(out, "{} {what}", self.missing)?;
+        }
+        for Closed { at, cycle, way } in &self.deadlocks {
+            let (at, first) = (Nanos::from(*at), cycle.first().unwrap_or(&0));
+            writeln!(out, "deadlock at {at:.6}: {way}{first}")?;
         }
         let more = self.deadlocked - self.deadlocks.len() as u64;
         if more > 0 {
@@ -354,23 +359,19 @@ impl Summary {
         writeln!(out, "\n{}", self.tasks_table(&shown))?;
         let left_out = self.rows.len() - shown.len();
         if left_out > 0 {
-            writeln!(
-                out,
-                "and {left_out} more tasks: --by-name takes them together, --json has all"
-            )?;
+            let how = "--by-name takes them together, --json has all";
+            writeln!(out, "and {left_out} more tasks: {how}")?;
         }
         writeln!(out, "\n{}", self.waits_table(&shown))?;
         let sum = |of: fn(&Row) -> u64| self.rows.iter().map(of).sum::<u64>();
-        let [tasks, turns, traps] = [
+        let (tasks, turns, traps) = (
             sum(|row| row.count),
             sum(|row| row.turns),
             sum(|row| row.traps),
-        ];
+        );
         let (now, events) = (Nanos::from(self.spans.now().at), self.events);
-        writeln!(
-            out,
-            "\ntasks {tasks}, turns {turns}, traps {traps}, events {events}, time {now:.6}"
-        )?;
+        write!(out, "\ntasks {tasks}, turns {turns}, traps {traps}, ")?;
+        writeln!(out, "events {events}, time {now:.6}")?;
         Ok(())
     }
 
@@ -468,8 +469,7 @@ impl Summary {
             "idle": seconds(shares.idle),
         });
         let deadlocks = self.deadlocks.iter().map(|closed| {
-            let cycle: Vec<u64> = closed.tasks.iter().map(|(tid, _)| (*tid).into()).collect();
-            json!({ "summary": "deadlock", "at": seconds(closed.at), "cycle": cycle })
+            json!({ "summary": "deadlock", "at": seconds(closed.at), "cycle": closed.cycle })
         });
         let tasks = self.rows.iter().map(|row| self.json(row));
         let lines = [run].into_iter().chain(deadlocks).chain(tasks);
@@ -506,8 +506,7 @@ impl Summary {
             true => self.say(*what),
             false => format!("{} {}", self.say(*what), share(*span, all)),
         };
-        let more = format!("{} more", on.len().saturating_sub(2));
-        first_two(on.iter().map(text), more)
+        few(on.iter().map(text), 2, |more| format!("{more} more")).join(", ")
     }
 
     fn exit(&self, row: &Row) -> String {
@@ -517,7 +516,7 @@ impl Summary {
             0 | 1 => exit.to_string(),
             _ => format!("{count} {exit}"),
         };
-        first_two(exits.into_iter().map(text), "...".to_string())
+        few(exits.into_iter().map(text), 2, |_| "...".to_string()).join(", ")
     }
 
     fn json(&self, row: &Row) -> Value {
@@ -559,17 +558,6 @@ impl Row {
     }
 }
 
-impl fmt::Display for Closed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "deadlock at {:.6}: ", Nanos::from(self.at))?;
-        for (tid, name) in &self.tasks {
-            write!(f, "{tid} {} -> ", clean(name))?;
-        }
-        let first = self.tasks.first().map(|(tid, _)| *tid);
-        write!(f, "{}", first.unwrap_or_default())
-    }
-}
-
 fn calls_sheet<'a>(calls: impl IntoIterator<Item = (&'a &'static str, &'a Calls)>) -> Sheet<7> {
     let row = |(name, call): (&&'static str, &Calls)| {
         let [total, median, high, longest] = call.times().map(seconds);
@@ -583,13 +571,6 @@ fn calls_sheet<'a>(calls: impl IntoIterator<Item = (&'a &'static str, &'a Calls)
     }
 }
 
-/// The first two texts, and what is said of more.
-fn first_two(mut texts: impl Iterator<Item = String>, more: String) -> String {
-    let mut first: Vec<String> = texts.by_ref().take(2).collect();
-    first.extend(texts.next().map(|_| more));
-    first.join(", ")
-}
-
 /// Adds the time of a call that ends now.
 fn end_call<'a>(
     calls: &'a mut BTreeMap<&'static str, Calls>,
@@ -599,19 +580,6 @@ fn end_call<'a>(
     let call = calls.entry(trap.call.name()).or_default();
     call.add(now.saturating_sub(trap.at));
     call
-}
-
-/// The run's settings.
-fn settings(header: &Header) -> String {
-    let command = match &*header.command {
-        [] => String::new(),
-        command => clean(&command_line(command)) + "\n",
-    };
-    let (world, policy, version) = (world(header), clean(&header.policy), clean(&header.version));
-    let Header { seed, quantum, .. } = header;
-    format!(
-        "{command}{world} world, seed {seed}, policy {policy}, quantum {quantum}, trapline {version}"
-    )
 }
 
 #[cfg(test)]
