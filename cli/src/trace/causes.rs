@@ -6,7 +6,7 @@ use std::{cmp::Reverse, collections::BTreeMap, time::Duration};
 use trapline::{DeviceId, Direction, Doing, End, Ending, Moment, Nanos, On, QueueId, Tid, Wake};
 
 use super::{
-    history::{Accepted, History, Step},
+    history::{History, Step},
     life::{Amount, Life, Piece},
     queues::{Content, QueueLife},
 };
@@ -313,7 +313,7 @@ impl History {
         }
         let peer = self.peer(device);
         let Some(peer) = peer else {
-            let said = match self.peers.is_listener(device) {
+            let said = match self.devices.is_listener(device) {
                 true => "No task connected meanwhile.",
                 false if self.has_gaps() => "Its other end is not known: events are missing.",
                 false => "The other end is outside of this run, or was never connected.",
@@ -365,12 +365,11 @@ impl History {
         &self,
         tid: Tid,
         piece: &Piece,
-        accepted: &Accepted,
+        accepted: DeviceId,
     ) -> (Vec<String>, Option<Step>) {
         let Some(sent) = self.connected(accepted) else {
-            let from = accepted
-                .from
-                .map_or_else(String::new, |from| format!(" from {from}"));
+            let from = self.devices.addr(accepted);
+            let from = from.map_or_else(String::new, |from| format!(" from {from}"));
             let said = match self.has_gaps() {
                 true => format!("Which task connected{from} is not known: events are missing."),
                 false => format!("A connection{from} ended the wait, from outside of this run."),

@@ -12,8 +12,7 @@
 //! | `queues.rs` | what went through each queue, and which task held each lock |
 //! | `causes.rs`, `why.rs` | why a task waited; `trace why` |
 //! | `path.rs` | the critical path; `trace path` |
-//! | `peers.rs` | the two ends of each connection |
-//! | `senders.rs` | the task that ended a wait for a device |
+//! | `devices.rs` | what went through each device, both ends of each connection, and which end sent |
 //! | `at.rs` | the tasks at an instant; `trace ps`, `trace tree` |
 //! | `chrome.rs` | Chrome's trace events |
 //! | `post_mortem.rs` | the last traps before a deadlock or a fault |
@@ -21,6 +20,7 @@
 mod at;
 mod causes;
 mod chrome;
+mod devices;
 mod diff;
 mod dot;
 mod export;
@@ -28,10 +28,8 @@ mod graph;
 mod history;
 mod life;
 mod path;
-mod peers;
 pub(super) mod post_mortem;
 mod queues;
-mod senders;
 mod show;
 mod source;
 pub(super) mod spans;
