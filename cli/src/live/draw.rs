@@ -17,7 +17,7 @@ use ratatui::{
 use super::{
     protocol::Answers,
     query::Sort,
-    row::{Group, Row, State, Totals},
+    row::{Group, Row, State},
     text,
     view::{Mode, View},
 };
@@ -103,7 +103,6 @@ pub(crate) fn counts(view: &View, width: u16) -> Line<'static> {
         let all = rows + left_out;
         parts.push(format!("{} of {} rows", separated(rows), separated(all)));
     }
-    let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
     let at = text::instant(totals.at);
     let rest = hints(at.clone(), &parts, width).split_off(at.len());
     Line::from(vec![at.bold(), rest.into()])
@@ -112,14 +111,14 @@ pub(crate) fn counts(view: &View, width: u16) -> Line<'static> {
 fn heading(view: &View, width: u16) -> Text<'static> {
     let totals = &view.snapshot.totals;
     let mut second = format!("{} traps/s", human(totals.rate));
-    if let Some(idle) = totals.idle {
-        second += &format!("  idle {}", percent(Some(idle)));
+    if totals.idle.is_some() {
+        second += &format!("  idle {}", percent(totals.idle));
     }
-    if let Some(watching) = totals.watching.filter(|watching| *watching >= 0.001) {
-        second += &format!("  top {}", percent(Some(watching)));
+    if totals.watching.is_some_and(|share| share >= 0.001) {
+        second += &format!("  top {}", percent(totals.watching));
     }
-    let room = usize::from(width).saturating_sub(second.chars().count() + 2);
     second += "  ";
+    let room = usize::from(width).saturating_sub(second.len());
     second += &sparks(&view.all, room.min(64));
     Text::from(vec![counts(view, width), Line::from(second)])
 }
@@ -154,8 +153,8 @@ pub(super) fn foot(view: &View, width: u16) -> Line<'static> {
 }
 
 /// A line of hints. Those for which there is no room are left out.
-pub(crate) fn hints(mut line: String, more: &[&str], width: u16) -> String {
-    for hint in more {
+pub(crate) fn hints(mut line: String, more: &[impl AsRef<str>], width: u16) -> String {
+    for hint in more.iter().map(AsRef::as_ref) {
         if line.chars().count() + 2 + hint.len() <= usize::from(width) {
             line += &format!("  {hint}");
         }
@@ -165,11 +164,10 @@ pub(crate) fn hints(mut line: String, more: &[&str], width: u16) -> String {
 
 /// How many tasks the filter lets through.
 fn matching(view: &View) -> String {
-    let Totals {
-        matching, tasks, ..
-    } = view.snapshot.totals;
+    let tasks = separated(view.snapshot.totals.tasks);
+    let matching = view.snapshot.totals.matching.map(separated);
     matching.map_or_else(String::new, |matching| {
-        format!("  {} of {} match", separated(matching), separated(tasks))
+        format!("  {matching} of {tasks} match")
     })
 }
 
@@ -187,30 +185,36 @@ struct Column(
 );
 
 const COLUMNS: [Column; 9] = [
-    Column(0, "tid", Length(6), Some(Sort::Tid), tid),
-    Column(0, "task", Fill(2), Some(Sort::Name), name),
+    Column(0, "tid", Length(6), Some(Sort::Tid), |_, row| {
+        let tid = Some(row.tid).filter(|_| row.group.is_none());
+        right(tid.map_or_else(String::new, |tid| tid.to_string()))
+    }),
+    Column(0, "task", Fill(2), Some(Sort::Name), |_, row| {
+        Cell::from(clean(&row.branch) + &text::name(row))
+    }),
     Column(0, "state", Length(7), Some(Sort::State), state),
-    Column(64, "blocked on", Fill(3), None, cause),
-    Column(84, "since", Length(9), Some(Sort::Since), since),
-    Column(100, "traps", Length(9), Some(Sort::Traps), traps),
-    Column(48, "traps/s", Length(7), Some(Sort::Rate), rate),
-    Column(0, "time", Length(6), Some(Sort::Share), share),
-    Column(90, "history", Length(12), None, short_history),
+    Column(64, "blocked on", Fill(3), None, |_, row| {
+        Cell::from(text::cause(row))
+    }),
+    Column(84, "since", Length(9), Some(Sort::Since), |_, row| {
+        right(text::since(row))
+    }),
+    Column(100, "traps", Length(9), Some(Sort::Traps), |_, row| {
+        right(row.traps.to_string())
+    }),
+    Column(48, "traps/s", Length(7), Some(Sort::Rate), |_, row| {
+        right(human(row.rate))
+    }),
+    Column(0, "time", Length(6), Some(Sort::Share), |_, row| {
+        right(percent(row.share))
+    }),
+    Column(90, "history", Length(12), None, |view, row| {
+        Cell::from(sparks(view.history(row), 12))
+    }),
 ];
 
 fn right(text: String) -> Cell<'static> {
     Cell::from(Text::from(text).alignment(Alignment::Right))
-}
-
-fn tid(_: &View, row: &Row) -> Cell<'static> {
-    right(match row.group {
-        Some(_) => String::new(),
-        None => row.tid.to_string(),
-    })
-}
-
-fn name(_: &View, row: &Row) -> Cell<'static> {
-    Cell::from(format!("{}{}", clean(&row.branch), text::name(row)))
 }
 
 fn state(view: &View, row: &Row) -> Cell<'static> {
@@ -218,36 +222,12 @@ fn state(view: &View, row: &Row) -> Cell<'static> {
         // The column with the others may have no room.
         return Cell::from(clean(group.most()));
     }
-    let cell = Cell::from(row.state.name());
-    match row.state {
-        State::Ready | State::Running | State::InCall if view.colored => cell.fg(Color::Green),
-        State::Zombie if view.colored => cell.fg(Color::Red),
-        _ => cell,
-    }
-}
-
-fn cause(_: &View, row: &Row) -> Cell<'static> {
-    Cell::from(text::cause(row))
-}
-
-fn since(_: &View, row: &Row) -> Cell<'static> {
-    right(text::since(row))
-}
-
-fn traps(_: &View, row: &Row) -> Cell<'static> {
-    right(row.traps.to_string())
-}
-
-fn rate(_: &View, row: &Row) -> Cell<'static> {
-    right(human(row.rate))
-}
-
-fn share(_: &View, row: &Row) -> Cell<'static> {
-    right(percent(row.share))
-}
-
-fn short_history(view: &View, row: &Row) -> Cell<'static> {
-    Cell::from(sparks(view.history(row), 12))
+    let name = row.state.name();
+    Cell::from(match row.state {
+        State::Ready | State::Running | State::InCall if view.colored => name.fg(Color::Green),
+        State::Zombie if view.colored => name.fg(Color::Red),
+        _ => name.into(),
+    })
 }
 
 pub(crate) fn draw_tasks(frame: &mut Frame, view: &mut View, area: Rect) {
@@ -258,17 +238,15 @@ pub(crate) fn draw_tasks(frame: &mut Frame, view: &mut View, area: Rect) {
     };
     let columns: Vec<&Column> = COLUMNS.iter().filter(has_room).collect();
     let titles = columns.iter().map(|Column(_, title, _, sort, _)| {
-        let is_sorted = !view.query.tree && *sort == Some(view.query.sort);
-        let title = match is_sorted {
+        let has_numbers = ["tid", "since", "traps", "traps/s", "time"].contains(title);
+        let title = match !view.query.tree && *sort == Some(view.query.sort) {
             true => title.bold().underlined(),
             false => title.bold(),
         };
-        let numbers = ["tid", "since", "traps", "traps/s", "time"];
-        let side = match numbers.contains(&&*title.content) {
-            true => Alignment::Right,
-            false => Alignment::Left,
-        };
-        Cell::from(Text::from(title).alignment(side))
+        match has_numbers {
+            true => Cell::from(Text::from(title).alignment(Alignment::Right)),
+            false => Cell::from(title),
+        }
     });
     // Only the visible lines are made, since there may be many.
     let rows = &view.snapshot.tasks;

@@ -54,11 +54,9 @@ impl Options {
 /// Reads the time between two snapshots. It has a limit, since a monitor hangs up on silent
 /// clients.
 pub(super) fn interval(text: &str) -> Result<Duration, String> {
-    let span = duration(text)?;
-    if (Duration::from_millis(50)..=LONGEST).contains(&span) {
-        Ok(span)
-    } else {
-        Err(format!("it takes 50ms to {}s", LONGEST.as_secs()))
+    match duration(text)? {
+        span if (Duration::from_millis(50)..=LONGEST).contains(&span) => Ok(span),
+        _ => Err(format!("it takes 50ms to {}s", LONGEST.as_secs())),
     }
 }
 
