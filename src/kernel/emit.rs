@@ -100,6 +100,15 @@ impl Kernel {
         emit_slept(&mut self.log, &mut self.slept);
     }
 
+    /// Emits a call with which nothing travels.
+    #[inline(always)]
+    pub(super) fn emit_bare_call(&mut self, tid: Tid, call: SystemCall) {
+        self.emit(tid, || Fact::Trapped {
+            call,
+            detail: Detail::None,
+        });
+    }
+
     /// Emits a call and what travels beside it.
     #[inline(always)]
     pub(super) fn emit_call(&mut self, tid: Tid, call: SystemCall) {

@@ -195,10 +195,10 @@ impl Ready {
     /// Returns the next task of the list.
     #[inline(always)]
     fn first(&mut self) -> Option<Runnable> {
-        match self.plain.peek() {
-            None if self.plain.rewind() => self.plain.peek(),
-            next => next,
-        }
+        self.plain.peek().or_else(|| {
+            self.plain.rewind();
+            self.plain.peek()
+        })
     }
 
     /// Takes the next task of the list. It keeps its place until [`Ready::leave`], and must leave
