@@ -95,7 +95,7 @@ impl Kernel {
     /// task that was resumed last, if any.
     fn run_done(&mut self, ticks: u64) -> Option<Tid> {
         self.processors.begin_done();
-        let last = self.run_apart(ticks, |kernel| kernel.processors.done().pop_front());
+        let last = self.run_apart(ticks, |kernel| kernel.processors.pop_done());
         self.processors.end_pass();
         if last.is_some() && !self.processors.has_done() {
             // In single steps, too, the world is asked before the next pass.
@@ -138,15 +138,13 @@ impl Kernel {
     /// Returns the failure of the policy, if it has failed. Its tasks go to the new policy.
     #[inline(always)]
     pub(super) fn check_policy(&mut self) -> Result<(), Error> {
-        match self.ready.take_failure() {
-            None => Ok(()),
-            Some(why) => Err(self.leave_policy(why)),
-        }
+        let failure = self.ready.take_failure();
+        failure.map_or(Ok(()), |why| Err(self.leave_policy(why)))
     }
 
     #[cold]
     fn leave_policy(&mut self, why: String) -> Error {
-        self.processors.done().clear();
+        self.processors.clear_done();
         for task in self.tasks.all_ready() {
             self.enqueue(task, Cause::Woken);
         }
