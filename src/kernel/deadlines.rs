@@ -25,7 +25,7 @@ impl Timeouts {
 pub(super) struct Due {
     pub(super) number: u64,
     /// The calls that it has let through because they only ask.
-    pub(super) asked: u8,
+    asked: u8,
     /// Whether it has let one answer through. Then it cuts the next call before its effect.
     pub(super) spent: bool,
 }
@@ -34,21 +34,11 @@ impl Due {
     /// The most calls that only ask before the one answer.
     const MOST_ASKED: u8 = 16;
 
-    pub(super) fn new(number: u64) -> Self {
-        let (asked, spent) = (0, false);
+    pub(super) fn new(number: u64, spent: bool) -> Self {
         Self {
             number,
-            asked,
+            asked: 0,
             spent,
-        }
-    }
-
-    /// A timeout that has let its one answer through.
-    pub(super) fn spent(number: u64) -> Self {
-        let spent = true;
-        Self {
-            spent,
-            ..Self::new(number)
         }
     }
 

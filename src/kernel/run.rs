@@ -145,7 +145,7 @@ impl Kernel {
     #[cold]
     fn leave_policy(&mut self, why: String) -> Error {
         self.processors.clear_done();
-        for task in self.tasks.all_ready() {
+        for task in self.tasks.ready().collect::<Vec<_>>() {
             self.enqueue(task, Cause::Woken);
         }
         Error::Policy(why)
@@ -183,7 +183,7 @@ impl Kernel {
         }
         let waits = self.is_waiting();
         if self.ready.is_doubtful() && self.ready.is_empty() {
-            self.ready.decide(self.tasks.is_any_ready());
+            self.ready.decide(self.tasks.ready().next().is_some());
         }
         self.check_policy()?;
         let on_threads = waits && self.waits_on_threads();

@@ -101,7 +101,7 @@ impl Kernel {
         self.tasks[child].set_host(host);
         if let Some(keeper) = options.keeper {
             keeper.spawned(child.tid);
-            self.tasks.waiters_of(child).keeper = Some(keeper);
+            self.tasks.keep(child, keeper);
         }
         let state = State::from(Reply::Tid(child.tid));
         match start {
@@ -140,9 +140,7 @@ impl Kernel {
         self.give_up_exit(tid, waited.is_some());
         if let Some(task) = self.tasks.find_live(tid) {
             self.tasks[task].set_on_exit(OnExit::Nothing);
-            if let Some(waiters) = self.tasks[task].waiters_mut() {
-                waiters.keeper = None;
-            }
+            self.tasks[task].drop_keeper();
         }
         Reply::Done.into()
     }
@@ -152,7 +150,7 @@ impl Kernel {
             None => Errno::NoSuchTask.into(),
             Some(target) if target == me => Errno::WouldDeadlock.into(),
             Some(target) if self.tasks[target].is_live() => {
-                self.tasks.waiters_of(target).push(me);
+                self.tasks.wait_for(target, me);
                 Outcome::BlockOnTask(WaitingOn::Exit(target))
             }
             Some(zombie) => {

@@ -75,7 +75,7 @@ impl Kernel {
             // An outer timeout is due, and cuts first.
             self.frame.set_due();
         } else if deadline <= self.clock {
-            self.tasks[me].set_due(Some(Due::new(number)));
+            self.tasks[me].set_due(Some(Due::new(number, false)));
             self.frame.set_due();
         } else {
             self.timers.of(me).start(timer, me.slot);
@@ -143,10 +143,7 @@ impl Kernel {
     /// Returns the timeout that is due around the call of the running task. It may have cut an
     /// earlier call whose future was dropped.
     pub(super) fn due(&self, me: Runnable) -> Option<Due> {
-        let unheard = || {
-            let number = self.frame.elapsed.take()?;
-            Some(Due::spent(number))
-        };
+        let unheard = || Some(Due::new(self.frame.elapsed.take()?, true));
         self.tasks[me].due().or_else(unheard)
     }
 
@@ -166,11 +163,10 @@ impl Kernel {
     /// Disarms the timeouts around the calls of a task that makes no more.
     #[inline]
     pub(super) fn disarm_all(&mut self, me: Runnable) {
-        let Some(timeouts) = self.tasks[me].take_all_timeouts() else {
-            return;
-        };
-        for timer in timeouts.armed {
-            self.timers.of(me).disarm(timer);
+        if let Some(timeouts) = self.tasks[me].take_all_timeouts() {
+            for timer in timeouts.armed {
+                self.timers.of(me).disarm(timer);
+            }
         }
     }
 }

@@ -185,10 +185,10 @@ impl Kernel {
         match is_late.then(|| self.due(me)).flatten() {
             None if is_held => self.hold(me, Some(call)),
             None => self.carry_out(me, call),
-            Some(due) => {
+            Some(mut due) => {
                 // The wait for the console would be cut at once.
-                let spent = due.spent || is_held;
-                self.carry_out_late(me, call, Due { spent, ..due });
+                due.spent |= is_held;
+                self.carry_out_late(me, call, due);
             }
         }
     }

@@ -93,9 +93,7 @@ impl Kernel {
                 self.touch(Object::Cycles);
                 self.touch(Object::Waits(target.tid));
                 self.touch(Object::Exit(target.tid));
-                if let Some(waiters) = self.tasks[target].waiters_mut() {
-                    waiters.remove(me);
-                }
+                self.tasks[target].leave_waiters(me);
             }
             WaitingOn::Timer(timer) => self.timers.of(me).disarm(timer),
             WaitingOn::Device(device, direction, _) => {
