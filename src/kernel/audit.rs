@@ -121,7 +121,6 @@ impl Kernel {
     }
 }
 
-/// Collects pairs of an object and a task in its list of waiters, where no task is twice.
 fn pairs<T: Ord>(waits: impl Iterator<Item = (T, Tid)>) -> BTreeSet<(T, Tid)> {
     let mut pairs = BTreeSet::new();
     for wait in waits {

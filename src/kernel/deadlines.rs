@@ -12,7 +12,6 @@ pub(super) struct Timeouts {
 }
 
 impl Timeouts {
-    /// Takes an armed timeout, and then those within it.
     pub(super) fn take(&mut self, number: u64) -> impl Iterator<Item = Timer> {
         let outer = self.armed.iter();
         let outer = outer.take_while(|(_, other)| *other != number).count();
@@ -42,7 +41,6 @@ impl Due {
         }
     }
 
-    /// Counts an answer that it lets through.
     pub(super) fn let_through(&mut self, only_asks: bool) {
         if only_asks && self.asked < Self::MOST_ASKED {
             self.asked += 1;

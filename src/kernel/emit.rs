@@ -47,7 +47,6 @@ impl Kernel {
         }
     }
 
-    /// Emits that a task has ended, and where in the source it has faulted.
     #[cold]
     pub(super) fn emit_exited(&mut self, tid: Tid, exit: &Exit, place: Option<Place>) {
         if !tid.is_daemon() {
@@ -109,7 +108,6 @@ impl Kernel {
         });
     }
 
-    /// Emits a call and what travels beside it.
     #[inline(always)]
     pub(super) fn emit_call(&mut self, tid: Tid, call: SystemCall) {
         if self.log.is_observed() {

@@ -80,7 +80,6 @@ impl Kernel {
         info
     }
 
-    /// Describes the device at which a task waits, for reports.
     fn describe(&self, info: &mut TaskInfo) {
         if let TaskState::Blocked {
             on: On::Device(device, direction),
@@ -96,7 +95,6 @@ impl Kernel {
     }
 }
 
-/// Returns the name of the method in which a task is blocked.
 fn name(on: WaitingOn, kind: Kind) -> &'static str {
     match on {
         WaitingOn::Exit(_) => "wait",

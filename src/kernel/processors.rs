@@ -70,7 +70,6 @@ impl Processors {
         }
     }
 
-    /// Forgets the tasks of an earlier run.
     pub(super) fn reset(&mut self) {
         *self = Self::new(self.count);
     }
@@ -109,7 +108,6 @@ impl Processors {
         self.in_pass = false;
     }
 
-    /// Returns the computations, in order of their starts.
     pub(super) fn computing(&self) -> &[Computation] {
         &self.computing
     }
@@ -143,13 +141,11 @@ impl Processors {
         !self.done.is_empty()
     }
 
-    /// Returns the next instant at which a computation or a slice ends.
     pub(super) fn next(&self) -> Option<Nanos> {
         let ends = self.computing.iter().map(Computation::ends).min();
         ends.filter(|ends| *ends < Nanos::FOREVER)
     }
 
-    /// Returns the first computation that ends by now, or whose slice does.
     pub(super) fn due(&self, now: Nanos) -> Option<usize> {
         let mut computing = self.computing.iter();
         computing.position(|computation| computation.ends() <= now)

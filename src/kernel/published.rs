@@ -142,7 +142,6 @@ impl Published {
         }
     }
 
-    /// Names a new task.
     pub(super) fn spawned(
         &mut self,
         task: Runnable,
@@ -161,7 +160,6 @@ impl Published {
         lock(&self.turn.0.names).remove(&tid);
     }
 
-    /// Forgets the names of all tasks.
     pub(super) fn reset(&self) {
         lock(&self.turn.0.names).clear();
     }
@@ -182,7 +180,6 @@ impl Published {
         self.turn.0.last.store(last.0, Ordering::Relaxed);
     }
 
-    /// Publishes the turn of a task.
     #[inline]
     pub(super) fn resumed(&mut self, task: Runnable) {
         self.turns += 1;
@@ -192,7 +189,6 @@ impl Published {
         shared.number.store(self.turns, Ordering::Relaxed);
     }
 
-    /// Has the view follow another line to the kernel.
     pub(super) fn follow(&self, remote: &Remote) {
         lock(&self.turn.0.remote).clone_from(remote);
     }

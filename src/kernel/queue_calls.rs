@@ -113,7 +113,6 @@ impl Kernel {
         }
     }
 
-    /// Answers a get that does not block.
     fn got(&mut self, queue: QueueId, got: Got) -> Outcome {
         let (message, admitted) = match got {
             Got::Message(message) => (message, None),
@@ -188,7 +187,6 @@ impl Kernel {
         }
     }
 
-    /// Drops a message that no task receives.
     pub(super) fn discard(&mut self, queue: QueueId, message: u64) {
         if let Some(found) = self.queues.get(queue) {
             found.discard(message);

@@ -49,7 +49,6 @@ pub(super) enum Got {
 }
 
 impl MessageQueue {
-    /// Returns the queue of a slot that is free.
     fn vacant(gone: Rc<QueueStatus>) -> Self {
         Self {
             id: QueueId::of_none_in(0),
@@ -135,17 +134,14 @@ impl MessageQueue {
         !std::mem::replace(&mut self.closed, true)
     }
 
-    /// Takes the first task that waits for a message.
     pub(super) fn pop_getter(&mut self) -> Option<Runnable> {
         self.getters.pop_front()
     }
 
-    /// Takes the first task that waits for room, with its message.
     pub(super) fn pop_putter(&mut self) -> Option<(Runnable, u64)> {
         self.putters.pop_front()
     }
 
-    /// Adds a task that waits for room.
     pub(super) fn add_putter(&mut self, task: Runnable, message: u64) {
         self.putters.push_back((task, message));
     }
@@ -187,7 +183,6 @@ impl MessageQueue {
         self.status.kind == Kind::Mutex
     }
 
-    /// Drops a message that no task receives.
     pub(super) fn discard(&self, message: u64) {
         if let Some(store) = &self.store {
             contain(|| store.discard(message));
@@ -291,7 +286,6 @@ impl Queues {
         Some(id)
     }
 
-    /// Describes the queues of tasks, in order of their numbers.
     pub(super) fn infos(&self) -> Vec<QueueInfo> {
         let queues = self.sets[0].slots.iter();
         let queues = queues.filter(|queue| queue.store.is_some());
@@ -334,13 +328,11 @@ impl Queues {
         set.vacate(id.slot(), &self.gone)
     }
 
-    /// Returns the holder of a queue that is a lock.
     pub(super) fn holder_of_lock(&self, id: QueueId) -> Option<Tid> {
         let lock = self.get(id).filter(|queue| queue.is_lock())?;
         lock.status.holder()
     }
 
-    /// Marks that a deferred put has arrived.
     pub(super) fn arrived(&mut self, id: QueueId) {
         if let Some(queue) = self.get_mut(id) {
             let posted = &queue.status.posted;

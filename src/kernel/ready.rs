@@ -17,7 +17,6 @@ pub(super) const POLL_AFTER: u64 = 256;
 /// From this number on, tasks and their programs exceed the nearer caches.
 const CROWD: usize = 4096;
 
-/// The kernel's ready queue.
 pub(super) struct Ready {
     /// First in, first out, with turns of one tick: the default, without indirection.
     plain: Fifo,
@@ -215,7 +214,6 @@ impl Ready {
         self.turns.as_mut()?.ask(method, ask)
     }
 
-    /// Tells the policy that a task has left its processor.
     pub(super) fn charge(&mut self, facts: &Facts<'_>) {
         self.ask("charge", |policy| policy.charge(facts));
     }
@@ -234,7 +232,6 @@ impl Ready {
         preempts == Some(true)
     }
 
-    /// Tells the policy that a task on its queue has changed.
     pub(super) fn changed(&mut self, facts: &Facts<'_>) {
         if let Some(turns) = &mut self.turns
             && turns.holder != Some(facts.task)
@@ -243,7 +240,6 @@ impl Ready {
         }
     }
 
-    /// Tells the policy that a task has ended.
     #[inline(always)]
     pub(super) fn ended(&mut self, task: Runnable) {
         if !task.tid.is_daemon() {
@@ -251,7 +247,6 @@ impl Ready {
         }
     }
 
-    /// Returns the next instant at which the policy wants to be called.
     pub(super) fn next_alarm(&self) -> Nanos {
         let turns = self.turns.as_ref();
         turns.map_or(Nanos::FOREVER, |turns| turns.alarm)
@@ -265,7 +260,6 @@ impl Ready {
         }
     }
 
-    /// Returns whether the policy inherits priorities.
     pub(super) fn inherits(&self) -> bool {
         self.turns.as_ref().is_some_and(|turns| turns.inherits)
     }

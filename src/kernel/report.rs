@@ -145,7 +145,6 @@ impl Report {
         }))
     }
 
-    /// Forgets an earlier run.
     pub(super) fn reset(&mut self) {
         self.failed = None;
         (self.named, self.ended_badly) = ([0; 2], 0);
@@ -240,7 +239,6 @@ impl Report {
         failed.is_some_and(|failed| !failed.is_fault() && is(failed.verdict))
     }
 
-    /// Returns the first of these that failed or faulted.
     fn first(&self, is: impl Fn(&Failed) -> bool) -> Vec<Failed> {
         let all = self.failed.iter().flat_map(|failed| failed.values());
         let mut first: Vec<&Failed> = all.filter(|failed| is(failed)).collect();

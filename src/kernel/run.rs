@@ -273,7 +273,7 @@ impl Kernel {
         waited.map_or(Ok(()), |waited| self.check_stall(waited))
     }
 
-    /// Fails when the time of the run is used up. A task that is ready at the limit has its turn.
+    /// A task that is ready at the limit has its turn.
     fn check_time(&mut self, limit: Nanos) -> Result<(), Error> {
         if self.clock < limit || self.clock == limit && !self.is_waiting() {
             return Ok(());

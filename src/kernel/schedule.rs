@@ -21,7 +21,6 @@ const PIECE: Nanos = Nanos::from_millis(1);
 
 /// Blocked and ready.
 impl Kernel {
-    /// Blocks a task. A handler has put it into the queue where it waits.
     #[inline(always)]
     pub(super) fn block(&mut self, me: Runnable, on: WaitingOn) {
         self.emit_blocked(me, on);
@@ -44,7 +43,6 @@ impl Kernel {
         self.enqueue(task, Cause::Woken);
     }
 
-    /// Puts a task on the ready queue. A task that computes may give way to it.
     #[inline(always)]
     pub(super) fn enqueue(&mut self, task: Runnable, cause: Cause) {
         if self.processors.are_taken() && !task.tid.is_daemon() {
@@ -89,7 +87,6 @@ impl Kernel {
         self.ready.push_with(cause, &given);
     }
 
-    /// Tells the policy that the length or the priority of a ready task has changed.
     pub(super) fn policy_learns(&mut self, task: Runnable) {
         let is_queued = self.tasks[task].state().is_ready() && !self.processors.is_done(task);
         if !self.ready.is_plain() && is_queued {

@@ -73,7 +73,6 @@ impl Shares {
         }
     }
 
-    /// Forgets the tasks of an earlier run.
     pub(super) fn reset(&mut self) {
         self.of.clear();
         self.lock_waits.clear();
@@ -112,12 +111,10 @@ impl Shares {
         self.named = named;
     }
 
-    /// Sets a share of a task.
     pub(super) fn set(&mut self, task: Runnable, share: Share) {
         self.at(task).set(share);
     }
 
-    /// Returns the names that no task has had so far.
     pub(super) fn unused(&self) -> impl Iterator<Item = &str> {
         let unused = self.named.iter().filter(|named| !named.is_used);
         unused.map(|named| named.name.as_str())
@@ -183,7 +180,6 @@ fn leads_to(tasks: &Tasks, queues: &Queues, waiter: Runnable, task: Runnable) ->
     chain(waiter, holder).skip(1).any(|holder| holder == task)
 }
 
-/// Returns the holder of the lock for which a task waits.
 fn holder_awaited_by(tasks: &Tasks, queues: &Queues, waiter: Runnable) -> Option<Runnable> {
     let waiter = tasks.find_live(waiter.tid)?;
     match *tasks[waiter].state() {

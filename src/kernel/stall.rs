@@ -32,14 +32,12 @@ impl Stall {
         }
     }
 
-    /// Forgets the wait.
     pub(super) fn reset(&mut self) {
         *self = Self::new(self.limit);
     }
 }
 
 impl Kernel {
-    /// Returns whether no timer and no device can wake a task.
     #[inline]
     pub(super) fn waits_on_threads(&self) -> bool {
         self.timers.tasks.len() == 0

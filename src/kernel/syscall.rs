@@ -13,7 +13,6 @@ use crate::{
 };
 
 impl Kernel {
-    /// Handles a call. Its second word and its payload are in the frame.
     #[inline(always)]
     pub(super) fn handle(&mut self, me: Runnable, call: SystemCall) -> Outcome {
         match call {
@@ -117,7 +116,6 @@ impl Kernel {
         }
     }
 
-    /// Ends a task and reaps it.
     fn release(&mut self, tid: Tid) -> Outcome {
         let waited = self.frame.take_word();
         self.give_up_exit(tid, waited.is_some());
@@ -128,7 +126,6 @@ impl Kernel {
         self.kill_task(tid)
     }
 
-    /// Ends all tasks, the caller too.
     fn shutdown(&mut self) -> Outcome {
         self.end_all(|_| true);
         Outcome::Over
@@ -171,7 +168,6 @@ impl Kernel {
 
     // ---- other
 
-    /// Draws from the world, or from the sequence of the daemons.
     fn random(&mut self, me: Runnable) -> Outcome {
         let number = if me.tid.is_daemon() {
             self.daemons.random(self.world.seed())

@@ -95,7 +95,6 @@ impl Tasks {
         }
     }
 
-    /// Forgets the numbers of tasks. All tasks have ended and are reaped.
     pub(super) fn reset(&mut self) {
         debug_assert!(self.is_empty());
         // In the order of a new table, so that a run finds its tasks in the same slots.
@@ -146,7 +145,6 @@ impl Tasks {
         self.get_mut(task).is_some_and(|task| task.is_live())
     }
 
-    /// Returns the live task of that number.
     pub(super) fn find_live(&self, tid: Tid) -> Option<Runnable> {
         self.find(tid).filter(|task| self[*task].is_live())
     }
@@ -160,7 +158,6 @@ impl Tasks {
             .filter(|found| found.tid() == task.tid)
     }
 
-    /// Prefetches what a turn touches of a task.
     pub(super) fn prefetch_task(&self, task: Runnable) {
         if let Some(task) = self.slots.get(task.slot.index()) {
             prefetch(ptr::from_ref(task).cast());
@@ -200,7 +197,6 @@ impl Tasks {
         all.map(|task| &self[task])
     }
 
-    /// Describes each task, by tid, daemons apart.
     pub(super) fn infos(&self) -> impl Iterator<Item = (Runnable, TaskInfo)> {
         self.by_tid.iter(&self.slots).map(|at| {
             let task = &self[at];
@@ -209,13 +205,11 @@ impl Tasks {
         })
     }
 
-    /// Returns the parent of a task, while it is alive.
     pub(super) fn parent_of(&self, task: Runnable) -> Option<Tid> {
         let parent = self[task].family().parent?;
         Some(self.slots[parent.index()].tid())
     }
 
-    /// Removes an ended task, and returns its state.
     pub(super) fn remove(&mut self, task: Runnable) -> State {
         self.unlink(task);
         self.free.push(task.slot);
@@ -312,7 +306,6 @@ impl ByTid {
         all.filter(|task| is_there(slots, *task))
     }
 
-    /// Marks that the entry of a task is stale.
     fn forget(&mut self, task: Runnable, slots: &[Task]) {
         if self.all.pop_if(|last| *last == task).is_none() {
             self.stale += 1;
@@ -324,7 +317,6 @@ impl ByTid {
     }
 }
 
-/// Returns whether a task is in its slot, zombie or alive.
 fn is_there(slots: &[Task], task: Runnable) -> bool {
     slots
         .get(task.slot.index())

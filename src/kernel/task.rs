@@ -238,7 +238,6 @@ impl Task {
 
 /// The changes of state.
 impl Task {
-    /// Continues the program with this reply, until its next call.
     #[inline(always)]
     pub(super) fn resume(
         &mut self,
@@ -263,7 +262,6 @@ impl Task {
         self.change(State::Running);
     }
 
-    /// Makes the task ready, with this answer.
     #[inline(always)]
     pub(super) fn answer(&mut self, answer: impl Into<State>) {
         self.change(answer.into());
@@ -281,14 +279,12 @@ impl Task {
         self.answer(answer);
     }
 
-    /// Blocks the task from now on.
     #[inline(always)]
     pub(super) fn block(&mut self, on: WaitingOn, now: Nanos) {
         self.since = now;
         self.change(State::Blocked(on));
     }
 
-    /// Marks that the task has a processor.
     pub(super) fn compute(&mut self) {
         self.change(State::Computing);
     }
@@ -338,7 +334,6 @@ impl Task {
         self.timeouts.get_or_insert_default().due = due;
     }
 
-    /// Handles a timeout that has fired.
     pub(super) fn fire(&mut self, number: u64) -> Fired {
         let mut due = Due::new(number, false);
         match &mut self.state {

@@ -35,7 +35,6 @@ pub(crate) struct Timers {
     rungs: Vec<Rung>,
     /// The numbers of disarmed timers that are still on a rung.
     disarmed: FxHashSet<u64>,
-    /// The number of armed timers.
     len: usize,
     /// The number of the last timer.
     count: u64,
@@ -57,7 +56,6 @@ pub(crate) struct TimerSets {
 }
 
 impl TimerSets {
-    /// Returns the store of a task's timers.
     pub(crate) fn of(&mut self, task: Runnable) -> &mut Timers {
         if task.tid.is_daemon() {
             &mut self.daemons
@@ -66,7 +64,6 @@ impl TimerSets {
         }
     }
 
-    /// Returns the next deadline of any task or daemon.
     pub(crate) fn next(&mut self) -> Option<Nanos> {
         let deadlines = [self.tasks.next(), self.daemons.next()];
         deadlines.into_iter().flatten().min()
@@ -81,7 +78,6 @@ impl TimerSets {
         due.or_else(|| self.daemons.pop_due(now))
     }
 
-    /// Forgets the timers of an earlier run.
     pub(crate) fn reset(&mut self) {
         self.tasks.reset();
         self.daemons.reset();
@@ -89,7 +85,6 @@ impl TimerSets {
 }
 
 impl Timers {
-    /// Arms a timer for `task`.
     pub(crate) fn arm(&mut self, deadline: Nanos, task: Slot) -> Timer {
         let timer = self.reserve(deadline);
         self.start(timer, task);
@@ -146,7 +141,6 @@ impl Timers {
         }
     }
 
-    /// Returns the next deadline.
     pub(crate) fn next(&mut self) -> Option<Nanos> {
         if self.foot.is_empty() && (!self.rungs.is_empty() || self.foot.capacity() > 2 * FOOT) {
             self.descend();
@@ -154,7 +148,6 @@ impl Timers {
         self.foot.last().map(|((deadline, _), _)| *deadline)
     }
 
-    /// Takes the first timer that is due at `now`.
     pub(crate) fn pop_due(&mut self, now: Nanos) -> Option<Armed> {
         let due = self.next()? <= now;
         self.len -= usize::from(due);
@@ -244,7 +237,6 @@ impl Timers {
         }
     }
 
-    /// Drops the disarmed timers.
     #[cold]
     fn sweep(&mut self) {
         let marks = std::mem::take(&mut self.disarmed);
@@ -264,7 +256,6 @@ fn number(((_, number), _): &Armed) -> u64 {
     *number
 }
 
-/// Returns the lowest and the highest key of the timers of a rung.
 fn range(rung: &Rung, key: impl Fn(&Armed) -> u64) -> (u64, u64) {
     let keys = rung.timers.iter().map(key);
     keys.fold((u64::MAX, 0), |(first, last), key| {

@@ -161,7 +161,6 @@ impl Kernel {
         }
     }
 
-    /// Handles a call in the plain lane.
     #[cold]
     #[inline(never)]
     fn dispatch_plain(&mut self, me: Runnable, call: SystemCall) {
@@ -364,8 +363,7 @@ impl Kernel {
         self.settle(me, call, outcome);
     }
 
-    /// Blocks the caller until a task has ended, or until it has a lock. Kills the task that is to
-    /// break the cycle of waits that this closes.
+    /// Kills the task that is to break the cycle of waits that this closes.
     fn block_on_task(&mut self, me: Runnable, on: WaitingOn) {
         self.block(me, on);
         if let Some(victim) = self.follow_wait(me, on) {

@@ -130,7 +130,6 @@ impl Kernel {
         }
     }
 
-    /// Drops a call that was held back: its task was killed, or a timeout has cut the call.
     fn drop_held(&mut self, ticket: Ticket) {
         let held = self.held.take(ticket);
         let outer = self.frame.take_parcel();
