@@ -16,10 +16,15 @@ use crate::{
 };
 
 impl Kernel {
+    #[inline(always)]
+    fn is_seen(&self, tid: Tid) -> bool {
+        self.log.is_observed() && !tid.is_daemon()
+    }
+
     /// Emits a fact with the current time.
     #[inline(always)]
     pub(super) fn emit<'a>(&mut self, tid: Tid, fact: impl FnOnce() -> Fact<'a>) {
-        if self.log.is_observed() && !tid.is_daemon() {
+        if self.is_seen(tid) {
             self.read_clock();
             self.log.emit(tid, fact());
         }
@@ -28,7 +33,7 @@ impl Kernel {
     /// Emits a fact with the time of the previous one, from which it follows at once.
     #[inline(always)]
     pub(super) fn emit_at_once<'a>(&mut self, tid: Tid, fact: impl FnOnce() -> Fact<'a>) {
-        if self.log.is_observed() && !tid.is_daemon() {
+        if self.is_seen(tid) {
             self.emit_slept();
             self.log.emit(tid, fact());
         }
@@ -59,7 +64,7 @@ impl Kernel {
     /// Emits that a call blocks, and where in the source it was made.
     #[inline(always)]
     pub(super) fn emit_blocked(&mut self, me: Runnable, on: WaitingOn) {
-        if self.log.is_observed() && !me.tid.is_daemon() {
+        if self.is_seen(me.tid) {
             self.emit_slept();
             let place = self.places.of_call(me, on);
             self.log
@@ -79,7 +84,7 @@ impl Kernel {
     /// Reads the clock after work within a call: its time belongs to the call, not to the next turn.
     #[inline(always)]
     pub(super) fn time_passed(&mut self, tid: Tid) {
-        if self.log.is_observed() && !tid.is_daemon() {
+        if self.is_seen(tid) {
             self.read_clock();
         }
     }
@@ -150,7 +155,7 @@ impl Kernel {
     /// Emits the answer of a task that is ready, if it is known by now.
     #[inline(always)]
     pub(super) fn emit_answer(&mut self, task: Runnable) {
-        if self.log.is_observed() && !task.tid.is_daemon() {
+        if self.is_seen(task.tid) {
             self.emit_answer_in_full(task);
         }
     }

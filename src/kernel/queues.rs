@@ -134,10 +134,6 @@ impl MessageQueue {
         !std::mem::replace(&mut self.closed, true)
     }
 
-    pub(super) fn pop_getter(&mut self) -> Option<Runnable> {
-        self.getters.pop_front()
-    }
-
     pub(super) fn pop_putter(&mut self) -> Option<(Runnable, u64)> {
         self.putters.pop_front()
     }
@@ -165,7 +161,7 @@ impl MessageQueue {
     }
 
     /// Takes the task that has waited longest for a message.
-    fn next_getter(&mut self) -> Option<Runnable> {
+    pub(super) fn next_getter(&mut self) -> Option<Runnable> {
         let next = self.getters.pop_front();
         self.status.waiting.set(self.getters.len());
         next
@@ -194,10 +190,8 @@ impl MessageQueue {
     }
 
     pub(super) fn waiters(&self) -> impl Iterator<Item = Runnable> {
-        self.getters
-            .iter()
-            .copied()
-            .chain(self.putters.iter().map(|(task, _)| *task))
+        let putters = self.putters.iter().map(|(task, _)| *task);
+        self.getters.iter().copied().chain(putters)
     }
 
     fn publish(&self) {
@@ -287,8 +281,7 @@ impl Queues {
     }
 
     pub(super) fn infos(&self) -> Vec<QueueInfo> {
-        let queues = self.sets[0].slots.iter();
-        let queues = queues.filter(|queue| queue.store.is_some());
+        let queues = self.iter().filter(|queue| !queue.id.is_of_daemon());
         let mut infos: Vec<QueueInfo> = queues.map(MessageQueue::info).collect();
         infos.sort_unstable_by_key(|info| info.id);
         infos
@@ -343,15 +336,10 @@ impl Queues {
     /// Drops the messages left in the queues. A message may hold a handle of its own queue, and the
     /// two would keep each other alive.
     pub(super) fn clear(&mut self) {
-        let Self { sets, gone } = self;
-        for set in sets {
-            if set.free.len() == set.slots.len() {
-                continue;
-            }
-            for slot in 0..set.slots.len() {
-                if let Some((store, _)) = set.vacate(slot, gone) {
-                    store.clear();
-                }
+        for set in &mut self.sets {
+            if set.free.len() < set.slots.len() {
+                let left = (0..set.slots.len()).filter_map(|slot| set.vacate(slot, &self.gone));
+                left.for_each(|(store, _)| store.clear());
             }
         }
     }

@@ -62,10 +62,11 @@ impl Shared {
 
 impl Shares {
     pub(super) fn new(named: Vec<(String, Share)>) -> Self {
+        let is_used = false;
         let named = named.into_iter().map(|(name, share)| Named {
             name,
             share,
-            is_used: false,
+            is_used,
         });
         Self {
             named: named.collect(),
