@@ -199,19 +199,17 @@ mod tests {
 
     #[test]
     fn a_task_that_waits_for_a_lock_again_and_again_is_listed_once() {
-        let ms = Duration::from_millis;
         let policy = Priority::new(Duration::ZERO).inherit();
         let builder = Kernel::builder().world(SimWorld::new(1)).policy(policy);
         let mut kernel = builder.build().unwrap();
         let main = async move |os: &mut Os| {
             let lock = Mutex::new(os, ()).await;
-            for begin in 0..2 {
+            for _ in 0..2 {
                 let lock = lock.clone();
                 let worker = async move |os: &mut Os| {
-                    os.sleep(ms(begin)).await;
                     for _ in 0..50 {
                         let _guard = lock.lock(os).await;
-                        os.sleep(ms(2)).await;
+                        os.sleep(Duration::from_millis(2)).await;
                     }
                 };
                 os.spawn("worker", worker).await.unwrap();
