@@ -518,6 +518,7 @@ where
             part: (settings.shard.of > 1).then(|| settings.shard.to_string()),
             never: never.map(str::to_string).collect(),
             outcomes: tally.outcomes,
+            changed: None,
             failure: failure.transpose()?,
         })
     }

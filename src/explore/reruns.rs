@@ -59,23 +59,23 @@ impl Reruns<'_> {
     pub(super) fn replay(&self, replay: &Replay) -> Result<Explored, Error> {
         let run = self.run(replay.seed, &replay.decisions, true)?;
         // The watchdog knows no hash.
-        let changed = match replay.hash == 0 || run.replay.hash == replay.hash {
-            true => String::new(),
-            false => self.difference(&run, replay),
-        };
+        let is_same = replay.hash == 0 || run.replay.hash == replay.hash;
+        let changed = (!is_same).then(|| self.difference(&run, replay));
+        let lead = changed.as_deref().unwrap_or_default();
         let failure = if let Some(why) = run.trial.failure.clone() {
             let preempted = run.preempted();
             let failure = self.describe(&run, why, &format!("it fails with {preempted}"))?;
-            let details = changed + &failure.details;
+            let details = lead.to_string() + &failure.details;
             Some(Failure { details, ..failure })
         } else {
             // Past the test harness, which shows no output of a test that passes.
-            let _ = writeln!(io::stderr(), "{changed}the schedule {replay} passes");
+            let _ = writeln!(io::stderr(), "{lead}the schedule {replay} passes");
             None
         };
         Ok(Explored {
             schedules: 1,
             outcomes: run.trial.outcomes().iter().cloned().collect(),
+            changed,
             failure,
             ..Explored::default()
         })
