@@ -245,11 +245,12 @@ where
     /// for other threads: a [`RemoteSetter`](crate::RemoteSetter) may have been leaked.
     ///
     /// A turn cannot be cut, and neither can the closure while it runs no kernel. If one goes on for
-    /// 0.9 seconds after the end, a thread ends the process within the second, with exit code 1: the
-    /// other tests of the binary too. On standard error it names the failure that the search has
-    /// found, if any, then the task, its last call with its place, and the command that runs the
-    /// schedule again. A turn of more than 5 seconds is named before that, with a warning. A search
-    /// that has neither a time nor [`Check::stop_when`] is not watched.
+    /// 0.9 seconds after the end, such as a task that makes no trap, a thread ends the process within
+    /// the second, with exit code 1. That ends the other tests of the binary, too. On standard error
+    /// the thread names the failure that the search has found, if any, then the task, its last call,
+    /// the last place of a call that notes its place, and the command that runs the schedule again. A
+    /// turn of more than 5 seconds is named before that, with a warning. A search that has neither a
+    /// time nor [`Check::stop_when`] is not watched.
     pub fn time(mut self, time: Duration) -> Self {
         self.settings.time = Some(time);
         self
@@ -321,8 +322,8 @@ where
         self
     }
 
-    /// Asks this closure at each call of a task what to do to it: [`Builder::inject`](crate::Builder::inject).
-    /// The calls count anew in each schedule.
+    /// Asks this closure at each call of a task what to do to it, as
+    /// [`Builder::inject`](crate::Builder::inject) does. The calls count anew in each schedule.
     ///
     /// ```
     /// use std::time::Duration;

@@ -164,8 +164,10 @@ impl Tree {
         };
         if ran.other.is_some() && matches!(this.decider, Decider::Tree) && !this.has_more {
             this.has_more = true;
-            let is_first = this.part.is_first;
-            let rests = is_first.then(|| rests(ran.turns)).unwrap_or_default();
+            let rests = match this.part.is_first {
+                true => rests(ran.turns),
+                false => 0,
+            };
             ran.more = run.causality.more_orders(DRAWN, rests);
         }
         if !is_ordered {

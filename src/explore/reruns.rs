@@ -35,7 +35,7 @@ const WHOLE: u32 = 2_000;
 pub(super) struct Reruns<'a>(pub(super) Test<'a>);
 
 /// A trial that can be repeated.
-pub(super) struct Recorded {
+struct Recorded {
     trial: Trial,
     replay: Replay,
     plan: Plan,

@@ -53,9 +53,10 @@ pub(super) struct Settings {
     /// The level of chaos in the network. Without one, the network has its own.
     pub(super) chaos: Option<u8>,
     pub(super) inject: Option<Arc<Ask>>,
-    pub(super) progress: Option<Arc<dyn Fn(&Progress) + Send + Sync>>,
+    pub(super) progress: Option<Arc<Report>>,
 }
 
+type Report = dyn Fn(&Progress) + Send + Sync;
 type Ask = dyn Fn(Tid, SystemCall, u64) -> Option<Inject> + Send + Sync;
 
 impl Settings {

@@ -44,10 +44,9 @@ impl Trial {
 
     /// Says what may have made another run of the same schedule differ.
     pub(super) fn hidden(&self) -> &'static str {
-        if self.counts_on_threads {
-            THREADS
-        } else {
-            HIDDEN
+        match self.counts_on_threads {
+            true => THREADS,
+            false => HIDDEN,
         }
     }
 }
@@ -85,7 +84,7 @@ impl<'a> Trials<'a> {
     ) -> Result<&mut Kernel, Error> {
         self.watch.seed(seed);
         let kept = self.kernel.as_mut();
-        if !kept.is_some_and(|kernel| kernel.reset(seed).is_ok()) {
+        if kept.is_none_or(|kernel| kernel.reset(seed).is_err()) {
             let builder = self.test.settings.builder(seed, &self.watch);
             self.kernel = Some(set(builder, &self.watch).build()?);
         }

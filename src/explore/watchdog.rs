@@ -1,5 +1,5 @@
-//! A thread that ends the process when a search is over and a task does not come to a trap, or the test
-//! itself does not go on: no other thread can end them.
+//! What is known of the schedules under way, and the thread that ends the process when a search is
+//! over and a task does not come to a trap, or the test itself does not go on: no other thread can.
 
 use std::{
     cell::Cell,
