@@ -19,7 +19,7 @@ use super::{
     spans::{Shares, Spans, What, share},
 };
 use crate::{
-    amounts::{Amounts, Bucket, Calls, nanos, quantiles},
+    amounts::{Amounts, Calls, nanos},
     output::{Log, clean},
     table::{ALIVE, Sheet, seconds, table},
     units::{count, few},
@@ -153,7 +153,8 @@ impl Summary {
     /// By name: the time in each state, and the median and the 99th percentile of the waits for a turn.
     pub(super) fn times(&self) -> BTreeMap<&str, [Duration; 6]> {
         let times = |row: &'_ Row| {
-            let [median, high, _] = quantiles(&self.nanos.of(row.place)).map(Duration::from_nanos);
+            let [_, median, high, _] = self.nanos.quantiles(Some(row.place));
+            let [median, high] = [median, high].map(Duration::from_nanos);
             let [running, in_call, ready, blocked] = row.times;
             [running, in_call, ready, blocked, median, high]
         };
@@ -363,12 +364,9 @@ impl Summary {
             writeln!(out, "and {left_out} more tasks: {how}")?;
         }
         writeln!(out, "\n{}", self.waits_table(&shown))?;
-        let sum = |of: fn(&Row) -> u64| self.rows.iter().map(of).sum::<u64>();
-        let (tasks, turns, traps) = (
-            sum(|row| row.count),
-            sum(|row| row.turns),
-            sum(|row| row.traps),
-        );
+        let tasks: u64 = self.rows.iter().map(|row| row.count).sum();
+        let turns: u64 = self.rows.iter().map(|row| row.turns).sum();
+        let traps: u64 = self.rows.iter().map(|row| row.traps).sum();
         let (now, events) = (Nanos::from(self.spans.now().at), self.events);
         write!(out, "\ntasks {tasks}, turns {turns}, traps {traps}, ")?;
         writeln!(out, "events {events}, time {now:.6}")?;
@@ -423,29 +421,21 @@ impl Summary {
 
     /// The waits for a turn, of the shown rows and of all.
     fn waits_table(&self, shown: &[&Row]) -> String {
-        let cells = |id: Value, name: &str, nanos: &[Bucket], turns: &[Bucket]| {
-            let micros = |nanos| format!("{:.3}", nanos as f64 / 1e3).into();
-            let [median, high, most] = quantiles(nanos).map(micros);
-            let [in_turns, high_turns, most_turns] = quantiles(turns).map(Value::from);
-            let times = nanos.iter().map(|bucket| bucket.count).sum::<u64>().into();
-            let name = name.into();
+        let cells = |id: Value, name: &str, place: Option<u32>| {
+            let [times, nanos @ ..] = self.nanos.quantiles(place);
+            let [median, high, most] =
+                nanos.map(|nanos| format!("{:.3}", nanos as f64 / 1e3).into());
+            let [_, in_turns, high_turns, most_turns] =
+                self.turns.quantiles(place).map(Value::from);
+            let (name, times) = (name.into(), times.into());
             [
                 id, name, times, median, high, most, in_turns, high_turns, most_turns,
             ]
         };
-        let mut rows = Vec::new();
-        for row in shown {
-            let (nanos, turns) = (self.nanos.of(row.place), self.turns.of(row.place));
-            if !nanos.is_empty() {
-                rows.push(cells(self.id(row), &row.comm, &nanos, &turns));
-            }
-        }
-        rows.push(cells(
-            "".into(),
-            "all",
-            &self.nanos.all(),
-            &self.turns.all(),
-        ));
+        let rows = shown.iter();
+        let rows = rows.map(|row| cells(self.id(row), &row.comm, Some(row.place)));
+        let mut rows: Vec<_> = rows.filter(|[_, _, times, ..]| *times != 0).collect();
+        rows.push(cells("".into(), "all", None));
         let columns = "waited for a turn  times  median us  99th  most  median turns  99th  most";
         table(self.columns(columns), &rows)
     }
@@ -526,8 +516,9 @@ impl Summary {
             json!({ "seconds": seconds(span), "on": self.say(what), "at": seconds(since) })
         });
         let [running, in_call, ready, blocked] = row.times.map(seconds);
-        let [median, high, most] = quantiles(&self.nanos.of(row.place)).map(|n| n as f64 / 1e9);
-        let [in_turns, high_turns, most_turns] = quantiles(&self.turns.of(row.place));
+        let place = Some(row.place);
+        let [_, median, high, most] = self.nanos.quantiles(place).map(|n| n as f64 / 1e9);
+        let [_, in_turns, high_turns, most_turns] = self.turns.quantiles(place);
         let mut line = json!({
             "summary": "task",
             "task": row.comm,
