@@ -10,7 +10,7 @@ use clap::{Args, ValueHint};
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 use trapline::{
-    Call, CallInfo, Doing, Ending, Event, Ledger, Nanos, Span, Tid,
+    Call, Doing, Ending, Event, Ledger, Nanos, Span, Tid,
     record::{Header, OwnedEvent},
 };
 
@@ -205,7 +205,8 @@ impl Summary {
         } else if fact.answer().is_some() {
             // A wait after the answer is a timeout.
             if let Some(trap) = tasks.last(event.tid).filter(|trap| !trap.is_late) {
-                let call = end_call(&mut self.calls, trap, event.at);
+                let call = self.calls.entry(trap.call.name()).or_default();
+                call.add(event.at.saturating_sub(trap.at));
                 call.errors += u64::from(tasks.is_error(event));
             }
         } else if let Some(exit) = fact.exit() {
@@ -231,7 +232,8 @@ impl Summary {
     /// Adds the time of a call whose answer does not come: its task ends, or the recording.
     fn unanswered(&mut self, tid: Tid, now: Duration) {
         if let Some(trap) = self.spans.tasks().pending(tid) {
-            end_call(&mut self.calls, trap, now);
+            let call = self.calls.entry(trap.call.name()).or_default();
+            call.add(now.saturating_sub(trap.at));
         }
     }
 
@@ -469,18 +471,6 @@ impl Summary {
         Ok(())
     }
 
-    fn blocked_on(&self, row: &Row) -> impl Iterator<Item = (What, Duration)> {
-        let on = self.on.range((row.place, What::FIRST)..);
-        let on = on.take_while(|((place, _), _)| *place == row.place);
-        on.map(|((_, what), span)| (*what, *span))
-    }
-
-    fn exits(&self, row: &Row) -> impl Iterator<Item = (&str, u64)> {
-        let exits = self.exits.range((row.place, String::new())..);
-        let exits = exits.take_while(|((place, _), _)| *place == row.place);
-        exits.map(|((_, exit), count)| (&**exit, *count))
-    }
-
     /// What tasks were blocked on, in words.
     fn say(&self, what: What) -> String {
         let words = self.words.get(&what).map(|words| clean(words));
@@ -489,10 +479,10 @@ impl Summary {
 
     /// What it was blocked on most; all reasons, if they are few.
     fn mostly_on(&self, row: &Row) -> String {
-        let mut on: Vec<_> = self.blocked_on(row).collect();
+        let mut on: Vec<_> = of_row(&self.on, row.place, What::FIRST).collect();
         on.sort_by_key(|&(what, span)| (Reverse(span), what));
         let [.., all] = row.times;
-        let text = |(what, span): &(What, Duration)| match on.len() == 1 || all.is_zero() {
+        let text = |&(what, span): &(&What, &Duration)| match on.len() == 1 || all.is_zero() {
             true => self.say(*what),
             false => format!("{} {}", self.say(*what), share(*span, all)),
         };
@@ -500,18 +490,19 @@ impl Summary {
     }
 
     fn exit(&self, row: &Row) -> String {
-        let mut exits: Vec<_> = self.exits(row).collect();
+        let mut exits: Vec<_> = of_row(&self.exits, row.place, String::new()).collect();
         exits.sort_by_key(|&(exit, count)| (Reverse(count), exit));
-        let text = |(exit, count): (&str, u64)| match row.count {
-            0 | 1 => exit.to_string(),
+        let text = |(exit, count): (&String, &u64)| match row.count {
+            0 | 1 => exit.clone(),
             _ => format!("{count} {exit}"),
         };
         few(exits.into_iter().map(text), 2, |_| "...".to_string()).join(", ")
     }
 
     fn json(&self, row: &Row) -> Value {
-        let on = self.blocked_on(row);
-        let on = on.map(|(what, span)| (self.say(what), seconds(span)));
+        let on = of_row(&self.on, row.place, What::FIRST);
+        let on = on.map(|(what, span)| (self.say(*what), seconds(*span)));
+        let exits = of_row(&self.exits, row.place, String::new());
         let longest = row.longest.map(|(span, what, since)| {
             json!({ "seconds": seconds(span), "on": self.say(what), "at": seconds(since) })
         });
@@ -533,7 +524,7 @@ impl Summary {
             "longest": longest,
             "latency": { "median": median, "99th": high, "most": most },
             "latency_turns": { "median": in_turns, "99th": high_turns, "most": most_turns },
-            "exits": self.exits(row).collect::<BTreeMap<_, _>>(),
+            "exits": exits.collect::<BTreeMap<_, _>>(),
         });
         if !self.by_name {
             line["tid"] = u64::from(row.tid).into();
@@ -562,15 +553,15 @@ fn calls_sheet<'a>(calls: impl IntoIterator<Item = (&'a &'static str, &'a Calls)
     }
 }
 
-/// Adds the time of a call that ends now.
-fn end_call<'a>(
-    calls: &'a mut BTreeMap<&'static str, Calls>,
-    trap: &CallInfo,
-    now: Duration,
-) -> &'a mut Calls {
-    let call = calls.entry(trap.call.name()).or_default();
-    call.add(now.saturating_sub(trap.at));
-    call
+/// The entries of a row, from the smallest key on.
+fn of_row<K: Ord, V>(
+    map: &BTreeMap<(u32, K), V>,
+    place: u32,
+    smallest: K,
+) -> impl Iterator<Item = (&K, &V)> {
+    let entries = map.range((place, smallest)..);
+    let entries = entries.take_while(move |((of, _), _)| *of == place);
+    entries.map(|((_, key), value)| (key, value))
 }
 
 #[cfg(test)]
