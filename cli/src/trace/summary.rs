@@ -110,8 +110,7 @@ struct Row {
     comm: Box<str>,
     /// Its index before the rows were sorted: the key in the maps over all rows.
     place: u32,
-    /// The number of tasks in the row.
-    count: u64,
+    tasks: u64,
     turns: u64,
     traps: u64,
     /// In each of [`STATES`].
@@ -136,7 +135,6 @@ impl SummaryCommand {
 }
 
 impl Summary {
-    /// One with a row per task, or per name.
     pub(super) fn new(by_name: bool) -> Self {
         Self {
             by_name,
@@ -145,7 +143,6 @@ impl Summary {
         }
     }
 
-    /// The books of the run.
     pub(super) fn tasks(&self) -> &Ledger {
         self.spans.tasks()
     }
@@ -162,7 +159,6 @@ impl Summary {
         rows.map(|row| (&*row.comm, times(row))).collect()
     }
 
-    /// The times of each call.
     pub(super) fn calls(&self) -> BTreeMap<&str, [Duration; 4]> {
         let calls = self.calls.iter();
         calls.map(|(name, call)| (*name, call.times())).collect()
@@ -197,7 +193,7 @@ impl Summary {
         let place = self.place(event.tid);
         let row = &mut self.rows[place as usize];
         let (tasks, fact) = (self.spans.tasks(), &event.fact);
-        row.count += u64::from(fact.spawned().is_some());
+        row.tasks += u64::from(fact.spawned().is_some());
         row.turns += u64::from(fact.is_resumed());
         if let Some(Call(call, _)) = fact.call() {
             row.traps += 1;
@@ -237,7 +233,6 @@ impl Summary {
         }
     }
 
-    /// The index of a task's row.
     fn place(&mut self, tid: Tid) -> u32 {
         let comm = self.spans.tasks().comm(tid);
         let known = match self.by_name {
@@ -366,7 +361,7 @@ impl Summary {
             writeln!(out, "and {left_out} more tasks: {how}")?;
         }
         writeln!(out, "\n{}", self.waits_table(&shown))?;
-        let tasks: u64 = self.rows.iter().map(|row| row.count).sum();
+        let tasks: u64 = self.rows.iter().map(|row| row.tasks).sum();
         let turns: u64 = self.rows.iter().map(|row| row.turns).sum();
         let traps: u64 = self.rows.iter().map(|row| row.traps).sum();
         let (now, events) = (Nanos::from(self.spans.now().at), self.events);
@@ -395,7 +390,7 @@ impl Summary {
 
     fn id(&self, row: &Row) -> Value {
         match self.by_name {
-            true => row.count.into(),
+            true => row.tasks.into(),
             false => u64::from(row.tid).into(),
         }
     }
@@ -471,7 +466,6 @@ impl Summary {
         Ok(())
     }
 
-    /// What tasks were blocked on, in words.
     fn say(&self, what: What) -> String {
         let words = self.words.get(&what).map(|words| clean(words));
         words.unwrap_or_else(|| what.to_string())
@@ -492,7 +486,7 @@ impl Summary {
     fn exit(&self, row: &Row) -> String {
         let mut exits: Vec<_> = of_row(&self.exits, row.place, String::new()).collect();
         exits.sort_by_key(|&(exit, count)| (Reverse(count), exit));
-        let text = |(exit, count): (&String, &u64)| match row.count {
+        let text = |(exit, count): (&String, &u64)| match row.tasks {
             0 | 1 => exit.clone(),
             _ => format!("{count} {exit}"),
         };
@@ -513,7 +507,7 @@ impl Summary {
         let mut line = json!({
             "summary": "task",
             "task": row.comm,
-            "tasks": row.count,
+            "tasks": row.tasks,
             "turns": row.turns,
             "traps": row.traps,
             "running": running,
