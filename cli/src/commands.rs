@@ -90,21 +90,18 @@ impl Commands<'_> {
 
 /// Lets the values of a command be negative numbers, so that their parsers explain what they take.
 pub(super) fn with_negative_numbers(command: Command) -> Command {
+    let is_digit = |arg: &Arg| arg.get_short().is_some_and(|name| name.is_ascii_digit());
+    // `-1` is an option there.
+    let has_digit = command.get_arguments().any(is_digit);
     let allow = |arg: Arg| {
         let numbers = arg.get_num_args();
         let has_value = numbers.is_none_or(|numbers| numbers.takes_values());
-        match has_value && arg.get_action().takes_values() {
+        match has_value && arg.get_action().takes_values() && !has_digit {
             true => arg.allow_negative_numbers(true),
             false => arg,
         }
     };
-    let is_digit = |arg: &Arg| arg.get_short().is_some_and(|name| name.is_ascii_digit());
-    // `-1` is an option there.
-    let has_digit = command.get_arguments().any(is_digit);
-    let command = match has_digit {
-        true => command,
-        false => command.mut_args(allow),
-    };
+    let command = command.mut_args(allow);
     command.mut_subcommands(with_negative_numbers)
 }
 
@@ -180,9 +177,8 @@ const OVER_AT_ONCE: &str =
 fn conflict(error: &clap::Error) -> Option<&'static str> {
     let named = [ContextKind::InvalidArg, ContextKind::PriorArg].map(|kind| text(error, kind));
     let has = |option: &str| named.iter().any(|name| name.starts_with(option));
-    let mut conflicts = CONFLICTS.iter();
-    let found = conflicts.find(|(one, other, _)| has(one) && has(other));
-    found.map(|(.., why)| *why)
+    let both = |(one, other, why)| (has(one) && has(other)).then_some(why);
+    CONFLICTS.into_iter().find_map(both)
 }
 
 /// Where an option belongs that a command does not know.
@@ -205,11 +201,9 @@ fn elsewhere(error: &clap::Error, command: &Command, usage: &str) -> Option<Stri
     }
     let others = observers(command).filter(|(_, other)| has(other));
     let others: Vec<String> = others.map(|(name, _)| name).collect();
-    match others.is_empty() {
-        true => {
-            of_boot.then(|| format!("{name} is an option of boot, and goes before the program"))
-        }
-        false => Some(format!("{name} is an option of {}", others.join(", "))),
+    match &others[..] {
+        [] => of_boot.then(|| format!("{name} is an option of boot, and goes before the program")),
+        others => Some(format!("{name} is an option of {}", others.join(", "))),
     }
 }
 
@@ -242,8 +236,8 @@ fn explain_program(error: clap::Error, mut command: Command) -> clap::Error {
                 Some(ContextValue::String(name)) => Some(name),
                 _ => None,
             };
-            let near = near.map(|near| format!(": did you mean '{near}'?"));
-            format!("there is no program '{name}'{}", near.unwrap_or_default())
+            let near = near.map_or(String::new(), |near| format!(": did you mean '{near}'?"));
+            format!("there is no program '{name}'{near}")
         }
         _ => return error,
     };

@@ -29,16 +29,14 @@ impl OutFile {
                 other.display()
             ));
         }
-        if is_stdout(path) {
-            return Ok(Self {
-                path: path.to_path_buf(),
-                file: None,
-            });
-        }
         let mut options = OpenOptions::new();
-        let file = match options.write(true).create_new(true).open(path) {
-            Ok(_) => fs::remove_file(path).map(|()| None),
-            Err(_) => {
+        options.write(true);
+        let file = match is_stdout(path) {
+            true => Ok(None),
+            false if options.create_new(true).open(path).is_ok() => {
+                fs::remove_file(path).map(|()| None)
+            }
+            false => {
                 let old = options.create_new(false).create(true).open(path);
                 old.map(Some)
             }
@@ -52,10 +50,8 @@ impl OutFile {
     /// Replaces what the file contains.
     pub(super) fn write(self, text: &[u8]) -> Result<(), String> {
         if is_stdout(&self.path) {
-            return match stdio::print(text).err().and_then(|error| unwritten(&error)) {
-                Some(message) => Err(message),
-                None => Ok(()),
-            };
+            let message = stdio::print(text).err().and_then(|error| unwritten(&error));
+            return message.map_or(Ok(()), Err);
         }
         let put = || {
             let mut file = match self.file {
@@ -101,10 +97,7 @@ pub(super) fn is_same(a: &Path, b: &Path) -> bool {
         // Its names may be hard links.
         return (a.dev(), a.ino()) == (b.dev(), b.ino());
     }
-    match (place(a), place(b)) {
-        (Some(a), Some(b)) => a == b,
-        _ => false,
-    }
+    place(a).is_some_and(|a| Some(a) == place(b))
 }
 
 /// The folder of a file, without links, and its name there.

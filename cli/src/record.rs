@@ -144,16 +144,15 @@ impl Recorded {
     /// gets a limited time.
     pub(super) fn end_soon(&self, log: Log) {
         let is_file = |path| fs::metadata(path).is_ok_and(|found| found.is_file());
-        let recorded = self.clone();
-        let close = move || {
-            // The message about it follows.
-            let _ = recorded.handle.close();
-        };
-        let closed = if self.path.as_ref().is_none_or(is_file) {
-            close();
-            Ok(())
-        } else {
-            signals::soon(close)
+        let handle = self.handle.clone();
+        // The message about it follows.
+        let close = move || drop(handle.close());
+        let closed = match self.path.as_ref().is_none_or(is_file) {
+            true => {
+                close();
+                Ok(())
+            }
+            false => signals::soon(close),
         };
         let recorded = self.clone();
         let _ = signals::soon(move || match (closed, &recorded.path) {

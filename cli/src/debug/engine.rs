@@ -106,8 +106,7 @@ impl Origin {
                     Playing::open(path).map_err(|error| format!("{}: {error}", path.display()))?;
                 let progress = playing.progress();
                 let playing = playing.print_to(printed.clone());
-                let world = Attached::replayed(playing, Log::SILENT, printed.clone());
-                let world = world.watched(*log)?;
+                let world = Attached::replayed(playing, Log::SILENT, printed.clone(), *log)?;
                 (Outside::of(world), Some(progress))
             }
             None => {

@@ -85,7 +85,7 @@ impl Observation {
             recent: Rc::new(RefCell::new(recent::ledger())),
             socket,
             screen: screen.transpose()?,
-            colored: log.is_colored(),
+            colored: log.colored,
         }))
     }
 

@@ -40,17 +40,12 @@ fn listener(addr: SocketAddr, has_any_port: bool, task: &str) -> Listener {
     }
 }
 
-/// A peer that gets this many bytes. It came after the first peer of the script.
+/// A peer that gets this many bytes.
 fn peer(way: Way, outcome: Outcome, gets: u64) -> Peer {
-    let before = vec![script::Mark {
-        peer: 0,
-        steps: 0,
-        bytes: 0,
-    }];
     Peer {
         gets,
         is_closed: true,
-        ..Peer::new(way, outcome, before)
+        ..Peer::new(way, outcome, Vec::new())
     }
 }
 
@@ -351,7 +346,12 @@ fn connections_of_the_program_to_itself_are_left_out() {
         ),
         (vec![], Err("it has no connection")),
     ] {
-        match (script(peers).judged(), expected) {
+        let mut script = script(peers);
+        let marks = script.peers.first().map(|first| first.mark(0));
+        for peer in &mut script.peers {
+            peer.before.extend(marks);
+        }
+        match (script.judged(), expected) {
             (Err(why), Err(expected)) => assert!(why.contains(expected), "{why}"),
             (script, expected) => {
                 let script = script.unwrap();
