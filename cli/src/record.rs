@@ -128,16 +128,12 @@ impl Recorded {
         let Some(path) = self.path.as_ref().map(|path| path.display()) else {
             return code;
         };
-        match closed {
-            Ok(()) => {
-                log.note(&format!("recorded to {path}"));
-                code
-            }
-            Err(error) => {
-                log.error(&format!("the recording {path} is not complete: {error}"));
-                if code == 0 { FAILURE } else { code }
-            }
+        if let Err(error) = closed {
+            log.error(&format!("the recording {path} is not complete: {error}"));
+            return code.max(FAILURE);
         }
+        log.note(&format!("recorded to {path}"));
+        code
     }
 
     /// The same for a process that ends at once. A reader of a pipe, and a reader of the message,

@@ -432,7 +432,10 @@ impl Part<'_> {
             self.receive(os, u64::MAX, QUIET).await?;
         }
         if peer.is_closed && !self.stays() {
-            self.drain(os).await;
+            let (stream, mut buf) = (self.stream, [0; 4096]);
+            let ends = async |os: &mut Os| while let Ok(1..) = stream.recv(os, &mut buf).await {};
+            // Where it stays open, nothing is missing.
+            let _ = os.timeout(self.script.patience(), ends).await;
         } else if self.script.is_stopped || self.stays() {
             // Such a connection was open until the interrupt.
             self.tally.open.borrow_mut().push(self.stream.clone());
@@ -464,7 +467,11 @@ impl Part<'_> {
             let received = os.timeout(wait, async |os| stream.recv(os, &mut buf).await);
             let received = received.await;
             if let Ok(Ok(n @ 1..)) = received {
-                self.take(&buf[..n]);
+                self.got += n as u64;
+                self.tally.heard.borrow_mut()[self.place].take(&buf[..n]);
+                if let Some(coming) = &mut self.answer {
+                    coming.take(&buf[..n]);
+                }
                 self.advance(os, 0).await;
                 continue;
             }
@@ -484,19 +491,9 @@ impl Part<'_> {
             return Ok(());
         }
         let next = String::from_utf8_lossy(coming.next());
-        let next: String = next.chars().take(60).collect();
-        let got = self.got;
-        Err(format!(
-            "after {got} bytes, a part of its answer does not come: {next:?}"
-        ))
-    }
-
-    fn take(&mut self, bytes: &[u8]) {
-        self.got += bytes.len() as u64;
-        self.tally.heard.borrow_mut()[self.place].take(bytes);
-        if let Some(coming) = &mut self.answer {
-            coming.take(bytes);
-        }
+        let (got, next) = (self.got, next.chars().take(60).collect::<String>());
+        let why = format!("after {got} bytes, a part of its answer does not come: {next:?}");
+        Err(why)
     }
 
     /// Whether its answer has come up to its next step.
@@ -514,14 +511,5 @@ impl Part<'_> {
             None => "the program sends no more".to_string(),
         };
         format!("{what} after {got} bytes; on the tape it sent {gets}")
-    }
-
-    async fn drain(&self, os: &mut Os) {
-        let (stream, mut buf) = (self.stream, [0; 4096]);
-        let drained = os.timeout(self.script.patience(), async |os| {
-            while let Ok(1..) = stream.recv(os, &mut buf).await {}
-        });
-        // Where it stays open, nothing is missing.
-        let _ = drained.await;
     }
 }
