@@ -185,12 +185,8 @@ fn conflict(error: &clap::Error) -> Option<&'static str> {
 fn elsewhere(error: &clap::Error, command: &Command, usage: &str) -> Option<String> {
     let name = text(error, ContextKind::InvalidArg);
     let long = name.strip_prefix("--")?.split('=').next()?;
-    let has = |command: &Command| {
-        let mut longs = command.get_arguments().filter_map(Arg::get_long);
-        longs.any(|other| other == long)
-    };
-    let of_boot = has(&child(command, "boot"));
-    if has(command) && !usage.contains(" boot ") {
+    let of_boot = has(&child(command, "boot"), long);
+    if has(command, long) && !usage.contains(" boot ") {
         return Some(format!("{name} goes before the command"));
     }
     if of_boot && usage.contains(" replay ") {
@@ -199,7 +195,7 @@ fn elsewhere(error: &clap::Error, command: &Command, usage: &str) -> Option<Stri
              that tape"
         ));
     }
-    let others = observers(command).filter(|(_, other)| has(other));
+    let others = observers(command).filter(|(_, other)| has(other, long));
     let others: Vec<String> = others.map(|(name, _)| name).collect();
     match &others[..] {
         [] => of_boot.then(|| format!("{name} is an option of boot, and goes before the program")),
@@ -209,15 +205,17 @@ fn elsewhere(error: &clap::Error, command: &Command, usage: &str) -> Option<Stri
 
 /// The commands that look at a running kernel or a trace, by their whole names.
 fn observers(command: &Command) -> impl Iterator<Item = (String, &Command)> {
-    let is_live = |live: &&Command| {
-        let mut longs = live.get_arguments().filter_map(Arg::get_long);
-        longs.any(|long| long == "attach")
-    };
-    let live = command.get_subcommands().filter(is_live);
+    let live = command.get_subcommands();
+    let live = live.filter(|live| has(live, "attach"));
     let trace = command.find_subcommand("trace").into_iter();
     let trace = trace.flat_map(Command::get_subcommands);
     live.map(|live| (live.get_name().to_string(), live))
         .chain(trace.map(|trace| (format!("trace {}", trace.get_name()), trace)))
+}
+
+fn has(command: &Command, option: &str) -> bool {
+    let mut options = command.get_arguments().filter_map(Arg::get_long);
+    options.any(|long| long == option)
 }
 
 fn child(command: &Command, name: &str) -> Command {
