@@ -157,12 +157,12 @@ impl Reel {
 
     pub(super) fn print(&mut self, task: Tid, len: usize) -> Result<io::Result<usize>, Over> {
         let asked = format_args!("{len} bytes of text for the console");
-        take!(self, task, asked, Entry::Print { len: told, result } if told == len => result)
+        take!(self, task, asked, Entry::Print(told, result) if told == len => result)
     }
 
     /// Whether the work was done in place.
     pub(super) fn submit(&mut self, task: Tid) -> Result<bool, Over> {
-        take!(self, task, "work for a thread", Entry::Submit { in_place } => in_place)
+        take!(self, task, "work for a thread", Entry::Submit(in_place) => in_place)
     }
 
     /// A wait, with how long one for threads took. Its reports are in [`Reel::happened`].
