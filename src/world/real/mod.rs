@@ -395,7 +395,10 @@ impl World for RealWorld {
             Request::Shutdown => self.shutdown(device).map(done),
             // The system's look-up blocks.
             Request::Resolve { .. } => Ok(Answer::Ready(false)),
-            Request::Close => Ok(done(self.close(device))),
+            Request::Close => {
+                self.close(device);
+                Ok(Answer::Done)
+            }
         }
     }
 }

@@ -141,7 +141,7 @@ impl Context {
         let is_other = std::mem::replace(&mut self.device, device) != device;
         let other = u8::from(is_other) * kind::FIRST_FLAG;
         let unusual = u8::from(!usual) * kind::SECOND_FLAG;
-        out.push(kind::REQUEST + asked.number | other | unusual);
+        out.push((kind::REQUEST + asked.number) | other | unusual);
         if is_other {
             number(out, device);
         }

@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::{
-    Error, Header, Left, MAGIC, VERSION,
+    Error, Header, MAGIC, VERSION,
     entry::{Asked, Context, Entry, give},
     kind,
 };
@@ -69,7 +69,7 @@ impl Progress {
         }
         let offset = self.offset();
         Err(match self.0.cut.get() {
-            None => Left::new(offset, Tid::KERNEL, "the end".into(), "more".into()),
+            None => Error::left(offset, Tid::KERNEL, "the end".into(), "more".into()),
             Some(None) => Error::Truncated { offset },
             Some(Some(error)) => Error::Unwritten { offset, error },
         })
@@ -124,7 +124,7 @@ impl Reel {
 
     /// Ends the replay, because the program does something that the tape does not have.
     pub(super) fn leave(&mut self, task: Tid, asked: String, found: String) -> Over {
-        let left = Left::new(self.progress.offset(), task, asked, found);
+        let left = Error::left(self.progress.offset(), task, asked, found);
         self.stop(Some(left))
     }
 
