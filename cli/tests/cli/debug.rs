@@ -473,6 +473,8 @@ fn the_screen_shows_a_run_that_keys_move() {
     screen.press("c");
     let text = screen.shows("the run is over: all tasks have ended");
     assert!(text.contains("Producing 9"), "the console: {text}");
+    let ends = text.matches(": exited: done").count();
+    assert_eq!(ends, 2, "the details, too: {text}");
     screen.press("b");
     // An interrupt before the motion is over would only stop that.
     let is_still = |text: &str| text.contains('#') && !text.contains("(^C stops it)");
@@ -480,6 +482,22 @@ fn the_screen_shows_a_run_that_keys_move() {
     screen.signal(Signal::INT);
     let (code, text) = screen.end();
     assert_eq!((code, text.trim()), (Some(0), ""));
+}
+
+#[test]
+fn keys_are_about_the_task_of_the_motion_if_no_row_is_its_own() {
+    let command = rude(&["debug", "--seed", "1", "rings", "--tasks", "30"]);
+    let mut screen = Screen::start(screen::clean(command), 120, 30);
+    screen.shows("#0 before the first call");
+    screen.press(":goto 92\r");
+    let text = screen.shows("task 31 \"waits\" waits for the end of task 2");
+    has(&text, "waits x30");
+    screen.press("w");
+    screen.shows(" 31 waits: woken by its timer");
+    screen.press("\x1b[B");
+    screen.shows("enter shows or hides a row for each");
+    screen.press("\x03");
+    assert_eq!(screen.end().0, Some(0));
 }
 
 #[test]
