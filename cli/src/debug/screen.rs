@@ -287,3 +287,51 @@ impl Shown {
         frame.render_widget(Paragraph::new(lines), inner);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error;
+
+    use super::{super::engine, *};
+    use crate::Program;
+    use trapline::Os;
+
+    /// Has so many tasks of one name that they share a row
+    #[derive(clap::Args)]
+    struct Crowd {}
+
+    impl Program for Crowd {
+        async fn main(self, os: &mut Os) -> Result<(), Box<dyn Error>> {
+            for number in 0..30 {
+                let naps = async move |os: &mut Os| {
+                    for _ in 0..10 + number {
+                        os.sleep(Duration::from_secs(1)).await;
+                    }
+                };
+                os.spawn_detached("napper", naps).await?;
+            }
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn the_keys_are_about_the_task_of_the_motion_if_no_row_is_its_own() {
+        let mut desk = Desk::new(engine::tests::engine::<Crowd>(), false);
+        assert!(desk.perform("goto 95"));
+        let subject = desk.engine.run.subject.expect("it has made a call");
+        assert_ne!(
+            desk.view.selected_task(),
+            Some(subject.into()),
+            "it has no row"
+        );
+        let details = desk.view.whereabouts.as_ref().expect("it has details");
+        assert_eq!(details.tasks[0].tid, u64::from(subject));
+        let woken = desk.about_chosen("back wake");
+        assert_eq!(woken, format!("back wake tid {subject}"));
+        assert!(desk.perform(&woken));
+        assert_eq!(desk.engine.run.subject, Some(subject));
+        // The user chooses the row of the crowd.
+        desk.press(KeyCode::Down.into());
+        assert_eq!(desk.about_chosen("back wake"), "back wake");
+    }
+}

@@ -485,22 +485,6 @@ fn the_screen_shows_a_run_that_keys_move() {
 }
 
 #[test]
-fn keys_are_about_the_task_of_the_motion_if_no_row_is_its_own() {
-    let command = rude(&["debug", "--seed", "1", "rings", "--tasks", "30"]);
-    let mut screen = Screen::start(screen::clean(command), 120, 30);
-    screen.shows("#0 before the first call");
-    screen.press(":goto 92\r");
-    let text = screen.shows("task 31 \"waits\" waits for the end of task 2");
-    has(&text, "waits x30");
-    screen.press("w");
-    screen.shows(" 31 waits: woken by its timer");
-    screen.press("\x1b[B");
-    screen.shows("enter shows or hides a row for each");
-    screen.press("\x03");
-    assert_eq!(screen.end().0, Some(0));
-}
-
-#[test]
 fn a_small_screen_scrolls_a_long_answer() {
     let mut command = screen::trapline();
     command.args(["debug", "--seed", "1", "tids"]);

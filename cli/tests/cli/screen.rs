@@ -50,7 +50,7 @@ pub(crate) fn trapline() -> Command {
     clean(crate::support::trapline(&[]))
 }
 
-pub(crate) fn clean(mut command: Command) -> Command {
+fn clean(mut command: Command) -> Command {
     for variable in [
         "RUST_LOG",
         "NO_COLOR",
