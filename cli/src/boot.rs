@@ -250,7 +250,8 @@ impl<'a> Session<'a> {
         self.rules.report(log);
         warn_of_unused(log, kernel.unused_shares());
         if watching.summary {
-            self.summary.borrow_mut().show(log, now);
+            // What the kernel's end tells is no part of the run.
+            self.summary.take().show(log, now);
         }
         if watching.exits && ending != Some(Ending::Failed) {
             self.exits.borrow().show(log);

@@ -9,7 +9,7 @@ use std::time::Duration;
 use maud::{Markup, html};
 
 use super::trial::{TaskRun, Trial};
-use crate::{measures::Phase, output::clean, units::thousandths};
+use crate::{output::clean, units::thousandths};
 
 const LINES: usize = 40;
 
@@ -31,10 +31,9 @@ fn columns(task: &TaskRun, count: usize, end: Duration) -> Vec<Column> {
         let (first, last) = (from as usize, (to.ceil() as usize).min(count));
         for (at, column) in columns.iter_mut().enumerate().take(last).skip(first) {
             let part = to.min(at as f64 + 1.0) - from.max(at as f64);
-            match stretch.doing {
-                Phase::Computing => column.computing += part.max(0.0),
-                Phase::Ready => column.ready += part.max(0.0),
-                Phase::Other => {}
+            match stretch.is_computing {
+                true => column.computing += part.max(0.0),
+                false => column.ready += part.max(0.0),
             }
         }
     }

@@ -13,8 +13,9 @@ use crate::{
     interrupt::{External, Interrupt},
     log::recording::{
         decode::{Bytes, Wrong},
-        encode::{Out, nanos, number, socket_addr, text},
+        encode::{Out, nanos, number, text},
         errors,
+        wire::{get_addr, put_addr},
     },
     world::{Answer, Happening, Request},
 };
@@ -158,7 +159,7 @@ impl Context {
             (Shape::Read, Answer::Bytes(_)) => slice(out, read),
             (Shape::Resolved, Answer::Ready(true)) => slice(out, read),
             (_, Answer::Bytes(n)) if !usual => number(out, n as u64),
-            (Shape::Addr, Answer::Addr(addr)) => socket_addr(out, addr),
+            (Shape::Addr, Answer::Addr(addr)) => put_addr(out, addr),
             // Tapes have no room for the own address of a connection.
             (_, Answer::Addr(_) | Answer::Bytes(_) | Answer::Done | Answer::Ready(_)) => {}
         }
@@ -173,7 +174,7 @@ fn slice(out: &mut Vec<u8>, slice: &[u8]) {
 pub(super) fn addresses(addresses: &[IpAddr]) -> Vec<u8> {
     let mut out = Vec::new();
     for ip in addresses {
-        socket_addr(&mut out, SocketAddr::new(*ip, 0));
+        put_addr(&mut out, SocketAddr::new(*ip, 0));
     }
     out
 }
@@ -334,7 +335,7 @@ pub(super) fn give(request: &mut Request<'_>, read: &[u8]) -> Option<()> {
         Request::Resolve { addresses, .. } => {
             let mut bytes = Bytes(read);
             while let Ok(kind) = bytes.byte() {
-                addresses.push(bytes.socket_addr(kind).ok()?.ip());
+                addresses.push(get_addr(kind, &mut bytes).ok()?.ip());
             }
         }
         _ => {}
@@ -448,7 +449,7 @@ impl Asked {
             Shape::Ready | Shape::Resolved => Answer::Ready(usual),
             Shape::Addr => {
                 let kind = bytes.byte()?;
-                Answer::Addr(bytes.socket_addr(kind)?)
+                Answer::Addr(get_addr(kind, bytes)?)
             }
             Shape::Read => {
                 let read = bytes.slice()?;
