@@ -268,9 +268,12 @@ impl<P: FnOnce(&TrapFrame) -> SystemCall, D: Decode> Future for Trap<'_, P, D> {
         let this = self.get_mut();
         let frame = &this.os.frame;
         if this.is_under_way {
-            let reply = frame.take_reply().or_else(|| frame.take_located_reply());
-            let Some(reply) = reply else {
-                return Poll::Pending;
+            let reply = match frame.take_reply() {
+                Some(reply) => reply,
+                None => match frame.take_located_reply() {
+                    Some(reply) => reply,
+                    None => return Poll::Pending,
+                },
             };
             this.is_under_way = false;
             if let Reply::Elapsed(number) = reply {
