@@ -6,7 +6,7 @@ use std::{cmp::Reverse, collections::BTreeMap, time::Duration};
 use trapline::{DeviceId, Direction, Doing, End, Ending, Moment, Nanos, On, QueueId, Tid, Wake};
 
 use super::{
-    history::{Accepted, History, Step},
+    history::{History, Step},
     life::{Amount, Life, Piece},
     queues::{Content, QueueLife},
 };
@@ -301,7 +301,7 @@ impl History {
             return self.connection_cause(tid, piece, accepted, said);
         }
         let Some(peer) = self.peer(device) else {
-            let why = match self.peers.is_listener(device) {
+            let why = match self.devices.is_listener(device) {
                 true => "No task connected meanwhile.",
                 false if self.has_gaps() => "Its other end is not known: events are missing.",
                 false => "The other end is outside of this run, or was never connected.",
@@ -350,11 +350,11 @@ impl History {
         &self,
         tid: Tid,
         piece: &Piece,
-        accepted: &Accepted,
+        accepted: DeviceId,
         said: &mut Vec<String>,
     ) -> Option<Step> {
         let Some(sent) = self.connected(accepted) else {
-            let from = accepted.from;
+            let from = self.devices.addr(accepted);
             let from = from.map_or_else(String::new, |from| format!(" from {from}"));
             said.push(match self.has_gaps() {
                 true => format!("Which task connected{from} is not known: events are missing."),

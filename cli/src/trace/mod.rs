@@ -6,13 +6,14 @@
 //! | file | owns |
 //! |---|---|
 //! | `spans.rs` | what each task did at every moment |
-//! | `history.rs`, `life.rs`, `queues.rs`, `peers.rs`, `senders.rs` | all that happened, by task, queue and device |
+//! | `history.rs`, `life.rs`, `queues.rs`, `devices.rs` | all that happened, by task, queue and device |
 //! | `causes.rs` | why a task waited |
 //! | `twins.rs` | what each task came to in two runs |
 
 mod at;
 mod causes;
 mod chrome;
+mod devices;
 mod diff;
 mod dot;
 mod export;
@@ -20,10 +21,8 @@ mod graph;
 mod history;
 mod life;
 mod path;
-mod peers;
 pub(super) mod post_mortem;
 mod queues;
-mod senders;
 mod show;
 mod source;
 pub(super) mod spans;

@@ -7,9 +7,9 @@ use serde_json::Value;
 use trapline::{Doing, Ending, Moment, Nanos, Tid};
 
 use super::{
+    devices::Sent,
     history::History,
     life::{Amount, Life, Piece},
-    senders::Sent,
     source::Failure,
 };
 use crate::{
