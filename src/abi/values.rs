@@ -381,7 +381,7 @@ impl From<Errno> for io::Error {
     }
 }
 
-/// The argument of a [`SystemCall`] or a [`Reply`].
+/// The argument of a [`SystemCall`](crate::SystemCall) or a [`Reply`](crate::Reply).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Argument {

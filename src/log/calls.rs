@@ -2,8 +2,6 @@
 //!
 //! A call on a queue has the word of the object that the queue is part of, with its kind, its number
 //! and its name: `lock(mutex 1 "savings")`. [`Call`] is its text in the canonical log.
-//!
-//! Uses the ABI and the event log.
 
 use std::{fmt, net::SocketAddr, rc::Rc, time::Duration};
 

@@ -1,13 +1,16 @@
 //! The tracers of a kernel, and containment of their panics.
 
 use std::{
+    cell::RefCell,
     mem::ManuallyDrop,
     panic::{AssertUnwindSafe, catch_unwind},
     rc::Rc,
     time::Duration,
 };
 
-use super::{Event, Fact, Tracer, entered::Entered};
+use tracing::{dispatcher, span::Id};
+
+use super::{Event, Fact, Tracer};
 use crate::{
     abi::{Place, Tid},
     panic::{Panic, contain, panic_message},
@@ -161,6 +164,32 @@ impl Drop for Log {
     fn drop(&mut self) {
         for tracer in self.tracers.drain(..) {
             contain(|| drop(tracer));
+        }
+    }
+}
+
+/// The task whose span is entered.
+#[derive(Default)]
+pub(crate) struct Entered(RefCell<Option<(Tid, Id)>>);
+
+impl Entered {
+    pub(super) fn is(&self, tid: Tid) -> bool {
+        self.0.borrow().as_ref().is_some_and(|(of, _)| *of == tid)
+    }
+
+    /// Enters the span of a task, unless one is entered.
+    pub(super) fn enter(&self, tid: Tid, span: &tracing::Span) {
+        if self.0.borrow().is_none()
+            && let Some(id) = span.id()
+        {
+            dispatcher::get_default(|dispatch| dispatch.enter(&id));
+            self.0.replace(Some((tid, id)));
+        }
+    }
+
+    pub(super) fn leave(&self) {
+        if let Some((_, id)) = self.0.take() {
+            dispatcher::get_default(|dispatch| dispatch.exit(&id));
         }
     }
 }

@@ -1,15 +1,12 @@
 //! The ledger: what each task is, what it does and did, and what it waits for.
 //!
-//! It takes the events of a log in order, live or read. At every instant it describes a task as
-//! [`Kernel::tasks`](crate::Kernel::tasks) does, with the same [`TaskInfo`].
+//! It takes the events of a log in order, live or read.
 //!
 //! ```text
 //!  Spawned ──> Ready ──Resumed──> Running ──Trapped──> InCall ──Replied──> Ready
 //!                ^                                       │
 //!                └───────────────Woken──────────── Blocked(on)       Exited ──> zombie ──> reaped
 //! ```
-//!
-//! Uses the ABI, the event log, and `calls.rs` for the words of calls.
 
 use std::{collections::hash_map::Entry, fmt, net::SocketAddr, rc::Rc};
 
@@ -25,10 +22,8 @@ use crate::abi::{DeviceId, Errno, Exit, Inject, Kind, On, QueueId, Reply, System
 /// The books of a run: the tasks of a log, their names, states, waits and last calls.
 ///
 /// It is a [`Tracer`], and also takes the events of a [`Recording`](crate::record::Recording). Give
-/// it each event before you ask about that event.
-///
-/// A task whose spawn the ledger has missed has the name `?`. A reaped task is kept until the
-/// next one is reaped, so that the event itself has a line.
+/// it each event before you ask about that event. A task whose spawn it has missed has the name `?`.
+/// A reaped task is kept until the next one is reaped, so that the event itself has a line.
 ///
 /// ```
 /// use trapline::{Ledger, Tracer, record::Recording};

@@ -1,7 +1,5 @@
 //! The event log: typed facts, their text, and the tracers that receive them.
 //!
-//! Uses the ABI and containment.
-//!
 //! | file | owns |
 //! |---|---|
 //! | `event.rs` | [`Event`], [`Fact`], [`Tracer`], and the lines of the canonical log |
@@ -11,15 +9,13 @@
 //! | `spans.rs` | the books of a task, and its spans: [`Span`], [`Moment`] |
 //! | `calls.rs` | calls in words, and the lines of a trace |
 //! | `waits.rs` | chains and cycles of tasks that wait for each other |
-//! | `dispatch.rs` | the tracers of a kernel |
-//! | `entered.rs` | the span of `tracing` that is entered |
+//! | `dispatch.rs` | the tracers of a kernel, and the span of `tracing` that is entered |
 //! | `tracing.rs` | the bridge to `tracing` |
 //! | `recording/` | the event log in a file |
 
 mod calls;
 mod describe;
 mod dispatch;
-mod entered;
 mod event;
 mod ledger;
 pub mod recording;

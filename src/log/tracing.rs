@@ -22,7 +22,7 @@ use tracing::{
     trace_span, warn,
 };
 
-use super::{Event, Ledger, Log, Topic, Tracer, entered::Entered, event::Step};
+use super::{Event, Ledger, Log, Topic, Tracer, dispatch::Entered, event::Step};
 use crate::abi::{Exit, Nanos, Place, QueueId, Reply, SystemCall, Tid};
 
 pub(crate) fn warn_of(tid: Tid, comm: &str, exit: &Exit, place: Option<&Place>) {

@@ -8,14 +8,11 @@ use crate::{
     trap::{Options, Start},
 };
 
-/// Callbacks, in the manner of asyncio and of timers in browsers. Each callback is a task;
-/// [`Os::kill`] cancels it.
+/// Callbacks, in the manner of asyncio and browsers. Each is a task; [`Os::kill`] cancels it.
 impl Os {
-    /// Runs `callback` as a new task, and returns the number of that task. Its first turn comes
-    /// after the next turn of the caller, under first in, first out. Never blocks.
-    ///
-    /// At the kernel's limit of live tasks this drops the callback with a warning, and returns
-    /// [`Tid::KERNEL`].
+    /// Runs `callback` as a new task, and returns its number. Its first turn comes after the next turn
+    /// of the caller, under first in, first out. Never blocks. At the kernel's limit of live tasks this
+    /// drops the callback with a warning, and returns [`Tid::KERNEL`].
     #[track_caller]
     pub fn call_soon<T: IntoExit>(
         &mut self,

@@ -1,6 +1,4 @@
 //! [`Device`]: a program's handle to a descriptor that the kernel owns.
-//!
-//! Built on the calls of [`Os`]; uses the ABI and the frame.
 
 use std::{fmt, fs::File, io, net::SocketAddr, ops::Deref, os::fd::AsFd, rc::Rc, sync::Arc};
 
@@ -135,8 +133,8 @@ impl<S> Device<S> {
     /// change before the peer receives them may arrive changed. Elsewhere the bytes are read and sent,
     /// up to 64 KiB at once.
     ///
-    /// *Blocks* until something can be written. Bytes that are not in memory are read from the
-    /// disk, which delays every task; [`Os::run_blocking`] can read a file ahead.
+    /// *Blocks* until something can be written. A read from the disk delays every task:
+    /// [`Os::run_blocking`] can read a file ahead.
     ///
     /// *Errors:* those of [`send`](Self::send), and those of the operating system for the file: it
     /// is not open for reading, or has no positions (a pipe, a terminal).
@@ -192,9 +190,8 @@ impl<S> Device<S> {
 impl Os {
     /// Waits until the device can be read, or its stream has ended. (Beazley's `ReadWait`.)
     ///
-    /// *Blocks* until there is something to read. The wait is level-triggered: while bytes are
-    /// left, it returns at once. A device that cannot be watched, such as a regular file, is always
-    /// ready.
+    /// *Blocks* until there is something to read; while bytes are left, it returns at once. A device
+    /// that cannot be watched, such as a regular file, is always ready.
     ///
     /// *Errors:* [`Errno::Busy`] if another task waits to read the same device, or has a read
     /// pending. [`Errno::Closed`] if the device is closed meanwhile. [`Errno::BadFd`] if it is
@@ -227,11 +224,9 @@ impl Os {
         self.call(move |_| SystemCall::WriteWait(device), checked)
     }
 
-    /// Hands a descriptor to the kernel: a socket, a pipe, a terminal, a file. The kernel owns it
-    /// from then on, and closes it after the last handle is dropped. Never blocks.
-    ///
-    /// The descriptor becomes non-blocking, except for the three standard streams, which other
-    /// processes may share.
+    /// Hands a descriptor to the kernel: a socket, a pipe, a terminal, a file. The kernel closes it
+    /// after the last handle is dropped. It becomes non-blocking, except for the three standard
+    /// streams, which other processes may share. Never blocks.
     ///
     /// *Errors:* those of the operating system; `AlreadyExists` if it is attached already;
     /// `Unsupported` in a world without devices.

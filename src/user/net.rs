@@ -53,12 +53,12 @@ impl Stream {
 }
 
 impl Os {
-    /// Opens a listening TCP socket. Port 0 means any free port; [`Listener::local_addr`] returns
-    /// it. The address can be reused, so that a server can restart at once. Never blocks.
+    /// Opens a listening TCP socket, at any free port for port 0 ([`Listener::local_addr`] returns it).
+    /// The address can be reused, so that a server can restart at once. Never blocks.
     ///
     /// *Errors:* those of the operating system, such as `AddrInUse`; `Unsupported` in a world
-    /// without a network. Their text names the address. Their source is the world's own
-    /// [`io::Error`], which has the `raw_os_error`.
+    /// without a network. The text names the address; the source is the world's own [`io::Error`],
+    /// which has the `raw_os_error`.
     pub async fn listen(&mut self, addr: SocketAddr) -> io::Result<TcpListener> {
         let (handle, local) = self
             .call(carrying(SystemCall::Listen, Payload::Addr(addr)), opened)
@@ -118,11 +118,8 @@ impl Os {
         Err(last.unwrap_or_else(|| cannot(io::ErrorKind::NotFound.into())))
     }
 
-    /// Returns the addresses of a host, the preferred one first; at least one. An address in the
-    /// place of a name is its own.
-    ///
-    /// The simulated world knows the hosts of its network. In the real world a thread asks the
-    /// operating system, and the call *blocks* until it has answered.
+    /// Returns the addresses of a host, the preferred one first; at least one. An address is its own.
+    /// In the real world the call *blocks* until the operating system has answered a thread.
     ///
     /// *Errors:* `NotFound` if the simulated network has no such host; those of the operating
     /// system.
@@ -188,9 +185,9 @@ impl TcpListener {
     ///
     /// *Blocks* until a peer connects.
     ///
-    /// *Errors:* those of the operating system; a server can continue after any of them. Without
-    /// free descriptors (`EMFILE`) an immediate retry fails again, so sleep first. Or an
-    /// [`Errno`](crate::Errno) as [`Os::read_wait`] returns.
+    /// *Errors:* those of the operating system, after which a server can continue; without free
+    /// descriptors (`EMFILE`), sleep before the retry. Or an [`Errno`](crate::Errno) as
+    /// [`Os::read_wait`] returns.
     #[track_caller]
     pub fn accept(&self, os: &mut Os) -> impl Future<Output = io::Result<(TcpStream, SocketAddr)>> {
         os.note_caller();
@@ -233,15 +230,14 @@ impl TcpStream {
 
 /// The error with the address, and with what to do about it.
 fn cannot_listen(addr: SocketAddr, error: io::Error) -> io::Error {
+    use io::ErrorKind as Kind;
     let advice = match error.kind() {
-        io::ErrorKind::AddrInUse if addr.port() != 0 => {
-            "; choose another port, or 0 for a free one"
-        }
+        Kind::AddrInUse if addr.port() != 0 => "; choose another port, or 0 for a free one",
         // A simulated network says more itself.
-        io::ErrorKind::AddrNotAvailable if error.raw_os_error().is_some() => {
+        Kind::AddrNotAvailable if error.raw_os_error().is_some() => {
             "; choose an address of this machine"
         }
-        io::ErrorKind::PermissionDenied => "; choose a port above 1023, which needs no privilege",
+        Kind::PermissionDenied => "; choose a port above 1023, which needs no privilege",
         _ => "",
     };
     cannot("listen on", addr.into(), error, advice)

@@ -1,6 +1,4 @@
-//! [`Os`], the handle through which a program makes its system calls.
-//!
-//! Uses the ABI and the frame. The only file that yields; `program.rs` makes the generators.
+//! [`Os`], the handle through which a program makes its system calls. The only file that yields.
 
 use std::{
     fmt, io,
@@ -140,10 +138,8 @@ impl Os {
     }
 
     /// Appends to the console; `writeln!(os, "...")` prints a line. This makes no trap. The text is
-    /// printed at the task's next trap or end.
-    ///
-    /// *Blocks* at that trap or end while more than 64 KiB wait for the console; other tasks
-    /// continue. Text that a failed console does not take is lost, and counted in
+    /// printed at the task's next trap or end, which *blocks* while more than 64 KiB wait for the
+    /// console. Text that a failed console does not take is counted in
     /// [`Report::lost`](crate::Report::lost).
     pub fn write_fmt(&mut self, text: fmt::Arguments<'_>) {
         self.frame.print(text);
@@ -272,9 +268,12 @@ impl<P: FnOnce(&TrapFrame) -> SystemCall, D: Decode> Future for Trap<'_, P, D> {
         let this = self.get_mut();
         let frame = &this.os.frame;
         if this.is_under_way {
-            let reply = frame.take_reply().or_else(|| frame.take_located_reply());
-            let Some(reply) = reply else {
-                return Poll::Pending;
+            let reply = match frame.take_reply() {
+                Some(reply) => reply,
+                None => match frame.take_located_reply() {
+                    Some(reply) => reply,
+                    None => return Poll::Pending,
+                },
             };
             this.is_under_way = false;
             if let Reply::Elapsed(number) = reply {

@@ -62,13 +62,9 @@ pub struct Promise<T> {
     callbacks: Rc<Callbacks>,
 }
 
-/// The callbacks of a promise that have not begun.
-#[derive(Default)]
-struct Callbacks {
-    last: Cell<u64>,
-    /// In their order. A callback that runs before an earlier one waits at a gate.
-    waiting: RefCell<BTreeMap<u64, Option<Queue<()>>>>,
-}
+/// The callbacks of a promise that have not begun, by their numbers in the order in which they were
+/// added. A callback that runs before an earlier one waits at a gate.
+type Callbacks = RefCell<BTreeMap<u64, Option<Queue<()>>>>;
 
 /// A callback's position, until it begins or is killed. Then the next callback may begin.
 struct Ticket {
@@ -81,9 +77,9 @@ struct Ticket {
 impl Ticket {
     fn new(callbacks: &Rc<Callbacks>, decided: &Queue<()>) -> Self {
         decided.touch_beside(true);
-        let number = callbacks.last.get() + 1;
-        callbacks.last.set(number);
-        callbacks.waiting.borrow_mut().insert(number, None);
+        let last = callbacks.borrow().keys().next_back().copied();
+        let number = last.map_or(0, |last| last + 1);
+        callbacks.borrow_mut().insert(number, None);
         Self {
             callbacks: Rc::clone(callbacks),
             number,
@@ -93,8 +89,7 @@ impl Ticket {
 
     fn is_first(&self) -> bool {
         self.decided.touch_beside(true);
-        let waiting = self.callbacks.waiting.borrow();
-        waiting.keys().next() == Some(&self.number)
+        self.callbacks.borrow().keys().next() == Some(&self.number)
     }
 
     /// Waits until the earlier callbacks have begun. A policy may run this one first.
@@ -104,9 +99,8 @@ impl Ticket {
         }
         let gate = Queue::required(os, Kind::Callback, None).await;
         if !self.is_first() {
-            let mut waiting = self.callbacks.waiting.borrow_mut();
-            waiting.insert(self.number, Some(gate.clone()));
-            drop(waiting);
+            let mine = Some(gate.clone());
+            self.callbacks.borrow_mut().insert(self.number, mine);
             os.frame().set_place(place);
             let _ = gate.take(os).await;
         }
@@ -116,9 +110,9 @@ impl Ticket {
 impl Drop for Ticket {
     fn drop(&mut self) {
         self.decided.touch_beside(true);
-        let mut waiting = self.callbacks.waiting.borrow_mut();
-        waiting.remove(&self.number);
-        if let Some((_, Some(gate))) = waiting.first_key_value() {
+        let mut callbacks = self.callbacks.borrow_mut();
+        callbacks.remove(&self.number);
+        if let Some((_, Some(gate))) = callbacks.first_key_value() {
             gate.defer_put(());
         }
     }

@@ -1,7 +1,6 @@
 //! Message queues: typed, first in first out, with blocking at both ends.
 //!
-//! The kernel's part of a queue contains only numbers: the messages in the queue, and the tasks
-//! that wait at either end. The messages themselves stay on the task's side, in `messages.rs`.
+//! The kernel's part of a queue contains only numbers. The messages stay in `messages.rs`.
 
 use std::{fmt, rc::Rc};
 
@@ -14,7 +13,7 @@ use crate::{
     trap::{Kind, Object, Payload, QueueStatus, TrapFrame},
 };
 
-/// The queue is closed. Returns the message that was not put.
+/// The queue is closed. It holds the message that was not put.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, thiserror::Error)]
 #[error("the queue is closed")]
 pub struct Closed<T = ()>(pub T);

@@ -1,7 +1,7 @@
 //! Blocking work whose value a tape holds: the feature `serde`.
 //!
 //! The value crosses the world as bytes of a socket whose other end the task holds itself. So it is
-//! on a tape, as all bytes that a device delivers, and a replay need not do the work again.
+//! on a tape, as all bytes that a device delivers.
 
 use std::{
     fmt::Display,

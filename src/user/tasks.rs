@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use super::{
-    child::Child,
     os::{Os, answer, carrying, mismatch},
     program::{self, IntoExit},
 };
@@ -82,32 +81,6 @@ impl Os {
             ..Options::default()
         };
         self.new_task(SystemCall::NewTask, name.as_ref(), program, Some(options))
-    }
-
-    /// Like [`Os::spawn`], for a program that returns a value of any type: the handle waits for it. A
-    /// program that returns ends with [`Exit::Done`].
-    ///
-    /// *Errors:* as [`Os::spawn`].
-    ///
-    /// ```
-    /// # use trapline::{Errno, Exit, Kernel, Os};
-    /// # let mut kernel = Kernel::simulated(0);
-    /// kernel.spawn("main", async |os: &mut Os| {
-    ///     let mut child = os.spawn_child("sum", async |_| (1..=4).sum::<u32>()).await?;
-    ///     assert_eq!(child.wait(os).await, Ok(10));
-    ///     Ok::<(), Errno>(())
-    /// })?;
-    /// # assert_eq!(kernel.run()?.exits()[&1.into()], Exit::Done);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[track_caller]
-    pub fn spawn_child<T: 'static>(
-        &mut self,
-        name: impl AsRef<str>,
-        program: impl AsyncFnOnce(&mut Self) -> T + 'static,
-    ) -> impl Future<Output = Result<Child<T>, Errno>> {
-        self.note_caller();
-        async move { Child::spawn(self, name.as_ref(), program).await }
     }
 
     /// Like [`Os::spawn`], when `delay` has passed. Until then the task waits for its timer, even with

@@ -14,8 +14,8 @@
 //! | `place.rs` | the file: its lock and its mode |
 //! | `wire.rs` | events as bytes, and back |
 //! | `encode.rs`, `decode.rs` | numbers, texts and headers as bytes, and back |
-//! | `errors.rs` | numbers for the kinds of I/O errors |
-//! | `reader.rs` | [`Recording`], [`Error`] |
+//! | `errors.rs` | [`Error`], and numbers for the kinds of I/O errors |
+//! | `reader.rs` | [`Recording`] |
 //!
 //! ```
 //! use trapline::{Kernel, Os, record::{Header, Recorder, Recording}};
@@ -113,7 +113,8 @@ mod stream;
 pub(crate) mod wire;
 
 pub use super::event::OwnedEvent;
-pub use reader::{Error, Recording};
+pub use errors::Error;
+pub use reader::Recording;
 pub use recorder::{Handle, Recorder};
 
 const MAGIC: [u8; 8] = *b"\x89TRAPLN\n";

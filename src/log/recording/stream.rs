@@ -112,10 +112,8 @@ impl Stream {
     fn wait_for_room(&mut self, len: usize) -> io::Result<()> {
         let mut silences = 0;
         while !self.has_room(len) && !self.is_stalled {
-            if !self.poll()? {
-                silences += 1;
-                self.is_stalled = silences == SILENCES;
-            }
+            silences += u32::from(!self.poll()?);
+            self.is_stalled = silences == SILENCES;
             self.push()?;
         }
         Ok(())

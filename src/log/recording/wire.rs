@@ -440,32 +440,25 @@ words! {
     Reply, "an unknown reply";
 }
 
-#[inline(always)]
-fn put_argument(out: &mut impl Out, argument: Argument) {
-    match argument {
-        Argument::None => {}
-        Argument::Task(tid) => tid.put(out),
-        Argument::Span(time) | Argument::Instant(time) => time.put(out),
-        Argument::Device(device) => device.put(out),
-        Argument::Queue(queue) => queue.put(out),
-        Argument::Capacity(n) | Argument::Number(n) => n.put(out),
-        Argument::Errno(errno) => errno.put(out),
-        Argument::Share(share) => share.put(out),
-    }
+/// Describes an argument, whose kind follows from the call or the reply.
+macro_rules! arguments {
+    ($($Kind:ident)+) => {
+        #[inline(always)]
+        fn put_argument(out: &mut impl Out, argument: Argument) {
+            match argument {
+                Argument::None => {}
+                $(Argument::$Kind(value) => value.put(out),)+
+            }
+        }
+
+        /// Reads an argument of the same kind as the one given.
+        fn get_argument(kind: Argument, bytes: &mut Bytes<'_>) -> Result<Argument, Wrong> {
+            Ok(match kind {
+                Argument::None => Argument::None,
+                $(Argument::$Kind(_) => Argument::$Kind(Get::get(bytes)?),)+
+            })
+        }
+    };
 }
 
-/// Reads an argument of the same kind as the one given.
-fn get_argument(kind: Argument, bytes: &mut Bytes<'_>) -> Result<Argument, Wrong> {
-    Ok(match kind {
-        Argument::None => Argument::None,
-        Argument::Task(_) => Argument::Task(Get::get(bytes)?),
-        Argument::Span(_) => Argument::Span(Get::get(bytes)?),
-        Argument::Instant(_) => Argument::Instant(Get::get(bytes)?),
-        Argument::Device(_) => Argument::Device(Get::get(bytes)?),
-        Argument::Queue(_) => Argument::Queue(Get::get(bytes)?),
-        Argument::Capacity(_) => Argument::Capacity(Get::get(bytes)?),
-        Argument::Number(_) => Argument::Number(Get::get(bytes)?),
-        Argument::Errno(_) => Argument::Errno(Get::get(bytes)?),
-        Argument::Share(_) => Argument::Share(Get::get(bytes)?),
-    })
-}
+arguments!(Task Span Instant Device Queue Capacity Number Errno Share);

@@ -16,10 +16,7 @@ use super::{
 };
 use crate::{
     abi::{DeviceId, Tid},
-    log::recording::{
-        chunks::{Broken, Chunks},
-        decode::Bytes,
-    },
+    log::recording::{Error as Broken, chunks::Chunks, decode::Bytes},
     world::{Answer, Happening, Request, sequence::Sequence},
 };
 
