@@ -79,8 +79,8 @@ impl At {
         text: impl Fn(&[Row], &Totals) -> String,
     ) -> Result<ExitCode, Failure> {
         let mut source = Source::open(&self.file)?;
-        let (mut ledger, mut is_cut) = (Ledger::new(), false);
-        let mut newest = Tid::KERNEL;
+        let mut ledger = Ledger::new();
+        let (mut is_cut, mut is_empty) = (false, true);
         while let Some(event) = source.next() {
             if source.gap().is_some() {
                 ledger.gap();
@@ -89,44 +89,42 @@ impl At {
             if is_cut {
                 break;
             }
-            newest = newest.max(event.tid);
+            is_empty &= event.tid == Tid::KERNEL;
             ledger.event(&event);
         }
         source.warn_of_gaps(log);
         let mut tasks = ledger.tasks();
         tasks.retain(|task| !matches!(task.state, TaskState::Zombie(_)));
-        let (rows, totals) = rows(&tasks, &ledger, query);
         let end = Nanos::from(ledger.now().at);
-        if newest == Tid::KERNEL {
+        if is_empty {
             log.note("no task was alive yet");
         } else if tasks.is_empty() {
-            log.note(&format!(
-                "no task was alive: the last one ended at {end:.6}"
-            ));
+            let note = format!("no task was alive: the last one ended at {end:.6}");
+            log.note(&note);
         } else {
             if self.at.is_some() && !is_cut {
                 log.note(&format!("the recording ends at {end:.6}"));
             }
+            let (rows, totals) = rows(&tasks, &ledger, query);
             out.write_all(text(&rows, &totals).as_bytes())?;
             out.flush()?;
         }
-        source.end(log)?;
-        Ok(ExitCode::SUCCESS)
+        source.end(log)
     }
 }
 
 /// The tasks that a query lists. A log knows two states more than a kernel shows.
 fn rows(tasks: &[TaskInfo], ledger: &Ledger, query: &Query) -> (Vec<Row>, Totals) {
-    let state = |task: &TaskInfo| match ledger.doing(task.tid) {
+    let since = |tid| Some(ledger.doing(tid)?.1.at.as_secs_f64());
+    let state = |tid| match ledger.doing(tid) {
         None => Some((State::Unknown, None)),
-        Some((Doing::InCall, _)) => Some((State::InCall, ledger.last(task.tid))),
+        Some((Doing::InCall, _)) => Some((State::InCall, ledger.last(tid))),
         Some(_) => None,
     };
-    let since = |task: &TaskInfo| Some(ledger.doing(task.tid)?.1.at.as_secs_f64());
     let entry = |task| {
         let mut entry = Entry::of(task);
-        entry.since = since(task);
-        if let Some((state, _)) = state(task) {
+        entry.since = since(task.tid);
+        if let Some((state, _)) = state(task.tid) {
             (entry.state, entry.kind) = (state, state.name());
         }
         entry
@@ -134,8 +132,8 @@ fn rows(tasks: &[TaskInfo], ledger: &Ledger, query: &Query) -> (Vec<Row>, Totals
     let row = |at: usize| {
         let task: &TaskInfo = &tasks[at];
         let mut row = Row::of(task, ledger);
-        row.since = since(task);
-        if let Some((state, call)) = state(task) {
+        row.since = since(task.tid);
+        if let Some((state, call)) = state(task.tid) {
             (row.state, row.blocked_on) = (state, call.map(ToString::to_string));
         }
         row

@@ -311,8 +311,7 @@ impl History {
         if let Some(accepted) = self.accepted(tid, piece) {
             return self.connection_cause(tid, piece, accepted);
         }
-        let peer = self.peer(device);
-        let Some(peer) = peer else {
+        let Some(peer) = self.devices.peer(device) else {
             let said = match self.devices.is_listener(device) {
                 true => "No task connected meanwhile.",
                 false if self.has_gaps() => "Its other end is not known: events are missing.",

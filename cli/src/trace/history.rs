@@ -8,8 +8,8 @@ use std::{
 };
 
 use trapline::{
-    Answered, DeviceId, Direction, Doing, End, Ending, Event, Exit, Moment, On, QueueId, Reply,
-    Span, SystemCall, Tid, record::OwnedEvent,
+    Answered, Direction, Doing, End, Ending, Event, Exit, Moment, On, QueueId, Reply, Span,
+    SystemCall, Tid, record::OwnedEvent,
 };
 
 use super::{
@@ -240,11 +240,6 @@ impl History {
             let place = life.moves.len() - 1;
             self.life(tid).puts.push((queue, place));
         }
-    }
-
-    /// The other end of a connection, if that is in the same run.
-    pub(super) fn peer(&self, device: DeviceId) -> Option<DeviceId> {
-        self.devices.peer(device)
     }
 
     /// The turns that began within a piece, in order.

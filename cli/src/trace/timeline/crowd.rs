@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, fmt::Write};
 use trapline::{Doing, On};
 
 use super::{
-    model::{Bar, Timeline},
+    model::{Bar, Lane, Timeline},
     pack::longest_number,
     scale::Scale,
 };
@@ -54,38 +54,35 @@ pub(super) fn band(doing: Doing) -> usize {
 }
 
 /// A lane of a picture: a lane of the timeline, or all those of a name.
-pub(super) struct Group {
+pub(super) struct Group<'a> {
     pub(super) name: String,
-    /// Their places among the lanes of the timeline.
-    pub(super) lanes: Vec<usize>,
+    pub(super) lanes: Vec<&'a Lane>,
 }
 
-impl Group {
-    /// The place of its only lane.
-    pub(super) fn alone(&self) -> Option<usize> {
+impl<'a> Group<'a> {
+    /// Its only lane.
+    pub(super) fn alone(&self) -> Option<&'a Lane> {
         let [lane] = self.lanes[..] else { return None };
         Some(lane)
     }
 }
 
 /// The lanes of a picture, in the order of their first tasks.
-pub(super) fn groups(timeline: &Timeline) -> Vec<Group> {
+pub(super) fn groups(timeline: &Timeline) -> Vec<Group<'_>> {
     let is_folded = timeline.tasks().count() > MOST_UNFOLDED;
     let mut places: BTreeMap<String, usize> = BTreeMap::new();
-    let mut groups: Vec<Group> = Vec::new();
-    for (lane, task) in timeline.lanes.iter().enumerate() {
-        let (name, next) = (pattern(&task.name), groups.len());
-        let place = match is_folded && !task.is_kernel() {
+    let mut groups: Vec<Group<'_>> = Vec::new();
+    for lane in &timeline.lanes {
+        let (name, next) = (pattern(&lane.name), groups.len());
+        let place = match is_folded && !lane.is_kernel() {
             true => *places.entry(name.clone()).or_insert(next),
             false => next,
         };
-        match groups.get_mut(place) {
-            Some(group) => group.lanes.push(lane),
-            None => groups.push(Group {
-                name,
-                lanes: vec![lane],
-            }),
+        if place == next {
+            let lanes = Vec::new();
+            groups.push(Group { name, lanes });
         }
+        groups[place].lanes.push(lane);
     }
     groups
 }

@@ -29,13 +29,8 @@ pub(super) struct Reason {
     pub(super) steps: Vec<usize>,
 }
 
-/// A part of the critical path.
-pub(super) struct Part {
-    pub(super) lane: usize,
-    pub(super) from: Moment,
-    pub(super) to: Moment,
-    pub(super) what: String,
-}
+/// A part of the critical path, and the place of its task's lane.
+pub(super) type Part = (usize, Segment);
 
 /// Explains the longest waits of a timeline, in the order of their bars.
 pub(super) fn reasons(timeline: &Timeline) -> Vec<Reason> {
@@ -118,15 +113,12 @@ pub(super) fn path(timeline: &Timeline) -> (Vec<Part>, Value) {
     let rows = path_shares(history, &path, total);
     let title = format!("critical path of {total}");
     let table = json!({ "title": title, "columns": PATH_COLUMNS, "rows": rows });
-    let part = |segment: &Segment| {
+    let part = |mut segment: Segment| {
         let lane = timeline.lane(segment.tid)?;
         let is_in_view = segment.to >= timeline.begin && segment.from <= timeline.end;
-        is_in_view.then(|| Part {
-            lane,
-            from: segment.from.max(timeline.begin),
-            to: segment.to.min(timeline.end),
-            what: segment.what.clone(),
-        })
+        segment.from = segment.from.max(timeline.begin);
+        segment.to = segment.to.min(timeline.end);
+        is_in_view.then_some((lane, segment))
     };
-    (path.iter().filter_map(part).collect(), table)
+    (path.into_iter().filter_map(part).collect(), table)
 }

@@ -61,8 +61,8 @@ pub(super) fn pack(
     pack.reasons(reasons);
     // The parts of the critical path follow each other in time, if not without gaps.
     let mut last = begin;
-    pack.list(path, |pack, part| {
-        pack.size(part.lane);
+    pack.list(path, |pack, (lane, part)| {
+        pack.size(*lane);
         pack.moment(part.from, last);
         pack.moment(part.to, part.from);
         pack.text(&part.what);
