@@ -79,7 +79,7 @@ impl Kernel {
         self.log.observe_by_tracing();
         let host = host.map(|host| self.host_named(host)).transpose()?;
         self.frame.set_place_of_spawn(place);
-        let name = self.frame.intern(name.as_ref());
+        let name = self.frame.kept.intern(name.as_ref());
         let name = host.map_or_else(
             || Rc::clone(&name),
             |host| self.name_on(host, Rc::clone(&name)),

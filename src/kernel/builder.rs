@@ -4,19 +4,12 @@ use std::{fmt, rc::Rc, time::Duration};
 
 use super::{
     Kernel,
-    alone::next_number,
-    console::Console,
-    daemons::Daemons,
-    devices::Devices,
-    held::HeldCalls,
     holders::{Holders, OnDeadlock},
-    hosts::Restarts,
     inject::Injection,
-    places::Places,
     processors::Processors,
-    queues::Queues,
     ready::{Named, Ready},
-    report::{Error, Report},
+    report::Error,
+    reset::next_number,
     shares::Shares,
     stall::Stall,
 };
@@ -35,6 +28,17 @@ pub(super) struct Limits {
     pub(super) queues: usize,
     pub(super) ticks: u64,
     pub(super) time: Nanos,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            tasks: Self::MANY_TASKS,
+            queues: QueueId::PLACES,
+            ticks: u64::MAX,
+            time: Nanos::FOREVER,
+        }
+    }
 }
 
 impl Limits {
@@ -61,6 +65,7 @@ impl Limits {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use]
+#[derive(Default)]
 pub struct Builder {
     world: Option<Box<dyn World>>,
     seed: Option<u64>,
@@ -70,34 +75,10 @@ pub struct Builder {
     shares: Vec<(String, Share)>,
     log: Log,
     limits: Limits,
-    max_stall: Duration,
+    max_stall: Option<Duration>,
     captures: bool,
     injection: Option<Injection>,
     on_deadlock: OnDeadlock,
-}
-
-impl Default for Builder {
-    fn default() -> Self {
-        Self {
-            world: None,
-            seed: None,
-            policy: None,
-            quantum: 1,
-            processors: 1,
-            shares: Vec::new(),
-            log: Log::default(),
-            limits: Limits {
-                tasks: Limits::MANY_TASKS,
-                queues: QueueId::PLACES,
-                ticks: u64::MAX,
-                time: Nanos::FOREVER,
-            },
-            max_stall: Duration::MAX,
-            captures: false,
-            injection: None,
-            on_deadlock: OnDeadlock::default(),
-        }
-    }
 }
 
 impl Builder {
@@ -203,7 +184,7 @@ impl Builder {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn max_stall(mut self, span: Duration) -> Self {
-        self.max_stall = span;
+        self.max_stall = Some(span);
         self
     }
 
@@ -307,18 +288,18 @@ impl Builder {
             shares: Shares::new(self.shares),
             ready: Ready::new(self.policy, self.quantum),
             timers: Default::default(),
-            devices: Devices::default(),
-            console: Console::default(),
-            held: HeldCalls::default(),
+            devices: Default::default(),
+            console: Default::default(),
+            held: Default::default(),
             injection: self.injection,
-            queues: Queues::default(),
+            queues: Default::default(),
             holders: Holders::new(self.on_deadlock),
-            places: Places::default(),
+            places: Default::default(),
             published: None,
             is_watched: false,
             world,
             frame,
-            restarts: Restarts::default(),
+            restarts: Default::default(),
             remote,
             log: self.log,
             limits: self.limits,
@@ -326,15 +307,15 @@ impl Builder {
             next_poll: 0,
             pass_ends: 0,
             stepping: None,
-            daemons: Daemons::default(),
+            daemons: Default::default(),
             slept: None,
             happened: Vec::new(),
             over: [0; 2],
-            stall: Stall::new(self.max_stall),
+            stall: Stall::new(self.max_stall.unwrap_or(Duration::MAX)),
             standstill: Default::default(),
             captured: self.captures.then(String::new),
             trouble: None,
-            stats: Report::default(),
+            stats: Default::default(),
         }
     }
 }
@@ -366,7 +347,7 @@ impl fmt::Debug for Builder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Builder")
             .field("seed", &self.seed)
-            .field("quantum", &self.quantum)
+            .field("quantum", &self.quantum.max(1))
             .field("limits", &self.limits)
             .finish_non_exhaustive()
     }

@@ -30,38 +30,23 @@ pub(super) struct Console {
     waiting: u64,
     /// Whether the end of the run waits only for [`PATIENCE`].
     hurries: bool,
-    /// Whether a failure has been reported.
     is_reported: bool,
-    /// The number of lost bytes that have been reported.
     reported_lost: u64,
 }
 
 impl Console {
-    /// Returns whether the world has taken everything.
     pub(super) fn is_empty(&self) -> bool {
         self.text.is_empty()
     }
 
-    /// Returns whether a task that prints has to wait.
     pub(super) fn is_full(&self) -> bool {
         self.text.len() >= CONSOLE_ROOM
     }
 
-    /// Drops the kept text, and forgets an earlier run.
-    pub(super) fn reset(&mut self) {
-        if !self.text.is_empty() {
-            self.text = VecDeque::new();
-        }
-        (self.next, self.waiting, self.reported_lost) = (0, 0, 0);
-        (self.hurries, self.is_reported) = (false, false);
-    }
-
-    /// Prepares for a new run.
     pub(super) fn begin(&mut self) {
         self.hurries = false;
     }
 
-    /// Limits the wait at the end of the run to [`PATIENCE`].
     pub(super) fn hurry(&mut self) {
         self.hurries = true;
     }
@@ -74,7 +59,6 @@ impl Console {
         until
     }
 
-    /// Drops the kept text. Returns the number of bytes that are lost.
     pub(super) fn drop_text(&mut self) -> u64 {
         let lost = self.text.len() as u64;
         self.text.clear();
@@ -106,7 +90,6 @@ impl Console {
 }
 
 impl Kernel {
-    /// Prints a text, after the kept one.
     pub(super) fn print(&mut self, text: &str) {
         if let Some(captured) = &mut self.captured {
             return captured.push_str(text);
@@ -166,7 +149,6 @@ impl Kernel {
         self.block(me, WaitingOn::Console(number));
     }
 
-    /// Fails if the console has failed.
     #[inline]
     pub(super) fn check_console(&mut self) -> io::Result<()> {
         self.trouble.take().map_or(Ok(()), Err)

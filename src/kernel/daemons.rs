@@ -14,12 +14,9 @@ use crate::{
 /// After these the daemons count as spinning, and the run continues without them.
 const PATIENCE: u32 = 16;
 
-/// The account of daemons and their turns.
 #[derive(Debug, Default)]
 pub(super) struct Daemons {
-    /// The ticks of tasks at the previous poll.
     ticks: u64,
-    /// The polls since the last turn of a task.
     pub(super) idle: u32,
     /// The polls since the last turn of a task or the last progress of the clock.
     pub(super) still: u32,
@@ -73,7 +70,7 @@ impl Kernel {
         name: impl AsRef<str>,
         program: impl AsyncFnOnce(&mut Os) -> T + 'static,
     ) -> Tid {
-        let name = self.frame.intern(name.as_ref());
+        let name = self.frame.kept.intern(name.as_ref());
         let program = program::program(&self.frame, program);
         let task = self.admit(name, program, None, OnExit::Nothing, true, Start::First);
         task.expect("there is no limit on daemons").tid
@@ -102,13 +99,11 @@ impl Kernel {
         self.stats.ticks = ticks;
     }
 
-    /// Returns whether a daemon may make a task ready.
     #[inline]
     pub(super) fn may_daemons_help(&self) -> bool {
         self.ready.daemons() > 0 && self.daemons.idle < PATIENCE
     }
 
-    /// Returns whether daemons have turns before the kernel waits.
     #[inline]
     pub(super) fn do_daemons_hurry(&self) -> bool {
         self.ready.daemons() > 0 && self.daemons.still < PATIENCE

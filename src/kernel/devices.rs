@@ -22,14 +22,11 @@ pub(super) struct Devices {
 impl Devices {
     /// Forgets the devices of an earlier run.
     pub(super) fn reset(&mut self) {
-        if !self.open.is_empty() {
-            self.open.clear();
-        }
+        self.open.clear();
         self.last = [0; 2];
         (self.waiting, self.daemons) = (0, 0);
     }
 
-    /// A token that no device has had before.
     pub(super) fn next_id(&self, task: Runnable) -> DeviceId {
         let of_daemon = task.tid.is_daemon();
         let first = if of_daemon { DeviceId::DAEMONS } else { 0 };
@@ -42,7 +39,6 @@ impl Devices {
         self.open.insert(device, [None; 2]);
     }
 
-    /// Takes a device off the table. Returns the tasks that had it, the reader first.
     pub(super) fn remove(&mut self, device: DeviceId) -> Option<[Option<Runnable>; 2]> {
         self.open.remove(&device)
     }
@@ -65,7 +61,6 @@ impl Devices {
         }
     }
 
-    /// Whether a task may have this direction of the device.
     pub(super) fn check(&self, device: DeviceId, direction: Direction) -> Result<(), Errno> {
         match self.open.get(&device) {
             None => Err(Errno::BadFd),
@@ -75,14 +70,10 @@ impl Devices {
     }
 
     pub(super) fn claim(&mut self, device: DeviceId, direction: Direction, task: Runnable) {
-        let claims = self
-            .open
-            .get_mut(&device)
-            .expect("a device that a task has is open");
-        claims[direction as usize] = Some(task);
+        let claims = self.open.get_mut(&device);
+        claims.expect("a device that a task has is open")[direction as usize] = Some(task);
     }
 
-    /// Releases this direction of the device.
     pub(super) fn release(&mut self, device: DeviceId, direction: Direction) {
         if let Some(claims) = self.open.get_mut(&device) {
             claims[direction as usize] = None;
@@ -95,12 +86,10 @@ impl Devices {
         self.end_wait(task);
     }
 
-    /// How many tasks wait for a device, daemons apart.
     pub(super) fn waiting(&self) -> usize {
         self.waiting
     }
 
-    /// How many daemons wait for a device.
     pub(super) fn daemons(&self) -> usize {
         self.daemons
     }

@@ -16,10 +16,15 @@ use crate::{
 };
 
 impl Kernel {
+    #[inline(always)]
+    fn is_seen(&self, tid: Tid) -> bool {
+        self.log.is_observed() && !tid.is_daemon()
+    }
+
     /// Emits a fact with the current time.
     #[inline(always)]
     pub(super) fn emit<'a>(&mut self, tid: Tid, fact: impl FnOnce() -> Fact<'a>) {
-        if self.log.is_observed() && !tid.is_daemon() {
+        if self.is_seen(tid) {
             self.read_clock();
             self.log.emit(tid, fact());
         }
@@ -28,7 +33,7 @@ impl Kernel {
     /// Emits a fact with the time of the previous one, from which it follows at once.
     #[inline(always)]
     pub(super) fn emit_at_once<'a>(&mut self, tid: Tid, fact: impl FnOnce() -> Fact<'a>) {
-        if self.log.is_observed() && !tid.is_daemon() {
+        if self.is_seen(tid) {
             self.emit_slept();
             self.log.emit(tid, fact());
         }
@@ -47,7 +52,6 @@ impl Kernel {
         }
     }
 
-    /// Emits that a task has ended, and where in the source it has faulted.
     #[cold]
     pub(super) fn emit_exited(&mut self, tid: Tid, exit: &Exit, place: Option<Place>) {
         if !tid.is_daemon() {
@@ -60,7 +64,7 @@ impl Kernel {
     /// Emits that a call blocks, and where in the source it was made.
     #[inline(always)]
     pub(super) fn emit_blocked(&mut self, me: Runnable, on: WaitingOn) {
-        if self.log.is_observed() && !me.tid.is_daemon() {
+        if self.is_seen(me.tid) {
             self.emit_slept();
             let place = self.places.of_call(me, on);
             self.log
@@ -80,7 +84,7 @@ impl Kernel {
     /// Reads the clock after work within a call: its time belongs to the call, not to the next turn.
     #[inline(always)]
     pub(super) fn time_passed(&mut self, tid: Tid) {
-        if self.log.is_observed() && !tid.is_daemon() {
+        if self.is_seen(tid) {
             self.read_clock();
         }
     }
@@ -100,7 +104,15 @@ impl Kernel {
         emit_slept(&mut self.log, &mut self.slept);
     }
 
-    /// Emits a call and what travels beside it.
+    /// Emits a call with which nothing travels.
+    #[inline(always)]
+    pub(super) fn emit_bare_call(&mut self, tid: Tid, call: SystemCall) {
+        self.emit(tid, || Fact::Trapped {
+            call,
+            detail: Detail::None,
+        });
+    }
+
     #[inline(always)]
     pub(super) fn emit_call(&mut self, tid: Tid, call: SystemCall) {
         if self.log.is_observed() {
@@ -143,7 +155,7 @@ impl Kernel {
     /// Emits the answer of a task that is ready, if it is known by now.
     #[inline(always)]
     pub(super) fn emit_answer(&mut self, task: Runnable) {
-        if self.log.is_observed() && !task.tid.is_daemon() {
+        if self.is_seen(task.tid) {
             self.emit_answer_in_full(task);
         }
     }

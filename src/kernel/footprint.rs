@@ -77,7 +77,6 @@ impl Kernel {
         }
     }
 
-    /// Notes that the turn changes an object.
     #[inline]
     pub(super) fn touch(&self, object: Object) {
         self.frame.touch(object, true);
@@ -163,7 +162,6 @@ impl Kernel {
         }
     }
 
-    /// Notes the birth of a task.
     pub(super) fn note_birth(&self, child: Tid, parent: Option<Runnable>, on_exit: OnExit) {
         self.frame.note(Note::Woken(child));
         self.frame.forget_place();

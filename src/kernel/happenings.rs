@@ -54,7 +54,6 @@ impl Kernel {
         self.happened = happened;
     }
 
-    /// Wakes the task that waits for a device which the world has reported ready.
     fn report_ready(&mut self, device: DeviceId, direction: Direction) {
         let Some(task) = self.devices.owner(device, direction) else {
             return;
@@ -108,7 +107,6 @@ impl Kernel {
         self.console.report_lost(self.stats.lost);
     }
 
-    /// Returns whether a poll of the world would report nothing now.
     fn is_still(&self) -> bool {
         !self.remote.is_used() && self.world.is_idle()
     }

@@ -78,10 +78,8 @@ impl Holders {
         }
     }
 
-    /// Forgets the tasks of an earlier run.
     pub(super) fn reset(&mut self) {
-        self.is_contended = false;
-        self.closed.clear();
+        *self = Self::new(self.action);
     }
 }
 
@@ -163,7 +161,6 @@ impl Kernel {
         }
     }
 
-    /// Reports a cycle that has closed, and takes the host's action.
     fn deadlocked(&mut self, me: Runnable, cycle: &[Tid]) -> Option<Runnable> {
         self.emit_at_once(me.tid, || Fact::Deadlocked {
             cycle: cycle.into(),
@@ -212,7 +209,6 @@ impl Kernel {
         Ok(())
     }
 
-    /// Returns the error of a run in which nothing can happen any more. It names every cycle.
     pub(super) fn stuck(&self) -> Error {
         Error::Deadlock(Deadlock::of(self.tasks()))
     }

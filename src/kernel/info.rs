@@ -20,9 +20,8 @@ impl Task {
                 on: (*on).into(),
                 since: self.since().into(),
             },
-            State::Zombie(exit) => {
-                TaskState::Zombie(exit.as_deref().cloned().unwrap_or(Exit::Done))
-            }
+            State::Zombie(None) => TaskState::Zombie(Exit::Done),
+            State::Zombie(Some(exit)) => TaskState::Zombie(Exit::clone(exit)),
         };
         TaskInfo {
             tid: self.tid(),
@@ -72,31 +71,21 @@ impl Kernel {
             info.wait.holder = status.holder();
             info.wait.is_lock = kind == Kind::Mutex;
         }
-        self.describe(&mut info);
+        if let WaitingOn::Device(device, direction, _) = on
+            && let Some(net) = self.world.net()
+            && let Some(what) = net.describe(device)
+        {
+            info.wait.thing = Some(format!("{}, {what}", On::from(on)));
+            info.wait.is_client = net.is_client(device, direction);
+        }
         info.wait.is_timed = self.tasks[task].is_timed();
         info.wait.is_accept = matches!(on, WaitingOn::Device(_, _, Then::Read(ReadOp::Connection)));
         info.wait.call = name(on, kind);
         info.wait.place = self.places.of_call(task, on);
         info
     }
-
-    /// Describes the device at which a task waits, for reports.
-    fn describe(&self, info: &mut TaskInfo) {
-        if let TaskState::Blocked {
-            on: On::Device(device, direction),
-            ..
-        } = info.state
-            && let Some(net) = self.world.net()
-            && let Some(what) = net.describe(device)
-        {
-            let on = On::Device(device, direction);
-            info.wait.thing = Some(format!("{on}, {what}"));
-            info.wait.is_client = net.is_client(device, direction);
-        }
-    }
 }
 
-/// Returns the name of the method in which a task is blocked.
 fn name(on: WaitingOn, kind: Kind) -> &'static str {
     match on {
         WaitingOn::Exit(_) => "wait",

@@ -19,7 +19,6 @@ pub(super) type Injector = Box<dyn FnMut(Tid, SystemCall, u64) -> Option<Inject>
 
 pub(super) struct Injection {
     injector: Injector,
-    /// How many calls of each kind the kernel has seen, by the number of the kind.
     seen: BTreeMap<u8, u64>,
     /// The calls that the injector has seen before: the task, and the number of its trap.
     again: BTreeMap<Tid, u64>,
@@ -34,7 +33,6 @@ impl Injection {
         }
     }
 
-    /// Forgets the calls of an earlier run.
     pub(super) fn reset(&mut self) {
         self.seen.clear();
         self.again.clear();
@@ -46,7 +44,6 @@ impl Injection {
         self.again.insert(tid, traps);
     }
 
-    /// Forgets that an ended task was to repeat a call.
     #[cold]
     pub(super) fn ended(&mut self, tid: Tid) {
         self.again.remove(&tid);

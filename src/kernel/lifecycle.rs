@@ -135,7 +135,6 @@ impl Kernel {
         self.reap(me);
     }
 
-    /// Counts a task that failed or faulted, and warns of it.
     #[cold]
     #[inline(never)]
     fn count_failure(
@@ -154,7 +153,6 @@ impl Kernel {
         }
     }
 
-    /// Removes a zombie from the table, and returns its exit.
     pub(super) fn reap(&mut self, me: Runnable) -> Exit {
         self.emit(me.tid, || Fact::Reaped);
         if let Some(published) = &self.published {
@@ -184,7 +182,6 @@ impl Kernel {
         self.stats.given_up(tid);
     }
 
-    /// Ends every task for which this holds, the youngest first.
     pub(super) fn end_all(&mut self, is_meant: impl Fn(&Task) -> bool) {
         if self.tasks.is_empty() {
             return;

@@ -8,8 +8,7 @@
 //! ```
 //!
 //! `docs/reading-the-kernel.md` follows a call, a timeout, a kill and an event through these files.
-//! Parts own their state and know no kernel. The loop composes them: it resumes, performs, settles,
-//! wakes and polls.
+//! Parts own their state and know no kernel. The loop composes them.
 //!
 //! | file | owns |
 //! |---|---|
@@ -36,17 +35,17 @@
 //! |---|---|
 //! | `emit.rs`, `footprint.rs` | events for the log; notes for a search of what each call touches |
 //! | `holders.rs`, `inject.rs`, `daemons.rs` | cycles of waits, found when they close; faults at the trap; daemons |
-//! | `builder.rs`, `access.rs`, `reset.rs` | settings; the other calls of the host; a kernel for one more run |
+//! | `builder.rs`, `access.rs` | settings; the other calls of the host |
+//! | `reset.rs` | a kernel for one more run; whether another one has run |
 //! | `info.rs`, `published.rs` | the description of a task; the turn under way, for other threads |
 //! | `report.rs`, `deadlock.rs`, `stall.rs`, `standstill.rs` | reports, errors and warnings for the host |
-//! | `audit.rs`, `alone.rs` | the check of the invariant; whether another kernel has run |
+//! | `audit.rs` | the check of the invariant |
 //!
 //! Invariant: a live task is in exactly one place, which is running, on the ready queue, or
 //! blocked. A blocked task is in the one queue that can wake it. A debug build checks this at each
 //! poll.
 
 mod access;
-mod alone;
 mod answer;
 mod audit;
 mod builder;
@@ -98,25 +97,7 @@ pub use holders::OnDeadlock;
 pub use published::{CurrentTurn, TaskTurn};
 pub use report::{Blocked, Error, Failures, Limit, Report, Stalled, Step};
 
-use builder::Limits;
-use console::Console;
-use daemons::Daemons;
-use devices::Devices;
-use held::HeldCalls;
-use holders::Holders;
-use hosts::Restarts;
-use inject::Injection;
-use places::Places;
-use processors::Processors;
-use published::Published;
-use queues::Queues;
-use ready::Ready;
 use run::Ends;
-use shares::Shares;
-use stall::Stall;
-use standstill::Standstill;
-use table::Tasks;
-use timers::TimerSets;
 
 use crate::{
     abi::{Nanos, Tid},
@@ -133,27 +114,27 @@ use crate::{
 pub struct Kernel {
     /// No other kernel of its thread has had it, nor this one before it was made as new.
     number: u64,
-    tasks: Tasks,
-    ready: Ready,
-    processors: Processors,
-    shares: Shares,
-    timers: TimerSets,
-    devices: Devices,
-    console: Console,
-    held: HeldCalls,
-    injection: Option<Injection>,
-    queues: Queues,
-    holders: Holders,
-    places: Places,
+    tasks: table::Tasks,
+    ready: ready::Ready,
+    processors: processors::Processors,
+    shares: shares::Shares,
+    timers: timers::TimerSets,
+    devices: devices::Devices,
+    console: console::Console,
+    held: held::HeldCalls,
+    injection: Option<inject::Injection>,
+    queues: queues::Queues,
+    holders: holders::Holders,
+    places: places::Places,
     /// The turn under way, if other threads look at it.
-    published: Option<Box<Published>>,
+    published: Option<Box<published::Published>>,
     /// Whether tracers or other threads learn of each turn.
     is_watched: bool,
     world: Box<dyn World>,
     frame: Rc<TrapFrame>,
     log: Log,
     remote: Remote,
-    limits: Limits,
+    limits: builder::Limits,
     /// The world's time at the last poll.
     clock: Nanos,
     /// The tick, counted from boot, at which the next poll is due.
@@ -162,19 +143,19 @@ pub struct Kernel {
     pass_ends: u64,
     /// Where the steps end, if the last call of the host was a step after which the run goes on.
     stepping: Option<Ends>,
-    daemons: Daemons,
+    daemons: daemons::Daemons,
     /// A wait that the log has not recorded yet: its begin and its end.
     slept: Option<(Duration, Duration)>,
     /// What starts the programs of hosts again.
-    restarts: Restarts,
+    restarts: hosts::Restarts,
     /// The last reports of the world; kept to reuse its memory.
     happened: Vec<Happening>,
     /// The number of threads that have ended and that the kernel counted on, by [`External`](crate::interrupt::External).
     over: [usize; 2],
     /// The wait in which only other threads can wake a task.
-    stall: Stall,
+    stall: stall::Stall,
     /// The turns since the clock has moved.
-    standstill: Standstill,
+    standstill: standstill::Standstill,
     /// Printed text, if the kernel keeps it instead of the world.
     captured: Option<String>,
     /// An error of the console. No call of a task can return it.

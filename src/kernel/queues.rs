@@ -49,7 +49,6 @@ pub(super) enum Got {
 }
 
 impl MessageQueue {
-    /// Returns the queue of a slot that is free.
     fn vacant(gone: Rc<QueueStatus>) -> Self {
         Self {
             id: QueueId::of_none_in(0),
@@ -135,17 +134,10 @@ impl MessageQueue {
         !std::mem::replace(&mut self.closed, true)
     }
 
-    /// Takes the first task that waits for a message.
-    pub(super) fn pop_getter(&mut self) -> Option<Runnable> {
-        self.getters.pop_front()
-    }
-
-    /// Takes the first task that waits for room, with its message.
     pub(super) fn pop_putter(&mut self) -> Option<(Runnable, u64)> {
         self.putters.pop_front()
     }
 
-    /// Adds a task that waits for room.
     pub(super) fn add_putter(&mut self, task: Runnable, message: u64) {
         self.putters.push_back((task, message));
     }
@@ -169,7 +161,7 @@ impl MessageQueue {
     }
 
     /// Takes the task that has waited longest for a message.
-    fn next_getter(&mut self) -> Option<Runnable> {
+    pub(super) fn next_getter(&mut self) -> Option<Runnable> {
         let next = self.getters.pop_front();
         self.status.waiting.set(self.getters.len());
         next
@@ -187,7 +179,6 @@ impl MessageQueue {
         self.status.kind == Kind::Mutex
     }
 
-    /// Drops a message that no task receives.
     pub(super) fn discard(&self, message: u64) {
         if let Some(store) = &self.store {
             contain(|| store.discard(message));
@@ -199,10 +190,8 @@ impl MessageQueue {
     }
 
     pub(super) fn waiters(&self) -> impl Iterator<Item = Runnable> {
-        self.getters
-            .iter()
-            .copied()
-            .chain(self.putters.iter().map(|(task, _)| *task))
+        let putters = self.putters.iter().map(|(task, _)| *task);
+        self.getters.iter().copied().chain(putters)
     }
 
     fn publish(&self) {
@@ -291,10 +280,8 @@ impl Queues {
         Some(id)
     }
 
-    /// Describes the queues of tasks, in order of their numbers.
     pub(super) fn infos(&self) -> Vec<QueueInfo> {
-        let queues = self.sets[0].slots.iter();
-        let queues = queues.filter(|queue| queue.store.is_some());
+        let queues = self.iter().filter(|queue| !queue.id.is_of_daemon());
         let mut infos: Vec<QueueInfo> = queues.map(MessageQueue::info).collect();
         infos.sort_unstable_by_key(|info| info.id);
         infos
@@ -334,13 +321,11 @@ impl Queues {
         set.vacate(id.slot(), &self.gone)
     }
 
-    /// Returns the holder of a queue that is a lock.
     pub(super) fn holder_of_lock(&self, id: QueueId) -> Option<Tid> {
         let lock = self.get(id).filter(|queue| queue.is_lock())?;
         lock.status.holder()
     }
 
-    /// Marks that a deferred put has arrived.
     pub(super) fn arrived(&mut self, id: QueueId) {
         if let Some(queue) = self.get_mut(id) {
             let posted = &queue.status.posted;
@@ -351,15 +336,10 @@ impl Queues {
     /// Drops the messages left in the queues. A message may hold a handle of its own queue, and the
     /// two would keep each other alive.
     pub(super) fn clear(&mut self) {
-        let Self { sets, gone } = self;
-        for set in sets {
-            if set.free.len() == set.slots.len() {
-                continue;
-            }
-            for slot in 0..set.slots.len() {
-                if let Some((store, _)) = set.vacate(slot, gone) {
-                    store.clear();
-                }
+        for set in &mut self.sets {
+            if set.free.len() < set.slots.len() {
+                let left = (0..set.slots.len()).filter_map(|slot| set.vacate(slot, &self.gone));
+                left.for_each(|(store, _)| store.clear());
             }
         }
     }

@@ -13,11 +13,11 @@ use super::{
 use crate::{
     abi::{HostId, TaskInfo, Tid},
     sched::{Runnable, Slot},
-    trap::Program,
+    trap::{Keeper, Program},
 };
 
-/// The task map. Tasks live in numbered slots. Queues contain slots, so a turn needs no search. The
-/// list by tid serves kill, wait and `ps`.
+/// Tasks live in numbered slots. Queues contain slots, so a turn needs no search. The list by tid
+/// serves kill, wait and `ps`.
 pub(super) struct Tasks {
     slots: Vec<Task>,
     /// The free slots. Their tasks have the number 0, which no task has.
@@ -52,8 +52,7 @@ impl Default for Tasks {
 }
 
 impl Tasks {
-    /// Adds a task, and returns its entry for the queues. The children of a parent form a list
-    /// through their links, the youngest first.
+    /// Adds a task, and returns its entry for the queues.
     pub(super) fn insert(
         &mut self,
         name: Rc<str>,
@@ -68,26 +67,21 @@ impl Tasks {
             Slot::new(self.slots.len() - 1)
         });
         let (next, host) = parent.map_or((None, HostId::LOCAL), |parent| {
-            let family = self[parent].family_mut();
-            let next = family.first_child.replace(slot);
-            (next, self[parent].host())
+            let parent = &mut self[parent];
+            let next = parent.family().first_child;
+            parent.set_first_child(Some(slot));
+            (next, parent.host())
         });
         let newborn = self.at(slot);
-        newborn.begin(tid, name, program);
-        newborn.family_mut().parent = parent.map(|parent| parent.slot);
-        newborn.family_mut().next = next;
-        newborn.set_on_exit(on_exit);
+        newborn.begin(tid, name, program, on_exit);
         newborn.set_host(host);
+        newborn.join_family(parent.map(|parent| parent.slot), next);
         if let Some(next) = next {
-            self.at(next).family_mut().previous = Some(slot);
+            self.at(next).set_previous(Some(slot));
         }
         let task = Runnable { tid, slot };
-        if is_daemon {
-            self.daemons.all.push(task);
-        } else {
-            self.by_tid.all.push(task);
-            self.live += 1;
-        }
+        self.live += usize::from(!is_daemon);
+        self.list(tid).all.push(task);
         task
     }
 
@@ -101,7 +95,6 @@ impl Tasks {
         }
     }
 
-    /// Forgets the numbers of tasks. All tasks have ended and are reaped.
     pub(super) fn reset(&mut self) {
         debug_assert!(self.is_empty());
         // In the order of a new table, so that a run finds its tasks in the same slots.
@@ -114,10 +107,18 @@ impl Tasks {
 
     /// Returns whether a task had this number, dead or alive.
     pub(super) fn was_made(&self, tid: Tid) -> bool {
-        let daemon = u64::from(tid).checked_sub(Tid::DAEMONS);
-        daemon.map_or(u64::from(tid) <= self.last, |daemon| {
-            daemon <= self.last_daemon
-        })
+        match u64::from(tid).checked_sub(Tid::DAEMONS) {
+            Some(daemon) => daemon <= self.last_daemon,
+            None => u64::from(tid) <= self.last,
+        }
+    }
+
+    /// Returns the list on which this number is.
+    fn list(&mut self, tid: Tid) -> &mut ByTid {
+        match tid.is_daemon() {
+            true => &mut self.daemons,
+            false => &mut self.by_tid,
+        }
     }
 
     /// Returns the number of live tasks, daemons apart.
@@ -130,31 +131,20 @@ impl Tasks {
         self.free.len() + 1 == self.slots.len()
     }
 
-    /// Returns whether any task is ready, daemons apart.
-    pub(super) fn is_any_ready(&self) -> bool {
-        let mut tasks = self.by_tid.iter(&self.slots);
-        tasks.any(|task| self[task].state().is_ready())
-    }
-
     /// Returns the ready tasks by tid, daemons apart.
-    pub(super) fn all_ready(&self) -> Vec<Runnable> {
+    pub(super) fn ready(&self) -> impl Iterator<Item = Runnable> {
         let tasks = self.by_tid.iter(&self.slots);
-        tasks
-            .filter(|task| self[*task].state().is_ready())
-            .collect()
+        tasks.filter(|task| self[*task].state().is_ready())
     }
 
-    /// Marks that a task has ended.
     pub(super) fn ended(&mut self, task: Runnable) {
         self.live -= usize::from(!task.tid.is_daemon());
     }
 
-    /// Returns whether a task has not ended.
     pub(super) fn is_live(&mut self, task: Runnable) -> bool {
         self.get_mut(task).is_some_and(|task| task.is_live())
     }
 
-    /// Returns the live task of that number.
     pub(super) fn find_live(&self, tid: Tid) -> Option<Runnable> {
         self.find(tid).filter(|task| self[*task].is_live())
     }
@@ -168,7 +158,6 @@ impl Tasks {
             .filter(|found| found.tid() == task.tid)
     }
 
-    /// Prefetches what a turn touches of a task.
     pub(super) fn prefetch_task(&self, task: Runnable) {
         if let Some(task) = self.slots.get(task.slot.index()) {
             prefetch(ptr::from_ref(task).cast());
@@ -187,10 +176,9 @@ impl Tasks {
 
     /// Returns the task of that number, zombie or alive.
     pub(super) fn find(&self, tid: Tid) -> Option<Runnable> {
-        let list = if tid.is_daemon() {
-            &self.daemons
-        } else {
-            &self.by_tid
+        let list = match tid.is_daemon() {
+            true => &self.daemons,
+            false => &self.by_tid,
         };
         list.find(tid).filter(|task| is_there(&self.slots, *task))
     }
@@ -209,7 +197,6 @@ impl Tasks {
         all.map(|task| &self[task])
     }
 
-    /// Describes each task, by tid, daemons apart.
     pub(super) fn infos(&self) -> impl Iterator<Item = (Runnable, TaskInfo)> {
         self.by_tid.iter(&self.slots).map(|at| {
             let task = &self[at];
@@ -218,23 +205,19 @@ impl Tasks {
         })
     }
 
-    /// Returns the parent of a task, while it is alive.
     pub(super) fn parent_of(&self, task: Runnable) -> Option<Tid> {
         let parent = self[task].family().parent?;
         Some(self.slots[parent.index()].tid())
     }
 
-    /// Removes an ended task, and returns its state.
     pub(super) fn remove(&mut self, task: Runnable) -> State {
         self.unlink(task);
         self.free.push(task.slot);
         let state = self[task].vacate();
-        let list = if task.tid.is_daemon() {
-            &mut self.daemons
-        } else {
-            &mut self.by_tid
-        };
-        list.forget(task, &self.slots);
+        match task.tid.is_daemon() {
+            true => self.daemons.forget(task, &self.slots),
+            false => self.by_tid.forget(task, &self.slots),
+        }
         state
     }
 
@@ -248,24 +231,31 @@ impl Tasks {
 
     #[inline(always)]
     fn unlink(&mut self, task: Runnable) {
-        let family = self[task].family_mut();
-        let Some(parent) = family.parent.take() else {
+        let Some((parent, next, previous)) = self[task].leave_family() else {
             return;
         };
-        let (next, previous) = (family.next.take(), family.previous.take());
         if let Some(next) = next {
-            self.at(next).family_mut().previous = previous;
+            self.at(next).set_previous(previous);
         }
         match previous {
-            Some(previous) => self.at(previous).family_mut().next = next,
-            None => self.at(parent).family_mut().first_child = next,
+            Some(previous) => self.at(previous).set_next(next),
+            None => self.at(parent).set_first_child(next),
         }
     }
 
-    /// Returns the list of what waits for the end of a task.
-    pub(super) fn waiters_of(&mut self, task: Runnable) -> &mut Waiters {
-        let waiters = self.slots[task.slot.index()].waiters_mut();
-        waiters.get_or_insert_with(|| self.spare.pop().unwrap_or_default())
+    /// Adds a task that waits for the end of another.
+    pub(super) fn wait_for(&mut self, target: Runnable, waiter: Runnable) {
+        self.waiters_of(target).push(waiter);
+    }
+
+    /// Sets the keeper of a task's exit.
+    pub(super) fn keep(&mut self, task: Runnable, keeper: Rc<dyn Keeper>) {
+        self.waiters_of(task).keeper = Some(keeper);
+    }
+
+    fn waiters_of(&mut self, task: Runnable) -> &mut Waiters {
+        let spare = || self.spare.pop().unwrap_or_default();
+        self.slots[task.slot.index()].waiters_or(spare)
     }
 
     /// Keeps an empty list of waiters, if it had no more than one.
@@ -276,7 +266,6 @@ impl Tasks {
         }
     }
 
-    /// Returns the queue entry of the task in a slot.
     pub(super) fn runnable(&self, slot: Slot) -> Runnable {
         let tid = self.slots[slot.index()].tid();
         Runnable { tid, slot }
@@ -317,7 +306,6 @@ impl ByTid {
         all.filter(|task| is_there(slots, *task))
     }
 
-    /// Marks that the entry of a task is stale.
     fn forget(&mut self, task: Runnable, slots: &[Task]) {
         if self.all.pop_if(|last| *last == task).is_none() {
             self.stale += 1;
@@ -329,7 +317,6 @@ impl ByTid {
     }
 }
 
-/// Returns whether a task is in its slot, zombie or alive.
 fn is_there(slots: &[Task], task: Runnable) -> bool {
     slots
         .get(task.slot.index())

@@ -136,12 +136,13 @@ pub(super) enum OnExit {
     Nothing,
 }
 
-/// The places of a task in its family, which the table of tasks keeps.
+/// The places of a task in its family. The children of a task are a list, the youngest first.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Family {
     /// The parent, while it is alive.
     pub(super) parent: Option<Slot>,
     pub(super) first_child: Option<Slot>,
+    /// The next older sibling.
     pub(super) next: Option<Slot>,
     pub(super) previous: Option<Slot>,
 }
@@ -179,7 +180,7 @@ pub(super) struct Task {
 
 /// Birth and end.
 impl Task {
-    /// Returns the task of a slot that is free. It owns nothing but a name.
+    /// The task of a slot that is free. It owns nothing but a name.
     pub(super) fn vacant(name: Rc<str>) -> Self {
         Self {
             tid: Tid::KERNEL,
@@ -196,16 +197,17 @@ impl Task {
         }
     }
 
-    /// Begins a task in a free slot. Field by field: a copy of the whole would wait for the stores of
-    /// its parts.
+    /// Begins a task in a free slot, on the host of its parent. Field by field: a copy of the whole
+    /// would wait for the stores of its parts.
     #[inline(always)]
-    pub(super) fn begin(&mut self, tid: Tid, name: Rc<str>, program: Program) {
+    pub(super) fn begin(&mut self, tid: Tid, name: Rc<str>, program: Program, on_exit: OnExit) {
         self.tid = tid;
         self.program = program;
         self.traps = 0;
         self.change(State::Ready(Answer::SLEPT));
         self.since = Nanos::ZERO;
         self.name = name;
+        self.on_exit = on_exit;
     }
 
     /// Frees the slot of an ended task, and returns its last state.
@@ -220,7 +222,7 @@ impl Task {
         std::mem::replace(&mut self.state, State::Ending)
     }
 
-    /// Makes the task a zombie. Returns what waits for its end.
+    /// Makes the task a zombie. Returns what has waited for its end.
     pub(super) fn bury(&mut self, exit: &Exit) -> Option<Box<Waiters>> {
         self.change(State::zombie(exit));
         self.waiters.take()
@@ -236,7 +238,6 @@ impl Task {
 
 /// The changes of state.
 impl Task {
-    /// Continues the program with this reply, until its next call.
     #[inline(always)]
     pub(super) fn resume(
         &mut self,
@@ -250,7 +251,7 @@ impl Task {
         Ok(call)
     }
 
-    /// Makes a ready task the current one, and returns its state; `None` if it is not ready.
+    /// Makes a ready task the current one, and returns the state that it has left.
     pub(super) fn take_turn(&mut self) -> Option<State> {
         let is_ready = self.state.is_ready();
         is_ready.then(|| std::mem::replace(&mut self.state, State::Running))
@@ -261,7 +262,6 @@ impl Task {
         self.change(State::Running);
     }
 
-    /// Makes the task ready, with this answer.
     #[inline(always)]
     pub(super) fn answer(&mut self, answer: impl Into<State>) {
         self.change(answer.into());
@@ -279,14 +279,12 @@ impl Task {
         self.answer(answer);
     }
 
-    /// Blocks the task from now on.
     #[inline(always)]
     pub(super) fn block(&mut self, on: WaitingOn, now: Nanos) {
         self.since = now;
         self.change(State::Blocked(on));
     }
 
-    /// Marks that the task has a processor.
     pub(super) fn compute(&mut self) {
         self.change(State::Computing);
     }
@@ -312,7 +310,6 @@ impl Task {
         timeouts.flat_map(move |timeouts| timeouts.take(number))
     }
 
-    /// Takes the timeouts of a task that makes no more calls.
     #[inline(always)]
     pub(super) fn take_all_timeouts(&mut self) -> Option<Box<Timeouts>> {
         self.timeouts.take()
@@ -329,7 +326,6 @@ impl Task {
         self.due().is_some() || self.timeouts().any(ends)
     }
 
-    /// Returns the due timeout, if there is one.
     pub(super) fn due(&self) -> Option<Due> {
         self.timeouts.as_ref()?.due
     }
@@ -338,9 +334,8 @@ impl Task {
         self.timeouts.get_or_insert_default().due = due;
     }
 
-    /// Handles a timeout that has fired.
     pub(super) fn fire(&mut self, number: u64) -> Fired {
-        let mut due = Due::new(number);
+        let mut due = Due::new(number, false);
         match &mut self.state {
             State::Computing | State::Pending(Pending::Compute(_)) => return Fired::Computation,
             State::Blocked(on) => return Fired::Wait(*on),
@@ -382,6 +377,60 @@ impl Task {
     }
 }
 
+/// What waits for its end, and its family. `table.rs` keeps the links of a family consistent.
+impl Task {
+    pub(super) fn waiters(&self) -> Option<&Waiters> {
+        self.waiters.as_deref()
+    }
+
+    /// Returns what waits for its end. A task that has none yet gets `new`.
+    pub(super) fn waiters_or(&mut self, new: impl FnOnce() -> Box<Waiters>) -> &mut Waiters {
+        self.waiters.get_or_insert_with(new)
+    }
+
+    /// Removes a task that no longer waits for its end.
+    pub(super) fn leave_waiters(&mut self, waiter: Runnable) {
+        if let Some(waiters) = &mut self.waiters {
+            waiters.remove(waiter);
+        }
+    }
+
+    /// Drops the keeper of its exit.
+    pub(super) fn drop_keeper(&mut self) {
+        if let Some(waiters) = &mut self.waiters {
+            waiters.keeper = None;
+        }
+    }
+
+    pub(super) fn family(&self) -> &Family {
+        &self.family
+    }
+
+    /// Joins a family as the youngest child, before its siblings.
+    pub(super) fn join_family(&mut self, parent: Option<Slot>, next: Option<Slot>) {
+        (self.family.parent, self.family.next) = (parent, next);
+    }
+
+    /// Leaves the family of its parent, if it has one, and returns the links to it. The children stay.
+    #[inline(always)]
+    pub(super) fn leave_family(&mut self) -> Option<(Slot, Option<Slot>, Option<Slot>)> {
+        let parent = self.family.parent.take()?;
+        Some((parent, self.family.next.take(), self.family.previous.take()))
+    }
+
+    pub(super) fn set_first_child(&mut self, child: Option<Slot>) {
+        self.family.first_child = child;
+    }
+
+    pub(super) fn set_next(&mut self, sibling: Option<Slot>) {
+        self.family.next = sibling;
+    }
+
+    pub(super) fn set_previous(&mut self, sibling: Option<Slot>) {
+        self.family.previous = sibling;
+    }
+}
+
 /// What others may read, and the settings.
 impl Task {
     #[inline(always)]
@@ -398,12 +447,11 @@ impl Task {
         &self.state
     }
 
-    /// Returns the number of its traps.
     pub(super) fn traps(&self) -> u64 {
         self.traps
     }
 
-    /// Returns the time at which it last blocked.
+    /// The time at which it last blocked.
     pub(super) fn since(&self) -> Nanos {
         self.since
     }
@@ -414,22 +462,6 @@ impl Task {
 
     pub(super) fn is_zombie(&self) -> bool {
         matches!(self.state, State::Zombie(_))
-    }
-
-    pub(super) fn waiters(&self) -> Option<&Waiters> {
-        self.waiters.as_deref()
-    }
-
-    pub(super) fn waiters_mut(&mut self) -> &mut Option<Box<Waiters>> {
-        &mut self.waiters
-    }
-
-    pub(super) fn family(&self) -> &Family {
-        &self.family
-    }
-
-    pub(super) fn family_mut(&mut self) -> &mut Family {
-        &mut self.family
     }
 
     pub(super) fn on_exit(&self) -> OnExit {
@@ -448,7 +480,7 @@ impl Task {
         self.host = host;
     }
 
-    /// Returns the address of the program, to be prefetched.
+    /// The address of the program, to be prefetched.
     pub(super) fn program_start(&self) -> *const u8 {
         ptr::from_ref(&*self.program).cast()
     }

@@ -75,7 +75,7 @@ impl Kernel {
             // An outer timeout is due, and cuts first.
             self.frame.set_due();
         } else if deadline <= self.clock {
-            self.tasks[me].set_due(Some(Due::new(number)));
+            self.tasks[me].set_due(Some(Due::new(number, false)));
             self.frame.set_due();
         } else {
             self.timers.of(me).start(timer, me.slot);
@@ -84,7 +84,6 @@ impl Kernel {
         Reply::Timeout(number)
     }
 
-    /// Handles the timers that are due.
     #[inline]
     pub(super) fn fire_timers(&mut self) {
         let holds_tasks = self.world.holds_tasks();
@@ -93,7 +92,6 @@ impl Kernel {
         }
     }
 
-    /// Handles a timer that has fired: of a sleep, a delay or a timeout.
     fn alarm(&mut self, timer: Timer, slot: Slot) {
         let me = self.tasks.runnable(slot);
         match *self.tasks[me].state() {
@@ -126,7 +124,6 @@ impl Kernel {
         self.wake(me, Wake::Timeout, Reply::Elapsed(number));
     }
 
-    /// Returns whether the call takes a lock.
     pub(super) fn takes_lock(&self, call: SystemCall) -> bool {
         let SystemCall::Get(queue) = call else {
             return false;
@@ -134,7 +131,6 @@ impl Kernel {
         self.queues.get(queue).is_some_and(MessageQueue::is_lock)
     }
 
-    /// Answers a call that a timeout cuts.
     pub(super) fn cut(&mut self, me: Runnable, number: u64) -> Outcome {
         self.tasks[me].set_due(None);
         Reply::Elapsed(number).into()
@@ -143,14 +139,10 @@ impl Kernel {
     /// Returns the timeout that is due around the call of the running task. It may have cut an
     /// earlier call whose future was dropped.
     pub(super) fn due(&self, me: Runnable) -> Option<Due> {
-        let unheard = || {
-            let number = self.frame.elapsed.take()?;
-            Some(Due::spent(number))
-        };
+        let unheard = || Some(Due::new(self.frame.elapsed.take()?, true));
         self.tasks[me].due().or_else(unheard)
     }
 
-    /// Disarms a timeout and those within it.
     pub(super) fn disarm(&mut self, me: Runnable, number: u64) -> Outcome {
         if let Some(task) = self.tasks.get_mut(me) {
             if task.due().is_some_and(|due| due.number == number) {
@@ -166,11 +158,10 @@ impl Kernel {
     /// Disarms the timeouts around the calls of a task that makes no more.
     #[inline]
     pub(super) fn disarm_all(&mut self, me: Runnable) {
-        let Some(timeouts) = self.tasks[me].take_all_timeouts() else {
-            return;
-        };
-        for timer in timeouts.armed {
-            self.timers.of(me).disarm(timer);
+        if let Some(timeouts) = self.tasks[me].take_all_timeouts() {
+            for timer in timeouts.armed {
+                self.timers.of(me).disarm(timer);
+            }
         }
     }
 }

@@ -35,7 +35,6 @@ pub(crate) struct Timers {
     rungs: Vec<Rung>,
     /// The numbers of disarmed timers that are still on a rung.
     disarmed: FxHashSet<u64>,
-    /// The number of armed timers.
     len: usize,
     /// The number of the last timer.
     count: u64,
@@ -57,16 +56,13 @@ pub(crate) struct TimerSets {
 }
 
 impl TimerSets {
-    /// Returns the store of a task's timers.
     pub(crate) fn of(&mut self, task: Runnable) -> &mut Timers {
-        if task.tid.is_daemon() {
-            &mut self.daemons
-        } else {
-            &mut self.tasks
+        match task.tid.is_daemon() {
+            true => &mut self.daemons,
+            false => &mut self.tasks,
         }
     }
 
-    /// Returns the next deadline of any task or daemon.
     pub(crate) fn next(&mut self) -> Option<Nanos> {
         let deadlines = [self.tasks.next(), self.daemons.next()];
         deadlines.into_iter().flatten().min()
@@ -74,14 +70,10 @@ impl TimerSets {
 
     /// Takes the first timer that is due at `now`: of a daemon, if the world holds the tasks.
     pub(crate) fn pop_due(&mut self, now: Nanos, holds_tasks: bool) -> Option<Armed> {
-        let due = match holds_tasks {
-            false => self.tasks.pop_due(now),
-            true => None,
-        };
-        due.or_else(|| self.daemons.pop_due(now))
+        let due = (!holds_tasks).then(|| self.tasks.pop_due(now));
+        due.flatten().or_else(|| self.daemons.pop_due(now))
     }
 
-    /// Forgets the timers of an earlier run.
     pub(crate) fn reset(&mut self) {
         self.tasks.reset();
         self.daemons.reset();
@@ -89,7 +81,6 @@ impl TimerSets {
 }
 
 impl Timers {
-    /// Arms a timer for `task`.
     pub(crate) fn arm(&mut self, deadline: Nanos, task: Slot) -> Timer {
         let timer = self.reserve(deadline);
         self.start(timer, task);
@@ -146,7 +137,6 @@ impl Timers {
         }
     }
 
-    /// Returns the next deadline.
     pub(crate) fn next(&mut self) -> Option<Nanos> {
         if self.foot.is_empty() && (!self.rungs.is_empty() || self.foot.capacity() > 2 * FOOT) {
             self.descend();
@@ -154,7 +144,6 @@ impl Timers {
         self.foot.last().map(|((deadline, _), _)| *deadline)
     }
 
-    /// Takes the first timer that is due at `now`.
     pub(crate) fn pop_due(&mut self, now: Nanos) -> Option<Armed> {
         let due = self.next()? <= now;
         self.len -= usize::from(due);
@@ -168,7 +157,7 @@ impl Timers {
     /// Returns every armed timer, in order.
     pub(crate) fn all(&self) -> Vec<Timer> {
         let rungs = self.rungs.iter().flat_map(|rung| &rung.timers);
-        let rungs = rungs.filter(|((_, number), _)| !self.disarmed.contains(number));
+        let rungs = rungs.filter(|armed| !self.disarmed.contains(&number(armed)));
         let mut all: Vec<_> = self.foot.iter().chain(rungs).map(|armed| armed.0).collect();
         all.sort_unstable();
         all
@@ -195,7 +184,7 @@ impl Timers {
         {
             if !self.disarmed.is_empty() {
                 let marks = &mut self.disarmed;
-                rung.timers.retain(|((_, number), _)| !marks.remove(number));
+                rung.timers.retain(|armed| !marks.remove(&number(armed)));
             }
             let (first, last) = range(&rung, deadline);
             if rung.timers.len() <= FOOT {
@@ -244,13 +233,11 @@ impl Timers {
         }
     }
 
-    /// Drops the disarmed timers.
     #[cold]
     fn sweep(&mut self) {
         let marks = std::mem::take(&mut self.disarmed);
         for rung in &mut self.rungs {
-            rung.timers
-                .retain(|((_, number), _)| !marks.contains(number));
+            rung.timers.retain(|armed| !marks.contains(&number(armed)));
         }
         self.rungs.retain(|rung| !rung.timers.is_empty());
     }
@@ -264,7 +251,6 @@ fn number(((_, number), _): &Armed) -> u64 {
     *number
 }
 
-/// Returns the lowest and the highest key of the timers of a rung.
 fn range(rung: &Rung, key: impl Fn(&Armed) -> u64) -> (u64, u64) {
     let keys = rung.timers.iter().map(key);
     keys.fold((u64::MAX, 0), |(first, last), key| {
@@ -297,8 +283,6 @@ mod tests {
         Reserve(u64),
         /// Disarms timers from a position on, with a step between them.
         Disarm(usize, usize),
-        /// Arms a timer and disarms it at once.
-        Both(u64),
         /// Asks for the next deadline.
         Next,
         /// Moves the clock to the next deadline, and further by a span.
@@ -306,30 +290,23 @@ mod tests {
     }
 
     impl Pair {
-        fn arm(&mut self, deadline: Nanos) -> Timer {
-            let task = Slot::new(self.model.len() + 1);
-            let timer = self.timers.arm(deadline, task);
-            self.model.insert(timer, task);
-            timer
+        fn later(&self, span: u64) -> Nanos {
+            Nanos(self.now).saturating_add(Nanos(span))
         }
 
-        fn disarm(&mut self, timer: Timer) {
-            self.timers.disarm(timer);
-            self.model.remove(&timer);
-        }
-
-        fn next(&mut self) -> Option<Nanos> {
+        fn next(&mut self) -> u64 {
             let next = self.timers.next();
             assert_eq!(next, self.model.keys().next().map(|timer| timer.0));
-            next
+            next.map_or(0, |next| next.0)
         }
 
         fn act(&mut self, act: &Act, mut random: impl FnMut() -> u64) {
             match *act {
                 Act::Arm(count, span, spread) => {
                     for _ in 0..count {
-                        let span = span.saturating_add(random() % spread);
-                        self.arm(Nanos(self.now).saturating_add(Nanos(span)));
+                        let deadline = self.later(span.saturating_add(random() % spread));
+                        let task = Slot::new(self.model.len() + 1);
+                        self.model.insert(self.timers.arm(deadline, task), task);
                     }
                 }
                 Act::Reserve(span) => {
@@ -337,26 +314,23 @@ mod tests {
                         self.timers.start(timer, Slot::LAST);
                         self.model.insert(timer, Slot::LAST);
                     }
-                    let deadline = Nanos(self.now).saturating_add(Nanos(span));
+                    let deadline = self.later(span);
                     self.reserved.push(self.timers.reserve(deadline));
                 }
                 Act::Disarm(from, step) => {
                     let some = self.model.keys().copied().skip(from).step_by(step);
                     for timer in some.collect::<Vec<_>>() {
-                        self.disarm(timer);
+                        self.timers.disarm(timer);
+                        self.model.remove(&timer);
                         assert!(self.timers.kept() <= FOOT + 2 * self.model.len());
                     }
                 }
-                Act::Both(span) => {
-                    let timer = self.arm(Nanos(self.now).saturating_add(Nanos(span)));
-                    self.disarm(timer);
-                }
                 Act::Next => drop(self.next()),
                 Act::Wait(more) => {
-                    let next = self.next().map_or(0, |next| next.0);
-                    self.now = self.now.max(next).saturating_add(more).min(u64::MAX - 1);
-                    while let Some((timer, task)) = self.timers.pop_due(Nanos(self.now)) {
-                        assert_eq!(self.model.pop_first(), Some((timer, task)));
+                    let next = self.next().max(self.now);
+                    self.now = next.saturating_add(more).min(u64::MAX - 1);
+                    while let Some(due) = self.timers.pop_due(Nanos(self.now)) {
+                        assert_eq!(self.model.pop_first(), Some(due));
                     }
                     let next = self.model.keys().next();
                     assert!(next.is_none_or(|next| next.0 > Nanos(self.now)));
@@ -375,7 +349,7 @@ mod tests {
     }
 
     impl Timers {
-        /// Returns the number of timers in memory, disarmed ones included.
+        /// The number of timers in memory, disarmed ones included.
         fn kept(&self) -> usize {
             let rungs = self.rungs.iter().map(|rung| rung.timers.len());
             self.foot.len() + rungs.sum::<usize>()
@@ -394,13 +368,11 @@ mod tests {
     }
 
     fn act() -> impl Strategy<Value = Act> {
+        let arm = (1..300usize, span(), span());
         prop_oneof![
-            4 => (1..300usize, span(), span()).prop_map(|(count, span, spread)| {
-                Act::Arm(count, span, spread.max(1))
-            }),
+            4 => arm.prop_map(|(count, span, spread)| Act::Arm(count, span, spread.max(1))),
             2 => span().prop_map(Act::Reserve),
             2 => (0..200usize, 1..8usize).prop_map(|(from, step)| Act::Disarm(from, step)),
-            1 => span().prop_map(Act::Both),
             2 => Just(Act::Next),
             4 => span().prop_map(Act::Wait),
         ]
@@ -427,19 +399,15 @@ mod tests {
     #[test]
     fn what_is_armed_and_disarmed_for_ever_leaves_nothing_behind() {
         let mut timers = Timers::default();
-        let second = 1_000_000_000;
-        let mut of_connections: Vec<_> = (0..500)
-            .map(|n| timers.arm(Nanos(30 * second + n), Slot::LAST))
-            .collect();
+        let deadline = |n| Nanos(30_000_000_000 + n);
+        let of_connections = (0..500).map(|n| timers.arm(deadline(n), Slot::LAST));
+        let mut of_connections: Vec<_> = of_connections.collect();
         for n in 0..100_000u64 {
-            let timer = timers.arm(Nanos(n * 1000 + 30 * second), Slot::LAST);
+            let timer = timers.arm(deadline(n * 1000), Slot::LAST);
             let at = n as usize * 7 % of_connections.len();
             timers.disarm(std::mem::replace(&mut of_connections[at], timer));
-            assert!(
-                timers.kept() <= 2 * (FOOT + 500),
-                "{} are kept",
-                timers.kept()
-            );
+            let kept = timers.kept();
+            assert!(kept <= 2 * (FOOT + 500), "{kept} are kept");
         }
         for timer in of_connections {
             timers.disarm(timer);

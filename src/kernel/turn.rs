@@ -155,13 +155,12 @@ impl Kernel {
             return self.dispatch_plain(me, call);
         }
         let reply = task.state().plain();
-        self.emit_call(me.tid, call);
+        self.emit_bare_call(me.tid, call);
         if let Some(reply) = reply {
             self.emit_reply(me.tid, reply, || Detail::None);
         }
     }
 
-    /// Handles a call in the plain lane.
     #[cold]
     #[inline(never)]
     fn dispatch_plain(&mut self, me: Runnable, call: SystemCall) {
@@ -185,10 +184,10 @@ impl Kernel {
         match is_late.then(|| self.due(me)).flatten() {
             None if is_held => self.hold(me, Some(call)),
             None => self.carry_out(me, call),
-            Some(due) => {
+            Some(mut due) => {
                 // The wait for the console would be cut at once.
-                let spent = due.spent || is_held;
-                self.carry_out_late(me, call, Due { spent, ..due });
+                due.spent |= is_held;
+                self.carry_out_late(me, call, due);
             }
         }
     }
@@ -364,8 +363,7 @@ impl Kernel {
         self.settle(me, call, outcome);
     }
 
-    /// Blocks the caller until a task has ended, or until it has a lock. Kills the task that is to
-    /// break the cycle of waits that this closes.
+    /// Kills the task that is to break the cycle of waits that this closes.
     fn block_on_task(&mut self, me: Runnable, on: WaitingOn) {
         self.block(me, on);
         if let Some(victim) = self.follow_wait(me, on) {

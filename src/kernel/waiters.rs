@@ -45,7 +45,6 @@ impl Waiters {
         self.first.is_none()
     }
 
-    /// Iterates in order of arrival.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Runnable> {
         self.first.iter().chain(&self.others)
     }

@@ -5,6 +5,9 @@ use super::{Cause, Facts, Policy, Runnable};
 /// The capacity below which memory is not returned.
 const SMALL: usize = 1024;
 
+/// The number of entries of tasks that have left which are not worth a sweep.
+const SHORT: usize = 16;
+
 /// First in, first out: tasks run in the order in which they became ready. With a quantum above one
 /// this is round robin.
 ///
@@ -35,15 +38,10 @@ impl Fifo {
         self.next += 1;
     }
 
-    /// Returns to the first task that has kept its place, at the end of the list. Returns whether
-    /// there is one.
-    #[cold]
-    pub(crate) fn rewind(&mut self) -> bool {
-        if self.kept > 0 {
-            self.forget_left();
-        }
-        self.next = 0;
-        !self.list.is_empty()
+    /// Returns to the first task that has kept its place, at the end of the list.
+    #[inline(always)]
+    pub(crate) fn rewind(&mut self) {
+        self.next = self.kept;
     }
 
     /// Removes the task that was taken last. Tasks that have kept their places come before every
@@ -73,14 +71,18 @@ impl Fifo {
         self.kept += count;
     }
 
-    /// Uses the room of the tasks that have left, before the list allocates more.
+    /// Uses the room of the tasks that have left, before a list that is not short allocates more.
+    #[cold]
+    #[inline(never)]
     fn make_room(&mut self, count: usize) {
         let is_full = self.list.capacity() - self.list.len() < count;
-        if is_full && self.kept >= self.list.len() / 2 {
+        if is_full && self.kept >= SHORT.max(self.list.len() / 2) {
             self.forget_left();
         }
     }
 
+    #[cold]
+    #[inline(never)]
     fn forget_left(&mut self) {
         self.list.drain(..self.kept);
         self.next -= self.kept;
