@@ -31,17 +31,14 @@ const INSTANT: f64 = 0.0005;
 pub(super) enum Clock {
     /// A microsecond of the world's clock.
     World,
-    /// A turn.
     Turns,
 }
 
-/// Writes trace events.
 struct Chrome<'a, W> {
     out: &'a mut W,
     clock: Clock,
     spans: Spans,
     tracks: BTreeMap<Tid, Track>,
-    /// The number of arrows.
     count: u64,
 }
 
@@ -52,13 +49,11 @@ struct Track {
     turn: Option<f64>,
     /// If its last slice was a turn of zero length, the instant of that turn.
     instant: Option<f64>,
-    /// The begin of its first slice.
     first: Option<f64>,
     /// The start of the arrow to its next turn, if it was woken.
     arrow: Option<(Tid, f64)>,
 }
 
-/// Writes a whole recording.
 pub(super) fn write(
     out: &mut impl Write,
     source: &mut Source,
@@ -111,7 +106,6 @@ pub(super) fn write(
     Ok(())
 }
 
-/// The events that name the processes.
 fn names(name: &str, labels: &str) -> String {
     let about = [
         (TASKS, "labels", json!(labels)),
@@ -200,7 +194,6 @@ impl<W: Write> Chrome<'_, W> {
         self.put("X", span.tid, from, name, [("dur", length.into())])
     }
 
-    /// Draws the arrow that leads to a turn.
     fn turn(&mut self, tid: Tid, from: f64, to: f64) -> Result<(), Failure> {
         let track = self.track(tid);
         // A moment before the end of the turn, so that the arrow starts within it.

@@ -18,7 +18,6 @@ use trapline::{
 
 use super::{history::History, life::Piece};
 
-/// All devices, and the connections between them.
 #[derive(Default)]
 pub(super) struct Devices {
     lives: FxHashMap<DeviceId, Life>,
@@ -30,7 +29,6 @@ pub(super) struct Devices {
     started: BTreeMap<SocketAddr, Vec<DeviceId>>,
 }
 
-/// A device.
 #[derive(Default)]
 struct Life {
     /// What it is connected to, or listens on.
@@ -40,7 +38,6 @@ struct Life {
     closed: Option<Sent>,
     /// The connections that a listener accepted, in order.
     accepted: Vec<DeviceId>,
-    /// The other end of a connection, if it is in the same run.
     peer: Option<DeviceId>,
     /// What went through it, by direction.
     uses: [Vec<Use>; 2],
@@ -151,12 +148,10 @@ impl Devices {
         self.lives.entry(device).or_default()
     }
 
-    /// What it is connected to, or listens on.
     pub(super) fn addr(&self, device: DeviceId) -> Option<SocketAddr> {
         self.lives.get(&device)?.addr
     }
 
-    /// The other end of a connection, if it is in the same run.
     pub(super) fn peer(&self, device: DeviceId) -> Option<DeviceId> {
         self.lives.get(&device)?.peer
     }

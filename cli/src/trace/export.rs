@@ -127,7 +127,6 @@ fn stack(span: &Span, tasks: &Ledger) -> String {
     }
 }
 
-/// A row per event.
 fn write_csv(out: &mut impl Write, source: &mut Source) -> Result<(), Failure> {
     let mut tasks = Ledger::new();
     let mut rows = csv::Writer::from_writer(out);
@@ -197,7 +196,6 @@ fn unwrap(error: csv::Error) -> io::Error {
     }
 }
 
-/// The text between the parentheses.
 fn arguments(call: Call<'_>) -> String {
     let text = call.to_string();
     let arguments = text.get(call.0.name().len() + 1..text.len() - 1);

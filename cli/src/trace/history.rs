@@ -116,12 +116,10 @@ impl History {
         self.spans.now()
     }
 
-    /// Whether events are missing anywhere.
     pub(super) fn has_gaps(&self) -> bool {
         !self.gaps.is_empty()
     }
 
-    /// Whether events are missing between two moments.
     pub(super) fn has_gap(&self, from: Moment, to: Moment) -> bool {
         let first = self.gaps.partition_point(|(_, after)| *after < from);
         let gap = self.gaps.get(first);
@@ -148,7 +146,6 @@ impl History {
         }
     }
 
-    /// The names of all tasks, each once.
     pub(super) fn names(&self) -> BTreeSet<String> {
         self.tasks.values().map(|life| clean(&life.name)).collect()
     }

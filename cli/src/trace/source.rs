@@ -77,7 +77,6 @@ impl Source {
         (missing > before).then(|| missing - before)
     }
 
-    /// Says how many events are missing from what was read, if any are.
     pub(super) fn warn_of_gaps(&self, log: Log) {
         let missing = self.recording.missing();
         if missing > 0 {
@@ -88,7 +87,6 @@ impl Source {
         }
     }
 
-    /// Whether it ended before its end.
     pub(super) fn is_torn(&self) -> bool {
         self.error.is_some()
     }
@@ -107,7 +105,6 @@ impl Source {
     }
 }
 
-/// The readable events.
 impl Iterator for Source {
     type Item = OwnedEvent;
 
@@ -132,7 +129,6 @@ pub(super) fn unknown(task: &str, file: &Path, is_cut: bool) -> String {
     }
 }
 
-/// The world of the run.
 pub(super) fn world(header: &Header) -> &'static str {
     match header.is_simulated {
         true => "simulated",

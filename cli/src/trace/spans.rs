@@ -72,7 +72,6 @@ impl fmt::Display for Shares {
     }
 }
 
-/// A part of a time in percent.
 pub(crate) fn share(part: Duration, whole: Duration) -> String {
     percent(part.as_secs_f64(), whole.as_secs_f64())
 }
@@ -86,7 +85,6 @@ impl Spans {
         self.ledger.now()
     }
 
-    /// Takes the next event. Returns the spans that it ends.
     pub(crate) fn event(&mut self, event: &Event<'_>) -> Ended {
         let before = self.now();
         let had_computing = self.ledger.has_computing();
@@ -133,7 +131,6 @@ impl Spans {
         [kernel, read, ended.or(idle)].into_iter().flatten()
     }
 
-    /// Notes a gap: a task that was not blocked may have done anything since.
     pub(crate) fn gap(&mut self) {
         self.ledger.gap();
         self.shares.is_partial = true;

@@ -23,15 +23,12 @@ pub(super) const ACTIVE: [f64; 2] = [12.0, 12.0];
 const CLASSES: [&str; 8] = [
     "running", "call", "ready", "rest", "timer", "queue", "device", "exit",
 ];
-/// The number of those of the lower part.
 const ACTIVES: usize = 3;
 
-/// The style of a state.
 pub(super) fn class(doing: Doing) -> &'static str {
     CLASSES[band(doing)]
 }
 
-/// The part of a lane in which a style is drawn.
 pub(super) fn part(class: &str) -> [f64; 2] {
     match CLASSES[..ACTIVES].contains(&class) {
         true => ACTIVE,
@@ -60,7 +57,6 @@ pub(super) struct Group<'a> {
 }
 
 impl<'a> Group<'a> {
-    /// Its only lane.
     pub(super) fn alone(&self) -> Option<&'a Lane> {
         let [lane] = self.lanes[..] else { return None };
         Some(lane)

@@ -20,7 +20,6 @@ const MOST: usize = 5000;
 /// other tasks did meanwhile. Otherwise thousands of waits for one busy task would take minutes.
 const MOST_TURNS: u64 = 10_000_000;
 
-/// Why a bar is there.
 pub(super) struct Reason {
     /// Counted over all lanes.
     pub(super) bar: usize,
@@ -88,7 +87,7 @@ fn amount(bar: &Bar) -> Amount {
 
 /// When a bar ended. One that a deadlock leaves open is drawn a turn longer.
 fn end_of(timeline: &Timeline, bar: &Bar) -> Moment {
-    let is_longer = bar.span.end == Ending::Open && timeline.is_deadlock();
+    let is_longer = bar.span.end == Ending::Open && timeline.deadlock.is_some();
     let mut to = bar.span.to;
     to.turn -= u64::from(is_longer);
     to
@@ -104,7 +103,6 @@ fn bar_of(timeline: &Timeline, lane: usize, history: &History, step: Step) -> Op
     Some(first + its.position(|bar| bar.span.doing == piece.doing)?)
 }
 
-/// The critical path, and its table.
 pub(super) fn path(timeline: &Timeline) -> (Vec<Part>, Value) {
     let Some(history) = &timeline.history else {
         return (Vec::new(), Value::Null);

@@ -38,9 +38,7 @@ const TASKS: usize = 200;
 
 /// What two pages share that are above each other.
 pub(super) struct Twins {
-    /// The key of their scripts.
     pub(super) key: String,
-    /// The part of both scales that they show.
     pub(super) axis: Value,
 }
 
@@ -144,7 +142,7 @@ fn facts_of(timeline: &Timeline) -> String {
 
 /// The summary, for a page without a picture.
 fn summary(timeline: &Timeline, scale: Scale) -> Markup {
-    let is_news = timeline.is_deadlock() || !timeline.deadlocks.is_empty();
+    let is_news = timeline.deadlock.is_some() || !timeline.deadlocks.is_empty();
     let is_open = is_news || timeline.tasks().any(Lane::has_failed);
     let rows = timeline.tasks().map(|lane| (lane, Sums::of(lane, scale)));
     let mut rows: Vec<(&Lane, Sums)> = rows.collect();
@@ -187,7 +185,6 @@ fn summary(timeline: &Timeline, scale: Scale) -> Markup {
     }
 }
 
-/// The elements that the script fills.
 fn stage() -> Markup {
     let kinds = [
         ("running", "Running"),

@@ -36,7 +36,6 @@ pub(super) struct Timeline {
     pub(super) idle: Vec<(Moment, Moment)>,
     pub(super) begin: Moment,
     pub(super) end: Moment,
-    /// The number of events read.
     pub(super) events: u64,
     /// The number of events that were not recorded.
     pub(super) missing: u64,
@@ -52,7 +51,6 @@ pub(super) struct Timeline {
     pub(super) words: BTreeMap<String, String>,
     /// The bytes that went from one row to another, in the order of the first.
     pub(super) messages: Vec<Message>,
-    /// The cycles of waits that closed in the window.
     pub(super) deadlocks: Vec<Closed>,
     /// How the time up to the end of the window was used.
     pub(super) shares: Shares,
@@ -60,13 +58,11 @@ pub(super) struct Timeline {
     pub(super) unknown: Vec<String>,
 }
 
-/// A task and its spans.
 #[derive(Default)]
 pub(super) struct Lane {
     pub(super) tid: Tid,
     pub(super) name: String,
     pub(super) parent: Tid,
-    /// The place of its spawn.
     pub(super) spawned: Option<String>,
     /// In order, without gaps except where events are missing.
     pub(super) bars: Vec<Bar>,
@@ -77,9 +73,7 @@ pub(super) struct Lane {
     has_rows: bool,
 }
 
-/// A span of a lane.
 pub(super) struct Bar {
-    /// Whether a timeout could end it.
     pub(super) is_timed: bool,
     pub(super) span: Span,
     /// For a turn, the row of the call that ended it; otherwise the row of the last call.
@@ -125,7 +119,6 @@ pub(super) enum Kind {
     Injected,
     /// A fault of the network.
     Fault,
-    /// A cycle of waits closed.
     Deadlocked,
 }
 
@@ -136,6 +129,17 @@ impl Lane {
 
     pub(super) fn has_failed(&self) -> bool {
         matches!(self.exit, Some(Exit::Failed(_) | Exit::Faulted(_)))
+    }
+
+    /// The place of its end among the words for ends: well, failed, faulted, killed, not ended.
+    pub(super) fn fate(&self) -> usize {
+        match self.exit {
+            Some(Exit::Done) => 0,
+            Some(Exit::Failed(_)) => 1,
+            Some(Exit::Faulted(_)) => 2,
+            Some(Exit::Killed) => 3,
+            None => 4,
+        }
     }
 
     /// The row of the task's last call, if the table has it.
@@ -208,7 +212,6 @@ impl Timeline {
         Ok(timeline)
     }
 
-    /// Says why there is no lane.
     fn nothing(&self, window: &Window) -> String {
         let is_all = window.from.is_none() && window.to.is_none();
         let why = match (&*window.tasks, &*self.unknown) {
@@ -229,26 +232,18 @@ impl Timeline {
         self.words.get(&of).map_or(of, |words| clean(words))
     }
 
-    pub(super) fn is_deadlock(&self) -> bool {
-        self.deadlock.is_some()
-    }
-
-    /// The lanes of tasks.
     pub(super) fn tasks(&self) -> impl Iterator<Item = &Lane> {
         self.lanes.iter().filter(|lane| !lane.is_kernel())
     }
 
-    /// The place of a task's lane.
     pub(super) fn lane(&self, tid: Tid) -> Option<usize> {
         self.lanes.binary_search_by_key(&tid, |lane| lane.tid).ok()
     }
 }
 
-/// Builds a timeline.
 struct Gather<'a> {
     window: &'a Window,
     spans: Spans,
-    /// The indices of the lanes, by task.
     places: FxHashMap<Tid, usize>,
     timeline: Timeline,
     /// What went through each device that was opened since the last gap.
@@ -325,7 +320,6 @@ impl Gather<'_> {
         Some(place)
     }
 
-    /// Notes what went through a device.
     fn transfer(&mut self, event: &Event<'_>, row: Option<usize>) {
         if let Some(Answered(Reply::Device(device), _)) = event.fact.answer() {
             self.transfers.insert(device, Transfers::default());

@@ -24,7 +24,6 @@ const GAP: u64 = 1 << 5;
 const ROW: u64 = 1 << 6;
 const TIMED: u64 = 1 << 7;
 
-/// The bytes, and the templates of the texts.
 pub(super) fn pack(
     timeline: &Timeline,
     reasons: &[Reason],

@@ -21,7 +21,6 @@ pub(super) enum Scale {
 }
 
 impl Scale {
-    /// The position of a moment.
     pub(super) fn of(self, moment: Moment) -> f64 {
         match self {
             Self::Time => moment.at.as_nanos() as f64,
@@ -29,7 +28,6 @@ impl Scale {
         }
     }
 
-    /// A place on the ruler.
     pub(super) fn tick(self, value: f64) -> String {
         match self {
             Self::Time if value > 0.0 => span(Duration::from_nanos(value as u64)),
@@ -37,7 +35,6 @@ impl Scale {
         }
     }
 
-    /// An amount of the scale.
     pub(super) fn amount(self, value: f64) -> String {
         match self {
             Self::Time => rounded(Duration::from_nanos(value as u64)),

@@ -6,7 +6,7 @@ use std::{
 };
 
 use maud::{Markup, PreEscaped, html};
-use trapline::{Doing, Ending, Exit, Moment, Tid};
+use trapline::{Doing, Ending, Moment, Tid};
 
 use super::{
     crowd::{self, ACTIVE, Crowd, Group},
@@ -31,6 +31,7 @@ const ACTIVE_HEIGHT: f64 = ACTIVE[1];
 const LEGEND: f64 = 18.0;
 /// The scale of small letters.
 const SMALL: f64 = 0.84;
+const FATES: [&str; 5] = ["done", "failed", "faulted", "killed", "alive"];
 /// The picture's colours are the page's named colours.
 pub(super) const STYLE: &str = include_str!("picture.css");
 pub(super) const LIGHT: &str = include_str!("light.css");
@@ -98,7 +99,11 @@ impl<'a> Picture<'a> {
             true => &[][..],
             false => &timeline.idle,
         };
-        let deadlock = if timeline.is_deadlock() { 22.0 } else { 0.0 };
+        let deadlock = if timeline.deadlock.is_some() {
+            22.0
+        } else {
+            0.0
+        };
         let begin = scale.of(timeline.begin);
         // A run of zero length still has a picture, and so has one of centuries.
         let least = (begin + 1.0).max(begin * 1.000_001);
@@ -363,7 +368,7 @@ impl<'a> Picture<'a> {
             (has("exit"), "exit", "waits for a task's end"),
             (!self.idle.is_empty(), "idle", "no task is ready"),
             (wakes, "arrow", "wakes"),
-            (timeline.is_deadlock(), "wait", "waits for"),
+            (timeline.deadlock.is_some(), "wait", "waits for"),
             (timeline.rows.iter().any(fails), "error", "fails"),
             (has_faults, "fault", "a fault of the network"),
             (!timeline.deadlocks.is_empty(), "closed", closed),
@@ -486,7 +491,7 @@ fn labels(group: &Group<'_>) -> [String; 2] {
             true => [lane.name.clone(), String::new()],
             false => [
                 format!("{} {}", lane.tid, lane.name),
-                fate(lane).to_string(),
+                FATES[lane.fate()].to_string(),
             ],
         };
     }
@@ -497,18 +502,7 @@ fn labels(group: &Group<'_>) -> [String; 2] {
     [format!("{} × {}", group.name, group.lanes.len()), failed]
 }
 
-/// The exit of a task, in a word.
-fn fate(lane: &Lane) -> &'static str {
-    match lane.exit {
-        None => "alive",
-        Some(Exit::Done) => "done",
-        Some(Exit::Failed(_)) => "failed",
-        Some(Exit::Faulted(_)) => "faulted",
-        Some(Exit::Killed) => "killed",
-    }
-}
-
-/// The approximate width of a text.
+/// The approximate width, whatever the font.
 fn text_width(text: &str) -> f64 {
     text.chars()
         .map(|letter| if letter < '\u{1100}' { 6.6 } else { 12.0 })

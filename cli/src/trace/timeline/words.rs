@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use trapline::{Deadlock, Doing, Ending, Exit, Nanos, On, TaskInfo, TaskState, Tid};
+use trapline::{Deadlock, Doing, Ending, Nanos, On, TaskInfo, TaskState, Tid};
 
 use super::{
     model::{Bar, Closed, Lane, Timeline},
@@ -21,7 +21,6 @@ const RING: usize = 24;
 /// The largest number of waits that are named.
 const WAITS: usize = 20;
 
-/// The totals of a task, on a scale.
 #[derive(Default)]
 pub(super) struct Sums {
     pub(super) turns: u64,
@@ -92,23 +91,15 @@ pub(super) fn more(all: usize, named: usize, what: &str) -> Option<String> {
 }
 
 fn fates(timeline: &Timeline) -> String {
-    let mut fates = [
-        (0, "ended well"),
-        (0, "failed"),
-        (0, "faulted"),
-        (0, "killed"),
-        (0, "alive at the end"),
+    let words = [
+        "ended well",
+        "failed",
+        "faulted",
+        "killed",
+        "alive at the end",
     ];
-    for lane in timeline.tasks() {
-        let fate = match lane.exit {
-            Some(Exit::Done) => 0,
-            Some(Exit::Failed(_)) => 1,
-            Some(Exit::Faulted(_)) => 2,
-            Some(Exit::Killed) => 3,
-            None => 4,
-        };
-        fates[fate].0 += 1;
-    }
+    let mut fates = words.map(|word| (0, word));
+    timeline.tasks().for_each(|lane| fates[lane.fate()].0 += 1);
     let fates = fates.iter().filter(|(number, _)| *number > 0);
     let fates: Vec<String> = fates.map(|(n, fate)| format!("{n} {fate}")).collect();
     format!("Of the tasks: {}.", fates.join(", "))
@@ -166,7 +157,6 @@ fn waiting(waiting: &TaskInfo) -> String {
     format!("Task {tid} {name:?} waits for {on}, since {since}{at}.")
 }
 
-/// A lane, in a sentence.
 pub(super) fn lane(lane: &Lane, scale: Scale) -> String {
     let sums = Sums::of(lane, scale);
     if lane.is_kernel() {
@@ -199,7 +189,6 @@ pub(super) fn end(lane: &Lane, alive: &str) -> String {
     exit.map_or_else(|| alive.to_string(), |exit| clean(&exit.to_string()))
 }
 
-/// A bar, in a few words.
 pub(super) fn bar(bar: &Bar, timeline: &Timeline, scale: Scale) -> String {
     let (from, to) = (bar.span.from, bar.span.to);
     let doing = match bar.span.doing {
