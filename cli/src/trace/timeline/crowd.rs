@@ -242,7 +242,7 @@ mod tests {
         // Seven pixels are two tasks.
         assert_eq!(
             areas["timer"],
-            "M0.0 10.0H3.0V6.5H5.0V4.7H6.0V3.0H9.0V4.8H10.0V10.0"
+            "M0.0 10.0H3.0V6.5H5.0V4.7H6.0V3.0H9.0V4.7H10.0V10.0"
         );
     }
 
