@@ -7,7 +7,6 @@ use trapline::{Doing, On};
 
 use super::{
     model::{Bar, Lane, Timeline},
-    pack::longest_number,
     scale::Scale,
 };
 
@@ -81,6 +80,28 @@ pub(super) fn groups(timeline: &Timeline) -> Vec<Group<'_>> {
         groups[place].lanes.push(lane);
     }
     groups
+}
+
+/// Numbers of so many digits are exact in JavaScript.
+const DIGITS: usize = 15;
+
+/// The place of the longest number in a text, of those that are not too long; of equals, the last.
+pub(super) fn longest_number(text: &str) -> std::ops::Range<usize> {
+    let mut longest = 0..0;
+    let mut start = None;
+    for (at, byte) in text.bytes().chain([b' ']).enumerate() {
+        match (byte.is_ascii_digit(), start) {
+            (true, None) => start = Some(at),
+            (false, Some(from)) => {
+                if at - from >= longest.len() && at - from <= DIGITS {
+                    longest = from..at;
+                }
+                start = None;
+            }
+            _ => {}
+        }
+    }
+    longest
 }
 
 /// The names of workers differ in their numbers.

@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 use trapline::{Doing, Ending, Moment, Tid};
 
 use super::{
-    crowd,
+    crowd::{self, longest_number},
     explain::{Part, Reason},
     model::{Lane, Row, Timeline},
 };
@@ -16,8 +16,6 @@ use crate::output::clean;
 /// The place of a number in a template. The next character is its least number of digits, counted
 /// from `0`.
 const NUMBER: char = '\u{1}';
-/// Numbers of so many digits are exact in JavaScript.
-const DIGITS: usize = 15;
 
 /// The flags in a bar's first number, beside the state and its ending.
 const GAP: u64 = 1 << 5;
@@ -230,23 +228,4 @@ impl Pack {
         }
         self.bytes.push(number as u8);
     }
-}
-
-/// The place of the longest number in a text, of those that are not too long; of equals, the last.
-pub(super) fn longest_number(text: &str) -> std::ops::Range<usize> {
-    let mut longest = 0..0;
-    let mut start = None;
-    for (at, byte) in text.bytes().chain([b' ']).enumerate() {
-        match (byte.is_ascii_digit(), start) {
-            (true, None) => start = Some(at),
-            (false, Some(from)) => {
-                if at - from >= longest.len() && at - from <= DIGITS {
-                    longest = from..at;
-                }
-                start = None;
-            }
-            _ => {}
-        }
-    }
-    longest
 }
