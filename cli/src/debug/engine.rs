@@ -116,8 +116,9 @@ impl Run {
                 let playing = playing.map_err(|error| format!("{}: {error}", path.display()))?;
                 let progress = playing.progress();
                 let playing = playing.print_to(printed.clone());
-                let world = Attached::replayed(playing, Log::SILENT, printed.clone());
-                (Outside::of(world.watched(origin.log)?), Some(progress))
+                let silent = Log::SILENT;
+                let world = Attached::replayed(playing, silent, printed.clone(), origin.log)?;
+                (Outside::of(world), Some(progress))
             }
             None => {
                 let net = options.net.network(&hosts(programs), options.max_time);

@@ -107,7 +107,7 @@ fn debugged(commands: Commands<'_>, debug: &Debug, log: Log) -> Result<ExitCode,
         return plain(engine, &debug.commands, log);
     }
     signals::at_end(|| drop(signals::soon(leave)));
-    screen::show(engine, log.is_colored())?;
+    screen::show(engine, log.colored)?;
     Ok(ExitCode::SUCCESS)
 }
 

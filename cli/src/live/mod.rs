@@ -298,7 +298,7 @@ fn top(socket: &Path, every: Duration, log: Log) -> Result<ExitCode, Failure> {
     signals::listen(kernel.remote(), || {})?;
     let main = kernel.spawn("top", async move |os: &mut Os| {
         let source = Source::There(Link::new(os, stream).await?);
-        match screen::show(os, source, terminal, every, log.is_colored()).await? {
+        match screen::show(os, source, terminal, every, log.colored).await? {
             End::Quit => Ok::<(), Box<dyn Error>>(()),
             End::Gone => Err(terminal::GONE.into()),
         }
