@@ -80,8 +80,8 @@ impl At {
         text: impl Fn(&Answers) -> String,
     ) -> Result<ExitCode, Failure> {
         let mut source = Source::open(&self.file)?;
-        let (mut ledger, mut is_cut) = (Ledger::new(), false);
-        let mut newest = Tid::KERNEL;
+        let mut ledger = Ledger::new();
+        let (mut is_cut, mut is_empty) = (false, true);
         while let Some(event) = source.next() {
             if source.gap().is_some() {
                 ledger.gap();
@@ -90,29 +90,27 @@ impl At {
             if is_cut {
                 break;
             }
-            newest = newest.max(event.tid);
+            is_empty &= event.tid == Tid::KERNEL;
             ledger.event(&event);
         }
         source.warn_of_gaps(log);
         let mut tasks = ledger.tasks();
         tasks.retain(|task| !matches!(task.state, TaskState::Zombie(_)));
-        let all = rows(&tasks, &ledger, query);
         let end = Nanos::from(ledger.now().at);
-        if newest == Tid::KERNEL {
+        if is_empty {
             log.note("no task was alive yet");
         } else if tasks.is_empty() {
-            log.note(&format!(
-                "no task was alive: the last one ended at {end:.6}"
-            ));
+            let note = format!("no task was alive: the last one ended at {end:.6}");
+            log.note(&note);
         } else {
             if self.at.is_some() && !is_cut {
                 log.note(&format!("the recording ends at {end:.6}"));
             }
+            let all = rows(&tasks, &ledger, query);
             out.write_all(text(&all).as_bytes())?;
             out.flush()?;
         }
-        source.end(log)?;
-        Ok(ExitCode::SUCCESS)
+        source.end(log)
     }
 }
 

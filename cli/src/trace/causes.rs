@@ -289,7 +289,7 @@ impl History {
         if let Some(accepted) = self.accepted(tid, piece) {
             return self.connection_cause(wait, accepted);
         }
-        let Some(peer) = self.peer(device) else {
+        let Some(peer) = self.devices.peer(device) else {
             let why = match self.devices.is_listener(device) {
                 true => "No task connected meanwhile.",
                 false if self.has_gaps() => "Its other end is not known: events are missing.",

@@ -31,17 +31,14 @@ const INSTANT: f64 = 0.0005;
 pub(super) enum Clock {
     /// A microsecond of the world's clock.
     World,
-    /// A turn.
     Turns,
 }
 
-/// Writes trace events.
 struct Chrome<'a, W> {
     out: &'a mut W,
     clock: Clock,
     spans: Spans,
     tracks: BTreeMap<Tid, Track>,
-    /// The number of arrows.
     count: u64,
 }
 
@@ -52,13 +49,11 @@ struct Track {
     turn: Option<f64>,
     /// If its last slice was a turn of zero length, the instant of that turn.
     instant: Option<f64>,
-    /// The begin of its first slice.
     first: Option<f64>,
     /// The start of the arrow to its next turn, if it was woken.
     arrow: Option<(Tid, f64)>,
 }
 
-/// Writes a whole recording.
 pub(super) fn write(
     out: &mut impl Write,
     source: &mut Source,
@@ -74,9 +69,8 @@ pub(super) fn write(
         "version": header.version,
     });
     // Speedscope puts the name before that of each task, and has little room for it.
-    let name = header.command.first().cloned();
-    let name = name.unwrap_or_else(|| "trapline".to_string());
-    let labels = command_line(&header.command);
+    let name = header.command.first().map_or("trapline", |name| name);
+    let names = names(name, &command_line(&header.command));
     // Each event ends with a comma, except the metadata event that ends the list.
     writeln!(
         out,
@@ -93,10 +87,9 @@ pub(super) fn write(
         if let Some(missing) = source.gap() {
             chrome.spans.gap();
             let message = format!("{missing} events are missing here");
-            let now = chrome.clock.micros(Moment {
-                at: event.at,
-                ..chrome.spans.now()
-            });
+            let mut now = chrome.spans.now();
+            now.at = event.at;
+            let now = chrome.clock.micros(now);
             let is_global = [("s", "g".into())];
             chrome.put("i", Tid::KERNEL, now, (&message, "gap"), is_global)?;
         }
@@ -109,22 +102,21 @@ pub(super) fn write(
         chrome.span(&span)?;
     }
     chrome.name_thread(Tid::KERNEL, "kernel")?;
-    writeln!(out, "{}\n]}}", names(&name, &labels))?;
+    writeln!(out, "{names}\n]}}")?;
     Ok(())
 }
 
-/// The events that name the processes.
 fn names(name: &str, labels: &str) -> String {
     let about = [
-        (TASKS, "labels", json!({ "labels": labels })),
-        (TASKS, "name", json!({ "name": name })),
-        (TASKS, "sort_index", json!({ "sort_index": TASKS })),
-        (KERNEL, "name", json!({ "name": "trapline" })),
-        (KERNEL, "sort_index", json!({ "sort_index": KERNEL })),
+        (TASKS, "labels", json!(labels)),
+        (TASKS, "name", json!(name)),
+        (TASKS, "sort_index", json!(TASKS)),
+        (KERNEL, "name", json!("trapline")),
+        (KERNEL, "sort_index", json!(KERNEL)),
     ];
-    let about = about.map(|(pid, what, args)| {
+    let about = about.map(|(pid, what, value)| {
         let name = format!("process_{what}");
-        json!({ "ph": "M", "pid": pid, "name": name, "args": args }).to_string()
+        json!({ "ph": "M", "pid": pid, "name": name, "args": { what: value } }).to_string()
     });
     about.join(",\n")
 }
@@ -202,7 +194,6 @@ impl<W: Write> Chrome<'_, W> {
         self.put("X", span.tid, from, name, [("dur", length.into())])
     }
 
-    /// Draws the arrow that leads to a turn.
     fn turn(&mut self, tid: Tid, from: f64, to: f64) -> Result<(), Failure> {
         let track = self.track(tid);
         // A moment before the end of the turn, so that the arrow starts within it.
@@ -249,11 +240,9 @@ impl<W: Write> Chrome<'_, W> {
     /// Names a track, and sets its place to its number.
     fn name_thread(&mut self, tid: Tid, name: &str) -> Result<(), Failure> {
         let place = u64::from(tid);
-        for (what, args) in [
-            ("thread_name", json!({ "name": name })),
-            ("thread_sort_index", json!({ "sort_index": place })),
-        ] {
-            self.put("M", tid, 0.0, (what, ""), [("args", args)])?;
+        for (what, value) in [("name", json!(name)), ("sort_index", json!(place))] {
+            let own = [("args", json!({ what: value }))];
+            self.put("M", tid, 0.0, (&format!("thread_{what}"), ""), own)?;
         }
         Ok(())
     }
@@ -316,9 +305,9 @@ mod tests {
 
     #[test]
     fn a_slice_ends_where_the_next_one_begins_at_the_latest() {
-        let mut nanos = 1u64;
         let mut shortened = 0;
-        while nanos < 1 << 62 {
+        let starts = std::iter::successors(Some(1_u64), |nanos| Some(nanos + nanos / 3 + 1));
+        for nanos in starts.take_while(|nanos| *nanos < 1 << 62) {
             for span in [1, 7, 1_001, 123_456_789] {
                 let [from, to, length] = [nanos, nanos + span, span].map(|n| n as f64 / 1e3);
                 let dur = within(from, to, length);
@@ -328,7 +317,6 @@ mod tests {
                 assert!(is_exact, "{dur} instead of {length}");
                 shortened += u32::from(dur < length);
             }
-            nanos += nanos / 3 + 1;
         }
         assert!(shortened > 0, "rounding adds to some");
     }

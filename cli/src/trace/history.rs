@@ -8,8 +8,8 @@ use std::{
 };
 
 use trapline::{
-    Answered, DeviceId, Direction, Doing, End, Ending, Event, Exit, Moment, On, QueueId, Reply,
-    Span, SystemCall, Tid, record::OwnedEvent,
+    Answered, Direction, Doing, End, Ending, Event, Exit, Moment, On, QueueId, Reply, Span,
+    SystemCall, Tid, record::OwnedEvent,
 };
 
 use super::{
@@ -116,12 +116,10 @@ impl History {
         self.spans.now()
     }
 
-    /// Whether events are missing anywhere.
     pub(super) fn has_gaps(&self) -> bool {
         !self.gaps.is_empty()
     }
 
-    /// Whether events are missing between two moments.
     pub(super) fn has_gap(&self, from: Moment, to: Moment) -> bool {
         let first = self.gaps.partition_point(|(_, after)| *after < from);
         let gap = self.gaps.get(first);
@@ -148,7 +146,6 @@ impl History {
         }
     }
 
-    /// The names of all tasks, each once.
     pub(super) fn names(&self) -> BTreeSet<String> {
         self.tasks.values().map(|life| clean(&life.name)).collect()
     }
@@ -240,11 +237,6 @@ impl History {
             let place = life.moves.len() - 1;
             self.life(tid).puts.push((queue, place));
         }
-    }
-
-    /// The other end of a connection, if that is in the same run.
-    pub(super) fn peer(&self, device: DeviceId) -> Option<DeviceId> {
-        self.devices.peer(device)
     }
 
     /// The turns that began within a piece, in order.

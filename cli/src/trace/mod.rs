@@ -23,6 +23,7 @@ mod life;
 mod path;
 pub(super) mod post_mortem;
 mod queues;
+mod senders;
 mod show;
 mod source;
 pub(super) mod spans;

@@ -21,14 +21,11 @@ pub(super) struct QueueLife {
     pub(super) moves: Vec<Move>,
 }
 
-/// What the messages of a queue are.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) enum Content {
     #[default]
     Messages,
-    /// The lock of a mutex.
     Lock,
-    /// The permits of a semaphore.
     Permits,
 }
 

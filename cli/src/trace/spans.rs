@@ -72,7 +72,6 @@ impl fmt::Display for Shares {
     }
 }
 
-/// A part of a time in percent.
 pub(crate) fn share(part: Duration, whole: Duration) -> String {
     percent(part.as_secs_f64(), whole.as_secs_f64())
 }
@@ -86,7 +85,6 @@ impl Spans {
         self.ledger.now()
     }
 
-    /// Takes the next event. Returns the spans that it ends.
     pub(crate) fn event(&mut self, event: &Event<'_>) -> Ended {
         let before = self.now();
         let had_computing = self.ledger.has_computing();
@@ -133,7 +131,6 @@ impl Spans {
         [kernel, read, ended.or(idle)].into_iter().flatten()
     }
 
-    /// Notes a gap: a task that was not blocked may have done anything since.
     pub(crate) fn gap(&mut self) {
         self.ledger.gap();
         self.shares.is_partial = true;
@@ -228,43 +225,5 @@ impl fmt::Display for What {
             Self::Devices(direction) => write!(f, "devices ({direction})"),
             Self::Queue(queue, end) => write!(f, "queue {queue} ({end})"),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::{cell::RefCell, rc::Rc};
-
-    use trapline::{Kernel, Os, SimWorld};
-
-    use super::*;
-
-    #[test]
-    fn the_shares_of_several_processors_add_up_to_the_time_of_the_run() {
-        let spans = Rc::new(RefCell::new(Spans::default()));
-        let shared = Rc::clone(&spans);
-        let tracer = move |event: &Event<'_>| drop(shared.borrow_mut().event(event));
-        let builder = Kernel::builder().world(SimWorld::new(1)).tracer(tracer);
-        let mut kernel = builder.processors(2).build().unwrap();
-        let [half, second] = [500, 1000].map(Duration::from_millis);
-        for name in ["a", "b"] {
-            let task = async move |os: &mut Os| {
-                os.compute(second).await;
-                os.sleep(second + half).await;
-            };
-            kernel.spawn(name, task).unwrap();
-        }
-        let later = async move |os: &mut Os| {
-            os.sleep(half).await;
-            os.compute(second).await;
-        };
-        kernel.spawn("c", later).unwrap();
-        // The two compute for 1 s, then the third alone, and then all sleep.
-        let elapsed = kernel.run().unwrap().elapsed;
-        let mut spans = spans.borrow_mut();
-        spans.finish();
-        let shares = spans.shares();
-        assert_eq!((shares.tasks, shares.idle), (2 * second, half));
-        assert_eq!(shares.total(), elapsed);
     }
 }

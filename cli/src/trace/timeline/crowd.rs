@@ -6,8 +6,7 @@ use std::{collections::BTreeMap, fmt::Write};
 use trapline::{Doing, On};
 
 use super::{
-    model::{Bar, Timeline},
-    pack::longest_number,
+    model::{Bar, Lane, Timeline},
     scale::Scale,
 };
 
@@ -23,15 +22,12 @@ pub(super) const ACTIVE: [f64; 2] = [12.0, 12.0];
 const CLASSES: [&str; 8] = [
     "running", "call", "ready", "rest", "timer", "queue", "device", "exit",
 ];
-/// The number of those of the lower part.
 const ACTIVES: usize = 3;
 
-/// The style of a state.
 pub(super) fn class(doing: Doing) -> &'static str {
     CLASSES[band(doing)]
 }
 
-/// The part of a lane in which a style is drawn.
 pub(super) fn part(class: &str) -> [f64; 2] {
     match CLASSES[..ACTIVES].contains(&class) {
         true => ACTIVE,
@@ -54,40 +50,58 @@ pub(super) fn band(doing: Doing) -> usize {
 }
 
 /// A lane of a picture: a lane of the timeline, or all those of a name.
-pub(super) struct Group {
+pub(super) struct Group<'a> {
     pub(super) name: String,
-    /// Their places among the lanes of the timeline.
-    pub(super) lanes: Vec<usize>,
+    pub(super) lanes: Vec<&'a Lane>,
 }
 
-impl Group {
-    /// The place of its only lane.
-    pub(super) fn alone(&self) -> Option<usize> {
+impl<'a> Group<'a> {
+    pub(super) fn alone(&self) -> Option<&'a Lane> {
         let [lane] = self.lanes[..] else { return None };
         Some(lane)
     }
 }
 
 /// The lanes of a picture, in the order of their first tasks.
-pub(super) fn groups(timeline: &Timeline) -> Vec<Group> {
+pub(super) fn groups(timeline: &Timeline) -> Vec<Group<'_>> {
     let is_folded = timeline.tasks().count() > MOST_UNFOLDED;
     let mut places: BTreeMap<String, usize> = BTreeMap::new();
-    let mut groups: Vec<Group> = Vec::new();
-    for (lane, task) in timeline.lanes.iter().enumerate() {
-        let (name, next) = (pattern(&task.name), groups.len());
-        let place = match is_folded && !task.is_kernel() {
+    let mut groups: Vec<Group<'_>> = Vec::new();
+    for lane in &timeline.lanes {
+        let (name, next) = (pattern(&lane.name), groups.len());
+        let place = match is_folded && !lane.is_kernel() {
             true => *places.entry(name.clone()).or_insert(next),
             false => next,
         };
-        match groups.get_mut(place) {
-            Some(group) => group.lanes.push(lane),
-            None => groups.push(Group {
-                name,
-                lanes: vec![lane],
-            }),
+        if place == next {
+            let lanes = Vec::new();
+            groups.push(Group { name, lanes });
         }
+        groups[place].lanes.push(lane);
     }
     groups
+}
+
+/// Numbers of so many digits are exact in JavaScript.
+const DIGITS: usize = 15;
+
+/// The place of the longest number in a text, of those that are not too long; of equals, the last.
+pub(super) fn longest_number(text: &str) -> std::ops::Range<usize> {
+    let mut longest = 0..0;
+    let mut start = None;
+    for (at, byte) in text.bytes().chain([b' ']).enumerate() {
+        match (byte.is_ascii_digit(), start) {
+            (true, None) => start = Some(at),
+            (false, Some(from)) => {
+                if at - from >= longest.len() && at - from <= DIGITS {
+                    longest = from..at;
+                }
+                start = None;
+            }
+            _ => {}
+        }
+    }
+    longest
 }
 
 /// The names of workers differ in their numbers.
@@ -249,7 +263,7 @@ mod tests {
         // Seven pixels are two tasks.
         assert_eq!(
             areas["timer"],
-            "M0.0 10.0H3.0V6.5H5.0V4.7H6.0V3.0H9.0V4.8H10.0V10.0"
+            "M0.0 10.0H3.0V6.5H5.0V4.7H6.0V3.0H9.0V4.7H10.0V10.0"
         );
     }
 

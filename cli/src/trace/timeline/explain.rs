@@ -20,7 +20,6 @@ const MOST: usize = 5000;
 /// other tasks did meanwhile. Otherwise thousands of waits for one busy task would take minutes.
 const MOST_TURNS: u64 = 10_000_000;
 
-/// Why a bar is there.
 pub(super) struct Reason {
     /// Counted over all lanes.
     pub(super) bar: usize,
@@ -29,13 +28,8 @@ pub(super) struct Reason {
     pub(super) steps: Vec<usize>,
 }
 
-/// A part of the critical path.
-pub(super) struct Part {
-    pub(super) lane: usize,
-    pub(super) from: Moment,
-    pub(super) to: Moment,
-    pub(super) what: String,
-}
+/// A part of the critical path, and the place of its task's lane.
+pub(super) type Part = (usize, Segment);
 
 /// Explains the longest waits of a timeline, in the order of their bars.
 pub(super) fn reasons(timeline: &Timeline) -> Vec<Reason> {
@@ -93,7 +87,7 @@ fn amount(bar: &Bar) -> Amount {
 
 /// When a bar ended. One that a deadlock leaves open is drawn a turn longer.
 fn end_of(timeline: &Timeline, bar: &Bar) -> Moment {
-    let is_longer = bar.span.end == Ending::Open && timeline.is_deadlock();
+    let is_longer = bar.span.end == Ending::Open && timeline.deadlock.is_some();
     let mut to = bar.span.to;
     to.turn -= u64::from(is_longer);
     to
@@ -109,7 +103,6 @@ fn bar_of(timeline: &Timeline, lane: usize, history: &History, step: Step) -> Op
     Some(first + its.position(|bar| bar.span.doing == piece.doing)?)
 }
 
-/// The critical path, and its table.
 pub(super) fn path(timeline: &Timeline) -> (Vec<Part>, Value) {
     let Some(history) = &timeline.history else {
         return (Vec::new(), Value::Null);
@@ -118,15 +111,12 @@ pub(super) fn path(timeline: &Timeline) -> (Vec<Part>, Value) {
     let rows = path_shares(history, &path, total);
     let title = format!("critical path of {total}");
     let table = json!({ "title": title, "columns": PATH_COLUMNS, "rows": rows });
-    let part = |segment: &Segment| {
+    let part = |mut segment: Segment| {
         let lane = timeline.lane(segment.tid)?;
         let is_in_view = segment.to >= timeline.begin && segment.from <= timeline.end;
-        is_in_view.then(|| Part {
-            lane,
-            from: segment.from.max(timeline.begin),
-            to: segment.to.min(timeline.end),
-            what: segment.what.clone(),
-        })
+        segment.from = segment.from.max(timeline.begin);
+        segment.to = segment.to.min(timeline.end);
+        is_in_view.then_some((lane, segment))
     };
-    (path.iter().filter_map(part).collect(), table)
+    (path.into_iter().filter_map(part).collect(), table)
 }

@@ -14,8 +14,8 @@ const HEIGHT: f64 = 40.0;
 const STEP: f64 = 52.0;
 
 /// Draws the tasks that are on cycles, and as many others as there is room for.
-pub(super) fn draw(waits: &Deadlock) -> Markup {
-    let tasks = chosen(waits);
+pub(super) fn draw(stuck: &Deadlock) -> Markup {
+    let tasks = chosen(stuck);
     let place = |tid: Tid| tasks.iter().position(|waiting| waiting.tid == tid);
     let arcs: Vec<(usize, usize)> = (0..)
         .zip(&tasks)
@@ -36,17 +36,17 @@ pub(super) fn draw(waits: &Deadlock) -> Markup {
                 (arc(WIDTH + 2.0, ends, 26.0 + 24.0 * (from - to).abs(), [8.0, 4.0]))
             }
         }
-        @let more = waits.blocked.len() - tasks.len();
+        @let more = stuck.blocked.len() - tasks.len();
         @if more > 0 { p { "The picture leaves out " (more) " of the tasks that wait." } }
     }
 }
 
 /// The tasks on cycles come first, in the order of the cycle.
-fn chosen(waits: &Deadlock) -> Vec<&TaskInfo> {
-    let find = |tid: &Tid| waits.blocked.iter().find(|waiting| waiting.tid == *tid);
+fn chosen(stuck: &Deadlock) -> Vec<&TaskInfo> {
+    let find = |tid: &Tid| stuck.blocked.iter().find(|waiting| waiting.tid == *tid);
     let mut tasks: Vec<&TaskInfo> = Vec::new();
-    let on_cycles = waits.cycles.iter().flatten().take(MOST).filter_map(find);
-    for waiting in on_cycles.chain(&waits.blocked) {
+    let on_cycles = stuck.cycles.iter().flatten().take(MOST).filter_map(find);
+    for waiting in on_cycles.chain(&stuck.blocked) {
         if tasks.len() < MOST && !tasks.iter().any(|other| other.tid == waiting.tid) {
             tasks.push(waiting);
         }

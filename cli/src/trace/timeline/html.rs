@@ -38,9 +38,7 @@ const TASKS: usize = 200;
 
 /// What two pages share that are above each other.
 pub(super) struct Twins {
-    /// The key of their scripts.
     pub(super) key: String,
-    /// The part of both scales that they show.
     pub(super) axis: Value,
 }
 
@@ -61,6 +59,8 @@ pub(super) fn page(timeline: &Timeline, scale: Scale, file: &str, twins: Option<
     });
     let key = twins.map_or_else(random_key, |twins| twins.key.clone());
     let title = words::title(timeline);
+    // It cannot end its element.
+    let facts = facts.to_string().replace('<', "\\u003c");
     let body = html! {
         header {
             h1 { (title) }
@@ -69,13 +69,14 @@ pub(super) fn page(timeline: &Timeline, scale: Scale, file: &str, twins: Option<
         (summary(timeline, scale))
         noscript { p { "Without scripts, the page shows this summary only." } }
         main id="main" hidden { (stage()) }
-        script type="application/json" id="recording" { (PreEscaped(script_safe(&facts))) }
+        script type="application/json" id="recording" { (PreEscaped(facts)) }
     };
     let class = twins.map(|_| "twin");
     document([&title, &key], class, &style(), &body, &SCRIPTS.concat())
 }
 
-/// A document with a title, a style, a body and a script with a key.
+/// A page with a title, a key, a class, a style, a body and a script. Its policy allows the page's own
+/// scripts and no network, so a script in a name cannot run.
 pub(super) fn document(
     [title, key]: [&str; 2],
     class: Option<&str>,
@@ -83,10 +84,21 @@ pub(super) fn document(
     body: &Markup,
     script: &str,
 ) -> String {
+    let policy = format!(
+        "default-src 'none'; style-src 'unsafe-inline'; script-src 'nonce-{key}'; \
+         base-uri 'none'; form-action 'none'"
+    );
     let page = html! {
         (DOCTYPE)
         html lang="en" class=[class] {
-            (head(title, key, style))
+            head {
+                meta charset="utf-8";
+                meta http-equiv="Content-Security-Policy" content=(policy);
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { (title) " · trapline" }
+                style { (PreEscaped(style)) }
+            }
             body {
                 (body)
                 script nonce=(key) { (PreEscaped(script)) }
@@ -94,25 +106,6 @@ pub(super) fn document(
         }
     };
     page.into_string() + "\n"
-}
-
-/// The head of a page. Its policy allows the page's own scripts and no network, so a script in a name
-/// cannot run.
-fn head(title: &str, key: &str, style: &str) -> Markup {
-    let policy = format!(
-        "default-src 'none'; style-src 'unsafe-inline'; script-src 'nonce-{key}'; \
-         base-uri 'none'; form-action 'none'"
-    );
-    html! {
-        head {
-            meta charset="utf-8";
-            meta http-equiv="Content-Security-Policy" content=(policy);
-            meta name="viewport" content="width=device-width, initial-scale=1";
-            meta name="color-scheme" content="light dark";
-            title { (title) " · trapline" }
-            style { (PreEscaped(style)) }
-        }
-    }
 }
 
 /// 128 bits that depend on the operating system's random numbers alone. The recording cannot predict
@@ -134,11 +127,6 @@ pub(super) fn style() -> String {
     )
 }
 
-/// JSON within a page, escaped so that it cannot end its element.
-fn script_safe(facts: &Value) -> String {
-    facts.to_string().replace('<', "\\u003c")
-}
-
 fn facts_of(timeline: &Timeline) -> String {
     let header = &timeline.header;
     format!(
@@ -154,8 +142,7 @@ fn facts_of(timeline: &Timeline) -> String {
 
 /// The summary, for a page without a picture.
 fn summary(timeline: &Timeline, scale: Scale) -> Markup {
-    let is_deadlock = timeline.is_deadlock();
-    let is_news = is_deadlock || !timeline.deadlocks.is_empty();
+    let is_news = timeline.deadlock.is_some() || !timeline.deadlocks.is_empty();
     let is_open = is_news || timeline.tasks().any(Lane::has_failed);
     let rows = timeline.tasks().map(|lane| (lane, Sums::of(lane, scale)));
     let mut rows: Vec<(&Lane, Sums)> = rows.collect();
@@ -167,7 +154,7 @@ fn summary(timeline: &Timeline, scale: Scale) -> Markup {
             summary { "Summary" }
             div class="said" {
                 div { @for sentence in words::summary(timeline) { p { (sentence) } } }
-                @if is_deadlock { div { (graph::draw(&timeline.waits)) } }
+                @if let Some(stuck) = &timeline.deadlock { div { (graph::draw(stuck)) } }
             }
             div class="scroll" tabindex="0" role="region" aria-label="The tasks" {
                 table {
@@ -198,7 +185,6 @@ fn summary(timeline: &Timeline, scale: Scale) -> Markup {
     }
 }
 
-/// The elements that the script fills.
 fn stage() -> Markup {
     let kinds = [
         ("running", "Running"),

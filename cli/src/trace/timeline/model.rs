@@ -1,14 +1,15 @@
 //! The contents of a timeline, collected from the events of a recording.
 
-use std::{collections::BTreeMap, fmt, time::Duration};
+use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 use trapline::{
-    Answered, Deadlock, DeviceId, Direction, Doing, Ending, Event, Exit, Moment, Nanos, On, Reply,
-    Span, Tid, Wake,
+    Answered, Deadlock, DeviceId, Direction, Doing, Ending, Event, Exit, Moment, On, Reply, Span,
+    Tid, Wake,
     record::{Header, OwnedEvent},
 };
 
+use super::scale::{Bound, Window};
 use crate::{
     output::clean,
     trace::{
@@ -18,29 +19,13 @@ use crate::{
         source::{Failure, Source},
         spans::{Shares, Spans},
     },
-    values::instant,
 };
 
 /// The largest number of events in a timeline. A page with more would take too much of a browser's
 /// memory.
 const MOST: u64 = 10_000_000;
 
-/// The part of a recording to show.
 #[derive(Default)]
-pub(super) struct Window {
-    pub(super) from: Option<Bound>,
-    pub(super) to: Option<Bound>,
-    /// Numbers or names; all tasks, if empty.
-    pub(super) tasks: Vec<String>,
-}
-
-/// An end of a window.
-#[derive(Clone, Copy, PartialEq, PartialOrd, Debug)]
-pub(super) enum Bound {
-    Time(Duration),
-    Turn(u64),
-}
-
 pub(super) struct Timeline {
     pub(super) header: Header,
     /// In the order of their tasks' numbers.
@@ -51,7 +36,6 @@ pub(super) struct Timeline {
     pub(super) idle: Vec<(Moment, Moment)>,
     pub(super) begin: Moment,
     pub(super) end: Moment,
-    /// The number of events read.
     pub(super) events: u64,
     /// The number of events that were not recorded.
     pub(super) missing: u64,
@@ -59,15 +43,14 @@ pub(super) struct Timeline {
     pub(super) is_cut: bool,
     /// Whether the recording has no end, since its writer was killed.
     pub(super) is_torn: bool,
-    /// What the tasks waited for at the end, as the kernel reports it.
-    pub(super) waits: Deadlock,
+    /// What the tasks waited for at the end, if nothing could happen any more.
+    pub(super) deadlock: Option<Deadlock>,
     /// Why tasks waited. `None` for a picture, and for a recording that is too long.
     pub(super) history: Option<History>,
     /// What tasks were blocked on and woken by, apart from timers, with the words for it.
     pub(super) words: BTreeMap<String, String>,
     /// The bytes that went from one row to another, in the order of the first.
     pub(super) messages: Vec<Message>,
-    /// The cycles of waits that closed in the window.
     pub(super) deadlocks: Vec<Closed>,
     /// How the time up to the end of the window was used.
     pub(super) shares: Shares,
@@ -75,13 +58,11 @@ pub(super) struct Timeline {
     pub(super) unknown: Vec<String>,
 }
 
-/// A task and its spans.
 #[derive(Default)]
 pub(super) struct Lane {
     pub(super) tid: Tid,
     pub(super) name: String,
     pub(super) parent: Tid,
-    /// The place of its spawn.
     pub(super) spawned: Option<String>,
     /// In order, without gaps except where events are missing.
     pub(super) bars: Vec<Bar>,
@@ -92,9 +73,7 @@ pub(super) struct Lane {
     has_rows: bool,
 }
 
-/// A span of a lane.
 pub(super) struct Bar {
-    /// Whether a timeout could end it.
     pub(super) is_timed: bool,
     pub(super) span: Span,
     /// For a turn, the row of the call that ended it; otherwise the row of the last call.
@@ -140,36 +119,7 @@ pub(super) enum Kind {
     Injected,
     /// A fault of the network.
     Fault,
-    /// A cycle of waits closed.
     Deadlocked,
-}
-
-impl Bound {
-    /// Parses a bound: an instant, or the number of a turn.
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
-        if let Some(Ok(turn)) = text.strip_suffix('t').map(str::parse) {
-            return Ok(Self::Turn(turn));
-        }
-        let at = instant(text).map_err(|error| format!("{error}, or a turn, such as 300t"));
-        at.map(Self::Time)
-    }
-
-    /// A moment as a bound of this kind. Bounds of one kind are in order.
-    fn of(self, moment: Moment) -> Self {
-        match self {
-            Self::Time(_) => Self::Time(moment.at),
-            Self::Turn(_) => Self::Turn(moment.turn),
-        }
-    }
-}
-
-impl fmt::Display for Bound {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Time(at) => Nanos::from(*at).fmt(f),
-            Self::Turn(turn) => write!(f, "{turn}t"),
-        }
-    }
 }
 
 impl Lane {
@@ -179,6 +129,17 @@ impl Lane {
 
     pub(super) fn has_failed(&self) -> bool {
         matches!(self.exit, Some(Exit::Failed(_) | Exit::Faulted(_)))
+    }
+
+    /// The place of its end among the words for ends: well, failed, faulted, killed, not ended.
+    pub(super) fn fate(&self) -> usize {
+        match self.exit {
+            Some(Exit::Done) => 0,
+            Some(Exit::Failed(_)) => 1,
+            Some(Exit::Faulted(_)) => 2,
+            Some(Exit::Killed) => 3,
+            None => 4,
+        }
     }
 
     /// The row of the task's last call, if the table has it.
@@ -202,7 +163,19 @@ impl Timeline {
         window: &Window,
         is_explained: bool,
     ) -> Result<Self, Failure> {
-        let mut gather = Gather::new(source.header().clone(), window);
+        let timeline = Self {
+            header: source.header().clone(),
+            unknown: window.tasks.clone(),
+            ..Self::default()
+        };
+        let mut gather = Gather {
+            window,
+            timeline,
+            spans: Spans::default(),
+            places: FxHashMap::default(),
+            transfers: BTreeMap::new(),
+            has_begun: false,
+        };
         let mut history = is_explained.then(History::default);
         let (mut events, mut is_done) = (0, false);
         while let Some(event) = source.next() {
@@ -239,7 +212,6 @@ impl Timeline {
         Ok(timeline)
     }
 
-    /// Says why there is no lane.
     fn nothing(&self, window: &Window) -> String {
         let is_all = window.from.is_none() && window.to.is_none();
         let why = match (&*window.tasks, &*self.unknown) {
@@ -260,27 +232,18 @@ impl Timeline {
         self.words.get(&of).map_or(of, |words| clean(words))
     }
 
-    /// Whether nothing could happen any more at the end.
-    pub(super) fn is_deadlock(&self) -> bool {
-        !self.waits.is_partial
-    }
-
-    /// The lanes of tasks.
     pub(super) fn tasks(&self) -> impl Iterator<Item = &Lane> {
         self.lanes.iter().filter(|lane| !lane.is_kernel())
     }
 
-    /// The place of a task's lane.
     pub(super) fn lane(&self, tid: Tid) -> Option<usize> {
         self.lanes.binary_search_by_key(&tid, |lane| lane.tid).ok()
     }
 }
 
-/// Builds a timeline.
 struct Gather<'a> {
     window: &'a Window,
     spans: Spans,
-    /// The indices of the lanes, by task.
     places: FxHashMap<Tid, usize>,
     timeline: Timeline,
     /// What went through each device that was opened since the last gap.
@@ -291,36 +254,7 @@ struct Gather<'a> {
 /// How many bytes a device received and sent, and the rows of the transfers, if they have any.
 type Transfers = [Vec<(Option<usize>, usize)>; 2];
 
-impl<'a> Gather<'a> {
-    fn new(header: Header, window: &'a Window) -> Self {
-        Self {
-            window,
-            spans: Spans::default(),
-            places: FxHashMap::default(),
-            timeline: Timeline {
-                header,
-                lanes: Vec::new(),
-                rows: Vec::new(),
-                idle: Vec::new(),
-                begin: Moment::default(),
-                end: Moment::default(),
-                events: 0,
-                missing: 0,
-                is_cut: false,
-                is_torn: false,
-                waits: Deadlock::among([]),
-                history: None,
-                words: BTreeMap::new(),
-                messages: Vec::new(),
-                deadlocks: Vec::new(),
-                shares: Shares::default(),
-                unknown: window.tasks.clone(),
-            },
-            transfers: BTreeMap::new(),
-            has_begun: false,
-        }
-    }
-
+impl Gather<'_> {
     /// Takes the next event, and whether events are missing before it. Returns whether more are needed.
     fn event(&mut self, mut event: OwnedEvent, has_gap: bool) -> bool {
         if has_gap {
@@ -386,7 +320,6 @@ impl<'a> Gather<'a> {
         Some(place)
     }
 
-    /// Notes what went through a device.
     fn transfer(&mut self, event: &Event<'_>, row: Option<usize>) {
         if let Some(Answered(Reply::Device(device), _)) = event.fact.answer() {
             self.transfers.insert(device, Transfers::default());
@@ -402,7 +335,7 @@ impl<'a> Gather<'a> {
     fn messages(&self, history: &History) -> Vec<Message> {
         let mut messages = Vec::new();
         for (device, transfers) in &self.transfers {
-            let peer = history.peer(*device);
+            let peer = history.devices.peer(*device);
             let Some(others) = peer.and_then(|peer| self.transfers.get(&peer)) else {
                 continue;
             };
@@ -582,27 +515,28 @@ impl<'a> Gather<'a> {
         // A span that the window cuts might have continued.
         let is_whole = !self.timeline.is_cut && !is_torn;
         let waits = waits(self.spans.tasks(), is_whole);
+        let deadlock = Some(waits).filter(|waits| !waits.is_partial);
         let now = self.spans.now();
         for mut span in self.spans.finish() {
             // A deadlock is drawn a turn wide, though it takes no time.
-            span.to.turn += u64::from(!waits.is_partial);
+            span.to.turn += u64::from(deadlock.is_some());
             self.span(span, false);
-        }
-        self.timeline.shares = self.spans.shares();
-        if !waits.is_partial {
-            self.timeline.end.turn += 1;
-            self.timeline.idle.push((now, self.timeline.end));
         }
         let messages = history.as_ref().map(|history| self.messages(history));
         let mut timeline = self.timeline;
+        if deadlock.is_some() {
+            timeline.end.turn += 1;
+            timeline.idle.push((now, timeline.end));
+        }
         let is_shown = |lane: &Lane| lane.has_rows || !lane.bars.is_empty();
         timeline.lanes.retain(is_shown);
         timeline.lanes.sort_by_key(|lane| lane.tid);
         Timeline {
+            shares: self.spans.shares(),
             messages: messages.unwrap_or_default(),
             history,
             is_torn,
-            waits,
+            deadlock,
             ..timeline
         }
     }

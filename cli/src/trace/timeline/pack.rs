@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 use trapline::{Doing, Ending, Moment, Tid};
 
 use super::{
-    crowd,
+    crowd::{self, longest_number},
     explain::{Part, Reason},
     model::{Lane, Row, Timeline},
 };
@@ -16,15 +16,12 @@ use crate::output::clean;
 /// The place of a number in a template. The next character is its least number of digits, counted
 /// from `0`.
 const NUMBER: char = '\u{1}';
-/// Numbers of so many digits are exact in JavaScript.
-const DIGITS: usize = 15;
 
 /// The flags in a bar's first number, beside the state and its ending.
 const GAP: u64 = 1 << 5;
 const ROW: u64 = 1 << 6;
 const TIMED: u64 = 1 << 7;
 
-/// The bytes, and the templates of the texts.
 pub(super) fn pack(
     timeline: &Timeline,
     reasons: &[Reason],
@@ -61,8 +58,8 @@ pub(super) fn pack(
     pack.reasons(reasons);
     // The parts of the critical path follow each other in time, if not without gaps.
     let mut last = begin;
-    pack.list(path, |pack, part| {
-        pack.size(part.lane);
+    pack.list(path, |pack, (lane, part)| {
+        pack.size(*lane);
         pack.moment(part.from, last);
         pack.moment(part.to, part.from);
         pack.text(&part.what);
@@ -231,23 +228,4 @@ impl Pack {
         }
         self.bytes.push(number as u8);
     }
-}
-
-/// The place of the longest number in a text, of those that are not too long; of equals, the last.
-pub(super) fn longest_number(text: &str) -> std::ops::Range<usize> {
-    let mut longest = 0..0;
-    let mut start = None;
-    for (at, byte) in text.bytes().chain([b' ']).enumerate() {
-        match (byte.is_ascii_digit(), start) {
-            (true, None) => start = Some(at),
-            (false, Some(from)) => {
-                if at - from >= longest.len() && at - from <= DIGITS {
-                    longest = from..at;
-                }
-                start = None;
-            }
-            _ => {}
-        }
-    }
-    longest
 }

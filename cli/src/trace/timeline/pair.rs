@@ -7,8 +7,8 @@ use serde_json::json;
 
 use super::{
     html::{self, Twins},
-    model::{Timeline, Window},
-    scale::Scale,
+    model::Timeline,
+    scale::{Scale, Window},
 };
 use crate::{
     output::clean,

@@ -1,13 +1,16 @@
 //! A timeline as a picture for documents. It cannot be zoomed, so it has to be small.
 
-use std::{collections::BTreeSet, fmt::Write};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write,
+};
 
 use maud::{Markup, PreEscaped, html};
-use trapline::{Doing, Ending, Exit, Moment, Tid};
+use trapline::{Doing, Ending, Moment, Tid};
 
 use super::{
     crowd::{self, ACTIVE, Crowd, Group},
-    model::{Bar, Closed, Kind, Lane, Timeline},
+    model::{Bar, Closed, Kind, Lane, Row, Timeline},
     scale::Scale,
     words,
 };
@@ -28,6 +31,7 @@ const ACTIVE_HEIGHT: f64 = ACTIVE[1];
 const LEGEND: f64 = 18.0;
 /// The scale of small letters.
 const SMALL: f64 = 0.84;
+const FATES: [&str; 5] = ["done", "failed", "faulted", "killed", "alive"];
 /// The picture's colours are the page's named colours.
 pub(super) const STYLE: &str = include_str!("picture.css");
 pub(super) const LIGHT: &str = include_str!("light.css");
@@ -53,9 +57,12 @@ pub(super) fn draw(timeline: &Timeline, scale: Scale, width: u32) -> Result<Stri
 
 struct Picture<'a> {
     timeline: &'a Timeline,
-    groups: Vec<Group>,
-    /// The place of each lane of the timeline among the groups.
-    places: Vec<usize>,
+    groups: Vec<Group<'a>>,
+    /// The place of each task's group.
+    places: BTreeMap<Tid, usize>,
+    /// The waits between groups at the end of a deadlocked run.
+    arcs: BTreeSet<(usize, usize)>,
+    idle: &'a [(Moment, Moment)],
     scale: Scale,
     width: f64,
     height: f64,
@@ -69,27 +76,42 @@ struct Picture<'a> {
 impl<'a> Picture<'a> {
     fn new(timeline: &'a Timeline, scale: Scale, width: f64) -> Self {
         let groups = crowd::groups(timeline);
-        let mut places = vec![0; timeline.lanes.len()];
-        for (place, group) in groups.iter().enumerate() {
-            group.lanes.iter().for_each(|lane| places[*lane] = place);
-        }
-        let name = |group: &Group| {
-            let [label, fate] = labels(timeline, group);
+        let tasks = groups.iter().enumerate();
+        let tasks =
+            tasks.flat_map(|(at, group)| group.lanes.iter().map(move |lane| (lane.tid, at)));
+        let places: BTreeMap<Tid, usize> = tasks.collect();
+        let blocked = timeline.deadlock.iter().flat_map(|stuck| &stuck.blocked);
+        let mut arcs: BTreeSet<(usize, usize)> = blocked
+            .filter_map(|waiting| {
+                let target = places.get(&waiting.waits_for_when_stuck()?)?;
+                Some((*places.get(&waiting.tid)?, *target))
+            })
+            .collect();
+        let margin = if arcs.is_empty() { 14.0 } else { 70.0 };
+        arcs.retain(|(from, to)| from != to);
+        let name = |group: &Group<'_>| {
+            let [label, fate] = labels(group);
             text_width(&label) + text_width(&fate) + 24.0
         };
         let gutter = groups.iter().map(name).fold(60.0, f64::max);
-        let margin = if arcs(timeline).is_empty() {
-            14.0
-        } else {
-            70.0
+        // On a virtual clock only waiting takes time, so the bands would cover everything.
+        let idle = match scale == Scale::Time && timeline.header.is_simulated {
+            true => &[][..],
+            false => &timeline.idle,
         };
-        let deadlock = if timeline.is_deadlock() { 22.0 } else { 0.0 };
+        let deadlock = if timeline.deadlock.is_some() {
+            22.0
+        } else {
+            0.0
+        };
         let begin = scale.of(timeline.begin);
         // A run of zero length still has a picture, and so has one of centuries.
         let least = (begin + 1.0).max(begin * 1.000_001);
         let mut picture = Self {
             timeline,
             places,
+            arcs,
+            idle,
             scale,
             width,
             height: TOP + LANE * groups.len() as f64 + 36.0 + deadlock,
@@ -105,22 +127,16 @@ impl<'a> Picture<'a> {
         picture
     }
 
-    /// The lane of a group of one, unless it has too many bars.
-    fn lane_of(&self, group: &Group) -> Option<&Lane> {
-        let lane = &self.timeline.lanes[group.alone()?];
-        (lane.bars.len() <= MOST_BARS_OF_LANE).then_some(lane)
-    }
-
     /// The lanes that are drawn bar by bar, with their places.
     fn alone(&self) -> impl Iterator<Item = (&Lane, usize)> {
-        let groups = self.groups.iter().enumerate();
-        groups.filter_map(|(place, group)| Some((self.lane_of(group)?, place)))
+        let groups = self.groups.iter().zip(0..);
+        groups.filter_map(|(group, place)| Some((bar_by_bar(group)?, place)))
     }
 
     /// The place of a task's lane, if that is drawn bar by bar.
     fn place_alone(&self, tid: Tid) -> Option<usize> {
-        let place = self.places[self.timeline.lane(tid)?];
-        self.lane_of(&self.groups[place]).map(|_| place)
+        let place = *self.places.get(&tid)?;
+        bar_by_bar(&self.groups[place]).map(|_| place)
     }
 
     fn x(&self, moment: Moment) -> f64 {
@@ -156,7 +172,7 @@ impl<'a> Picture<'a> {
                 (self.arrows())
                 (self.marks())
                 @for closed in &self.timeline.deadlocks { (self.closed(closed)) }
-                @for (from, to) in self.arcs() { (self.arc(from, to)) }
+                @for &(from, to) in &self.arcs { (self.arc(from, to)) }
                 (self.legend())
             }
         }
@@ -167,9 +183,7 @@ impl<'a> Picture<'a> {
         let bottom = Self::y(self.groups.len());
         let ticks = ticks(self.begin, self.end, (self.right - self.left) / 90.0);
         html! {
-            // On a virtual clock only waiting takes time, so the bands would cover everything.
-            @let idle = if self.is_clock_virtual() { &[][..] } else { &self.timeline.idle };
-            @for &(from, to) in idle {
+            @for &(from, to) in self.idle {
                 @let (x, right) = (self.x(from), self.x(to));
                 rect class="idle" x=(px(x)) y=(px(TOP - 6.0)) width=(px(right - x))
                     height=(px(bottom - TOP + 6.0)) {
@@ -189,16 +203,11 @@ impl<'a> Picture<'a> {
         }
     }
 
-    fn is_clock_virtual(&self) -> bool {
-        self.scale == Scale::Time && self.timeline.header.is_simulated
-    }
-
-    fn lane(&self, group: &Group, place: usize) -> Markup {
+    fn lane(&self, group: &Group<'_>, place: usize) -> Markup {
         let y = Self::y(place);
-        let [label, fate] = labels(self.timeline, group);
+        let [label, fate] = labels(group);
         let room = self.left - 24.0 - text_width(&fate);
-        let lane = group.alone().map(|lane| &self.timeline.lanes[lane]);
-        let about = lane.map(|lane| words::lane(lane, self.scale));
+        let about = group.alone().map(|lane| words::lane(lane, self.scale));
         html! {
             line class="rule" x1="0" x2=(px(self.width)) y1=(px(y + LANE)) y2=(px(y + LANE)) {}
             g {
@@ -208,7 +217,7 @@ impl<'a> Picture<'a> {
                     (fate)
                 }
             }
-            @match self.lane_of(group) {
+            @match bar_by_bar(group) {
                 Some(lane) => @for bar in &lane.bars { (self.bar(bar, y)) },
                 None => (self.crowd(group, y)),
             }
@@ -216,9 +225,8 @@ impl<'a> Picture<'a> {
     }
 
     /// The lane of many tasks, or of many bars.
-    fn crowd(&self, group: &Group, y: f64) -> Markup {
-        let lanes = group.lanes.iter().map(|lane| &self.timeline.lanes[*lane]);
-        let bars = lanes.flat_map(|lane| &lane.bars);
+    fn crowd(&self, group: &Group<'_>, y: f64) -> Markup {
+        let bars = group.lanes.iter().flat_map(|lane| &lane.bars);
         let columns = (self.right - self.left).max(1.0) as usize;
         let crowd = Crowd::of(bars, self.scale, (self.begin, self.end), columns);
         let [active, waiting] = crowd.most_tasks();
@@ -275,15 +283,14 @@ impl<'a> Picture<'a> {
                 {
                     let (x, down) = (self.x(bar.span.to), waker < place);
                     let bottom = ACTIVE_TOP + ACTIVE_HEIGHT;
-                    let from = Self::y(waker) + if down { bottom } else { ACTIVE_TOP };
-                    let to = Self::y(place) + if down { ACTIVE_TOP - 1.0 } else { bottom };
-                    let tip = if down { -4.0 } else { 4.0 };
+                    let [from, to, tip] = match down {
+                        true => [bottom, ACTIVE_TOP - 1.0, 4.0],
+                        false => [ACTIVE_TOP, bottom, -4.0],
+                    };
+                    let (from, to) = (Self::y(waker) + from, Self::y(place) + to);
                     // The path has numbers only, and writing to a string does not fail.
-                    let _ = write!(
-                        path,
-                        "M{x:.1} {from:.1}V{to:.1}m-2.5 {tip}l2.5 {}l2.5 {tip}",
-                        -tip
-                    );
+                    let tip = format!("m-2.5 {}l2.5 {tip}l2.5 {}", -tip, -tip);
+                    let _ = write!(path, "M{x:.1} {from:.1}V{to:.1}{tip}");
                 }
             }
         }
@@ -314,11 +321,10 @@ impl<'a> Picture<'a> {
 
     /// A line between the lanes of tasks that wait for one another, where that began.
     fn closed(&self, closed: &Closed) -> Markup {
-        let lanes = closed.tids.iter();
-        let lanes = lanes.filter_map(|tid| self.timeline.lane(*tid));
-        let places: BTreeSet<usize> = lanes.map(|lane| self.places[lane]).collect();
+        let places = closed.tids.iter().filter_map(|tid| self.places.get(tid));
+        let places: BTreeSet<&usize> = places.collect();
         let x = self.x(closed.at);
-        let middle = |place: &usize| Self::y(*place) + ACTIVE_TOP + ACTIVE_HEIGHT / 2.0;
+        let middle = |place: &&usize| Self::y(**place) + ACTIVE_TOP + ACTIVE_HEIGHT / 2.0;
         let (Some(top), Some(bottom)) = (places.first().map(middle), places.last().map(middle))
         else {
             return html! {};
@@ -331,13 +337,6 @@ impl<'a> Picture<'a> {
         html! { path class="closed" d=(path) { title { "deadlock: " (way) } } }
     }
 
-    /// The wait-for arcs at the end of a deadlocked run, between the lanes.
-    fn arcs(&self) -> BTreeSet<(usize, usize)> {
-        let places = arcs(self.timeline).into_iter();
-        let places = places.map(|(from, to)| (self.places[from], self.places[to]));
-        places.filter(|(from, to)| from != to).collect()
-    }
-
     /// The task that a lane waits for at the end, on the right of the lanes.
     fn arc(&self, from: usize, to: usize) -> Markup {
         let (x, ends) = (self.right + 2.0, [Self::y(from) + 9.0, Self::y(to) + 4.0]);
@@ -345,13 +344,37 @@ impl<'a> Picture<'a> {
         arc(x, ends, bulge, [5.0, 3.5])
     }
 
-    /// The entries of the legend, with their positions.
+    /// The kinds that occur, with their style's class and their positions. Arrows and crosses are on the
+    /// lanes of which each bar is drawn.
     fn legend_entries(&self) -> Vec<(&'static str, &'static str, f64, f64)> {
-        let alone: Vec<&Lane> = self.alone().map(|(lane, _)| lane).collect();
-        let mut entries = words::legend(self.timeline, &alone);
-        entries.retain(|(class, _)| *class != "idle" || !self.is_clock_virtual());
+        let timeline = self.timeline;
+        let bars = || timeline.lanes.iter().flat_map(|lane| &lane.bars);
+        let has = |class| bars().any(|bar| crowd::class(bar.span.doing) == class);
+        let in_call =
+            |bar: &Bar| bar.span.doing == Doing::InCall && bar.span.from.at < bar.span.to.at;
+        let is_woken = |bar: &Bar| matches!(bar.span.end, Ending::Woken { waker: Some(_), .. });
+        let wakes = self.alone().any(|(lane, _)| lane.bars.iter().any(is_woken));
+        let fails = |row: &Row| row.is_cross() && self.place_alone(row.tid).is_some();
+        let is_fault = |row: &Row| row.kind == Kind::Fault;
+        let has_faults = timeline.rows.iter().any(is_fault);
+        let closed = "a deadlock: wait for one another from here on";
+        let entries = [
+            (true, "running", "running"),
+            (bars().any(in_call), "call", "in call: the kernel works"),
+            (true, "ready", "ready: waits for its turn"),
+            (has("timer"), "timer", "sleeps"),
+            (has("queue"), "queue", "blocked on a queue"),
+            (has("device"), "device", "blocked on a device"),
+            (has("exit"), "exit", "waits for a task's end"),
+            (!self.idle.is_empty(), "idle", "no task is ready"),
+            (wakes, "arrow", "wakes"),
+            (timeline.deadlock.is_some(), "wait", "waits for"),
+            (timeline.rows.iter().any(fails), "error", "fails"),
+            (has_faults, "fault", "a fault of the network"),
+            (!timeline.deadlocks.is_empty(), "closed", closed),
+        ];
         let (mut x, mut y) = (12.0, Self::y(self.groups.len()) + 14.0);
-        let place = |(class, word): (&'static str, &'static str)| {
+        let place = |(_, class, word): (bool, &'static str, &'static str)| {
             let width = 19.0 + text_width(word) * SMALL;
             if x > 12.0 && x + width > self.width {
                 (x, y) = (12.0, y + LEGEND);
@@ -360,7 +383,8 @@ impl<'a> Picture<'a> {
             x += width + 16.0;
             (class, word, here, y)
         };
-        entries.into_iter().map(place).collect()
+        let entries = entries.into_iter().filter(|(occurs, ..)| *occurs);
+        entries.map(place).collect()
     }
 
     fn legend(&self) -> Markup {
@@ -385,8 +409,8 @@ impl<'a> Picture<'a> {
                 }
                 text class="small" x=(px(x + 19.0)) y=(px(y + 11.0)) { (word) }
             }
-            @if self.timeline.is_deadlock() {
-                text class="alarm" x="12" y=(px(bottom + 34.0)) { (words::deadlock(self.timeline)) }
+            @if let Some(stuck) = &self.timeline.deadlock {
+                text class="alarm" x="12" y=(px(bottom + 34.0)) { (words::deadlock(stuck)) }
             }
         }
     }
@@ -436,15 +460,10 @@ pub(super) fn patterns() -> Markup {
     }
 }
 
-/// The waits at the end of a deadlocked run, between the lanes of the timeline.
-fn arcs(timeline: &Timeline) -> Vec<(usize, usize)> {
-    let blocked = timeline.waits.blocked.iter();
-    let blocked = blocked.filter(|_| timeline.is_deadlock());
-    let lanes = blocked.filter_map(|waiting| {
-        let target = timeline.lane(waiting.waits_for_when_stuck()?)?;
-        Some((timeline.lane(waiting.tid)?, target))
-    });
-    lanes.collect()
+/// The lane of a group of one, unless it has too many bars.
+fn bar_by_bar<'a>(group: &Group<'a>) -> Option<&'a Lane> {
+    let alone = group.alone();
+    alone.filter(|lane| lane.bars.len() <= MOST_BARS_OF_LANE)
 }
 
 /// An arc between two heights, right of `x`, with a tip of this size.
@@ -466,36 +485,24 @@ fn fitting(call: &str, room: f64) -> &str {
 }
 
 /// What is written beside a lane, and at its right end.
-fn labels(timeline: &Timeline, group: &Group) -> [String; 2] {
+fn labels(group: &Group<'_>) -> [String; 2] {
     if let Some(lane) = group.alone() {
-        return match &timeline.lanes[lane] {
-            lane if lane.is_kernel() => [lane.name.clone(), String::new()],
-            lane => [
+        return match lane.is_kernel() {
+            true => [lane.name.clone(), String::new()],
+            false => [
                 format!("{} {}", lane.tid, lane.name),
-                fate(lane).to_string(),
+                FATES[lane.fate()].to_string(),
             ],
         };
     }
-    let lanes = group.lanes.iter().map(|lane| &timeline.lanes[*lane]);
-    let failed = match lanes.filter(|lane| lane.has_failed()).count() {
+    let failed = match group.lanes.iter().filter(|lane| lane.has_failed()).count() {
         0 => String::new(),
         failed => format!("{failed} failed"),
     };
     [format!("{} × {}", group.name, group.lanes.len()), failed]
 }
 
-/// The exit of a task, in a word.
-fn fate(lane: &Lane) -> &'static str {
-    match lane.exit {
-        None => "alive",
-        Some(Exit::Done) => "done",
-        Some(Exit::Failed(_)) => "failed",
-        Some(Exit::Faulted(_)) => "faulted",
-        Some(Exit::Killed) => "killed",
-    }
-}
-
-/// The approximate width of a text.
+/// The approximate width, whatever the font.
 fn text_width(text: &str) -> f64 {
     text.chars()
         .map(|letter| if letter < '\u{1100}' { 6.6 } else { 12.0 })

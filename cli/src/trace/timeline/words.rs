@@ -3,11 +3,10 @@
 
 use std::collections::BTreeSet;
 
-use trapline::{Doing, Ending, Exit, Nanos, On, TaskInfo, TaskState, Tid};
+use trapline::{Deadlock, Doing, Ending, Nanos, On, TaskInfo, TaskState, Tid};
 
 use super::{
-    crowd::class,
-    model::{Bar, Closed, Kind, Lane, Row, Timeline},
+    model::{Bar, Closed, Lane, Timeline},
     scale::Scale,
 };
 use crate::{
@@ -22,7 +21,6 @@ const RING: usize = 24;
 /// The largest number of waits that are named.
 const WAITS: usize = 20;
 
-/// The totals of a task, on a scale.
 #[derive(Default)]
 pub(super) struct Sums {
     pub(super) turns: u64,
@@ -63,9 +61,9 @@ pub(super) fn summary(timeline: &Timeline) -> Vec<String> {
     ));
     sentences.push(fates(timeline));
     sentences.extend(closed(timeline));
-    if timeline.is_deadlock() {
-        let blocked = &timeline.waits.blocked;
-        sentences.push(deadlock(timeline));
+    if let Some(stuck) = &timeline.deadlock {
+        let blocked = &stuck.blocked;
+        sentences.push(deadlock(stuck));
         sentences.extend(blocked.iter().take(WAITS).map(waiting));
         sentences
             .extend(more(blocked.len(), WAITS, "task").map(|more| format!("{more} more wait.")));
@@ -93,23 +91,15 @@ pub(super) fn more(all: usize, named: usize, what: &str) -> Option<String> {
 }
 
 fn fates(timeline: &Timeline) -> String {
-    let mut fates = [
-        (0, "ended well"),
-        (0, "failed"),
-        (0, "faulted"),
-        (0, "killed"),
-        (0, "alive at the end"),
+    let words = [
+        "ended well",
+        "failed",
+        "faulted",
+        "killed",
+        "alive at the end",
     ];
-    for lane in timeline.tasks() {
-        let fate = match lane.exit {
-            Some(Exit::Done) => 0,
-            Some(Exit::Failed(_)) => 1,
-            Some(Exit::Faulted(_)) => 2,
-            Some(Exit::Killed) => 3,
-            None => 4,
-        };
-        fates[fate].0 += 1;
-    }
+    let mut fates = words.map(|word| (0, word));
+    timeline.tasks().for_each(|lane| fates[lane.fate()].0 += 1);
     let fates = fates.iter().filter(|(number, _)| *number > 0);
     let fates: Vec<String> = fates.map(|(n, fate)| format!("{n} {fate}")).collect();
     format!("Of the tasks: {}.", fates.join(", "))
@@ -118,8 +108,8 @@ fn fates(timeline: &Timeline) -> String {
 /// The cycles that closed, without those that a deadlock at the end names.
 fn closed(timeline: &Timeline) -> Vec<String> {
     let set = |tids: &[Tid]| -> BTreeSet<Tid> { tids.iter().copied().collect() };
-    let named = timeline.is_deadlock().then_some(&timeline.waits.cycles);
-    let named: BTreeSet<_> = named.into_iter().flatten().map(|ring| set(ring)).collect();
+    let named = timeline.deadlock.iter().flat_map(|stuck| &stuck.cycles);
+    let named: BTreeSet<_> = named.map(|ring| set(ring)).collect();
     let mut closed: Vec<&Closed> = timeline.deadlocks.iter().collect();
     closed.retain(|closed| !named.contains(&set(&closed.tids)));
     let sentence = |closed: &&Closed| {
@@ -144,10 +134,10 @@ pub(super) fn way(ring: &[Tid]) -> String {
 }
 
 /// The deadlock and its cycles. A thread could have ended it: the recording does not show threads.
-pub(super) fn deadlock(timeline: &Timeline) -> String {
+pub(super) fn deadlock(stuck: &Deadlock) -> String {
     let mut text =
         "Deadlock: no task was ready, and no timer and no device could make one ready.".to_string();
-    let cycles = &timeline.waits.cycles;
+    let cycles = &stuck.cycles;
     let ways = cycles.iter().take(CYCLES);
     text.extend(ways.map(|ring| format!(" Cycle: {}.", way(ring))));
     text.extend(more(cycles.len(), CYCLES, "more cycle").map(|more| format!(" And {more}.")));
@@ -167,7 +157,6 @@ fn waiting(waiting: &TaskInfo) -> String {
     format!("Task {tid} {name:?} waits for {on}, since {since}{at}.")
 }
 
-/// A lane, in a sentence.
 pub(super) fn lane(lane: &Lane, scale: Scale) -> String {
     let sums = Sums::of(lane, scale);
     if lane.is_kernel() {
@@ -200,7 +189,6 @@ pub(super) fn end(lane: &Lane, alive: &str) -> String {
     exit.map_or_else(|| alive.to_string(), |exit| clean(&exit.to_string()))
 }
 
-/// A bar, in a few words.
 pub(super) fn bar(bar: &Bar, timeline: &Timeline, scale: Scale) -> String {
     let (from, to) = (bar.span.from, bar.span.to);
     let doing = match bar.span.doing {
@@ -233,42 +221,6 @@ pub(super) fn bar(bar: &Bar, timeline: &Timeline, scale: Scale) -> String {
         text.extend(row.places.iter().map(|places| format!("; {places}")));
     }
     text
-}
-
-/// The legend: the kinds that occur in a timeline, with their style's class. Arrows and crosses are on
-/// the lanes of which each bar is drawn.
-pub(super) fn legend(timeline: &Timeline, alone: &[&Lane]) -> Vec<(&'static str, &'static str)> {
-    let bars = || timeline.lanes.iter().flat_map(|lane| &lane.bars);
-    let classes: BTreeSet<&str> = bars().map(|bar| class(bar.span.doing)).collect();
-    let has = |class| classes.contains(class);
-    let in_call = |bar: &Bar| bar.span.doing == Doing::InCall && bar.span.from.at < bar.span.to.at;
-    let is_woken = |bar: &Bar| matches!(bar.span.end, Ending::Woken { waker: Some(_), .. });
-    let wakes = alone.iter().flat_map(|lane| &lane.bars).any(is_woken);
-    let is_drawn = |tid| alone.iter().any(|alone| alone.tid == tid);
-    let fails = |row: &Row| row.is_cross() && is_drawn(row.tid);
-    let is_fault = |row: &Row| row.kind == Kind::Fault;
-    let closed = "a deadlock: wait for one another from here on";
-    let entries = [
-        (true, "running", "running"),
-        (bars().any(in_call), "call", "in call: the kernel works"),
-        (true, "ready", "ready: waits for its turn"),
-        (has("timer"), "timer", "sleeps"),
-        (has("queue"), "queue", "blocked on a queue"),
-        (has("device"), "device", "blocked on a device"),
-        (has("exit"), "exit", "waits for a task's end"),
-        (!timeline.idle.is_empty(), "idle", "no task is ready"),
-        (wakes, "arrow", "wakes"),
-        (timeline.is_deadlock(), "wait", "waits for"),
-        (timeline.rows.iter().any(fails), "error", "fails"),
-        (
-            timeline.rows.iter().any(is_fault),
-            "fault",
-            "a fault of the network",
-        ),
-        (!timeline.deadlocks.is_empty(), "closed", closed),
-    ];
-    let entries = entries.into_iter().filter(|(occurs, ..)| *occurs);
-    entries.map(|(_, class, word)| (class, word)).collect()
 }
 
 impl Sums {
