@@ -145,9 +145,8 @@ mod tests {
     #[test]
     fn links_are_followed_as_far_as_they_stay_beneath() {
         let (top, root) = tree("beneath");
-        let ways: [(&str, fn(&OwnedFd, &Path) -> Result<OwnedFd>); 2] =
-            [("open", open), ("walk", walk)];
-        for (name, open) in ways {
+        type Open = fn(&OwnedFd, &Path) -> Result<OwnedFd>;
+        for (name, open) in [("open", open as Open), ("walk", walk)] {
             for path in ["a/b/file", "link", "a/b/around"] {
                 let opened = open(&root, Path::new(path)).unwrap();
                 assert_eq!(read(opened), "inside", "{name} {path}");
