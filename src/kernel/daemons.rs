@@ -20,7 +20,6 @@ pub(super) struct Daemons {
     pub(super) idle: u32,
     /// The polls since the last turn of a task or the last progress of the clock.
     pub(super) still: u32,
-    /// The count of random numbers that they have drawn.
     drawn: u64,
 }
 

@@ -39,7 +39,6 @@ impl Kernel {
         }
     }
 
-    /// Emits that a task was made, and where in the source.
     #[cold]
     pub(super) fn emit_spawned(&mut self, task: Runnable, parent: Option<Runnable>) {
         if !task.tid.is_daemon() {
@@ -89,7 +88,6 @@ impl Kernel {
         }
     }
 
-    /// Notes a wait, to be emitted later.
     pub(super) fn keep_slept(&mut self, before: Duration, now: Duration) {
         if now > before && self.log.is_observed() {
             let from = self.slept.map_or(before, |(from, _)| from);
@@ -138,7 +136,6 @@ impl Kernel {
         self.frame.put_parcel(beside);
     }
 
-    /// Emits the answer to a call that is answered at once.
     #[inline(always)]
     pub(super) fn emit_reply<'a>(
         &mut self,

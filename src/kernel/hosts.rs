@@ -22,7 +22,6 @@ const LOCALHOST: &str = "localhost";
 /// A closure of [`Kernel::on_restart`].
 type Boot = Box<dyn FnMut(&mut Kernel)>;
 
-/// What starts the programs of hosts again.
 #[derive(Default)]
 pub(super) struct Restarts {
     of: BTreeMap<HostId, Vec<Boot>>,

@@ -58,7 +58,6 @@ impl Kernel {
         Ok(task)
     }
 
-    /// Ends a live task, whatever its state.
     #[inline(always)]
     pub(super) fn end(&mut self, me: Runnable, exit: Exit) {
         let dies = matches!(exit, Exit::Killed | Exit::Faulted(_));

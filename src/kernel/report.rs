@@ -469,6 +469,7 @@ impl Kernel {
         let stats = &mut self.stats;
         stats.elapsed = self.world.now_for_log();
         stats.traps = stats.ticks - stats.finished;
+        stats.lost = self.console.lost();
         stats.clone()
     }
 }

@@ -24,7 +24,6 @@ pub(super) struct Tasks {
     free: Vec<Slot>,
     by_tid: ByTid,
     last: u64,
-    /// The number of live tasks, daemons apart.
     live: usize,
     /// The daemons, which count nowhere.
     daemons: ByTid,
@@ -52,7 +51,6 @@ impl Default for Tasks {
 }
 
 impl Tasks {
-    /// Adds a task, and returns its entry for the queues.
     pub(super) fn insert(
         &mut self,
         name: Rc<str>,
@@ -113,7 +111,6 @@ impl Tasks {
         }
     }
 
-    /// Returns the list on which this number is.
     fn list(&mut self, tid: Tid) -> &mut ByTid {
         match tid.is_daemon() {
             true => &mut self.daemons,
@@ -243,12 +240,10 @@ impl Tasks {
         }
     }
 
-    /// Adds a task that waits for the end of another.
     pub(super) fn wait_for(&mut self, target: Runnable, waiter: Runnable) {
         self.waiters_of(target).push(waiter);
     }
 
-    /// Sets the keeper of a task's exit.
     pub(super) fn keep(&mut self, task: Runnable, keeper: Rc<dyn Keeper>) {
         self.waiters_of(task).keeper = Some(keeper);
     }
@@ -281,7 +276,6 @@ impl Tasks {
 #[derive(Default)]
 struct ByTid {
     all: Vec<Runnable>,
-    /// The number of stale entries.
     stale: usize,
 }
 

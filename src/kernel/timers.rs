@@ -36,7 +36,6 @@ pub(crate) struct Timers {
     /// The numbers of disarmed timers that are still on a rung.
     disarmed: FxHashSet<u64>,
     len: usize,
-    /// The number of the last timer.
     count: u64,
 }
 
@@ -47,7 +46,6 @@ struct Rung {
     timers: Vec<Armed>,
 }
 
-/// The timer stores of a kernel.
 #[derive(Debug, Default)]
 pub(crate) struct TimerSets {
     pub(crate) tasks: Timers,
@@ -154,7 +152,6 @@ impl Timers {
         self.len
     }
 
-    /// Returns every armed timer, in order.
     pub(crate) fn all(&self) -> Vec<Timer> {
         let rungs = self.rungs.iter().flat_map(|rung| &rung.timers);
         let rungs = rungs.filter(|armed| !self.disarmed.contains(&number(armed)));
@@ -176,7 +173,6 @@ impl Timers {
         self.rungs.get_mut(at)
     }
 
-    /// Fills the empty foot.
     #[cold]
     fn descend(&mut self) {
         while self.foot.is_empty()
