@@ -479,13 +479,5 @@ impl Task {
     }
 }
 
-#[cfg(all(test, target_pointer_width = "64"))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_a_turn_touches_is_a_line_of_the_cache() {
-        assert_eq!(std::mem::offset_of!(Task, since), 64);
-        assert_eq!(size_of::<Task>(), 128);
-    }
-}
+#[cfg(target_pointer_width = "64")]
+const _: () = assert!(std::mem::offset_of!(Task, since) == 64 && size_of::<Task>() == 128);
