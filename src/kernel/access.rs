@@ -81,7 +81,7 @@ impl Kernel {
         let name = self.name_on(host, self.frame.intern(name.as_ref()));
         let program = program::program(&self.frame, program);
         let task = self.admit(name, program, None, OnExit::Report, false, Start::First)?;
-        self.tasks[task].set_host(host);
+        self.tasks[task].host = host;
         self.log.leave_span();
         Ok(task.tid)
     }

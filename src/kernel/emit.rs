@@ -176,16 +176,21 @@ impl Kernel {
             return Errno::Invalid.into();
         };
         self.log.attach(number, tracer);
-        self.frame.set_observed(true);
-        self.is_watched = true;
+        self.note_tracers();
         Reply::Done.into()
     }
 
     pub(super) fn unobserve(&mut self, number: u64) -> Outcome {
         contain(|| self.log.detach(number));
-        self.frame.set_observed(self.log.is_observed());
-        self.is_watched = self.log.is_observed() || self.published.is_some();
+        self.note_tracers();
         Reply::Done.into()
+    }
+
+    /// Notes whether there are tracers.
+    pub(super) fn note_tracers(&mut self) {
+        let is_observed = self.log.is_observed();
+        self.frame.set_observed(is_observed);
+        self.is_watched = is_observed || self.published.is_some();
     }
 }
 

@@ -98,7 +98,7 @@ impl Kernel {
         task: Rc<str>,
     ) -> Result<(HostId, Rc<str>), Errno> {
         let host = match host {
-            None => self.tasks[parent].host(),
+            None => self.tasks[parent].host,
             Some(host) => self.host_named(host)?,
         };
         Ok((host, self.name_on(host, task)))
@@ -126,8 +126,7 @@ impl Kernel {
 
     // ---- faults
 
-    /// Handles a fault of the network: a crash ends the tasks of its host, a restart starts them
-    /// again.
+    /// A fault of the network: a crash ends the tasks of its host, a restart starts them again.
     pub(super) fn fault(&mut self, me: Runnable) -> Outcome {
         let Some(Payload::Fault { text, fate }) = self.frame.take() else {
             return Errno::Invalid.into();
@@ -150,7 +149,7 @@ impl Kernel {
         }
         while let Some((host, fate)) = self.restarts.fates.front().copied() {
             match fate {
-                Fate::Crash => self.end_all(|task| task.host() == host),
+                Fate::Crash => self.end_all(|task| task.host == host),
                 Fate::Restart => self.restart(host),
             }
             self.restarts.fates.pop_front();
@@ -185,7 +184,7 @@ impl Kernel {
     // ---- the calls
 
     pub(super) fn host(&mut self, me: Runnable) -> Outcome {
-        let host = self.tasks[me].host();
+        let host = self.tasks[me].host;
         let name = match self.world.net() {
             Some(net) => net.name_of(host).into(),
             None => LOCALHOST.into(),

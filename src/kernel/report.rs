@@ -254,7 +254,7 @@ impl Verdict {
         match waiters {
             Some(waiters) if waiters.iter().any(is_task) => Self::Waited,
             Some(waiters) if waiters.keeper.is_some() => Self::Kept,
-            _ if task.on_exit() == OnExit::Zombie => Self::Zombie,
+            _ if task.on_exit == OnExit::Zombie => Self::Zombie,
             _ => Self::Counts,
         }
     }

@@ -66,11 +66,11 @@ impl Tasks {
             let parent = &mut self[parent];
             let next = parent.family().first_child;
             parent.set_first_child(Some(slot));
-            (next, parent.host())
+            (next, parent.host)
         });
         let newborn = self.at(slot);
         newborn.begin(tid, name, program, on_exit);
-        newborn.set_host(host);
+        newborn.host = host;
         newborn.join_family(parent.map(|parent| parent.slot), next);
         if let Some(next) = next {
             self.at(next).set_previous(Some(slot));
@@ -197,7 +197,7 @@ impl Tasks {
     pub(super) fn release_child(&mut self, parent: Runnable) -> Option<Runnable> {
         let child = self.runnable(self[parent].family().first_child?);
         self.unlink(child);
-        self[child].set_on_exit(OnExit::Nothing);
+        self[child].on_exit = OnExit::Nothing;
         Some(child)
     }
 

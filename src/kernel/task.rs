@@ -170,9 +170,9 @@ pub(super) struct Task {
     waiters: Option<Box<Waiters>>,
     timeouts: Option<Box<Timeouts>>,
     family: Family,
-    on_exit: OnExit,
+    pub(super) on_exit: OnExit,
     /// The machine on which it runs.
-    host: HostId,
+    pub(super) host: HostId,
 }
 
 /// Birth and end.
@@ -455,22 +455,6 @@ impl Task {
 
     pub(super) fn is_zombie(&self) -> bool {
         matches!(self.state, State::Zombie(_))
-    }
-
-    pub(super) fn on_exit(&self) -> OnExit {
-        self.on_exit
-    }
-
-    pub(super) fn set_on_exit(&mut self, on_exit: OnExit) {
-        self.on_exit = on_exit;
-    }
-
-    pub(super) fn host(&self) -> HostId {
-        self.host
-    }
-
-    pub(super) fn set_host(&mut self, host: HostId) {
-        self.host = host;
     }
 
     /// The address of the program, to be prefetched.
