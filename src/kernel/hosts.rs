@@ -105,6 +105,7 @@ impl Kernel {
     }
 
     /// Returns the name of a task on this host, as it is in logs and lists: `echo@server`.
+    #[inline(always)]
     pub(super) fn name_on(&self, host: HostId, name: Rc<str>) -> Rc<str> {
         if host == HostId::LOCAL {
             return name;

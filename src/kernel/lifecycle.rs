@@ -129,7 +129,7 @@ impl Kernel {
         match self.tasks[me].on_exit {
             OnExit::Zombie if !answered => return,
             OnExit::Zombie | OnExit::Nothing => {}
-            OnExit::Report => self.stats.exits.insert(me.tid, exit),
+            OnExit::Report => self.stats.ended(me.tid, exit),
         }
         self.reap(me);
     }

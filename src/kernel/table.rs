@@ -54,14 +54,17 @@ impl Tasks {
         on_exit: OnExit,
         is_daemon: bool,
     ) -> Runnable {
-        let list = &mut self.lists[usize::from(is_daemon)];
-        list.last += 1;
-        let first = if is_daemon { Tid::DAEMONS } else { 0 };
-        let tid = Tid::from(first + list.last);
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Task::vacant(Rc::clone(&name)));
             Slot::new(self.slots.len() - 1)
         });
+        let list = &mut self.lists[usize::from(is_daemon)];
+        list.last += 1;
+        let first = if is_daemon { Tid::DAEMONS } else { 0 };
+        let tid = Tid::from(first + list.last);
+        let task = Runnable { tid, slot };
+        list.all.push(task);
+        self.live += usize::from(!is_daemon);
         let (next, host) = parent.map_or((None, HostId::LOCAL), |parent| {
             let parent = &mut self[parent];
             let next = parent.family().first_child;
@@ -75,9 +78,6 @@ impl Tasks {
         if let Some(next) = next {
             self.at(next).set_previous(Some(slot));
         }
-        let task = Runnable { tid, slot };
-        self.live += usize::from(!is_daemon);
-        self.lists[usize::from(is_daemon)].all.push(task);
         task
     }
 
