@@ -36,7 +36,7 @@
 //!
 //! | module | owns | may use |
 //! |---|---|---|
-//! | `abi.rs` | what crosses at a trap: [`SystemCall`], [`Reply`], [`Exit`], [`Errno`] | nothing |
+//! | `abi.rs`, `abi/` | what crosses at a trap: [`SystemCall`], [`Reply`], [`Exit`], [`Errno`] | nothing |
 //! | `panic.rs` | containment of panics | nothing |
 //! | `sched/` | the order of turns, and slices of computations: [`Policy`], [`Fifo`], [`sched::Mlfq`] | `abi` |
 //! | `interrupt.rs` | interrupts from other threads: [`Remote`], [`Interrupts`] | `abi` |

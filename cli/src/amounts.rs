@@ -1,6 +1,39 @@
 //! Percentiles of many amounts, in bounded memory: for summaries.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
+
+/// The calls of a name: their number, and the time that they took or were blocked.
+#[derive(Default)]
+pub(super) struct Calls {
+    pub(super) count: u64,
+    pub(super) errors: u64,
+    pub(super) total: Duration,
+    /// In nanoseconds; all at place 0.
+    spans: Amounts,
+}
+
+impl Calls {
+    pub(super) fn add(&mut self, span: Duration) {
+        self.total += span;
+        self.spans.add(0, nanos(span), 1);
+    }
+
+    /// Counts the calls without a span as spans of no time.
+    pub(super) fn fill(&mut self) {
+        let spans: u64 = self.spans.of(0).iter().map(|bucket| bucket.count).sum();
+        self.spans.add(0, 0, self.count.saturating_sub(spans));
+    }
+
+    /// The total, the median, the 99th percentile and the longest.
+    pub(super) fn times(&self) -> [Duration; 4] {
+        let [median, high, longest] = quantiles(&self.spans.of(0)).map(Duration::from_nanos);
+        [self.total, median, high, longest]
+    }
+}
+
+pub(super) fn nanos(span: Duration) -> u64 {
+    span.as_nanos().try_into().unwrap_or(u64::MAX)
+}
 
 /// Amounts by row. Above 2,047, amounts that are equal to a thousandth share a bucket, so that
 /// memory stays bounded in long runs. A bucket shows its largest amount.
@@ -15,12 +48,12 @@ pub(super) struct Bucket {
 }
 
 impl Amounts {
-    pub(super) fn add(&mut self, place: u32, amount: u64) {
+    pub(super) fn add(&mut self, place: u32, amount: u64, times: u64) {
         // The eleven highest bits, and the number of lower bits.
         let shift = 53u32.saturating_sub(amount.leading_zeros());
         let bucket = shift * 1024 + (amount >> shift) as u32;
         let bucket = self.0.entry((place, bucket)).or_default();
-        bucket.count += 1;
+        bucket.count += times;
         bucket.most = bucket.most.max(amount);
     }
 
@@ -64,11 +97,8 @@ mod tests {
     fn amounts_take_a_bounded_number_of_buckets_and_are_exact_to_a_thousandth() {
         let mut amounts = Amounts::default();
         let steps = (0..64).flat_map(|bit| (0..3000).map(move |low| (1 << bit) | low));
-        let mut all: Vec<u64> = steps.collect();
-        all.push(u64::MAX);
-        for &amount in &all {
-            amounts.add(0, amount);
-        }
+        let mut all: Vec<u64> = steps.chain([u64::MAX]).collect();
+        all.iter().for_each(|amount| amounts.add(0, *amount, 1));
         assert!(amounts.0.len() <= 54 * 1024 + 1024, "{}", amounts.0.len());
         all.sort_unstable();
         let exact = [50, 99, 100].map(|percent| all[(all.len() * percent).div_ceil(100) - 1]);

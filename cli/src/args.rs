@@ -72,7 +72,6 @@ Examples:
     },
 }
 
-/// The whole command line of a binary called `name`.
 pub(super) fn command(name: &str, app: &App) -> Command {
     let programs = &app.programs;
     let policies = app.policies.clone();
@@ -129,7 +128,6 @@ pub(super) fn command(name: &str, app: &App) -> Command {
     with_negative_numbers(command)
 }
 
-/// The command whose manual page is asked for.
 pub(super) fn find(mut command: Command, of: &[String]) -> Result<Command, clap::Error> {
     command.build();
     for name in of {

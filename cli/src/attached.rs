@@ -28,13 +28,11 @@ pub(super) struct Attached<W> {
 
 struct Replayed {
     console: Box<dyn Write>,
-    /// The devices that are standard output.
     outputs: BTreeSet<DeviceId>,
     steps: Steps,
 }
 
 impl<W> Attached<W> {
-    /// Around the world of a run that is taped.
     pub(super) fn taped(inner: W, log: Log) -> Self {
         Self {
             inner,
@@ -47,15 +45,13 @@ impl<W> Attached<W> {
     /// Around the world that answers from a tape. What a program sends to standard output goes to
     /// the console.
     pub(super) fn replayed(inner: W, log: Log, console: impl Write + 'static) -> Self {
-        let replayed = Replayed {
+        let mut attached = Self::taped(inner, log);
+        attached.replayed = Some(Replayed {
             console: Box::new(console),
             outputs: BTreeSet::new(),
             steps: Steps::default(),
-        };
-        Self {
-            replayed: Some(replayed),
-            ..Self::taped(inner, log)
-        }
+        });
+        attached
     }
 
     /// Warns of a task that keeps the replay from going on, in this log.
@@ -84,7 +80,6 @@ impl<W> Attached<W> {
         }
     }
 
-    /// Notes that a program attaches this descriptor.
     fn attached(&mut self, device: DeviceId, fd: RawFd) {
         if let Some(replayed) = &mut self.replayed
             && fd == io::stdout().as_raw_fd()
@@ -148,9 +143,8 @@ impl<W: World> World for Attached<W> {
             Request::Attach { host, descriptor } => {
                 let fd = descriptor.as_fd().as_raw_fd();
                 let is_own = !descriptor.is_carrier();
-                let answer = self
-                    .inner
-                    .io(device, Request::Attach { host, descriptor })?;
+                let request = Request::Attach { host, descriptor };
+                let answer = self.inner.io(device, request)?;
                 if is_own && !self.inner.remote().running().is_daemon() {
                     self.attached(device, fd);
                 }

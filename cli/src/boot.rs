@@ -37,7 +37,7 @@ use super::{
     signals, stdio,
     summary::Summary,
     tape::{Ending, Tape},
-    values::usage,
+    values::{given, usage},
     world::NamedWorld,
 };
 
@@ -104,7 +104,6 @@ fn run<'a>(
     Ok(ExitCode::from(session.report(&mut kernel, result)))
 }
 
-/// A run, from its options to its exit code.
 struct Session<'a> {
     log: Log,
     line: &'a BootLine,
@@ -147,7 +146,6 @@ impl<'a> Session<'a> {
         Ok((session, outside, recorder))
     }
 
-    /// Makes the kernel, with the tracers that the options ask for and those of the binary.
     fn build<'t>(
         &self,
         outside: Outside,
@@ -160,12 +158,9 @@ impl<'a> Session<'a> {
         if copies {
             builder = builder.tracer(stdio::copy);
         }
-        if let Some(watch) = &self.watch {
-            builder = builder.tracer(watch.tracer());
-        }
-        if let Some(recorder) = recorder {
-            builder = builder.tracer(recorder);
-        }
+        let watch = self.watch.as_ref().map(Observation::tracer);
+        builder = given(builder, watch, Builder::tracer);
+        builder = given(builder, recorder, Builder::tracer);
         if options.watching.summary {
             builder = builder.tracer(Summary::tracer(&self.summary));
         }
@@ -200,10 +195,8 @@ impl<'a> Session<'a> {
     /// there.
     fn flush_at_crash(&self) -> io::Result<()> {
         let tape = self.tape.last_words();
-        let recording = self
-            .recorded
-            .as_ref()
-            .map(|recorded| recorded.handle().clone());
+        let recording = self.recorded.as_ref();
+        let recording = recording.map(|recorded| recorded.handle.clone());
         if tape.is_none() && recording.is_none() {
             return Ok(());
         }
@@ -218,7 +211,6 @@ impl<'a> Session<'a> {
         })
     }
 
-    /// Starts the programs, the monitor and the screen.
     fn start(&mut self, kernel: &mut Kernel) -> Result<(), Failure> {
         let (log, options) = (self.log, &self.line.options);
         if options.seed.is_none() {
@@ -231,7 +223,7 @@ impl<'a> Session<'a> {
         }
         load(kernel, self.line, log).map_err(Failure::Limit)?;
         if let Some(watch) = self.watch.take() {
-            let recording = self.recorded.as_ref().map(Recorded::handle);
+            let recording = self.recorded.as_ref().map(|recorded| &recorded.handle);
             watch.start(kernel, recording, self.tape.no_kill());
         }
         Ok(())
@@ -248,19 +240,18 @@ impl<'a> Session<'a> {
             result => result,
         };
         let ending = self.tape.explain(log, kernel, &result);
-        let mut code = match ending {
+        let code = match ending {
             Some(Ending::Failed) => FAILURE,
             Some(Ending::Short) => explain(log, &Ok(kernel.report())),
             None => explain(log, &result),
         };
-        code = self.tape.end(log, code);
-        if let Some(signal) = signals::signal() {
-            code = signal;
-        }
+        let code = self.tape.end(log, code);
+        let mut code = signals::signal().unwrap_or(code);
         self.rules.report(log);
         warn_of_unused(log, kernel.unused_shares());
         if watching.summary {
-            self.summary.borrow_mut().show(log, now);
+            // What the kernel's end tells is no part of the run.
+            self.summary.take().show(log, now);
         }
         if watching.exits && ending != Some(Ending::Failed) {
             self.exits.borrow().show(log);
@@ -274,7 +265,6 @@ impl<'a> Session<'a> {
     }
 }
 
-/// Starts the programs on their hosts. An error says what is wrong.
 pub(super) fn load(kernel: &mut Kernel, line: &BootLine, log: Log) -> Result<(), String> {
     let BootLine { options, programs } = line;
     let mut booted = programs
@@ -286,7 +276,6 @@ pub(super) fn load(kernel: &mut Kernel, line: &BootLine, log: Log) -> Result<(),
     booted.map_err(|errno| format!("cannot boot: {errno}: raise --max-tasks"))
 }
 
-/// The settings of a kernel that the options ask for, without tracers.
 pub(super) fn settings(options: &Boot, seed: u64, rules: &Rules, world: Outside) -> Builder {
     let builder = Kernel::builder()
         .seed(seed)
@@ -300,19 +289,10 @@ pub(super) fn settings(options: &Boot, seed: u64, rules: &Rules, world: Outside)
     if !options.inject.is_empty() {
         builder = builder.inject(rules.injection());
     }
-    if let Some(tasks) = options.max_tasks {
-        builder = builder.max_tasks(tasks);
-    }
-    if let Some(ticks) = options.max_ticks {
-        builder = builder.max_ticks(ticks);
-    }
-    if let Some(time) = options.max_time {
-        builder = builder.max_time(time);
-    }
-    if let Some(span) = options.max_stall {
-        builder = builder.max_stall(span);
-    }
-    builder
+    builder = given(builder, options.max_tasks, Builder::max_tasks);
+    builder = given(builder, options.max_ticks, Builder::max_ticks);
+    builder = given(builder, options.max_time, Builder::max_time);
+    given(builder, options.max_stall, Builder::max_stall)
 }
 
 /// A random seed, short enough to be typed again.
@@ -325,12 +305,10 @@ pub(super) fn random_seed() -> u64 {
 pub(super) fn at_rest(deadlock: &Deadlock, now: Duration) -> String {
     let accepts = |task: &TaskInfo| task.wait.is_accept;
     let (servers, others): (Vec<_>, Vec<_>) = deadlock.blocked.iter().cloned().partition(accepts);
-    let servers: Vec<String> = servers
-        .iter()
-        .map(|task| format!("{} {:?}", task.tid, task.name))
-        .collect();
-    let others = match others.len() {
-        0 => String::new(),
+    let named = |task: &TaskInfo| format!("{} {:?}", task.tid, task.name);
+    let servers: Vec<String> = servers.iter().map(named).collect();
+    let others = match &others[..] {
+        [] => String::new(),
         _ => format!("; these tasks wait, too:{}", Blocked(others)),
     };
     format!(
@@ -339,7 +317,6 @@ pub(super) fn at_rest(deadlock: &Deadlock, now: Duration) -> String {
     )
 }
 
-/// Says that a limit is reached, and which tasks are blocked.
 pub(super) fn at_limit(limit: &Limit, blocked: &Blocked) -> String {
     match limit {
         Limit::Ticks(_) => format!("{limit}: raise --max-ticks{blocked}"),

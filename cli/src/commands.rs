@@ -11,6 +11,7 @@ use clap::{
 use super::{
     net,
     program::{Entry, Placed},
+    values::LOCK,
     words,
 };
 
@@ -22,7 +23,6 @@ pub(super) struct Commands<'a> {
 }
 
 impl Commands<'_> {
-    /// Parses a command line, or explains what is wrong with it.
     pub(super) fn parse(self, args: &[OsString]) -> Result<ArgMatches, clap::Error> {
         let matches = self.command.clone().try_get_matches_from(args);
         matches.map_err(|error| explain(error, self.command.clone(), self.programs))
@@ -144,6 +144,9 @@ fn explain(mut error: clap::Error, mut command: Command, programs: &[Entry]) -> 
         }
         ErrorKind::ArgumentConflict if of_boot => conflict(&error).map(str::to_string),
         ErrorKind::UnknownArgument if !of_boot => elsewhere(&error, &command, &usage),
+        ErrorKind::InvalidValue if text(&error, ContextKind::InvalidValue) == "lock" => {
+            Some(LOCK.to_string())
+        }
         _ => None,
     };
     if let Some(hint) = hint {
@@ -174,7 +177,6 @@ const CONFLICTS: [(&str, &str, &str); 4] = [
 const OVER_AT_ONCE: &str =
     "a virtual run is over at once: --record it, and read the recording with `trace`";
 
-/// What to do instead of using two options together.
 fn conflict(error: &clap::Error) -> Option<&'static str> {
     let named = [ContextKind::InvalidArg, ContextKind::PriorArg].map(|kind| text(error, kind));
     let has = |option: &str| named.iter().any(|name| name.starts_with(option));
@@ -224,7 +226,6 @@ fn observers(command: &Command) -> impl Iterator<Item = (String, &Command)> {
         .chain(trace.map(|trace| (format!("trace {}", trace.get_name()), trace)))
 }
 
-/// The command of this name below another.
 fn child(command: &Command, name: &str) -> Command {
     let child = command.find_subcommand(name);
     child.expect("there is one").clone()

@@ -89,7 +89,6 @@ pub(super) fn install(log: Log, filter: Option<&str>) -> Result<(), clap::Error>
     Ok(())
 }
 
-/// The target of a directive in a filter.
 fn target_of(directive: &str) -> &str {
     directive
         .split(['=', '['])
@@ -98,7 +97,6 @@ fn target_of(directive: &str) -> &str {
         .trim()
 }
 
-/// Warns of directives that select nothing of the kernel's.
 fn warn_of_unknown(origin: &str, filter: &str) {
     for target in filter.split(',').map(target_of) {
         let unknown = target.strip_prefix("trapline::");
@@ -119,14 +117,12 @@ fn warn_of_unknown(origin: &str, filter: &str) {
     }
 }
 
-/// The layer that formats each event as a line.
 struct Lines {
     log: Log,
     /// The time of the kernel's last event, since boot; later events carry it.
     at: Mutex<Option<Value>>,
 }
 
-/// The fields of a task's span.
 struct Fields(Map<String, Value>);
 
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines {

@@ -72,7 +72,6 @@ impl OutFile {
     }
 }
 
-/// Whether a name is that of standard output.
 pub(super) fn is_stdout(path: &Path) -> bool {
     path == Path::new("-")
 }

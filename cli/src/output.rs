@@ -84,12 +84,10 @@ impl Log {
         ..Self::PLAIN
     };
 
-    /// For messages on standard error.
     pub(super) fn of_errors(verbosity: &Verbosity) -> Self {
         Self::new(verbosity, verbosity, Format::Text)
     }
 
-    /// For lines on standard output.
     pub(super) fn of_output(verbosity: &Verbosity) -> Self {
         Self {
             format: Format::Text,
@@ -106,19 +104,16 @@ impl Log {
         }
     }
 
-    /// Prints a warning.
     pub(super) fn warn(self, message: &str) {
         if !self.quiet {
             tell(&self.message(Level::WARN, message));
         }
     }
 
-    /// Prints an error.
     pub(super) fn error(self, message: &str) {
         tell(&self.message(Level::ERROR, message));
     }
 
-    /// The line of a message.
     pub(super) fn message(self, level: Level, message: &str) -> String {
         if self.is_json() {
             let (level, target) = (level.as_str(), "trapline::cli");
@@ -156,7 +151,6 @@ impl Log {
         self.format == Format::Json
     }
 
-    /// Prints an object as a line.
     pub(super) fn json(self, line: &Value) {
         tell(&format!("{line}\n"));
     }
@@ -181,7 +175,6 @@ pub(super) fn tell(text: &str) {
 }
 
 impl Log {
-    /// Formats an event as a line for people.
     pub(super) fn line(self, target: &str, level: Level, line: &Map<String, Value>) -> String {
         let of_kernel = KERNEL.contains(&target);
         let mut text = match line.get("at").and_then(Value::as_f64) {
@@ -324,7 +317,6 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// Writes data to standard output.
 pub(super) fn print(data: &[u8]) -> Result<ExitCode, Failure> {
     stdio::print(data)?;
     Ok(ExitCode::SUCCESS)

@@ -27,7 +27,6 @@ pub(super) struct Policy {
 }
 
 impl Policy {
-    /// Sets the policy, with the draws of this seed.
     pub(super) fn set(&self, builder: Builder, seed: u64) -> Builder {
         match &self.make {
             None => builder,
@@ -80,17 +79,15 @@ fn of_binary(register: &Register, params: &str) -> Result<Make, String> {
 
 /// The help of `--policy`: a sentence for each policy.
 pub(super) fn help() -> String {
-    let about = |NamedPolicy {
-                     name, params, help, ..
-                 }: &NamedPolicy| match *params {
-        "" => format!("{name}: {help}."),
-        params => format!("{name}:{params}: {help}."),
-    };
-    let all: Vec<String> = POLICIES.iter().map(about).collect();
-    format!(
-        "The scheduling policy. {} All draws follow from --seed",
-        all.join(" ")
-    )
+    let mut help = "The scheduling policy. ".to_string();
+    for policy in POLICIES {
+        help += policy.name;
+        if !policy.params.is_empty() {
+            help += &format!(":{}", policy.params);
+        }
+        help += &format!(": {}. ", policy.help);
+    }
+    help + "All draws follow from --seed"
 }
 
 impl FromStr for Policy {
@@ -186,18 +183,19 @@ mod tests {
             ("mine".to_string(), Arc::clone(&register)),
             ("rr".into(), register),
         ];
-        let error = |text| Policy::parse(text, &all).err().unwrap_or_default();
-        assert_eq!(
-            (error("mine"), error("mine:twice")),
-            (String::new(), String::new())
-        );
-        assert_eq!(error("mine:thrice"), "'thrice' is not for mine");
-        assert_eq!(error("rr:1ms"), "'1ms' is not for mine");
-        assert!(
-            error("mina").contains("did you mean 'mine'?"),
-            "{}",
-            error("mina")
-        );
-        assert!(error("").contains("there are fifo, rr"), "{}", error(""));
+        for (text, expected) in [
+            ("mine", None),
+            ("mine:twice", None),
+            ("mine:thrice", Some("'thrice' is not for mine")),
+            ("rr:1ms", Some("'1ms' is not for mine")),
+            ("mina", Some("did you mean 'mine'?")),
+            ("", Some("there are fifo, rr")),
+        ] {
+            let error = Policy::parse(text, &all).err();
+            let error = error
+                .as_deref()
+                .map(|error| error.contains(expected.unwrap_or("none")));
+            assert_eq!(error, expected.map(|_| true), "{text}");
+        }
     }
 }

@@ -42,7 +42,6 @@ pub(super) fn signal() -> Option<u8> {
     }
 }
 
-/// Whether a signal has arrived.
 pub(super) fn is_raised() -> bool {
     signal().is_some()
 }
@@ -114,7 +113,6 @@ fn exit_code(signal: i32) -> u8 {
 /// The cleanup to run before the process ends at once. It belongs to the process.
 static LAST_WORDS: Mutex<Vec<Box<dyn Fn() + Send>>> = Mutex::new(Vec::new());
 
-/// Registers cleanup to run before the process ends at once.
 pub(super) fn at_end(say: impl Fn() + Send + 'static) {
     lock().push(Box::new(say));
 }

@@ -43,7 +43,6 @@ struct Held {
     terminals: [bool; 2],
     parts: VecDeque<(Stream, Vec<u8>)>,
     bytes: usize,
-    /// The number of bytes that were dropped.
     lost: usize,
     /// The number of writes.
     count: u64,
@@ -98,7 +97,6 @@ pub(super) fn end() {
     }
 }
 
-/// Whether any output is kept.
 pub(super) fn is_on() -> bool {
     lock().is_some()
 }
@@ -151,7 +149,6 @@ fn lock() -> MutexGuard<'static, Option<Held>> {
     HELD.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Writes to a stream at once.
 pub(super) fn straight(stream: Stream, text: &[u8]) -> io::Result<()> {
     writing(|| match stream {
         Stream::Out => print(text),
@@ -177,7 +174,6 @@ const SILENCES: u32 = 10;
 /// Standard error, whose reader may stall: a pager that waits for a key, a terminal that was stopped
 /// with ^S. Nothing is lost on a file, and with a reader that reads.
 struct Errors {
-    /// How a message looks.
     warning: Option<Box<Warning>>,
     /// Whether a stalled reader is waited for. An interrupt ends the patience.
     waits: bool,
@@ -306,7 +302,6 @@ impl Errors {
 /// The number of writes under way. The streams belong to the process, and so does this.
 static WRITING: AtomicUsize = AtomicUsize::new(0);
 
-/// Counts a write as under way.
 pub(super) fn writing<T>(write: impl FnOnce() -> T) -> T {
     WRITING.fetch_add(1, Ordering::Relaxed);
     let written = write();
@@ -324,7 +319,6 @@ pub(super) fn out() -> Blocking {
     Blocking(io::stdout().lock())
 }
 
-/// Writes all of that to standard output.
 pub(super) fn print(text: &[u8]) -> io::Result<()> {
     let mut out = out();
     out.write_all(text)?;
@@ -376,7 +370,6 @@ const PATIENCE: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 100_000_000,
 };
-/// No time.
 const NONE: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 0,
@@ -384,7 +377,6 @@ const NONE: Timespec = Timespec {
 /// The least number of bytes that a writable pipe accepts.
 const PROMISED: usize = 512;
 
-/// Calls this with the descriptor of a stream.
 fn with_descriptor<T>(stream: Stream, call: impl FnOnce(BorrowedFd<'_>) -> T) -> T {
     match stream {
         Stream::Out => call(io::stdout().as_fd()),

@@ -16,7 +16,7 @@ use super::{
     explored::{Explored, Progress},
     reruns::Reruns,
     search,
-    settings::{Hook, Settings, Shard},
+    settings::{Settings, Shard},
     sometimes::claims_in,
     strategy::SearchStrategy,
     trial::{Body, Test},
@@ -327,7 +327,7 @@ where
     /// .run();
     /// ```
     pub fn net(mut self, make: impl Fn() -> SimNet + Send + Sync + 'static) -> Self {
-        self.settings.net = Some(Hook(Arc::new(make)));
+        self.settings.net = Some(Arc::new(make));
         self
     }
 
@@ -364,7 +364,7 @@ where
         mut self,
         injector: impl Fn(Tid, SystemCall, u64) -> Option<Inject> + Send + Sync + 'static,
     ) -> Self {
-        self.settings.inject = Some(Hook(Arc::new(injector)));
+        self.settings.inject = Some(Arc::new(injector));
         self
     }
 
@@ -386,7 +386,7 @@ where
 
     /// Reports the progress to this closure, about five times a second.
     pub fn progress(mut self, report: impl Fn(&Progress) + Send + Sync + 'static) -> Self {
-        self.settings.progress = Some(Hook(Arc::new(report)));
+        self.settings.progress = Some(Arc::new(report));
         self
     }
 
@@ -544,6 +544,7 @@ where
             part: (settings.shard.of > 1).then(|| settings.shard.to_string()),
             never: never.map(str::to_string).collect(),
             outcomes: tally.outcomes,
+            changed: None,
             failure: failure.transpose()?,
         })
     }

@@ -17,7 +17,7 @@ use super::{
     notes,
     plan::{Delay, Plan},
     settings::Settings,
-    timed::TrialWatch,
+    watchdog::TrialWatch,
 };
 use crate::{Cause, Footprints, Note, Policy, Runnable, Tid};
 
@@ -54,13 +54,13 @@ pub(super) struct Part {
     pub(super) turns: Vec<Tid>,
     /// The tasks whose next turn leads only to causal orders of other parts.
     pub(super) sleep: Vec<(Tid, Foot)>,
-    /// Whether it is the first part of the search, which has the longest audit.
+    /// The first part of the search has the longest audit.
     pub(super) is_first: bool,
 }
 
-/// What follows the turns of a part.
+/// What follows some turns.
 pub(super) struct Probe {
-    /// The ready tasks. There are none if the schedule has ended.
+    /// None if the schedule has ended.
     pub(super) ready: Vec<Tid>,
     /// What the last turn touches.
     pub(super) last: Foot,
@@ -70,11 +70,10 @@ pub(super) struct Probe {
 pub(super) enum Decider {
     /// The tree: the next schedule of the search.
     Tree,
-    /// The turns of the part. The schedule is cut after them.
-    Probe,
+    /// These turns. The schedule is cut after them.
+    Probe(Vec<Tid>),
     /// These turns, in order.
     Order(VecDeque<Tid>),
-    /// A policy.
     Policy(Box<dyn Policy>),
 }
 
@@ -103,7 +102,7 @@ struct TreeRun {
     made: Plan,
     /// Why the schedule was not run to its end.
     cut: Option<Cut>,
-    /// The ready tasks after the turns of the part.
+    /// The ready tasks after the turns of a probe.
     probed: Vec<Tid>,
 }
 
@@ -144,7 +143,8 @@ fn rests(turns: usize) -> usize {
 }
 
 impl Tree {
-    pub(super) fn new(settings: &Settings, part: Part) -> Self {
+    /// Returns the tree below a part. Tells this watch the decisions of each schedule.
+    pub(super) fn new(settings: &Settings, part: Part, watch: &TrialWatch) -> Self {
         Self(Rc::new(RefCell::new(TreeState {
             footprints: Footprints::default(),
             part,
@@ -153,17 +153,12 @@ impl Tree {
             run: TreeRun::default(),
             most: usize::try_from(settings.steps()).unwrap_or(usize::MAX),
             decider: Decider::Tree,
-            watch: TrialWatch::default(),
+            watch: watch.clone(),
             has_more: false,
             has_choice: false,
             lines: Vec::new(),
             tasks: Vec::new(),
         })))
-    }
-
-    /// Tells this watch the decisions of each schedule from now on.
-    pub(super) fn tell(&self, watch: &TrialWatch) {
-        self.0.borrow_mut().watch = watch.clone();
     }
 
     /// Prepares for a schedule, on a kernel with these notes.
@@ -196,11 +191,8 @@ impl Tree {
         };
         if ran.other.is_some() && matches!(this.decider, Decider::Tree) && !this.has_more {
             this.has_more = true;
-            let rests = if this.part.is_first {
-                rests(ran.turns)
-            } else {
-                0
-            };
+            let is_first = this.part.is_first;
+            let rests = is_first.then(|| rests(ran.turns)).unwrap_or_default();
             ran.more = run.causality.more_orders(DRAWN, rests);
         }
         if !matches!(this.decider, Decider::Order(_)) {
@@ -215,12 +207,11 @@ impl Tree {
         this.turns.iter().map(|turn| turn.task).collect()
     }
 
-    /// Returns whether several tasks were ready at one time.
     pub(super) fn has_choice(&self) -> bool {
         self.0.borrow().has_choice
     }
 
-    /// Returns what follows the turns of the part, after a probe.
+    /// Returns what follows the turns of the last schedule, a probe.
     pub(super) fn probed(&self) -> Probe {
         let this = &mut *self.0.borrow_mut();
         let last = this.turns.pop();
@@ -330,23 +321,18 @@ impl TreeState {
         let node = &mut self.nodes[depth];
         // The victim's next turn is not in this schedule, and may race with the turns after this
         // one. So each ready task is tried in the place of the kill.
-        if turn
-            .foot
-            .killed(task)
-            .any(|victim| node.ready.contains(&victim))
-        {
+        let mut killed = turn.foot.killed(task);
+        if killed.any(|victim| node.ready.contains(&victim)) {
             let ready = node.ready.iter().copied();
             let more = ready.filter(|task| !node.backtrack.contains(task));
             node.backtrack.extend(more.collect::<Vec<_>>());
         }
-        let asleep = node.sleep.iter().chain(&node.done);
-        let asleep =
-            asleep.filter(|(other, foot)| *other != task && !turn.foot.wakes(*other, foot));
+        let stays = |(other, foot): &&(Tid, Foot)| *other != task && !turn.foot.wakes(*other, foot);
+        let asleep = node.sleep.iter().chain(&node.done).filter(stays);
         self.run.sleep.clear();
         self.run.sleep.extend(asleep.cloned());
     }
 
-    /// Chooses the next task.
     fn choose(&mut self) -> Result<Tid, Cut> {
         let depth = self.run.causality.len();
         let mut ready = self.run.ready.iter().map(|task| task.tid);
@@ -357,14 +343,14 @@ impl TreeState {
                 .map(|task| task.tid)
                 .find(|next| ready.clone().any(|ready| ready == *next)),
             Decider::Order(turns) => turns.pop_front(),
-            Decider::Probe if depth == self.part.turns.len() => {
+            Decider::Probe(turns) if depth == turns.len() => {
                 self.run.probed = ready.collect();
                 return Err(Cut::Probed);
             }
-            Decider::Probe => self.part.turns.get(depth).copied(),
+            Decider::Probe(turns) => turns.get(depth).copied(),
         };
         let next = next.filter(|next| ready.any(|ready| ready == *next));
-        next.ok_or_else(|| Cut::Unrepeatable(self.unrepeatable()))
+        next.ok_or_else(|| self.unrepeatable())
     }
 
     fn choose_in_tree(&mut self) -> Result<Tid, Cut> {
@@ -379,24 +365,22 @@ impl TreeState {
     /// Chooses one of the ready tasks, which are in order of arrival.
     fn choose_among(&mut self, ready: &mut [Tid]) -> Result<Tid, Cut> {
         let depth = self.run.causality.len();
-        let before = self.part.turns.len();
         if let Some(node) = self.nodes.get(depth) {
             ready.sort_unstable();
             let is_same = *node.ready == *ready;
-            return is_same
-                .then_some(node.chosen)
-                .ok_or_else(|| Cut::Unrepeatable(self.unrepeatable()));
+            let chosen = is_same.then_some(node.chosen);
+            return chosen.ok_or_else(|| self.unrepeatable());
         }
         if depth >= self.most {
             return Err(Cut::TooLong);
         }
         let mut sleep = std::mem::take(&mut self.run.sleep);
-        if depth == before {
+        if depth == self.part.turns.len() {
             sleep.clone_from(&self.part.sleep);
         }
         let chosen = match self.part.turns.get(depth) {
             Some(next) if ready.contains(next) => *next,
-            Some(_) => return Err(Cut::Unrepeatable(self.unrepeatable())),
+            Some(_) => return Err(self.unrepeatable()),
             None => {
                 let is_awake = |task: &&Tid| !sleep.iter().any(|(other, _)| other == *task);
                 *ready.iter().find(is_awake).ok_or(Cut::Redundant)?
@@ -416,18 +400,13 @@ impl TreeState {
         Ok(chosen)
     }
 
-    fn unrepeatable(&self) -> String {
-        let ready: Vec<String> = self
-            .run
-            .ready
-            .iter()
-            .map(|task| task.tid.to_string())
-            .collect();
-        format!(
-            "after {} turns, which were taken before, other tasks are ready: {}",
-            self.run.causality.len(),
+    fn unrepeatable(&self) -> Cut {
+        let ready = self.run.ready.iter().map(|task| task.tid.to_string());
+        let (turns, ready) = (self.run.causality.len(), ready.collect::<Vec<_>>());
+        Cut::Unrepeatable(format!(
+            "after {turns} turns, which were taken before, other tasks are ready: {}",
             ready.join(", ")
-        )
+        ))
     }
 }
 
@@ -457,10 +436,8 @@ impl Policy for Tree {
         let at = run.ready.iter().position(|task| task.tid == chosen)?;
         if at > 0 {
             let turn = run.causality.len() as u32 + 1;
-            let delay = Delay {
-                turn,
-                by: at as u32,
-            };
+            let by = at as u32;
+            let delay = Delay { turn, by };
             this.watch.decide_also(&delay);
             run.made.0.push(delay);
             run.ready.rotate_left(at);

@@ -38,6 +38,8 @@ pub struct Explored {
     /// The texts of [`sometimes!`](crate::sometimes) that held in no schedule. A schedule that is
     /// replayed alone counts none.
     pub never: BTreeSet<String>,
+    /// Why a schedule that is replayed alone made other traps than in its report, in words.
+    pub changed: Option<String>,
     /// The first schedule that failed. The search ends with it.
     pub failure: Option<Failure>,
 }

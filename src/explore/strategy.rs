@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-use super::timed::{Timed, TrialWatch};
+use super::{timed::Timed, watchdog::TrialWatch};
 use crate::{
     Builder, Fifo, Policy,
     sched::{Pct, Random},

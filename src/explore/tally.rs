@@ -7,7 +7,7 @@ use rustc_hash::FxHashSet;
 use super::{
     plan::{Decisions, Plan, Replay},
     settings::Settings,
-    trial::Trial,
+    trial::{THREADS, Trial},
 };
 
 /// What a search has found.
@@ -27,6 +27,8 @@ pub(super) struct Tally {
     pub(super) bound: Option<String>,
     /// What the audit of a complete search has left out, in words.
     pub(super) unaudited: Option<String>,
+    /// Whether another thread may have decided what a schedule did.
+    pub(super) counts_on_threads: bool,
     /// Whether several tasks were ready at one time, so that there are several orders of turns.
     pub(super) has_choice: bool,
     /// Whether a schedule has another order of turns with the same causal order.
@@ -74,9 +76,10 @@ impl Found {
 
     /// Returns the seed of the schedule, and its decisions.
     pub(super) fn decided(&self, settings: &Settings) -> (u64, Decisions) {
-        let number = match settings.is_exhaustive() {
-            true => 0,
-            false => self.schedule,
+        let number = if settings.is_exhaustive() {
+            0
+        } else {
+            self.schedule
         };
         let strategy = Decisions::Strategy(settings.strategy);
         let decisions = self.plan.clone().map_or(strategy, Decisions::Plan);
@@ -91,8 +94,7 @@ impl Found {
             decisions,
             hash: 0,
         };
-        let under_way = &settings.under_way;
-        under_way.set_failure(&self.why, &replay.to_string());
+        settings.tell(&self.why, &replay.to_string());
     }
 }
 
@@ -119,6 +121,14 @@ impl Tally {
             Some(bound) => format!("{bound}; {limit}"),
             None => limit,
         });
+    }
+
+    /// Ends a search that has run all its schedules.
+    pub(super) fn end(&mut self) {
+        if self.counts_on_threads {
+            self.bound.get_or_insert_with(|| THREADS.to_string());
+        }
+        self.complete = self.bound.is_none();
     }
 
     /// Appends what the next part of the search has found.

@@ -78,7 +78,7 @@ impl Kernel {
         self.log.observe_by_tracing();
         let host = host.map_or(Ok(HostId::LOCAL), |host| self.host_named(host))?;
         self.frame.set_place_of_spawn(place);
-        let name = self.name_on(host, self.frame.intern(name.as_ref()));
+        let name = self.name_on(host, self.frame.kept.intern(name.as_ref()));
         let program = program::program(&self.frame, program);
         let task = self.admit(name, program, None, OnExit::Report, false, Start::First)?;
         self.tasks[task].host = host;

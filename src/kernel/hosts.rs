@@ -111,7 +111,10 @@ impl Kernel {
             return name;
         }
         match self.world.net() {
-            Some(net) => self.frame.intern(&format!("{name}@{}", net.name_of(host))),
+            Some(net) => self
+                .frame
+                .kept
+                .intern(&format!("{name}@{}", net.name_of(host))),
             None => name,
         }
     }

@@ -152,7 +152,7 @@ impl Kernel {
         self.close_queue(queue);
         if let Some((store, status)) = self.queues.remove(queue) {
             drop(store);
-            self.frame.keep_status(status);
+            self.frame.kept.keep_status(status);
         }
         Reply::Done.into()
     }

@@ -33,7 +33,6 @@ pub struct CallInfo {
     /// The call.
     pub call: SystemCall,
     pub(super) detail: Detail<'static>,
-    /// The object of the queue in its argument.
     pub(super) object: Option<Rc<Object>>,
     /// The wait of this call, and its start. It is kept when the task is woken.
     pub blocked: Option<(On, Duration)>,
@@ -45,6 +44,24 @@ pub struct CallInfo {
 }
 
 impl CallInfo {
+    pub(super) fn new(
+        at: Duration,
+        call: SystemCall,
+        detail: &Detail<'_>,
+        object: Option<Rc<Object>>,
+    ) -> Self {
+        Self {
+            at,
+            call,
+            detail: detail.clone().into_owned(),
+            object,
+            blocked: None,
+            place: None,
+            reply: None,
+            is_late: false,
+        }
+    }
+
     /// The answer, once it is there; of a call that a timeout cut after its answer, the timeout.
     #[must_use]
     pub fn reply(&self) -> Option<Answered<'_>> {
@@ -113,7 +130,6 @@ impl fmt::Display for CallInfo {
     }
 }
 
-/// The answer to a call in words.
 fn answer(call: Option<&CallInfo>, answered: Answered<'_>) -> String {
     match (answered.0, call.and_then(CallInfo::made)) {
         (Reply::Queue(queue), Some(made)) => made.title(queue),
@@ -121,7 +137,6 @@ fn answer(call: Option<&CallInfo>, answered: Answered<'_>) -> String {
     }
 }
 
-/// Writes a call in words.
 fn write_call(f: &mut fmt::Formatter<'_>, call: Call<'_>, object: Option<&Object>) -> fmt::Result {
     let Call(of, _) = call;
     let Some(queue) = of.queue() else {
@@ -137,11 +152,9 @@ fn write_call(f: &mut fmt::Formatter<'_>, call: Call<'_>, object: Option<&Object
 #[derive(Clone, Copy)]
 pub struct TraceLine<'a> {
     pub(super) fact: &'a Fact<'a>,
-    /// The last call of the task.
     pub(super) call: Option<&'a CallInfo>,
     /// Whether the log has the spawn of the task, and so all its calls.
     pub(super) is_whole: bool,
-    /// The object of the queue that the fact names.
     pub(super) object: Option<&'a Object>,
 }
 
@@ -184,14 +197,10 @@ impl fmt::Display for TraceLine<'_> {
                 write_call(f, Call(*call, &Detail::None), object)?;
                 f.write_str(" deferred")
             }
-            (
-                Fact::Woken {
-                    by: Wake::Queue(queue),
-                },
-                Some(object),
-            ) => {
-                write!(f, "woken by {}", object.title(*queue))
-            }
+            (Fact::Woken { by }, Some(object)) => match by {
+                Wake::Queue(queue) => write!(f, "woken by {}", object.title(*queue)),
+                by => write!(f, "woken by {by}"),
+            },
             (Fact::Injected { inject }, _) => {
                 f.write_str("injected into ")?;
                 self.write_last(f)?;

@@ -19,7 +19,6 @@ pub(crate) struct Log {
     tracers: Vec<Attached>,
     /// Set if one of them leads, or led, to `tracing`.
     bridge: Option<Rc<Entered>>,
-    /// True if one of them asks for exact times.
     is_exact: bool,
     /// The last time that was read for the log.
     now: Duration,
@@ -87,7 +86,6 @@ impl Log {
         !self.tracers.is_empty()
     }
 
-    /// Returns whether a tracer asks for exact times.
     pub(crate) fn is_exact(&self) -> bool {
         self.is_exact
     }
@@ -141,12 +139,10 @@ impl Log {
         }
     }
 
-    /// Tells the tracers that the kernel may sleep.
     pub(crate) fn before_sleep(&mut self) {
         self.tell_each(|tracer| tracer.before_sleep());
     }
 
-    /// Sets the time of the next facts.
     pub(crate) fn set_clock(&mut self, now: Duration) {
         self.now = now;
     }
@@ -161,7 +157,6 @@ impl Log {
     }
 }
 
-/// The destructor of a tracer may panic.
 impl Drop for Log {
     fn drop(&mut self) {
         for tracer in self.tracers.drain(..) {

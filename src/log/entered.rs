@@ -25,7 +25,6 @@ impl Entered {
         }
     }
 
-    /// Leaves the span that is entered.
     pub(super) fn leave(&self) {
         if let Some((_, id)) = self.0.take() {
             dispatcher::get_default(|dispatch| dispatch.exit(&id));

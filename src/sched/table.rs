@@ -119,6 +119,12 @@ impl NamedPolicy {
         if self.params.is_empty() {
             return Err(format!("{name} takes no parameters"));
         }
+        if span(param).is_some() {
+            let first = self.params.split(',').next().unwrap_or_default();
+            return Err(format!(
+                "{name} takes one time, such as {first}: '{param}' is a second"
+            ));
+        }
         let all = match self.params.replace(',', ", ").rsplit_once(", ") {
             Some((others, last)) => format!("are {others} and {last}"),
             None => format!("is {}", self.params),

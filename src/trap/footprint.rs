@@ -157,7 +157,6 @@ impl Footprints {
         self.0.borrow_mut().notes.push(note);
     }
 
-    /// Forgets an earlier run.
     pub(crate) fn reset(&self) {
         let mut this = self.0.borrow_mut();
         this.notes.clear();
@@ -166,7 +165,6 @@ impl Footprints {
         this.answers.clear();
     }
 
-    /// Notes the parent of a task that may become a zombie.
     pub(crate) fn set_parent(&self, child: Tid, parent: Tid) {
         self.0.borrow_mut().parents.insert(child, parent);
     }

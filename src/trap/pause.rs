@@ -9,7 +9,6 @@ thread_local! {
     static PAUSES: Cell<Pauses> = const { Cell::new(Pauses::Sleep) };
 }
 
-/// What a pause does.
 #[derive(Clone, Copy)]
 enum Pauses {
     /// It blocks the thread.
@@ -87,7 +86,6 @@ pub(crate) fn paused() -> Option<Duration> {
     }
 }
 
-/// Returns whether the work that runs is that of a replay, which another thread did before.
 #[cfg(feature = "serde")]
 pub(crate) fn is_again() -> bool {
     matches!(PAUSES.get(), Pauses::Skip)

@@ -40,8 +40,8 @@ impl Os {
     /// Runs `callback` each time `period` has passed, until the task is killed. Otherwise like
     /// [`Os::call_soon`]. The period is exact: a late call does not delay the next one.
     ///
-    /// A period of zero counts as a millisecond. Otherwise a virtual clock, which advances only
-    /// while no task is ready, would stop. (`setInterval` does the same.)
+    /// A period of zero counts as a millisecond: otherwise a virtual clock would stop.
+    /// (`setInterval` does the same.)
     #[track_caller]
     pub fn call_every(
         &mut self,
@@ -49,10 +49,9 @@ impl Os {
         mut callback: impl AsyncFnMut(&mut Self) + 'static,
     ) -> impl Future<Output = Tid> {
         let place = self.note_caller();
-        let period = if period.is_zero() {
-            Duration::from_millis(1)
-        } else {
-            period
+        let period = match period {
+            Duration::ZERO => Duration::from_millis(1),
+            period => period,
         };
         async move {
             let mut deadline = self.now().await.saturating_add(period);

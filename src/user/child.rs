@@ -27,7 +27,6 @@ pub struct Child<T: 'static> {
     frame: Rc<TrapFrame>,
 }
 
-/// The exit of the task, after its end.
 #[derive(Default)]
 struct ChildEnd(RefCell<Option<Exit>>);
 
@@ -41,7 +40,7 @@ impl Keeper for ChildEnd {
 }
 
 impl<T: 'static> Child<T> {
-    pub(crate) async fn spawn(
+    pub(super) async fn spawn(
         os: &mut Os,
         name: &str,
         program: impl AsyncFnOnce(&mut Os) -> T + 'static,
@@ -73,13 +72,11 @@ impl<T: 'static> Child<T> {
         self.tid
     }
 
-    /// Waits for the task, and returns its value. The first call to finish takes the value; other
-    /// tasks that [wait](Os::wait) for the same task do not. A call that a timeout cuts does not
-    /// take it. *Blocks* until the task has ended.
+    /// Waits for the task, and takes its value. *Blocks* until the task has ended. A call that a timeout
+    /// cuts does not take the value.
     ///
-    /// *Errors:* the task's exit, if there is no value. The task was killed, faulted or called
-    /// [`Os::exit`]. Or the value was taken before; the exit is [`Exit::Done`] then. A task that
-    /// waits for itself faults.
+    /// *Errors:* the task's exit, if it was killed, faulted or called [`Os::exit`]; [`Exit::Done`] if
+    /// the value was taken before. A task that waits for itself faults.
     #[track_caller]
     pub fn wait(&mut self, os: &mut Os) -> impl Future<Output = Result<T, Exit>> {
         os.note_caller();

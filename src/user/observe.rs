@@ -9,7 +9,7 @@ use crate::{
     trap::{Payload, TrapFrame},
 };
 
-/// A tracer that a task has attached with [`Os::observe`]. Dropping this detaches the tracer.
+/// A tracer that a task has attached with [`Os::observe`]. Dropping this detaches it.
 pub struct Observer {
     frame: Rc<TrapFrame>,
     number: u64,

@@ -23,7 +23,7 @@ use crate::{
     trap::{Caller, Kind, Object, TrapFrame},
 };
 
-/// The promise was set before. Returns the value.
+/// The promise was set before: the value is returned.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 #[error("the promise is set already")]
 pub struct AlreadySet<T>(pub T);
@@ -62,20 +62,19 @@ pub struct Promise<T> {
     callbacks: Rc<Callbacks>,
 }
 
-/// The callbacks of a promise that have not begun. They begin in the order of adding.
+/// The callbacks of a promise that have not begun.
 #[derive(Default)]
 struct Callbacks {
     last: Cell<u64>,
-    /// By order of adding. A callback that runs before an earlier one waits at a gate.
+    /// In their order. A callback that runs before an earlier one waits at a gate.
     waiting: RefCell<BTreeMap<u64, Option<Queue<()>>>>,
 }
 
-/// A callback's position. It is dropped when the callback begins or is killed; then the next
-/// callback may begin.
+/// A callback's position, until it begins or is killed. Then the next callback may begin.
 struct Ticket {
     callbacks: Rc<Callbacks>,
     number: u64,
-    /// The queue of the promise. A search finds the callbacks beside it.
+    /// A search finds the callbacks beside this queue of the promise.
     decided: Queue<()>,
 }
 
@@ -95,8 +94,7 @@ impl Ticket {
     fn is_first(&self) -> bool {
         self.decided.touch_beside(true);
         let waiting = self.callbacks.waiting.borrow();
-        let first = waiting.first_key_value();
-        first.is_some_and(|(number, _)| *number == self.number)
+        waiting.keys().next() == Some(&self.number)
     }
 
     /// Waits until the earlier callbacks have begun. A policy may run this one first.
@@ -104,13 +102,11 @@ impl Ticket {
         if self.is_first() {
             return;
         }
-        let gate = Queue::required(os, u64::MAX, Kind::Callback, None).await;
+        let gate = Queue::required(os, Kind::Callback, None).await;
         if !self.is_first() {
-            let mine = Some(gate.clone());
-            self.callbacks
-                .waiting
-                .borrow_mut()
-                .insert(self.number, mine);
+            let mut waiting = self.callbacks.waiting.borrow_mut();
+            waiting.insert(self.number, Some(gate.clone()));
+            drop(waiting);
             os.frame().set_place(place);
             let _ = gate.take(os).await;
         }
@@ -138,9 +134,8 @@ pub struct Setter<T> {
 /// A [`Setter`] for other threads.
 ///
 /// While one exists, the kernel waits for it and reports no deadlock, unless a daemon has made it.
-/// For a leaked one, as by [`std::mem::forget`], the kernel waits for ever: no thread can set it, and
-/// the kernel cannot know. If nothing else is left to wait for, it warns after 10 seconds. The warning
-/// names the tasks, their promises and the number of remote setters.
+/// For a leaked one, as by [`std::mem::forget`], it waits for ever. If nothing else is left to wait
+/// for, it warns after 10 seconds: of the tasks, their promises and the number of remote setters.
 /// [`Builder::max_stall`](crate::Builder::max_stall) limits the wait.
 pub struct RemoteSetter<T> {
     slot: Arc<Slot<T>>,
@@ -149,23 +144,19 @@ pub struct RemoteSetter<T> {
     external: ExternalWork,
 }
 
-/// The state that both ends share.
 struct Slot<T> {
-    /// `None` before the promise is set.
     value: Mutex<Option<T>>,
-    /// Drops the value.
     drop: fn(&TrapFrame, T),
 }
 
 impl<T> Slot<T> {
-    /// Sets the value. If a value is set already, returns the new one.
-    fn set(&self, value: T) -> Option<T> {
+    fn set(&self, value: T) -> Result<(), AlreadySet<T>> {
         let mut slot = lock(&self.value);
         if slot.is_some() {
-            return Some(value);
+            return Err(AlreadySet(value));
         }
         *slot = Some(value);
-        None
+        Ok(())
     }
 
     /// Drops the value if this is the last end, and a task drops it.
@@ -208,7 +199,7 @@ impl<T: Clone + 'static> Promise<T> {
     }
 
     async fn maybe_named(os: &mut Os, name: Option<&str>) -> (Setter<T>, Self) {
-        let decided = Queue::required(os, u64::MAX, Kind::Promise, name).await;
+        let decided = Queue::required(os, Kind::Promise, name).await;
         let slot = Arc::new(Slot {
             value: Mutex::new(None),
             drop: TrapFrame::drop_iteratively,
@@ -219,18 +210,17 @@ impl<T: Clone + 'static> Promise<T> {
             decided: decided.id(),
             is_closed: AtomicBool::new(false),
         });
-        (
-            Setter {
-                slot: Arc::clone(&slot),
-                setters,
-                frame,
-            },
-            Self {
-                slot,
-                decided,
-                callbacks: Rc::default(),
-            },
-        )
+        let setter = Setter {
+            slot: Arc::clone(&slot),
+            setters,
+            frame,
+        };
+        let promise = Self {
+            slot,
+            decided,
+            callbacks: Rc::default(),
+        };
+        (setter, promise)
     }
 
     /// Waits for the value. *Blocks* until it is set or every setter is dropped. Faults the caller
@@ -243,7 +233,7 @@ impl<T: Clone + 'static> Promise<T> {
         self.wait_noted(os)
     }
 
-    /// Waits for the value, for a caller that has noted its own caller.
+    /// For a caller that has noted its own caller.
     async fn wait_noted(&self, os: &mut Os) -> Result<T, Abandoned> {
         self.decided.require_home(os, "the promise");
         // Nothing is ever put: this returns when the queue is closed.
@@ -296,13 +286,13 @@ impl<T: 'static> Setter<T> {
     ///
     /// *Errors:* [`AlreadySet`], with the value.
     pub async fn set(&self, os: &mut Os, value: T) -> Result<(), AlreadySet<T>> {
-        let refused = Cell::new(None);
+        let result = Cell::new(Ok(()));
         let mut deciding = Deciding {
             frame: &self.frame,
             decided: Cell::new(None),
         };
         let decide = |frame: &TrapFrame| {
-            refused.set(self.slot.set(value));
+            result.set(self.slot.set(value));
             self.setters.is_closed.store(true, Ordering::Relaxed);
             if std::ptr::eq(frame, &*self.frame) {
                 deciding.decided.set(Some(self.setters.decided));
@@ -313,16 +303,13 @@ impl<T: 'static> Setter<T> {
         };
         os.call(decide, |_, _| ()).await;
         *deciding.decided.get_mut() = None;
-        refused
-            .take()
-            .map_or(Ok(()), |value| Err(AlreadySet(value)))
+        result.into_inner()
     }
 }
 
 /// The call of a setter that has set the value. If it is cut, the waiting tasks wake without it.
 struct Deciding<'a> {
     frame: &'a TrapFrame,
-    /// The queue to close, until it is closed.
     decided: Cell<Option<QueueId>>,
 }
 
@@ -351,9 +338,7 @@ impl<T: Send> RemoteSetter<T> {
     ///
     /// *Errors:* [`AlreadySet`], with the value.
     pub fn set(&self, value: T) -> Result<(), AlreadySet<T>> {
-        if let Some(value) = self.slot.set(value) {
-            return Err(AlreadySet(value));
-        }
+        self.slot.set(value)?;
         self.setters.is_closed.store(true, Ordering::Relaxed);
         self.setters.remote.ring(self.setters.decided);
         Ok(())
@@ -394,10 +379,9 @@ impl<T> Clone for Setter<T> {
         let object = Object::Beside(self.setters.decided);
         let before = Arc::strong_count(&self.setters);
         self.frame.note_clone(object, before);
-        let (slot, setters) = (Arc::clone(&self.slot), Arc::clone(&self.setters));
         Self {
-            slot,
-            setters,
+            slot: Arc::clone(&self.slot),
+            setters: Arc::clone(&self.setters),
             frame: Rc::clone(&self.frame),
         }
     }
@@ -405,10 +389,9 @@ impl<T> Clone for Setter<T> {
 
 impl<T> Clone for RemoteSetter<T> {
     fn clone(&self) -> Self {
-        let (slot, setters) = (Arc::clone(&self.slot), Arc::clone(&self.setters));
         Self {
-            slot,
-            setters,
+            slot: Arc::clone(&self.slot),
+            setters: Arc::clone(&self.setters),
             external: self.external.clone(),
         }
     }

@@ -142,7 +142,7 @@ fn taped(commands: Commands<'_>, path: &Path, log: Log) -> Result<Origin, Failur
         path if !path.exists() => "there is neither a program nor a tape of this name",
         path if !path.is_file() => "it is no file, and each motion back reads the tape again",
         _ => {
-            let line = replay::open(commands, path)?.line;
+            let line = replay::open(commands, path)?.1;
             return Ok(Origin {
                 seed: line.options.seed.unwrap_or_default(),
                 line,

@@ -10,8 +10,9 @@ use super::source::{Failure, Source};
 use crate::{
     live::{
         List, TreeList,
-        query::{Entry, Line, Query},
-        row::{Row, State, Totals},
+        protocol::Answers,
+        query::{Entry, Query},
+        row::{State, Totals},
         text,
     },
     output::Log,
@@ -59,7 +60,7 @@ struct At {
 
 impl PsCommand {
     pub(super) fn run(&self, log: Log, out: &mut impl Write) -> Result<ExitCode, Failure> {
-        let ps = |rows: &[Row], totals: &Totals| text::ps(rows, totals, ": --most lists fewer");
+        let ps = |all: &Answers| text::ps(all, ": --most lists fewer");
         self.at.show(log, out, &self.list.query(), ps)
     }
 }
@@ -76,7 +77,7 @@ impl At {
         log: Log,
         out: &mut impl Write,
         query: &Query,
-        text: impl Fn(&[Row], &Totals) -> String,
+        text: impl Fn(&Answers) -> String,
     ) -> Result<ExitCode, Failure> {
         let mut source = Source::open(&self.file)?;
         let (mut ledger, mut is_cut) = (Ledger::new(), false);
@@ -95,7 +96,7 @@ impl At {
         source.warn_of_gaps(log);
         let mut tasks = ledger.tasks();
         tasks.retain(|task| !matches!(task.state, TaskState::Zombie(_)));
-        let (rows, totals) = rows(&tasks, &ledger, query);
+        let all = rows(&tasks, &ledger, query);
         let end = Nanos::from(ledger.now().at);
         if newest == Tid::KERNEL {
             log.note("no task was alive yet");
@@ -107,7 +108,7 @@ impl At {
             if self.at.is_some() && !is_cut {
                 log.note(&format!("the recording ends at {end:.6}"));
             }
-            out.write_all(text(&rows, &totals).as_bytes())?;
+            out.write_all(text(&all).as_bytes())?;
             out.flush()?;
         }
         source.end(log)?;
@@ -116,37 +117,23 @@ impl At {
 }
 
 /// The tasks that a query lists. A log knows two states more than a kernel shows.
-fn rows(tasks: &[TaskInfo], ledger: &Ledger, query: &Query) -> (Vec<Row>, Totals) {
-    let state = |task: &TaskInfo| match ledger.doing(task.tid) {
-        None => Some((State::Unknown, None)),
-        Some((Doing::InCall, _)) => Some((State::InCall, ledger.last(task.tid))),
-        Some(_) => None,
-    };
-    let since = |task: &TaskInfo| Some(ledger.doing(task.tid)?.1.at.as_secs_f64());
-    let entry = |task| {
-        let mut entry = Entry::of(task);
-        entry.since = since(task);
-        if let Some((state, _)) = state(task) {
-            (entry.state, entry.kind) = (state, state.name());
-        }
-        entry
-    };
-    let row = |at: usize| {
-        let task: &TaskInfo = &tasks[at];
-        let mut row = Row::of(task, ledger);
-        row.since = since(task);
-        if let Some((state, call)) = state(task) {
-            (row.state, row.blocked_on) = (state, call.map(ToString::to_string));
-        }
-        row
-    };
-    let entries: Vec<Entry<'_>> = tasks.iter().map(entry).collect();
-    let mut totals = Totals::default();
-    totals.tasks = tasks.len();
-    let lines = query.arrange(&entries, row, &mut totals);
-    let row = |line| match line {
-        Line::Crowd(row) => *row,
-        Line::Task(at, branch) => Row { branch, ..row(at) },
-    };
-    (lines.into_iter().map(row).collect(), totals)
+fn rows(tasks: &[TaskInfo], ledger: &Ledger, query: &Query) -> Answers {
+    let mut entries: Vec<Entry<'_>> = tasks.iter().map(Entry::of).collect();
+    for (entry, task) in entries.iter_mut().zip(tasks) {
+        let doing = ledger.doing(task.tid);
+        entry.since = doing.map(|(_, since)| since.at.as_secs_f64());
+        let state = match doing {
+            None => State::Unknown,
+            Some((Doing::InCall, _)) => State::InCall,
+            Some(_) => continue,
+        };
+        (entry.state, entry.kind) = (state, state.name());
+    }
+    let mut totals = Totals::of(tasks, ledger.now().at);
+    let lines = query.arrange(entries, ledger, &mut totals);
+    Answers {
+        tasks: lines.into_iter().map(|line| line.row(ledger)).collect(),
+        totals,
+        ..Answers::default()
+    }
 }

@@ -62,10 +62,12 @@ impl fmt::Display for Shares {
         let known = if self.is_partial { "the known " } else { "" };
         let [tasks, kernel, idle] =
             [self.tasks, self.kernel, self.idle].map(|part| share(part, total));
+        let seconds = total.as_secs_f64();
+        // Three digits. A number that is rounded up to a power of ten has a digit more.
+        let digits = (2.0 - (seconds * 1.0005).log10().floor()).clamp(0.0, 9.0) as usize;
         write!(
             f,
-            "tasks {tasks}, kernel {kernel}, idle {idle} of {known}{}",
-            seconds(total)
+            "tasks {tasks}, kernel {kernel}, idle {idle} of {known}{seconds:.digits$} s"
         )
     }
 }
@@ -75,21 +77,11 @@ pub(crate) fn share(part: Duration, whole: Duration) -> String {
     percent(part.as_secs_f64(), whole.as_secs_f64())
 }
 
-/// A span of time in seconds, to three digits.
-fn seconds(span: Duration) -> String {
-    let seconds = span.as_secs_f64();
-    // A number that is rounded up to a power of ten has a digit more.
-    let digits = (2.0 - (seconds * 1.0005).log10().floor()).clamp(0.0, 9.0) as usize;
-    format!("{seconds:.digits$} s")
-}
-
 impl Spans {
-    /// What each task is, does and did, up to the last event.
     pub(crate) fn tasks(&self) -> &Ledger {
         &self.ledger
     }
 
-    /// The moment of the last event.
     pub(crate) fn now(&self) -> Moment {
         self.ledger.now()
     }
@@ -104,11 +96,11 @@ impl Spans {
             let at = now.at;
             self.working = Some(Moment { at, ..before });
         }
-        let mut kernel = None;
-        if had_computing && now.at > before.at {
-            // The time has passed for what computes.
-            kernel = self.work_ends(before);
-        }
+        // The time has passed for what computes.
+        let mut kernel = match had_computing && now.at > before.at {
+            true => self.work_ends(before),
+            false => None,
+        };
         let has_run = ended.is_some_and(|span| span.doing == Doing::Running);
         if has_run {
             self.busy -= 1;
@@ -149,7 +141,6 @@ impl Spans {
         self.busy = 0;
     }
 
-    /// How the time of the spans so far was used.
     pub(crate) fn shares(&self) -> Shares {
         self.shares
     }

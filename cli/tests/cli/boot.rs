@@ -451,6 +451,14 @@ fn usage_is_exit_code_2_and_says_what_to_do() {
             &["boot", "--inject", "recv:error=Foo", "parts"],
             "there is no kind of error 'Foo': there are AddrInUse, AddrNotAvailable, BrokenPipe, ",
         ),
+        (
+            &["boot", "--policy", "rr:1ms,2ms", "parts"],
+            "rr takes one time, such as 10ms: '2ms' is a second",
+        ),
+        (
+            &["trace", "show", "--call", "lock", "x.trap"],
+            "a lock is a 'get' of a mutex",
+        ),
         (&["boot", "http-get", "https://a/"], "use http://"),
         (&["boot", "http-get", "a b"], "it must begin with http://"),
         (&["man", "boot", "nothing"], "no command 'nothing'"),

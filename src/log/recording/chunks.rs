@@ -7,7 +7,6 @@ use super::errors;
 /// The longest payload of a chunk that is read.
 pub(crate) const MAX_CHUNK: u32 = 32 << 20;
 
-/// The bytes of a chunk before its payload.
 pub(crate) const FRAME: usize = 8;
 
 /// Appends a chunk. Its payload is shorter than 4 GiB.
@@ -18,10 +17,7 @@ pub(super) fn chunk(out: &mut Vec<u8>, payload: &[u8]) {
 
 /// What comes before the payload of a chunk: its length and its checksum.
 pub(super) fn frame(len: usize, sum: u32) -> [u8; FRAME] {
-    let mut frame = [0; FRAME];
-    frame[..4].copy_from_slice(&(len as u32).to_le_bytes());
-    frame[4..].copy_from_slice(&sum.to_le_bytes());
-    frame
+    (u64::from(sum) << 32 | u64::from(len as u32)).to_le_bytes()
 }
 
 /// The frame that ends a file because of an error.
@@ -67,12 +63,9 @@ impl From<io::Error> for Broken {
     }
 }
 
-/// A file that is read chunk by chunk.
 pub(crate) struct Chunks {
     input: Box<dyn Read>,
-    /// The chunk under way.
     payload: Vec<u8>,
-    /// How much of it has been read.
     done: usize,
     /// Where in the input the chunk begins, and where the one after it does.
     begin: u64,
@@ -113,7 +106,6 @@ impl Chunks {
         Ok(chunks)
     }
 
-    /// What is left of the chunk under way.
     pub(crate) fn rest(&self) -> &[u8] {
         &self.payload[self.done..]
     }
@@ -123,12 +115,10 @@ impl Chunks {
         self.done = self.payload.len() - left;
     }
 
-    /// Passes over the rest of the chunk.
     pub(crate) fn skip(&mut self) {
         self.leave(0);
     }
 
-    /// Where the chunk under way begins.
     pub(crate) fn begin(&self) -> u64 {
         self.begin
     }
@@ -160,13 +150,11 @@ impl Chunks {
     /// Why the file ends here, as its writer has noted.
     fn unwritten(&self, number: u32) -> Broken {
         let error = u8::try_from(number).ok().and_then(errors::kind);
-        match error {
-            Some(error) => Broken::Unwritten {
-                offset: self.begin,
-                error,
-            },
-            None => self.corrupt(self.begin, "an error of an unknown kind"),
-        }
+        let offset = self.begin;
+        error.map_or_else(
+            || self.corrupt(offset, "an error of an unknown kind"),
+            |error| Broken::Unwritten { offset, error },
+        )
     }
 
     /// Reads a chunk. Returns whether it was complete.
@@ -176,19 +164,14 @@ impl Chunks {
         let Ok(frame) = <[u8; FRAME]>::try_from(frame) else {
             return Ok(false);
         };
-        let [a, b, c, d, e, f, g, h] = frame;
-        let (len, sum) = (
-            u32::from_le_bytes([a, b, c, d]),
-            u32::from_le_bytes([e, f, g, h]),
-        );
+        let frame = u64::from_le_bytes(frame);
+        let (len, sum) = (frame as u32, (frame >> 32) as u32);
         if len == 0 {
             self.payload.clear();
             self.done = 0;
-            return match sum.checked_sub(1) {
-                // Zeros end a file that is still written.
-                None => Ok(false),
-                Some(number) => Err(self.unwritten(number)),
-            };
+            // Zeros end a file that is still written.
+            let number = sum.checked_sub(1);
+            return number.map_or(Ok(false), |number| Err(self.unwritten(number)));
         }
         if len > MAX_CHUNK {
             return Err(self.corrupt(self.begin, "a chunk that is too long"));

@@ -73,7 +73,6 @@ pub(super) fn create(path: &Path) -> io::Result<File> {
     options().create(true).truncate(false).open(path)
 }
 
-/// How a recording is created.
 pub(super) fn options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true).mode(0o600);

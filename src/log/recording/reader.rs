@@ -7,16 +7,17 @@ use std::{
 };
 
 use super::{
-    Context, Header, MAGIC, OwnedEvent, VERSION,
+    Header, MAGIC, OwnedEvent, VERSION,
     chunks::{Broken, Chunks, unwritten},
-    decode::{Bytes, Record},
+    decode::Bytes,
+    wire::{Context, Record},
 };
 
 /// A recording that is read: its [`Header`], and then an iterator over its events.
 ///
-/// The iterator ends after the first error. A recording whose end is missing, because the process
-/// was killed or is still writing, gives all events of its complete chunks, and then
-/// [`Error::Truncated`]. [`Error::Unwritten`] follows where the disk was full.
+/// The iterator ends after the first error. If the process was killed or is still writing, it gives
+/// all events of the complete chunks, and then [`Error::Truncated`]; [`Error::Unwritten`] where the
+/// disk was full.
 pub struct Recording {
     chunks: Chunks,
     header: Header,
@@ -106,7 +107,6 @@ impl Recording {
         self.missing
     }
 
-    /// The next event, or `None` at the end.
     fn record(&mut self) -> Result<Option<OwnedEvent>, Error> {
         loop {
             self.chunks.fill()?;

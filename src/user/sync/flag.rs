@@ -26,7 +26,6 @@ use crate::{
 /// ```
 #[derive(Clone, Debug)]
 pub struct Flag {
-    /// Closed while the flag is set.
     gate: Rc<RefCell<Queue<()>>>,
 }
 
@@ -42,7 +41,7 @@ impl Flag {
     }
 
     async fn maybe_named(os: &mut Os, name: Option<&str>) -> Self {
-        let gate = Queue::required(os, u64::MAX, Kind::Flag, name).await;
+        let gate = Queue::required(os, Kind::Flag, name).await;
         Self {
             gate: Rc::new(RefCell::new(gate)),
         }
@@ -64,7 +63,7 @@ impl Flag {
 
     /// Clears the flag. Never blocks.
     pub async fn clear(&self, os: &mut Os) {
-        let gate = self.gate_in(os).successor(os, u64::MAX).await;
+        let gate = self.gate_in(os).successor(os).await;
         if self.is_set() {
             gate.touch_beside(true);
             self.gate.replace(gate).touch_beside(true);

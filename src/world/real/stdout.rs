@@ -18,7 +18,7 @@ use rustix::{
     termios::isatty,
 };
 
-use super::readiness::is_ready;
+use super::poller::is_ready;
 use crate::abi::Direction;
 
 /// How many bytes a pipe or a terminal has room for that is said to be writable, at least.
@@ -30,7 +30,6 @@ pub(super) struct Stdout {
     how: How,
 }
 
-/// How it is written to.
 #[derive(Debug)]
 enum How {
     /// At once: it does not block, being this process's own, or a file.

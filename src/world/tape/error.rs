@@ -77,6 +77,17 @@ pub struct Left {
     pub found: String,
 }
 
+impl Left {
+    pub(super) fn new(offset: u64, task: Tid, asked: String, found: String) -> Error {
+        Error::Left(Box::new(Self {
+            offset,
+            task,
+            asked,
+            found,
+        }))
+    }
+}
+
 fn at(task: Tid) -> String {
     match task {
         Tid::KERNEL => "the kernel".to_string(),

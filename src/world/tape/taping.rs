@@ -11,11 +11,6 @@ use std::{
     time::Duration,
 };
 
-use rand_pcg::{
-    Pcg64,
-    rand_core::{Rng, SeedableRng},
-};
-
 use super::{
     Header, Writer,
     entry::{self, Asked, Context},
@@ -25,7 +20,7 @@ use crate::{
     abi::{DeviceId, Tid},
     interrupt::Remote,
     trap::pause::paused,
-    world::{Answer, Happening, Request, World, forward_world},
+    world::{Answer, Happening, Request, World, forward_world, sequence::Sequence},
 };
 
 /// A world around another one that writes every answer to a tape. [`Playing`](super::Playing)
@@ -38,14 +33,13 @@ use crate::{
 /// 50 ms. So a process that is killed leaves everything up to there.
 pub struct Taping<W> {
     inner: W,
-    /// Says which task runs.
     remote: Remote,
     writer: Writer,
     context: Context,
     /// What [`World::is_idle`] answered last.
     is_idle: Cell<bool>,
     /// The sequence that a replay computes from the seed.
-    random: Pcg64,
+    random: Sequence,
 }
 
 impl<W: World> Taping<W> {
@@ -75,7 +69,7 @@ impl<W: World> Taping<W> {
             writer,
             context: Context::default(),
             is_idle: Cell::new(false),
-            random: Pcg64::seed_from_u64(seed),
+            random: Sequence::new(seed),
         })
     }
 
@@ -92,16 +86,9 @@ impl<W: World> Taping<W> {
         }
     }
 
-    fn note_io(
-        &mut self,
-        device: DeviceId,
-        asked: (Asked, Option<usize>),
-        result: &io::Result<Answer>,
-        read: &[u8],
-    ) {
+    fn note_io(&mut self, asked: Asked, result: &io::Result<Answer>, read: &[u8]) {
         let context = &mut self.context;
-        self.writer
-            .put(|out| context.io(out, asked, device, result, read));
+        self.writer.put(|out| context.io(out, asked, result, read));
     }
 }
 
@@ -119,7 +106,7 @@ impl<W: World> World for Taping<W> {
 
     fn random(&mut self) -> u64 {
         let number = self.inner.random();
-        let is_as_seeded = self.random.next_u64() == number;
+        let is_as_seeded = self.random.next() == number;
         self.writer
             .put(|out| entry::random(out, number, is_as_seeded));
         number
@@ -127,7 +114,7 @@ impl<W: World> World for Taping<W> {
 
     fn reseed(&mut self, seed: u64) {
         self.inner.reseed(seed);
-        self.random = Pcg64::seed_from_u64(seed);
+        self.random = Sequence::new(seed);
         self.writer.put(|out| entry::seed(out, seed));
     }
 
@@ -196,7 +183,7 @@ impl<W: World> World for Taping<W> {
         if device.is_of_daemon() {
             return self.inner.io(device, request);
         }
-        let asked = Asked::of(&request);
+        let asked = Asked::of(device, &request);
         match &mut request {
             Request::Recv(buf) => {
                 let result = self.inner.io(device, Request::Recv(buf));
@@ -204,18 +191,18 @@ impl<W: World> World for Taping<W> {
                     Ok(Answer::Bytes(n)) => buf.get(..n).unwrap_or_default(),
                     Ok(_) | Err(_) => &[],
                 };
-                self.note_io(device, asked, &result, read);
+                self.note_io(asked, &result, read);
                 result
             }
             Request::Resolve { name, addresses } => {
                 let request = Request::Resolve { name, addresses };
                 let result = self.inner.io(device, request);
-                self.note_io(device, asked, &result, &entry::addresses(addresses));
+                self.note_io(asked, &result, &entry::addresses(addresses));
                 result
             }
             _ => {
                 let result = self.inner.io(device, request);
-                self.note_io(device, asked, &result, &[]);
+                self.note_io(asked, &result, &[]);
                 result
             }
         }

@@ -47,7 +47,6 @@ struct Target {
 }
 
 impl Writer {
-    /// Begins a file.
     pub(super) fn create(path: &Path, header: &Header, max: Option<u64>) -> io::Result<Self> {
         let head = encode::framed(MAGIC, VERSION, &encode::body(header))?;
         // Before it is opened: that waits for the reader of a pipe.
@@ -75,7 +74,6 @@ impl Writer {
         Ok(Self(shared))
     }
 
-    /// Appends an entry.
     pub(super) fn put<T>(&self, entry: impl FnOnce(&mut Vec<u8>) -> T) -> T {
         let mut kept = lock(&self.0.kept);
         let result = entry(&mut kept);
@@ -120,7 +118,6 @@ impl Writer {
 }
 
 impl TapeFile {
-    /// Writes the entries that are not in the file yet.
     fn write(&self) -> MutexGuard<'_, Target> {
         let mut target = lock(&self.target);
         let spare = std::mem::take(&mut target.spare);

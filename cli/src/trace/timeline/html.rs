@@ -5,7 +5,6 @@ use std::hash::{BuildHasher, RandomState};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use serde_json::{Value, json};
-use trapline::Exit;
 
 use super::{
     explain, graph,
@@ -62,20 +61,35 @@ pub(super) fn page(timeline: &Timeline, scale: Scale, file: &str, twins: Option<
     });
     let key = twins.map_or_else(random_key, |twins| twins.key.clone());
     let title = words::title(timeline);
+    let body = html! {
+        header {
+            h1 { (title) }
+            p id="facts" { (facts_of(timeline)) }
+        }
+        (summary(timeline, scale))
+        noscript { p { "Without scripts, the page shows this summary only." } }
+        main id="main" hidden { (stage()) }
+        script type="application/json" id="recording" { (PreEscaped(script_safe(&facts))) }
+    };
+    let class = twins.map(|_| "twin");
+    document([&title, &key], class, &style(), &body, &SCRIPTS.concat())
+}
+
+/// A document with a title, a style, a body and a script with a key.
+pub(super) fn document(
+    [title, key]: [&str; 2],
+    class: Option<&str>,
+    style: &str,
+    body: &Markup,
+    script: &str,
+) -> String {
     let page = html! {
         (DOCTYPE)
-        html lang="en" class=[twins.map(|_| "twin")] {
-            (head(&title, &key, &style()))
+        html lang="en" class=[class] {
+            (head(title, key, style))
             body {
-                header {
-                    h1 { (title) }
-                    p id="facts" { (facts_of(timeline)) }
-                }
-                (summary(timeline, scale))
-                noscript { p { "Without scripts, the page shows this summary only." } }
-                main id="main" hidden { (stage()) }
-                script type="application/json" id="recording" { (PreEscaped(script_safe(&facts))) }
-                script nonce=(key) { (PreEscaped(SCRIPTS.concat())) }
+                (body)
+                script nonce=(key) { (PreEscaped(script)) }
             }
         }
     };
@@ -84,7 +98,7 @@ pub(super) fn page(timeline: &Timeline, scale: Scale, file: &str, twins: Option<
 
 /// The head of a page. Its policy allows the page's own scripts and no network, so a script in a name
 /// cannot run.
-pub(super) fn head(title: &str, key: &str, style: &str) -> Markup {
+fn head(title: &str, key: &str, style: &str) -> Markup {
     let policy = format!(
         "default-src 'none'; style-src 'unsafe-inline'; script-src 'nonce-{key}'; \
          base-uri 'none'; form-action 'none'"
@@ -127,10 +141,10 @@ fn script_safe(facts: &Value) -> String {
 
 fn facts_of(timeline: &Timeline) -> String {
     let header = &timeline.header;
-    let world = world(header);
     format!(
-        "{} in the {world} world, seed {}, policy {}, quantum {}, trapline {}",
+        "{} in the {} world, seed {}, policy {}, quantum {}, trapline {}",
         count(timeline.events, "event"),
+        world(header),
         header.seed,
         clean(&header.policy),
         header.quantum,
@@ -142,13 +156,14 @@ fn facts_of(timeline: &Timeline) -> String {
 fn summary(timeline: &Timeline, scale: Scale) -> Markup {
     let is_deadlock = timeline.is_deadlock();
     let is_news = is_deadlock || !timeline.deadlocks.is_empty();
-    let tasks = || timeline.lanes.iter().filter(|lane| !lane.is_kernel());
-    let has_failed = |lane: &Lane| matches!(lane.exit, Some(Exit::Failed(_) | Exit::Faulted(_)));
-    let mut rows: Vec<(&Lane, Sums)> = tasks().map(|lane| (lane, Sums::of(lane, scale))).collect();
+    let is_open = is_news || timeline.tasks().any(Lane::has_failed);
+    let rows = timeline.tasks().map(|lane| (lane, Sums::of(lane, scale)));
+    let mut rows: Vec<(&Lane, Sums)> = rows.collect();
     // What took the most time comes first.
     rows.sort_by(|(_, a), (_, b)| (b.running + b.in_call).total_cmp(&(a.running + a.in_call)));
+    let numbers = ["traps", "turns", "running", "in call", "ready", "blocked"];
     html! {
-        details id="summary" open[is_news || tasks().any(has_failed)] {
+        details id="summary" open[is_open] {
             summary { "Summary" }
             div class="said" {
                 div { @for sentence in words::summary(timeline) { p { (sentence) } } }
@@ -157,33 +172,28 @@ fn summary(timeline: &Timeline, scale: Scale) -> Markup {
             div class="scroll" tabindex="0" role="region" aria-label="The tasks" {
                 table {
                     thead { tr {
-                        th { "tid" } th { "task" } th class="n" { "traps" } th class="n" { "turns" }
-                        th class="n" { "running" } th class="n" { "in call" }
-                        th class="n" { "ready" } th class="n" { "blocked" } th { "longest wait" } th { "end" }
+                        th { "tid" } th { "task" }
+                        @for name in numbers { th class="n" { (name) } }
+                        th { "longest wait" } th { "end" }
                     } }
                     tbody {
                         @for (lane, sums) in rows.iter().take(TASKS) {
                             tr {
                                 td { (lane.tid) } td { (lane.name) }
                                 td class="n" { (lane.traps) } td class="n" { (sums.turns) }
-                                td class="n" { (scale.amount(sums.running)) }
-                                td class="n" { (scale.amount(sums.in_call)) }
-                                td class="n" { (scale.amount(sums.ready)) }
-                                td class="n" { (scale.amount(sums.blocked)) }
+                                @for sum in [sums.running, sums.in_call, sums.ready, sums.blocked] {
+                                    td class="n" { (scale.amount(sum)) }
+                                }
                                 td { @if let Some((longest, on)) = sums.longest {
                                     (scale.amount(longest)) " on " (on)
                                 } }
-                                td { @match &lane.exit {
-                                    Some(exit) => (clean(&exit.to_string())),
-                                    None => "alive",
-                                } }
+                                td { (words::end(lane, "alive")) }
                             }
                         }
                     }
                 }
             }
-            @let more = rows.len().saturating_sub(TASKS);
-            @if more > 0 { p { "And " (count(more as u64, "task")) " more." } }
+            @if let Some(more) = words::more(rows.len(), TASKS, "task") { p { "And " (more) " more." } }
         }
     }
 }

@@ -29,6 +29,7 @@ mod words;
 use std::{
     ffi::OsStr,
     io::{self, IsTerminal, Write},
+    mem::discriminant,
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -95,12 +96,12 @@ impl TimelineCommand {
         let format = self.format()?;
         let output = self.file_of_output();
         if output.is_none() && format == Format::Html && io::stdout().is_terminal() {
-            return Err("a terminal cannot show a page: name a file with --output"
-                .to_string()
-                .into());
+            let why = "a terminal cannot show a page: name a file with --output";
+            return Err(why.to_string().into());
         }
         if let (Some(from), Some(to)) = (self.from, self.to)
-            && from.is_beyond(to)
+            && discriminant(&from) == discriminant(&to)
+            && from > to
         {
             return Err(format!("--from {from} is after --to {to}: nothing is in between").into());
         }
@@ -122,10 +123,9 @@ impl TimelineCommand {
         for task in &timeline.unknown {
             log.warn(&unknown(task, &self.file, timeline.is_cut));
         }
-        let scale = self.scale.unwrap_or(if timeline.header.is_simulated {
-            Scale::Turns
-        } else {
-            Scale::Time
+        let scale = self.scale.unwrap_or(match timeline.header.is_simulated {
+            true => Scale::Turns,
+            false => Scale::Time,
         });
         let drawn = match format {
             Format::Html => html::page(&timeline, scale, &argument(&self.file), None),
@@ -145,17 +145,19 @@ impl TimelineCommand {
     }
 
     fn format(&self) -> Result<Format, Failure> {
-        let kind = self.file_of_output().map(Path::extension);
-        match (self.format, kind) {
-            (Some(format), _) => Ok(format),
-            (None, None) => Ok(Format::Html),
-            (None, Some(kind)) => match kind.and_then(OsStr::to_str) {
-                Some("html" | "htm") => Ok(Format::Html),
-                Some("svg") => Ok(Format::Svg),
-                _ => Err("the output is neither .html nor .svg: choose with --format"
-                    .to_string()
-                    .into()),
-            },
+        if let Some(format) = self.format {
+            return Ok(format);
+        }
+        let Some(output) = self.file_of_output() else {
+            return Ok(Format::Html);
+        };
+        match output.extension().and_then(OsStr::to_str) {
+            Some("html" | "htm") => Ok(Format::Html),
+            Some("svg") => Ok(Format::Svg),
+            _ => {
+                let why = "the output is neither .html nor .svg: choose with --format";
+                Err(why.to_string().into())
+            }
         }
     }
 }

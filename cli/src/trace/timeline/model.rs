@@ -35,7 +35,7 @@ pub(super) struct Window {
 }
 
 /// An end of a window.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, PartialOrd, Debug)]
 pub(super) enum Bound {
     Time(Duration),
     Turn(u64),
@@ -43,7 +43,7 @@ pub(super) enum Bound {
 
 pub(super) struct Timeline {
     pub(super) header: Header,
-    /// Indexed by the task's number.
+    /// In the order of their tasks' numbers.
     pub(super) lanes: Vec<Lane>,
     /// In order.
     pub(super) rows: Vec<Row>,
@@ -78,9 +78,9 @@ pub(super) struct Timeline {
 /// A task and its spans.
 #[derive(Default)]
 pub(super) struct Lane {
-    pub(super) tid: u64,
+    pub(super) tid: Tid,
     pub(super) name: String,
-    pub(super) parent: u64,
+    pub(super) parent: Tid,
     /// The place of its spawn.
     pub(super) spawned: Option<String>,
     /// In order, without gaps except where events are missing.
@@ -90,13 +90,6 @@ pub(super) struct Lane {
     /// The row of its last call, or of its spawn.
     row: Option<usize>,
     has_rows: bool,
-}
-
-impl Lane {
-    /// True for the lane of the kernel.
-    pub(super) fn is_kernel(&self) -> bool {
-        self.tid == 0
-    }
 }
 
 /// A span of a lane.
@@ -111,7 +104,7 @@ pub(super) struct Bar {
 /// A call or a change of state, as a row of a table.
 pub(super) struct Row {
     pub(super) at: Moment,
-    pub(super) tid: u64,
+    pub(super) tid: Tid,
     pub(super) kind: Kind,
     pub(super) what: String,
     /// The places in the source of a call that blocked and of its task's spawn, in words; or the
@@ -136,6 +129,7 @@ pub(super) struct Message {
     pub(super) bytes: usize,
 }
 
+/// What a row is about. The page has the numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
     Call,
@@ -156,32 +150,15 @@ impl Bound {
         if let Some(Ok(turn)) = text.strip_suffix('t').map(str::parse) {
             return Ok(Self::Turn(turn));
         }
-        match instant(text) {
-            Ok(at) => Ok(Self::Time(at)),
-            Err(error) => Err(format!("{error}, or a turn, such as 300t")),
-        }
+        let at = instant(text).map_err(|error| format!("{error}, or a turn, such as 300t"));
+        at.map(Self::Time)
     }
 
-    /// Whether it is after another bound of its kind.
-    pub(super) fn is_beyond(self, other: Self) -> bool {
-        match (self, other) {
-            (Self::Time(one), Self::Time(other)) => one > other,
-            (Self::Turn(one), Self::Turn(other)) => one > other,
-            _ => false,
-        }
-    }
-
-    fn is_before(self, moment: Moment) -> bool {
+    /// A moment as a bound of this kind. Bounds of one kind are in order.
+    fn of(self, moment: Moment) -> Self {
         match self {
-            Self::Time(at) => at < moment.at,
-            Self::Turn(turn) => turn < moment.turn,
-        }
-    }
-
-    fn is_after(self, moment: Moment) -> bool {
-        match self {
-            Self::Time(at) => at > moment.at,
-            Self::Turn(turn) => turn > moment.turn,
+            Self::Time(_) => Self::Time(moment.at),
+            Self::Turn(_) => Self::Turn(moment.turn),
         }
     }
 }
@@ -192,6 +169,29 @@ impl fmt::Display for Bound {
             Self::Time(at) => Nanos::from(*at).fmt(f),
             Self::Turn(turn) => write!(f, "{turn}t"),
         }
+    }
+}
+
+impl Lane {
+    pub(super) fn is_kernel(&self) -> bool {
+        self.tid == Tid::KERNEL
+    }
+
+    pub(super) fn has_failed(&self) -> bool {
+        matches!(self.exit, Some(Exit::Failed(_) | Exit::Faulted(_)))
+    }
+
+    /// The row of the task's last call, if the table has it.
+    fn call<'a>(&self, rows: &'a mut [Row]) -> Option<&'a mut Row> {
+        let row = rows.get_mut(self.row?)?;
+        (row.kind == Kind::Call).then_some(row)
+    }
+}
+
+impl Row {
+    /// Whether it is a failure of a task: a picture has a cross there.
+    pub(super) fn is_cross(&self) -> bool {
+        self.is_error && !matches!(self.kind, Kind::Fault | Kind::Deadlocked)
     }
 }
 
@@ -214,10 +214,10 @@ impl Timeline {
             if let Some(history) = &mut history {
                 history.event(&event, gap.is_some());
             }
-            if let Some(missing) = gap.filter(|_| !is_done) {
-                gather.gap(missing);
+            if !is_done {
+                gather.timeline.missing += gap.unwrap_or(0);
+                is_done = !gather.event(event, gap.is_some());
             }
-            is_done = is_done || !gather.event(event);
             if is_done && history.is_none() {
                 break;
             }
@@ -229,12 +229,11 @@ impl Timeline {
                 .into());
             }
         }
-        let is_torn = source.is_torn();
         if let Some(history) = &mut history {
             history.finish();
         }
-        let timeline = gather.finish(is_torn, history);
-        if timeline.lanes.iter().all(|lane| lane.tid == 0) {
+        let timeline = gather.finish(source.is_torn(), history);
+        if timeline.lanes.iter().all(Lane::is_kernel) {
             return Err(timeline.nothing(window).into());
         }
         Ok(timeline)
@@ -266,8 +265,13 @@ impl Timeline {
         !self.waits.is_partial
     }
 
+    /// The lanes of tasks.
+    pub(super) fn tasks(&self) -> impl Iterator<Item = &Lane> {
+        self.lanes.iter().filter(|lane| !lane.is_kernel())
+    }
+
+    /// The place of a task's lane.
     pub(super) fn lane(&self, tid: Tid) -> Option<usize> {
-        let tid = u64::from(tid);
         self.lanes.binary_search_by_key(&tid, |lane| lane.tid).ok()
     }
 }
@@ -317,38 +321,33 @@ impl<'a> Gather<'a> {
         }
     }
 
-    fn gap(&mut self, missing: u64) {
-        self.timeline.missing += missing;
-        self.spans.gap();
-        self.transfers.clear();
-    }
-
-    /// Takes the next event. Returns whether more are needed.
-    fn event(&mut self, mut event: OwnedEvent) -> bool {
+    /// Takes the next event, and whether events are missing before it. Returns whether more are needed.
+    fn event(&mut self, mut event: OwnedEvent, has_gap: bool) -> bool {
+        if has_gap {
+            self.spans.gap();
+            self.transfers.clear();
+        }
         let before = self.spans.now();
         // A damaged recording may contain anything, even a time that goes back.
         event.at = event.at.max(before.at);
         let event = &event;
-        if self.window.to.is_some_and(|to| {
-            to.is_before(Moment {
-                at: event.at,
-                turn: before.turn,
-            })
-        }) {
+        let start = Moment {
+            at: event.at,
+            turn: before.turn,
+        };
+        let Window { from, to, .. } = *self.window;
+        if to.is_some_and(|to| to < to.of(start)) {
             self.timeline.is_cut = true;
             return false;
         }
         let spans = self.spans.event(event);
         let now = self.spans.now();
-        if !self.has_begun && !self.window.from.is_some_and(|from| from.is_after(now)) {
+        if !self.has_begun && from.is_none_or(|from| from <= from.of(now)) {
             self.has_begun = true;
-            self.timeline.begin = match self.window.from {
+            self.timeline.begin = match from {
                 Some(Bound::Time(at)) => Moment { at, ..now },
                 Some(Bound::Turn(turn)) => Moment { turn, ..now },
-                None => Moment {
-                    at: event.at,
-                    turn: before.turn,
-                },
+                None => start,
             };
         }
         self.timeline.events += 1;
@@ -407,13 +406,15 @@ impl<'a> Gather<'a> {
             let Some(others) = peer.and_then(|peer| self.transfers.get(&peer)) else {
                 continue;
             };
-            let sent = &transfers[Direction::Write as usize];
             let mut received = others[Direction::Read as usize].iter().copied();
             let mut now = received.next();
-            for &(from, mut left) in sent {
+            for &(from, mut left) in &transfers[Direction::Write as usize] {
                 while let Some((to, room)) = now.filter(|_| left > 0) {
                     let bytes = left.min(room);
-                    if let (Some(from), Some(to)) = (from, to) {
+                    // A pair of ends that is not one would show bytes before they were sent.
+                    if let (Some(from), Some(to)) = (from, to)
+                        && from < to
+                    {
                         messages.push(Message { from, to, bytes });
                     }
                     left -= bytes;
@@ -424,8 +425,6 @@ impl<'a> Gather<'a> {
                 }
             }
         }
-        // A pair of ends that is not one would show bytes before they were sent.
-        messages.retain(|message| message.from < message.to);
         messages.sort_by_key(|message| (message.from, message.to));
         messages
     }
@@ -454,9 +453,8 @@ impl<'a> Gather<'a> {
         if let Ending::Woken { by, .. } = span.end
             && let Wake::Queue(_) = by
         {
-            words
-                .entry(by.to_string())
-                .or_insert_with(|| tasks.cause(by));
+            let said = words.entry(by.to_string());
+            said.or_insert_with(|| tasks.cause(by));
         }
     }
 
@@ -495,9 +493,9 @@ impl<'a> Gather<'a> {
         let place = self.timeline.lanes.len();
         self.places.insert(event.tid, place);
         self.timeline.lanes.push(Lane {
-            tid: event.tid.into(),
+            tid: event.tid,
             name,
-            parent: parent.into(),
+            parent,
             spawned: event.place.as_ref().map(|place| clean(&place.to_string())),
             ..Lane::default()
         });
@@ -505,87 +503,58 @@ impl<'a> Gather<'a> {
     }
 
     fn note(&mut self, place: usize, event: &Event<'_>) {
-        let (tasks, fact) = (self.spans.tasks(), &event.fact);
-        let line = tasks.line(fact, event.tid);
-        let kind = match fact.word() {
-            "blocked" => {
-                let at = event.place.as_ref().map(|place| clean(&place.to_string()));
-                return self.place_call(place, at);
-            }
+        let (tasks, fact, tid) = (self.spans.tasks(), &event.fact, event.tid);
+        let Timeline { lanes, rows, .. } = &mut self.timeline;
+        let (lane, now) = (&mut lanes[place], self.spans.now());
+        let line = tasks.line(fact, tid);
+        let said = || clean(&line.to_string());
+        let (kind, what) = match fact.word() {
+            "blocked" => return block(lane, rows, event),
             "replied" => {
-                let answer = clean(&line.answer().unwrap_or_default());
-                let is_error = tasks.is_error(event);
-                return self.answer(place, answer, is_error);
+                if let Some(row) = lane.call(rows) {
+                    let answer = clean(&line.answer().unwrap_or_default());
+                    row.result = Some((answer, Amount::of(row.at, now)));
+                    row.is_error = tasks.is_error(event);
+                }
+                return;
             }
-            "trapped" => Kind::Call,
-            "spawned" => Kind::Spawned,
-            "console" => Kind::Console,
-            "device_io" => Kind::Device,
-            "fault" => Kind::Fault,
-            "deadlocked" => Kind::Deadlocked,
-            "injected" => Kind::Injected,
-            "exited" => Kind::Exited,
+            "trapped" => {
+                let call = tasks.last(tid).map(|call| clean(&call.to_string()));
+                (Kind::Call, call.unwrap_or_default())
+            }
+            "spawned" => (Kind::Spawned, said()),
+            "exited" => (Kind::Exited, said()),
+            "console" => {
+                let text = fact.printed().unwrap_or_default();
+                (Kind::Console, clean(text.trim_end_matches('\n')))
+            }
+            "device_io" => (Kind::Device, fact.to_string()),
+            "fault" => (Kind::Fault, fact.to_string()),
+            "deadlocked" => (Kind::Deadlocked, fact.to_string()),
+            "injected" => (Kind::Injected, fact.to_string()),
             _ => return,
         };
-        let what = match kind {
-            Kind::Call => tasks.last(event.tid).map(|call| clean(&call.to_string())),
-            Kind::Spawned | Kind::Exited => Some(clean(&line.to_string())),
-            Kind::Console => fact
-                .printed()
-                .map(|text| clean(text.trim_end_matches('\n'))),
-            _ => Some(fact.to_string()),
-        };
+        if let Some(exit) = fact.exit() {
+            lane.exit = Some(exit.clone());
+        }
+        if !self.has_begun {
+            return;
+        }
+        lane.has_rows = true;
+        lane.traps += u64::from(kind == Kind::Call);
+        if let Kind::Call | Kind::Spawned = kind {
+            lane.row = Some(rows.len());
+        }
         let at = event.place.as_ref();
-        let row = Row {
-            at: self.spans.now(),
-            tid: self.timeline.lanes[place].tid,
+        rows.push(Row {
+            at: now,
+            tid: lane.tid,
             kind,
-            what: what.unwrap_or_default(),
+            what,
             places: at.map(|place| clean(&format!("at {place:#}"))),
             result: None,
             is_error: kind == Kind::Fault || fact.is_error(),
-        };
-        if let Some(exit) = fact.exit() {
-            self.timeline.lanes[place].exit = Some(exit.clone());
-        }
-        if self.has_begun {
-            self.push(place, row);
-        }
-    }
-
-    fn push(&mut self, place: usize, row: Row) {
-        let lane = &mut self.timeline.lanes[place];
-        lane.has_rows = true;
-        lane.traps += u64::from(row.kind == Kind::Call);
-        if let Kind::Call | Kind::Spawned = row.kind {
-            lane.row = Some(self.timeline.rows.len());
-        }
-        self.timeline.rows.push(row);
-    }
-
-    /// Adds the places of a call that blocks, and of its task's spawn.
-    fn place_call(&mut self, place: usize, at: Option<String>) {
-        let Lane { row, spawned, .. } = &self.timeline.lanes[place];
-        if let Some(row) = row.and_then(|row| self.timeline.rows.get_mut(row))
-            && row.kind == Kind::Call
-        {
-            let method = row.what.split('(').next().unwrap_or_default();
-            let at = at.map(|at| format!("{method} at {at}"));
-            let spawned = spawned.as_ref().map(|at| format!("spawned at {at}"));
-            let places: Vec<String> = at.into_iter().chain(spawned).collect();
-            row.places = (!places.is_empty()).then(|| places.join(", "));
-        }
-    }
-
-    fn answer(&mut self, place: usize, answer: String, is_error: bool) {
-        let now = self.spans.now();
-        let row = self.timeline.lanes[place].row;
-        if let Some(row) = row.and_then(|row| self.timeline.rows.get_mut(row))
-            && row.kind == Kind::Call
-        {
-            row.result = Some((answer, Amount::of(row.at, now)));
-            row.is_error = is_error;
-        }
+        });
     }
 
     /// Adds a bar to a lane, if it overlaps the window.
@@ -596,13 +565,14 @@ impl<'a> Gather<'a> {
         }
         span.from.at = span.from.at.max(begin.at);
         span.from.turn = span.from.turn.max(begin.turn);
-        let row = if has_ended_by_row && span.doing == Doing::Running {
-            Some(self.timeline.rows.len())
-        } else {
-            self.timeline.lanes[place].row
+        let is_timed = self.spans.tasks().is_timed(span.tid);
+        let lane = &mut self.timeline.lanes[place];
+        let row = match has_ended_by_row && span.doing == Doing::Running {
+            true => Some(self.timeline.rows.len()),
+            false => lane.row,
         };
-        self.timeline.lanes[place].bars.push(Bar {
-            is_timed: self.spans.tasks().is_timed(span.tid),
+        lane.bars.push(Bar {
+            is_timed,
             span,
             row,
         });
@@ -625,14 +595,27 @@ impl<'a> Gather<'a> {
         }
         let messages = history.as_ref().map(|history| self.messages(history));
         let mut timeline = self.timeline;
-        timeline.messages = messages.unwrap_or_default();
-        timeline.history = history;
-        timeline
-            .lanes
-            .retain(|lane| lane.has_rows || !lane.bars.is_empty());
+        let is_shown = |lane: &Lane| lane.has_rows || !lane.bars.is_empty();
+        timeline.lanes.retain(is_shown);
         timeline.lanes.sort_by_key(|lane| lane.tid);
-        timeline.is_torn = is_torn;
-        timeline.waits = waits;
-        timeline
+        Timeline {
+            messages: messages.unwrap_or_default(),
+            history,
+            is_torn,
+            waits,
+            ..timeline
+        }
+    }
+}
+
+/// Adds the places of a call that blocks, and of its task's spawn.
+fn block(lane: &Lane, rows: &mut [Row], event: &Event<'_>) {
+    if let Some(row) = lane.call(rows) {
+        let method = row.what.split('(').next().unwrap_or_default();
+        let at = event.place.as_ref();
+        let at = at.map(|at| clean(&format!("{method} at {at}")));
+        let spawned = lane.spawned.as_ref().map(|at| format!("spawned at {at}"));
+        let places: Vec<String> = at.into_iter().chain(spawned).collect();
+        row.places = (!places.is_empty()).then(|| places.join(", "));
     }
 }

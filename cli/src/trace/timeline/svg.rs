@@ -6,7 +6,7 @@ use maud::{Markup, PreEscaped, html};
 use trapline::{Doing, Ending, Exit, Moment, Tid};
 
 use super::{
-    crowd::{self, Crowd, Group},
+    crowd::{self, ACTIVE, Crowd, Group},
     model::{Bar, Closed, Kind, Lane, Timeline},
     scale::Scale,
     words,
@@ -22,8 +22,8 @@ const MOST_BARS_OF_LANE: usize = 2000;
 const LANE: f64 = 28.0;
 const TOP: f64 = 62.0;
 /// The lower part of a lane.
-const ACTIVE_TOP: f64 = crowd::ACTIVE[0];
-const ACTIVE_HEIGHT: f64 = crowd::ACTIVE[1];
+const ACTIVE_TOP: f64 = ACTIVE[0];
+const ACTIVE_HEIGHT: f64 = ACTIVE[1];
 /// The height of a row of the legend.
 const LEGEND: f64 = 18.0;
 /// The scale of small letters.
@@ -46,12 +46,9 @@ pub(super) fn draw(timeline: &Timeline, scale: Scale, width: u32) -> Result<Stri
             count(bars as u64, "span"),
         ));
     }
-    let picture = picture.draw();
+    let picture = picture.draw().into_string();
     // XML cannot contain them.
-    Ok(picture
-        .into_string()
-        .replace(['\u{fffe}', '\u{ffff}'], "\u{fffd}")
-        + "\n")
+    Ok(picture.replace(['\u{fffe}', '\u{ffff}'], "\u{fffd}") + "\n")
 }
 
 struct Picture<'a> {
@@ -86,8 +83,10 @@ impl<'a> Picture<'a> {
         } else {
             70.0
         };
-        let begin = scale.of(timeline.begin);
         let deadlock = if timeline.is_deadlock() { 22.0 } else { 0.0 };
+        let begin = scale.of(timeline.begin);
+        // A run of zero length still has a picture, and so has one of centuries.
+        let least = (begin + 1.0).max(begin * 1.000_001);
         let mut picture = Self {
             timeline,
             places,
@@ -97,11 +96,7 @@ impl<'a> Picture<'a> {
             left: gutter.min(width / 3.0).ceil(),
             right: width - margin,
             begin,
-            // A run of zero length still has a picture, and so has one of centuries.
-            end: scale
-                .of(timeline.end)
-                .max(begin + 1.0)
-                .max(begin * 1.000_001),
+            end: scale.of(timeline.end).max(least),
             groups,
         };
         let rows = picture.legend_entries();
@@ -129,7 +124,11 @@ impl<'a> Picture<'a> {
     }
 
     fn x(&self, moment: Moment) -> f64 {
-        let share = (self.scale.of(moment) - self.begin) / (self.end - self.begin);
+        self.x_of(self.scale.of(moment))
+    }
+
+    fn x_of(&self, value: f64) -> f64 {
+        let share = (value - self.begin) / (self.end - self.begin);
         self.left + share * (self.right - self.left)
     }
 
@@ -167,10 +166,6 @@ impl<'a> Picture<'a> {
     fn ruler(&self) -> Markup {
         let bottom = Self::y(self.groups.len());
         let ticks = ticks(self.begin, self.end, (self.right - self.left) / 90.0);
-        let at = |value: f64| {
-            let share = (value - self.begin) / (self.end - self.begin);
-            self.left + share * (self.right - self.left)
-        };
         html! {
             // On a virtual clock only waiting takes time, so the bands would cover everything.
             @let idle = if self.is_clock_virtual() { &[][..] } else { &self.timeline.idle };
@@ -187,7 +182,7 @@ impl<'a> Picture<'a> {
                 }
             }
             @for value in ticks {
-                @let x = px(at(value));
+                @let x = px(self.x_of(value));
                 line class="tick" x1=(x) x2=(x) y1=(px(TOP - 20.0)) y2=(px(bottom)) {}
                 text class="small" x=(x) y="38" text-anchor="middle" { (self.scale.tick(value)) }
             }
@@ -202,9 +197,8 @@ impl<'a> Picture<'a> {
         let y = Self::y(place);
         let [label, fate] = labels(self.timeline, group);
         let room = self.left - 24.0 - text_width(&fate);
-        let about = group
-            .alone()
-            .map(|lane| words::lane(&self.timeline.lanes[lane], self.scale));
+        let lane = group.alone().map(|lane| &self.timeline.lanes[lane]);
+        let about = lane.map(|lane| words::lane(lane, self.scale));
         html! {
             line class="rule" x1="0" x2=(px(self.width)) y1=(px(y + LANE)) y2=(px(y + LANE)) {}
             g {
@@ -224,14 +218,9 @@ impl<'a> Picture<'a> {
     /// The lane of many tasks, or of many bars.
     fn crowd(&self, group: &Group, y: f64) -> Markup {
         let lanes = group.lanes.iter().map(|lane| &self.timeline.lanes[*lane]);
+        let bars = lanes.flat_map(|lane| &lane.bars);
         let columns = (self.right - self.left).max(1.0) as usize;
-        let range = (self.begin, self.end);
-        let crowd = Crowd::of(
-            lanes.flat_map(|lane| &lane.bars),
-            self.scale,
-            range,
-            columns,
-        );
+        let crowd = Crowd::of(bars, self.scale, (self.begin, self.end), columns);
         let [active, waiting] = crowd.most_tasks();
         html! {
             g {
@@ -245,7 +234,8 @@ impl<'a> Picture<'a> {
 
     fn bar(&self, bar: &Bar, y: f64) -> Markup {
         let (from, to) = (self.x(bar.span.from), self.x(bar.span.to));
-        let (class, [top, height]) = (crowd::class(bar.span.doing), crowd::part(bar.span.doing));
+        let class = crowd::class(bar.span.doing);
+        let [top, height] = crowd::part(class);
         // A turn of zero length is still drawn.
         let least = if class == "running" { 1.5 } else { 0.0 };
         let width = (to - from).max(least);
@@ -279,10 +269,8 @@ impl<'a> Picture<'a> {
         let mut path = String::new();
         for (lane, place) in self.alone() {
             for bar in &lane.bars {
-                if let Ending::Woken {
-                    waker: Some(waker), ..
-                } = bar.span.end
-                    && let Some(waker) = self.place_alone(waker)
+                if let Ending::Woken { waker, .. } = bar.span.end
+                    && let Some(waker) = waker.and_then(|waker| self.place_alone(waker))
                     && waker != place
                 {
                     let (x, down) = (self.x(bar.span.to), waker < place);
@@ -304,19 +292,18 @@ impl<'a> Picture<'a> {
 
     /// A cross where a call failed, and a line across the lanes for a fault of the network.
     fn marks(&self) -> Markup {
-        let rows = || self.timeline.rows.iter().filter(|row| row.is_error);
+        let rows = &self.timeline.rows;
         let mut crosses = String::new();
-        for row in rows().filter(|row| !matches!(row.kind, Kind::Fault | Kind::Deadlocked)) {
-            let x = self.x(row.at);
-            if let Some(place) = self.place_alone(row.tid.into()) {
-                let y = Self::y(place) + ACTIVE_TOP + 3.0;
-                let _ = write!(crosses, "M{:.1} {y:.1}l6 6m0 -6l-6 6", x - 3.0);
+        for row in rows.iter().filter(|row| row.is_cross()) {
+            if let Some(place) = self.place_alone(row.tid) {
+                let (x, y) = (self.x(row.at) - 3.0, Self::y(place) + ACTIVE_TOP + 3.0);
+                let _ = write!(crosses, "M{x:.1} {y:.1}l6 6m0 -6l-6 6");
             }
         }
         let bottom = Self::y(self.groups.len());
         html! {
             @if !crosses.is_empty() { path class="error" d=(crosses) {} }
-            @for row in rows().filter(|row| row.kind == Kind::Fault) {
+            @for row in rows.iter().filter(|row| row.kind == Kind::Fault) {
                 @let x = px(self.x(row.at));
                 line class="fault" x1=(x) x2=(x) y1=(px(TOP - 10.0)) y2=(px(bottom)) {
                     title { (row.what) }
@@ -327,10 +314,8 @@ impl<'a> Picture<'a> {
 
     /// A line between the lanes of tasks that wait for one another, where that began.
     fn closed(&self, closed: &Closed) -> Markup {
-        let lanes = closed
-            .tids
-            .iter()
-            .filter_map(|tid| self.timeline.lane(*tid));
+        let lanes = closed.tids.iter();
+        let lanes = lanes.filter_map(|tid| self.timeline.lane(*tid));
         let places: BTreeSet<usize> = lanes.map(|lane| self.places[lane]).collect();
         let x = self.x(closed.at);
         let middle = |place: &usize| Self::y(*place) + ACTIVE_TOP + ACTIVE_HEIGHT / 2.0;
@@ -342,11 +327,8 @@ impl<'a> Picture<'a> {
         for y in places.iter().map(middle) {
             let _ = write!(path, "M{:.1} {y:.1}h7", x - 3.5);
         }
-        html! {
-            path class="closed" d=(path) {
-                title { "deadlock: " (words::way(&closed.tids)) }
-            }
-        }
+        let way = words::way(&closed.tids);
+        html! { path class="closed" d=(path) { title { "deadlock: " (way) } } }
     }
 
     /// The wait-for arcs at the end of a deadlocked run, between the lanes.
@@ -358,12 +340,9 @@ impl<'a> Picture<'a> {
 
     /// The task that a lane waits for at the end, on the right of the lanes.
     fn arc(&self, from: usize, to: usize) -> Markup {
-        let (x, y1, y2) = (self.right + 2.0, Self::y(from) + 9.0, Self::y(to) + 4.0);
-        let bulge = x + (16.0 + 10.0 * from.abs_diff(to) as f64).min(80.0);
-        let d = format!(
-            "M{x:.1} {y1:.1}C{bulge:.1} {y1:.1} {bulge:.1} {y2:.1} {x:.1} {y2:.1}m5 -3.5l-5 3.5l5 3.5"
-        );
-        html! { path class="wait" d=(d) {} }
+        let (x, ends) = (self.right + 2.0, [Self::y(from) + 9.0, Self::y(to) + 4.0]);
+        let bulge = (16.0 + 10.0 * from.abs_diff(to) as f64).min(80.0);
+        arc(x, ends, bulge, [5.0, 3.5])
     }
 
     /// The entries of the legend, with their positions.
@@ -389,25 +368,20 @@ impl<'a> Picture<'a> {
         let bottom = entries.last().map_or(0.0, |(.., y)| *y);
         html! {
             @for (class, word, x, y) in entries {
-                @let [_, height] = if matches!(class, "running" | "call" | "ready") { crowd::ACTIVE } else { crowd::WAITING };
+                @let at = |dx: f64, dy: f64| format!("{} {}", px(x + dx), px(y + dy));
+                @let drawn = |path: String| html! { path class=(class) d=(path) {} };
                 @match class {
-                    "arrow" => path class="arrow" d={
-                        "M" (px(x + 6.0)) " " (px(y)) "v12m-2.5 -4l2.5 4l2.5 -4"
-                    } {},
-                    "wait" => path class="wait" d={
-                        "M" (px(x)) " " (px(y + 2.0)) "c16 0 16 9 0 9m5 -3.5l-5 3.5l5 3.5"
-                    } {},
-                    "error" => path class="error" d={
-                        "M" (px(x + 3.0)) " " (px(y + 3.0)) "l8 8m0 -8l-8 8"
-                    } {},
-                    "closed" => path class="closed" d={
-                        "M" (px(x + 7.0)) " " (px(y + 2.0)) "v10M" (px(x + 3.5)) " " (px(y + 2.0))
-                        "h7m-7 10h7"
-                    } {},
+                    "arrow" => (drawn(format!("M{}v12m-2.5 -4l2.5 4l2.5 -4", at(6.0, 0.0)))),
+                    "wait" => (drawn(format!("M{}c16 0 16 9 0 9m5 -3.5l-5 3.5l5 3.5", at(0.0, 2.0)))),
+                    "error" => (drawn(format!("M{}l8 8m0 -8l-8 8", at(3.0, 3.0)))),
+                    "closed" => (drawn(format!("M{}v10M{}h7m-7 10h7", at(7.0, 2.0), at(3.5, 2.0)))),
                     "fault" => line class="fault" x1=(px(x + 7.0)) x2=(px(x + 7.0)) y1=(px(y))
                         y2=(px(y + 14.0)) {},
-                    _ => rect class=(class) x=(px(x)) y=(px(y + 7.0 - height / 2.0)) width="14"
-                        height=(px(height)) {},
+                    _ => {
+                        @let [_, height] = crowd::part(class);
+                        rect class=(class) x=(px(x)) y=(px(y + 7.0 - height / 2.0)) width="14"
+                            height=(px(height)) {}
+                    }
                 }
                 text class="small" x=(px(x + 19.0)) y=(px(y + 11.0)) { (word) }
             }
@@ -464,18 +438,22 @@ pub(super) fn patterns() -> Markup {
 
 /// The waits at the end of a deadlocked run, between the lanes of the timeline.
 fn arcs(timeline: &Timeline) -> Vec<(usize, usize)> {
-    if !timeline.is_deadlock() {
-        return Vec::new();
-    }
     let blocked = timeline.waits.blocked.iter();
-    blocked
-        .filter_map(|waiting| {
-            Some((
-                timeline.lane(waiting.tid)?,
-                timeline.lane(waiting.waits_for_when_stuck()?)?,
-            ))
-        })
-        .collect()
+    let blocked = blocked.filter(|_| timeline.is_deadlock());
+    let lanes = blocked.filter_map(|waiting| {
+        let target = timeline.lane(waiting.waits_for_when_stuck()?)?;
+        Some((timeline.lane(waiting.tid)?, target))
+    });
+    lanes.collect()
+}
+
+/// An arc between two heights, right of `x`, with a tip of this size.
+pub(super) fn arc(x: f64, [from, to]: [f64; 2], bulge: f64, [dx, dy]: [f64; 2]) -> Markup {
+    let far = x + bulge;
+    let d = format!(
+        "M{x:.1} {from:.1}C{far:.1} {from:.1} {far:.1} {to:.1} {x:.1} {to:.1}m{dx} -{dy}l-{dx} {dy}l{dx} {dy}"
+    );
+    html! { path class="wait" d=(d) {} }
 }
 
 /// The call, its name alone, or nothing, whichever fits.
@@ -490,31 +468,25 @@ fn fitting(call: &str, room: f64) -> &str {
 /// What is written beside a lane, and at its right end.
 fn labels(timeline: &Timeline, group: &Group) -> [String; 2] {
     if let Some(lane) = group.alone() {
-        let lane = &timeline.lanes[lane];
-        return [label(lane), fate(lane).to_string()];
+        return match &timeline.lanes[lane] {
+            lane if lane.is_kernel() => [lane.name.clone(), String::new()],
+            lane => [
+                format!("{} {}", lane.tid, lane.name),
+                fate(lane).to_string(),
+            ],
+        };
     }
-    let has_failed = |lane: &&usize| {
-        let exit = &timeline.lanes[**lane].exit;
-        matches!(exit, Some(Exit::Failed(_) | Exit::Faulted(_)))
-    };
-    let failed = match group.lanes.iter().filter(has_failed).count() {
+    let lanes = group.lanes.iter().map(|lane| &timeline.lanes[*lane]);
+    let failed = match lanes.filter(|lane| lane.has_failed()).count() {
         0 => String::new(),
         failed => format!("{failed} failed"),
     };
     [format!("{} × {}", group.name, group.lanes.len()), failed]
 }
 
-fn label(lane: &Lane) -> String {
-    if lane.is_kernel() {
-        return lane.name.clone();
-    }
-    format!("{} {}", Tid::from(lane.tid), lane.name)
-}
-
 /// The exit of a task, in a word.
 fn fate(lane: &Lane) -> &'static str {
     match lane.exit {
-        None if lane.is_kernel() => "",
         None => "alive",
         Some(Exit::Done) => "done",
         Some(Exit::Failed(_)) => "failed",
