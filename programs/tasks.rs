@@ -56,8 +56,8 @@ pub(crate) struct Kill {}
 impl Program for Kill {
     async fn main(self, os: &mut Os) -> Result<(), Box<dyn Error>> {
         let me = os.get_tid().await;
-        let foo = async |os: &mut Os| foo(os, u32::MAX).await;
-        let child = os.spawn("foo", foo).await?;
+        let program = async |os: &mut Os| foo(os, u32::MAX).await;
+        let child = os.spawn("foo", program).await?;
         for _ in 0..5 {
             os.yield_now().await;
         }
@@ -77,8 +77,8 @@ pub(crate) struct Wait {}
 impl Program for Wait {
     async fn main(self, os: &mut Os) -> Result<(), Box<dyn Error>> {
         let me = os.get_tid().await;
-        let foo = async |os: &mut Os| foo(os, 5).await;
-        let child = os.spawn("foo", foo).await?;
+        let program = async |os: &mut Os| foo(os, 5).await;
+        let child = os.spawn("foo", program).await?;
         writeln!(os, "Waiting for child");
         os.wait(child).await?;
         writeln!(os, "Child done");

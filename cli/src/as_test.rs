@@ -35,8 +35,9 @@ pub(super) fn write(tape: &Path, binary: &str, name: &str) -> Result<PathBuf, St
     let manifest = fs::read_to_string("Cargo.toml").map_err(|_| {
         "--as-test writes into the folder tests of a crate: there is no Cargo.toml here".to_string()
     })?;
-    let [main, more] = ["src/main.rs", "src/bin"].map(|path| Path::new(path).exists());
-    if !main && !more && !manifest.lines().any(|line| line.trim() == "[[bin]]") {
+    let exists = |path| Path::new(path).exists();
+    let [lib, main, more] = ["src/lib.rs", "src/main.rs", "src/bin"].map(exists);
+    if lib && !main && !more && !manifest.lines().any(|line| line.trim() == "[[bin]]") {
         return Err(format!(
             "the test runs {binary}, and the crate here has no binary: go to the folder of its crate"
         ));

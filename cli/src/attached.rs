@@ -43,35 +43,33 @@ impl<W> Attached<W> {
     }
 
     /// Around the world that answers from a tape. What a program sends to standard output goes to
-    /// the console.
-    pub(super) fn replayed(inner: W, log: Log, console: impl Write + 'static) -> Self {
+    /// the console. `waits` is told of a task that keeps the replay from going on.
+    ///
+    /// *Errors:* a text that names the operating system's, which may have no thread left.
+    pub(super) fn replayed(
+        inner: W,
+        log: Log,
+        console: impl Write + 'static,
+        waits: Log,
+    ) -> Result<Self, String>
+    where
+        W: World,
+    {
+        let mut steps = Steps::default();
+        let watch = steps.watch(inner.remote(), stuck::EVERY, move |task| {
+            waits.warn(&format!(
+                "task {task} makes no system call, and the replay waits for it: if it waits for \
+                 I/O of its own, which is not on the tape, serve it or interrupt twice"
+            ));
+        });
+        watch.map_err(|error| format!("cannot boot: {error}"))?;
         let mut attached = Self::taped(inner, log);
         attached.replayed = Some(Replayed {
             console: Box::new(console),
             outputs: BTreeSet::new(),
-            steps: Steps::default(),
+            steps,
         });
-        attached
-    }
-
-    /// Warns of a task that keeps the replay from going on, in this log.
-    ///
-    /// *Errors:* a text that names the operating system's, which may have no thread left.
-    pub(super) fn watched(mut self, log: Log) -> Result<Self, String>
-    where
-        W: World,
-    {
-        if let Some(replayed) = &mut self.replayed {
-            let kernel = self.inner.remote();
-            let watch = replayed.steps.watch(kernel, stuck::EVERY, move |task| {
-                log.warn(&format!(
-                    "task {task} makes no system call, and the replay waits for it: if it waits for \
-                     I/O of its own, which is not on the tape, serve it or interrupt twice"
-                ));
-            });
-            watch.map_err(|error| format!("cannot boot: {error}"))?;
-        }
-        Ok(self)
+        Ok(attached)
     }
 
     fn step(&self) {

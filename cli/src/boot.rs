@@ -11,10 +11,7 @@ use std::{
 };
 
 use tracing::Level;
-use trapline::{
-    Blocked, Builder, Deadlock, Error, Kernel, Limit, Report, TaskInfo, record::Recorder,
-    tape::Playing,
-};
+use trapline::{Blocked, Builder, Deadlock, Error, Kernel, Limit, Report, TaskInfo, tape::Playing};
 
 use super::{
     app::Extend,
@@ -71,21 +68,19 @@ pub(super) fn boot<'a>(
 fn check(options: &Boot, is_virtual: bool, is_replay: bool) -> Result<(), clap::Error> {
     if !is_replay {
         if options.processors > 1 && !is_virtual {
-            return Err(usage(
-                "--processors needs --virtual: in the real world there is one processor",
-            ));
+            let why = "--processors needs --virtual: in the real world there is one processor";
+            return Err(usage(why));
         }
         check_shares(slice::from_ref(&options.policy), &options.share)?;
     }
-    match (&options.tape, &options.watching.record) {
-        (Some(tape), Some(record)) if outfile::is_same(tape, record) => {
-            let tape = tape.display();
-            Err(usage(format!(
-                "--record would replace the tape {tape}: name another file"
-            )))
-        }
-        _ => Ok(()),
+    if let (Some(tape), Some(record)) = (&options.tape, &options.watching.record)
+        && outfile::is_same(tape, record)
+    {
+        let tape = tape.display();
+        let why = format!("--record would replace the tape {tape}: name another file");
+        return Err(usage(why));
     }
+    Ok(())
 }
 
 fn run<'a>(
@@ -95,8 +90,7 @@ fn run<'a>(
     place: Place,
     tracers: impl IntoIterator<Item = &'a Extend>,
 ) -> Result<ExitCode, Failure> {
-    let (mut session, outside, recorder) = Session::open(log, line, command, place)?;
-    let mut kernel = session.build(outside, recorder, tracers)?;
+    let (mut session, mut kernel) = Session::open(log, line, command, place, tracers)?;
     session.guard(&kernel)?;
     session.start(&mut kernel)?;
     let result = kernel.run();
@@ -107,7 +101,6 @@ fn run<'a>(
 struct Session<'a> {
     log: Log,
     line: &'a BootLine,
-    seed: u64,
     rules: Rules,
     watch: Option<Observation>,
     recorded: Option<Recorded>,
@@ -118,59 +111,51 @@ struct Session<'a> {
 
 impl<'a> Session<'a> {
     /// Opens what the options name: the socket, the screen, the recording, the tape and the world.
-    fn open(
+    /// Makes the kernel, with the tracers that the options ask for and those of the binary.
+    fn open<'t>(
         log: Log,
         line: &'a BootLine,
         command: &[String],
         place: Place,
-    ) -> Result<(Self, Outside, Option<Recorder>), String> {
+        tracers: impl IntoIterator<Item = &'t Extend>,
+    ) -> Result<(Self, Kernel), String> {
         let options = &line.options;
-        let watch = Observation::new(&options.watching.live, log)?;
+        let watching = &options.watching;
+        let watch = Observation::new(&watching.live, log)?;
         signals::survive_large_files()?;
         let seed = options.seed.unwrap_or_else(random_seed);
         let header = record::header(options, command, seed);
-        let (recorder, recorded) = record::begin(&options.watching, &header, log)?.unzip();
+        let (recorder, recorded) = record::begin(watching, &header, log)?.unzip();
         let has_screen = watch.as_ref().is_some_and(Observation::has_screen);
         let (outside, tape) = Outside::new(place, options, &header, has_screen, log)?;
-        let session = Self {
-            log,
-            line,
-            seed,
-            rules: Rules::new(&options.inject),
-            watch,
-            recorded,
-            tape,
-            summary: Rc::new(RefCell::new(Summary::new(options.watching.by_name))),
-            exits: Rc::default(),
-        };
-        Ok((session, outside, recorder))
-    }
-
-    fn build<'t>(
-        &self,
-        outside: Outside,
-        recorder: Option<Recorder>,
-        tracers: impl IntoIterator<Item = &'t Extend>,
-    ) -> Result<Kernel, String> {
-        let options = &self.line.options;
-        let copies = outside.copies;
-        let mut builder = settings(options, self.seed, &self.rules, outside);
-        if copies {
-            builder = builder.tracer(stdio::copy);
-        }
-        let watch = self.watch.as_ref().map(Observation::tracer);
-        builder = given(builder, watch, Builder::tracer);
+        let rules = Rules::new(&options.inject);
+        let summary = Rc::new(RefCell::new(Summary::new(watching.by_name)));
+        let exits = Rc::default();
+        let copy = outside.copies.then_some(stdio::copy);
+        let mut builder = settings(options, seed, &rules, outside);
+        builder = given(builder, copy, Builder::tracer);
+        let live = watch.as_ref().map(Observation::tracer);
+        builder = given(builder, live, Builder::tracer);
         builder = given(builder, recorder, Builder::tracer);
-        if options.watching.summary {
-            builder = builder.tracer(Summary::tracer(&self.summary));
-        }
-        if options.watching.exits {
-            builder = builder.tracer(Exits::tracer(&self.exits));
-        }
+        let counts = watching.summary.then(|| Summary::tracer(&summary));
+        builder = given(builder, counts, Builder::tracer);
+        let ends = watching.exits.then(|| Exits::tracer(&exits));
+        builder = given(builder, ends, Builder::tracer);
         let tracers = tracers.into_iter();
         let builder = tracers.fold(builder, |builder, extend| extend(builder));
         let kernel = builder.build();
-        kernel.map_err(|error| format!("cannot boot: {error}"))
+        let kernel = kernel.map_err(|error| format!("cannot boot: {error}"))?;
+        let session = Self {
+            log,
+            line,
+            rules,
+            watch,
+            recorded,
+            tape,
+            summary,
+            exits,
+        };
+        Ok((session, kernel))
     }
 
     /// Has an interrupt end the run, and a signal that ends the process leave whole files.
@@ -201,13 +186,11 @@ impl<'a> Session<'a> {
             return Ok(());
         }
         crash::at_crash(move || {
-            if let Some(flush) = &tape {
-                flush();
-            }
-            if let Some(recording) = &recording {
-                // No run is left to report the error.
-                let _ = recording.flush();
-            }
+            tape.iter().for_each(|flush| flush());
+            // No run is left to report the error.
+            recording
+                .iter()
+                .for_each(|recording| drop(recording.flush()));
         })
     }
 

@@ -103,7 +103,13 @@ mod values;
 mod words;
 mod world;
 
-use std::{borrow::Cow, env, ffi::OsString, path::Path, process::ExitCode};
+use std::{
+    env,
+    ffi::{OsStr, OsString},
+    iter,
+    path::Path,
+    process::ExitCode,
+};
 
 use clap::FromArgMatches;
 
@@ -140,10 +146,8 @@ impl App {
 }
 
 fn run(app: &App, args: &[OsString]) -> Result<ExitCode, clap::Error> {
-    let path = args.first().map(Path::new);
-    let name = path
-        .and_then(Path::file_stem)
-        .map_or_else(|| "trapline".into(), |name| name.to_string_lossy());
+    let name = args.first().and_then(|path| Path::new(path).file_stem());
+    let name = name.map_or_else(|| "trapline".into(), OsStr::to_string_lossy);
     let mut command = args::command(&name, app);
     let (programs, tracers) = (&app.programs, &app.tracers);
     let commands = Commands {
@@ -187,12 +191,11 @@ fn run(app: &App, args: &[OsString]) -> Result<ExitCode, clap::Error> {
 }
 
 fn words(name: &str, args: &[OsString]) -> Vec<String> {
-    let words = args.iter().skip(1).map(|word| word.to_string_lossy());
-    [name.into()]
-        .into_iter()
-        .chain(words)
-        .map(Cow::into_owned)
-        .collect()
+    let words = args
+        .iter()
+        .skip(1)
+        .map(|word| word.to_string_lossy().into_owned());
+    iter::once(name.to_string()).chain(words).collect()
 }
 
 /// A line per program: its name, and the first line of its help.

@@ -34,6 +34,7 @@ impl Measured {
     pub(super) fn event(&mut self, event: &Event<'_>) -> Option<Stretch> {
         let (at, fact) = (event.at, &event.fact);
         let (ready, computing) = (Some((false, at)), Some((true, at)));
+        let is_computing = matches!(self.since, Some((true, _)));
         let since = if let Some((_, name)) = fact.spawned() {
             self.name = name.to_string();
             self.arrival = Some(at);
@@ -55,9 +56,10 @@ impl Measured {
         } else if fact.exit().is_some() {
             self.ended = Some(at);
             None
-        } else if fact.call().is_some() || fact.left().is_some() {
-            ready
-        } else if fact.answer().is_some() && matches!(self.since, Some((true, _))) {
+        } else if is_computing && fact.answer().is_some()
+            || fact.call().is_some()
+            || fact.left().is_some()
+        {
             ready
         } else {
             return None;

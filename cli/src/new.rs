@@ -110,26 +110,22 @@ fn checkout(path: &Path) -> Result<String, String> {
         return Err(trouble("its Cargo.toml is of another crate than trapline"));
     }
     if !full.join("cli/Cargo.toml").exists() {
-        return Err(trouble(
-            "it has no cli/Cargo.toml: name the checkout's own folder",
-        ));
+        let why = "it has no cli/Cargo.toml: name the checkout's own folder";
+        return Err(trouble(why));
     }
-    match full.to_str() {
-        Some(text) if !text.contains(char::is_control) => {
-            Ok(text.replace('\\', "\\\\").replace('"', "\\\""))
-        }
-        _ => Err(trouble("a Cargo.toml cannot hold such a path")),
-    }
+    let text = full
+        .to_str()
+        .filter(|text| !text.contains(char::is_control));
+    let text = text.ok_or_else(|| trouble("a Cargo.toml cannot hold such a path"))?;
+    Ok(text.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
 fn crate_name(text: &str) -> Result<String, String> {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';
     if !text.starts_with(|c: char| c.is_ascii_lowercase()) || !text.chars().all(plain) {
-        return Err(
-            "a crate's name begins with a small letter, and goes on with small letters, \
-                    digits, - and _: such as my-kernel"
-                .into(),
-        );
+        let why = "a crate's name begins with a small letter, and goes on with small letters, \
+                   digits, - and _: such as my-kernel";
+        return Err(why.into());
     }
     if text.len() > 64 {
         return Err("a crate's name has no more than 64 characters".into());

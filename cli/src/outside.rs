@@ -44,7 +44,7 @@ impl Outside {
             let tape = Tape::From(playing.progress());
             let console = stdio::Console::default;
             let playing = playing.print_to(console()).stop_when(signals::is_raised);
-            let attached = Attached::replayed(playing, log, console()).watched(log)?;
+            let attached = Attached::replayed(playing, log, console(), log)?;
             return Ok((Self::of(attached), tape));
         }
         if options.simulated {

@@ -62,8 +62,8 @@ impl Policy {
     /// Returns whether the policy looks at this share.
     fn uses(&self, share: Share) -> bool {
         let share = share.to_string();
-        self.share
-            .is_none_or(|kind| share.split('=').next() == Some(kind))
+        let used = self.share;
+        used.is_none_or(|kind| share.split('=').next() == Some(kind))
     }
 }
 
@@ -117,13 +117,12 @@ pub(super) fn check_shares(policies: &[Policy], shares: &[NamedShare]) -> Result
     let Some(NamedShare { name, share }) = shares.iter().find(is_unused) else {
         return Ok(());
     };
-    let policies: Vec<String> = policies.iter().map(ToString::to_string).collect();
-    let why = format!(
+    let policies: Vec<&str> = policies.iter().map(|policy| &*policy.text).collect();
+    Err(usage(format!(
         "--share {name}:{share} does nothing under {}: tickets are for lottery and stride, nice is \
          for fair, priority is for priority",
         policies.join(", ")
-    );
-    Err(usage(why))
+    )))
 }
 
 /// Warns of the names of `--share` that no task has had.

@@ -128,32 +128,27 @@ impl Recorded {
         let Some(path) = self.path.as_ref().map(|path| path.display()) else {
             return code;
         };
-        match closed {
-            Ok(()) => {
-                log.note(&format!("recorded to {path}"));
-                code
-            }
-            Err(error) => {
-                log.error(&format!("the recording {path} is not complete: {error}"));
-                if code == 0 { FAILURE } else { code }
-            }
+        if let Err(error) = closed {
+            log.error(&format!("the recording {path} is not complete: {error}"));
+            return code.max(FAILURE);
         }
+        log.note(&format!("recorded to {path}"));
+        code
     }
 
     /// The same for a process that ends at once. A reader of a pipe, and a reader of the message,
     /// gets a limited time.
     pub(super) fn end_soon(&self, log: Log) {
         let is_file = |path| fs::metadata(path).is_ok_and(|found| found.is_file());
-        let recorded = self.clone();
-        let close = move || {
-            // The message about it follows.
-            let _ = recorded.handle.close();
-        };
-        let closed = if self.path.as_ref().is_none_or(is_file) {
-            close();
-            Ok(())
-        } else {
-            signals::soon(close)
+        let handle = self.handle.clone();
+        // The message about it follows.
+        let close = move || drop(handle.close());
+        let closed = match self.path.as_ref().is_none_or(is_file) {
+            true => {
+                close();
+                Ok(())
+            }
+            false => signals::soon(close),
         };
         let recorded = self.clone();
         let _ = signals::soon(move || match (closed, &recorded.path) {

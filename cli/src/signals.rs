@@ -48,10 +48,10 @@ pub(super) fn is_raised() -> bool {
 
 /// Makes a write beyond the largest file size fail instead of ending the process.
 pub(super) fn survive_large_files() -> Result<(), String> {
-    let registered = signal_hook::flag::register(SIGXFSZ, Arc::default());
-    registered
-        .map(drop)
-        .map_err(|error| format!("cannot listen for signals: {error}"))
+    match signal_hook::flag::register(SIGXFSZ, Arc::default()) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(format!("cannot listen for signals: {error}")),
+    }
 }
 
 /// Takes the interrupt since the last call, if there is one: see [`catch`].
@@ -62,11 +62,8 @@ pub(super) fn take() -> bool {
 /// The signals that ask a process to end. A hang-up that was ignored at the start, as `nohup` does,
 /// stays ignored.
 fn signals() -> io::Result<Signals> {
-    let all = [SIGINT, SIGTERM, SIGHUP];
-    Signals::new(
-        all.into_iter()
-            .filter(|&signal| signal != SIGHUP || !crash::is_ignored(signal)),
-    )
+    let is_heard = |signal: &i32| *signal != SIGHUP || !crash::is_ignored(SIGHUP);
+    Signals::new([SIGINT, SIGTERM, SIGHUP].into_iter().filter(is_heard))
 }
 
 /// Catches these signals for [`take`] and [`signal`]. One that comes before the last is taken ends the

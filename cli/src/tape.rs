@@ -94,21 +94,16 @@ impl Tape {
         };
         let path = path.display();
         match writer.close() {
-            Ok(()) if writer.is_full() => {
-                log.warn(&format!(
-                    "the tape {path} has reached its limit: the end of the run is not on it"
-                ));
-                code
-            }
-            Ok(()) => {
-                log.note(&format!("taped to {path}"));
-                code
-            }
+            Ok(()) if writer.is_full() => log.warn(&format!(
+                "the tape {path} has reached its limit: the end of the run is not on it"
+            )),
+            Ok(()) => log.note(&format!("taped to {path}")),
             Err(error) => {
                 log.error(&format!("the tape {path} is not complete: {error}"));
-                if code == 0 { FAILURE } else { code }
+                return code.max(FAILURE);
             }
         }
+        code
     }
 }
 

@@ -167,7 +167,7 @@ impl Input {
         os: &mut Os,
         too_long: &str,
         too_short: &str,
-        parse: impl Fn(&[u8]) -> Result<Option<(usize, T)>, String>,
+        parse: impl Fn(&[u8]) -> Parsed<T>,
     ) -> Result<(Vec<u8>, T), String> {
         let what = loop {
             match parse(&self.bytes) {
@@ -182,6 +182,9 @@ impl Input {
     }
 }
 
+/// A length and what so many bytes mean; `None` if more bytes are needed.
+type Parsed<T> = Result<Option<(usize, T)>, String>;
+
 /// What is parsed, or `None` if more bytes are needed.
 fn complete<T, E>(parsed: Result<Status<T>, E>) -> Result<Option<T>, E> {
     parsed.map(|status| match status {
@@ -191,7 +194,7 @@ fn complete<T, E>(parsed: Result<Status<T>, E>) -> Result<Option<T>, E> {
 }
 
 /// The length of a head, and the status and the body's framing that are in it.
-fn parse(bytes: &[u8]) -> Result<Option<(usize, (u16, Body))>, String> {
+fn parse(bytes: &[u8]) -> Parsed<(u16, Body)> {
     let mut fields = [EMPTY_HEADER; FIELDS];
     let mut head = httparse::Response::new(&mut fields);
     let len = complete(head.parse(bytes));
@@ -203,7 +206,7 @@ fn parse(bytes: &[u8]) -> Result<Option<(usize, (u16, Body))>, String> {
 }
 
 /// The length of a chunk's size line, with the line end of the chunk before, and the size.
-fn chunk_size(bytes: &[u8], is_first: bool) -> Result<Option<(usize, u64)>, String> {
+fn chunk_size(bytes: &[u8], is_first: bool) -> Parsed<u64> {
     let line = match bytes {
         line if is_first => line,
         [b'\r', b'\n', line @ ..] => line,

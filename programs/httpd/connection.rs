@@ -218,9 +218,9 @@ impl Connection {
 
     /// Answers with the file or directory at the path of the request.
     async fn answer(&mut self, os: &mut Os, request: &mut Request) -> Result<(), Trouble> {
-        if let Some(page) = self.site.kept(&request.path) {
-            self.send_page(os, request, &page).await?;
-            return Ok(());
+        let kept = self.site.pages.borrow().get(&request.path).cloned();
+        if let Some(page) = kept {
+            return Ok(self.send_page(os, request, &page).await?);
         }
         match find(os, &self.site, &request.path).await {
             Ok(Found::Page(page)) => {

@@ -24,16 +24,13 @@ const CURE: &str = "Use trapline::Shared, or a call, for what the tasks share.";
 pub(super) struct Runs<'a> {
     trials: Trials<'a>,
     pub(super) tree: Tree,
-    pub(super) watch: TrialWatch,
     schedule: Schedule,
 }
 
-/// The schedule that is looked at.
 #[derive(Clone, Copy, Default)]
 struct Schedule {
     number: u64,
     seed: u64,
-    /// The hash of its causal order.
     class: u64,
 }
 
@@ -42,7 +39,6 @@ impl<'a> Runs<'a> {
         Self {
             trials: Trials::new(test, watch.clone()),
             tree: Tree::new(test.settings, part, watch),
-            watch: watch.clone(),
             schedule: Schedule::default(),
         }
     }
@@ -54,9 +50,9 @@ impl<'a> Runs<'a> {
             builder.policy(Timed::new(tree.clone(), watch))
         })?;
         tree.begin(kernel.footprints(), decider);
-        let (trial, _) = self.trials.run();
+        let trial = self.trials.run();
         let ran = self.tree.end();
-        if ran.cut.is_some() || self.watch.has_cut() {
+        if ran.cut.is_some() || self.trials.watch.has_cut() {
             self.trials.drop_kernel();
         }
         Ok((trial, ran))
@@ -82,7 +78,7 @@ impl<'a> Runs<'a> {
         };
         for turns in ran.other.iter().chain(&ran.more) {
             let found = self.compare(trial, ran, turns)?;
-            if found.is_some() || self.watch.has_cut() {
+            if found.is_some() || self.trials.watch.has_cut() {
                 return Ok(found);
             }
         }
@@ -103,7 +99,7 @@ impl<'a> Runs<'a> {
             let searched = self.tree.order();
             for (turns, line) in [(&searched[..], &one), (turns, &other)] {
                 let found = self.repeat(turns, line)?;
-                if found.is_some() || self.watch.has_cut() {
+                if found.is_some() || self.trials.watch.has_cut() {
                     return Ok(found);
                 }
             }
@@ -121,7 +117,7 @@ impl<'a> Runs<'a> {
     fn run_in_order(&mut self, turns: &[Tid]) -> Result<Option<(String, Ran)>, Error> {
         let order = turns.iter().copied().collect();
         let (trial, ran) = self.run(self.schedule.seed, Decider::Order(order))?;
-        if self.watch.has_cut() {
+        if self.trials.watch.has_cut() {
             return Ok(None);
         }
         let line = match &ran.cut {
@@ -170,7 +166,7 @@ impl<'a> Runs<'a> {
         };
         let (turns, line) = (self.tree.order(), trial.in_a_line());
         let found = self.repeat(&turns, &line)?;
-        if found.is_some() || self.watch.has_cut() {
+        if found.is_some() || self.trials.watch.has_cut() {
             return Ok(found);
         }
         let (why, note) = match &trial.failure {
@@ -199,7 +195,6 @@ fn draws(tally: &Tally) -> u64 {
     least.max(tally.schedules / 16)
 }
 
-/// Draws schedules after a complete search, and compares them with what it has found.
 pub(super) fn draw(test: Test<'_>, tally: &mut Tally) -> Result<(), Error> {
     if !tally.is_reordered {
         // Every schedule there is has run.

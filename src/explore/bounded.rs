@@ -15,7 +15,6 @@ use crate::Error;
 #[derive(Default)]
 struct PlanPart {
     plan: Plan,
-    /// Leaves out the others.
     is_alone: bool,
 }
 

@@ -46,12 +46,17 @@ fn divide(test: Test<'_>) -> Result<Vec<Part>, Error> {
     let settings = test.settings;
     let most = PARTS.max(EACH.saturating_mul(settings.shard.of));
     let mut runs = Runs::new(test, Part::default(), &settings.watch());
+    // Returns the tasks that are ready after these turns, and what the last of them touches.
     let mut probe = |turns: &[Tid]| {
-        runs.run(settings.seed, Decider::Probe(turns.to_vec()))?;
-        Ok::<_, Error>(runs.tree.probed())
+        let (_, ran) = runs.run(settings.seed, Decider::Probe(turns.to_vec()))?;
+        let ready = match ran.cut {
+            Some(Cut::Probed(ready)) => ready,
+            _ => Vec::new(),
+        };
+        Ok::<_, Error>((ready, runs.tree.last_foot()))
     };
     let mut ended = Vec::new();
-    let mut open = VecDeque::from([(Part::default(), probe(&[])?.ready)]);
+    let mut open = VecDeque::from([(Part::default(), probe(&[])?.0)]);
     // A program with few choices has a long way to the first of them.
     let mut probes = 16 * most;
     let is_coarse = |parts: usize| (parts as u64) < most && !settings.deadline.is_over();
@@ -69,24 +74,23 @@ fn divide(test: Test<'_>) -> Result<Vec<Part>, Error> {
                 continue;
             }
             let turns = [&part.turns[..], &[task]].concat();
-            let probe = probe(&turns)?;
+            let (next, last) = probe(&turns)?;
             probes = probes.saturating_sub(1);
             let sleep = asleep.iter();
-            let sleep = sleep.filter(|(other, foot)| !probe.last.wakes(*other, foot));
+            let sleep = sleep.filter(|(other, foot)| !last.wakes(*other, foot));
             let part = Part {
                 sleep: sleep.cloned().collect(),
                 turns,
                 is_first: false,
             };
-            open.push_back((part, probe.ready));
-            asleep.push((task, probe.last));
+            open.push_back((part, next));
+            asleep.push((task, last));
         }
     }
     ended.extend(open.into_iter().map(|(part, _)| part));
     Ok(ended)
 }
 
-/// Searches a part of the tree.
 fn explore(test: Test<'_>, part: &Part, meter: &Meter<'_>) -> Result<Tally, Error> {
     let settings = test.settings;
     let watch = settings.watch();
@@ -113,7 +117,7 @@ fn explore(test: Test<'_>, part: &Part, meter: &Meter<'_>) -> Result<Tally, Erro
                 let failure = trial.failure.map(|why| Found::new(schedule, why));
                 tally.failure = failure.map(|found| found.with(ran.plan)).or(audited);
             }
-            Some(Cut::Redundant | Cut::Probed) => meter.unclaim(),
+            Some(Cut::Redundant | Cut::Probed(_)) => meter.unclaim(),
             // It counts for the limit of schedules: there may be no end of such ones.
             Some(Cut::TooLong) => {
                 tally.bound = Some(settings.cut());

@@ -48,7 +48,6 @@ where
 /// number of threads.
 pub(super) struct Claims {
     next: AtomicU64,
-    /// Whether several threads take them.
     is_shared: bool,
     step: u64,
     /// None from this one on is taken.
@@ -83,7 +82,6 @@ impl Claims {
     }
 }
 
-/// Runs the parts of this shard.
 pub(super) fn run_parts<P: Sync>(
     crew: Crew<'_>,
     settings: &Settings,
@@ -115,10 +113,14 @@ pub(super) fn run_parts<P: Sync>(
         all.complete = false;
         all.bound = Some(settings.end());
     }
-    for tally in tallies.into_values() {
-        if all.failure.is_none() {
-            all.append(tally);
+    for mut tally in tallies.into_values() {
+        if all.failure.is_some() {
+            break;
         }
+        if let Some(found) = &mut tally.failure {
+            found.schedule += all.schedules;
+        }
+        all.merge(tally);
     }
     Ok(all)
 }

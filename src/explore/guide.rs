@@ -17,22 +17,17 @@ pub(super) struct Guide(Rc<RefCell<Guided>>);
 #[derive(Default)]
 struct Guided {
     ready: VecDeque<Runnable>,
-    /// The turns so far.
-    turn: u32,
     /// The departures that lie ahead, the next of them at the end.
     ahead: Vec<Delay>,
     /// Decides instead of a plan.
     chooser: Option<Box<dyn Policy>>,
-    /// The departures so far.
     made: Plan,
-    /// The number of ready tasks at each turn.
     widths: Vec<u32>,
     /// The task that the last departure has sent back, and its turn.
     preempted: Option<(u32, Runnable)>,
 }
 
 impl Guide {
-    /// Returns the policy for a schedule that is decided so.
     pub(super) fn of(seed: u64, decisions: &Decisions) -> Self {
         let guide = Self::default();
         match decisions {
@@ -44,7 +39,6 @@ impl Guide {
         guide
     }
 
-    /// Follows a plan from now on.
     fn follow(&self, plan: &Plan) {
         let mut this = self.0.borrow_mut();
         // The memory is kept.
@@ -59,21 +53,18 @@ impl Guide {
         };
     }
 
-    /// Returns the departures so far.
     pub(super) fn made(&self) -> Plan {
         self.0.borrow().made.clone()
     }
 
-    /// Returns the number of turns so far.
     pub(super) fn turns(&self) -> u32 {
-        self.0.borrow().turn
+        self.0.borrow().widths.len() as u32
     }
 
     /// Returns the task that the turn under way has sent back.
     pub(super) fn preempted(&self) -> Option<Runnable> {
-        let this = self.0.borrow();
-        let (turn, task) = this.preempted?;
-        (turn == this.turn).then_some(task)
+        let (turn, task) = self.0.borrow().preempted?;
+        (turn == self.turns()).then_some(task)
     }
 }
 
@@ -92,9 +83,8 @@ impl Policy for Guide {
         if width == 0 {
             return None;
         }
-        this.turn += 1;
         this.widths.push(width);
-        let turn = this.turn;
+        let turn = this.widths.len() as u32;
         let by = match &mut this.chooser {
             Some(chooser) => {
                 // A policy may return a task that has ended meanwhile.
@@ -102,10 +92,10 @@ impl Policy for Guide {
                 chosen.find_map(|task| this.ready.iter().position(|ready| *ready == task))? as u32
             }
             // A program that has changed may have fewer tasks than the plan sends back.
-            None => this
-                .ahead
-                .pop_if(|next| next.turn == turn)
-                .map_or(0, |delay| delay.by % width),
+            None => {
+                let delay = this.ahead.pop_if(|next| next.turn == turn);
+                delay.map_or(0, |delay| delay.by % width)
+            }
         };
         if by > 0 {
             this.made.0.push(Delay { turn, by });
@@ -161,7 +151,7 @@ impl<'a> Planned<'a> {
         })?;
         guide.follow(plan);
         self.trials.watch.decide(plan);
-        Ok(self.trials.run().0)
+        Ok(self.trials.run())
     }
 
     pub(super) fn fails(&mut self, plan: &Plan) -> Result<bool, Error> {

@@ -12,14 +12,11 @@ use super::{
 /// The counts of a search, over all its threads.
 pub(super) struct Meter<'a> {
     settings: &'a Settings,
-    /// The most schedules of this shard.
     most: u64,
     ticker: Ticker,
     /// The schedules that a thread runs or has run.
     claimed: AtomicU64,
-    /// The schedules that have run.
     schedules: AtomicU64,
-    /// The causal orders among them.
     classes: AtomicU64,
 }
 
@@ -55,13 +52,12 @@ impl<'a> Meter<'a> {
 
     /// Returns whether the time has cut a schedule, which ends the search.
     pub(super) fn is_cut(&self, watch: &TrialWatch, tally: &mut Tally) -> bool {
-        let cut = self.settings.end_within(watch);
-        let is_cut = cut.is_some();
-        if let Some(cut) = cut {
-            self.unclaim();
-            tally.end_by(cut);
-        }
-        is_cut
+        let Some(cut) = self.settings.end_within(watch) else {
+            return false;
+        };
+        self.unclaim();
+        tally.end_by(cut);
+        true
     }
 
     /// Returns a schedule that was not run to its end.

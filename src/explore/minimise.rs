@@ -18,7 +18,6 @@ const MOST: usize = 2;
 
 pub(super) struct Fewest {
     pub(super) plan: Plan,
-    /// Whether no schedule with fewer preemptions fails.
     pub(super) is_least: bool,
 }
 

@@ -2,15 +2,16 @@
 //!
 //! | files | own |
 //! |---|---|
-//! | `check.rs`, `settings.rs`, `strategy.rs` | [`check`]: the settings of a search; what each strategy decides |
-//! | `search.rs`, `bounded.rs`, `complete.rs` | the loops: over seeds; over all schedules with few preemptions; over a tree |
-//! | `exhaustive.rs`, `causal.rs`, `clock.rs` | that tree: one schedule for each causal order of turns |
-//! | `crew.rs`, `meter.rs`, `tally.rs`, `explored.rs` | threads and parts; how far a search is; what it finds; what it returns |
-//! | `trial.rs`, `notes.rs`, `quiet.rs` | one schedule: the body runs; what it notes; its panics |
-//! | `audit.rs`, `twice.rs` | the same turns in another order, or again: memory that the search does not see, hidden nondeterminism |
-//! | `plan.rs`, `guide.rs`, `minimise.rs` | a schedule as its departures from first in, first out; runs of such plans; the fewest departures |
-//! | `reruns.rs`, `story.rs`, `excerpt.rs` | a failing schedule, recorded, replayed and explained; its turns as text |
-//! | `deadline.rs`, `timed.rs`, `watchdog.rs` | the end of a search's time, between schedules, within them, and within a turn |
+//! | `check.rs`, `settings.rs`, `strategy.rs` | [`check`]: the settings of a search |
+//! | `search.rs`, `bounded.rs`, `complete.rs` | the loops: by seeds, by preemptions, over a tree |
+//! | `exhaustive.rs`, `causal.rs`, `clock.rs` | that tree: a schedule for each causal order |
+//! | `crew.rs`, `meter.rs` | threads and parts; how far a search is |
+//! | `tally.rs`, `explored.rs` | what a search finds; what it returns |
+//! | `trial.rs`, `notes.rs`, `quiet.rs` | one schedule: its run, its notes, its panics |
+//! | `audit.rs`, `twice.rs` | the same turns in another order; the same again |
+//! | `plan.rs`, `guide.rs`, `minimise.rs` | departures from first in, first out; the fewest |
+//! | `reruns.rs`, `story.rs`, `excerpt.rs` | a failing schedule, explained and recorded |
+//! | `deadline.rs`, `timed.rs`, `watchdog.rs` | the end of a search's time, within turns too |
 //! | `shared.rs`, `sometimes.rs` | [`Shared`]; [`sometimes!`](crate::sometimes) |
 //!
 //! Thread locals are in `notes.rs` and `quiet.rs` alone. A trial runs on one thread from its begin

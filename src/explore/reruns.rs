@@ -16,7 +16,6 @@ use super::{
     minimise::{minimise, nearest_passing},
     plan::{Decisions, Plan, Replay},
     story::Story,
-    strategy::SearchStrategy,
     tally::Found,
     trial::{HIDDEN, THREADS, Test, Trial, Trials},
     twice::NONDETERMINISM,
@@ -36,14 +35,10 @@ const WHOLE: u32 = 2_000;
 pub(super) struct Reruns<'a>(pub(super) Test<'a>);
 
 /// A trial that can be repeated.
-pub(super) struct Recorded {
+struct Recorded {
     trial: Trial,
-    seed: u64,
-    /// The strategy, if it made the decisions.
-    strategy: Option<SearchStrategy>,
+    replay: Replay,
     plan: Plan,
-    hash: u32,
-    /// The number of turns.
     turns: u32,
     /// Its turns as text, and how many of them the text leaves out.
     story: (String, usize),
@@ -58,46 +53,24 @@ impl Recorded {
         };
         format!("{preempted} of its {} turns preempted", self.turns)
     }
-
-    /// Whether the text of its replay has too many departures for a line.
-    fn is_long(&self) -> bool {
-        self.plan.0.len() > LONGEST
-    }
-
-    fn replay(&self) -> Replay {
-        let decisions = match self.strategy {
-            Some(strategy) if self.is_long() => Decisions::Strategy(strategy),
-            _ => Decisions::Plan(self.plan.clone()),
-        };
-        let Self { seed, hash, .. } = *self;
-        Replay {
-            seed,
-            decisions,
-            hash,
-        }
-    }
 }
 
 impl Reruns<'_> {
-    /// Runs the schedule of an earlier report.
     pub(super) fn replay(&self, replay: &Replay) -> Result<Explored, Error> {
         let run = self.run(replay.seed, &replay.decisions, true)?;
         // The watchdog knows no hash.
-        let is_same = replay.hash == 0 || run.hash == replay.hash;
+        let is_same = replay.hash == 0 || run.replay.hash == replay.hash;
         let changed = (!is_same).then(|| self.difference(&run, replay));
         let lead = changed.as_deref().unwrap_or_default();
-        let failure = match run.trial.failure.clone() {
-            Some(why) => {
-                let preempted = run.preempted();
-                let failure = self.describe(&run, why, &format!("it fails with {preempted}"))?;
-                let details = lead.to_string() + &failure.details;
-                Some(Failure { details, ..failure })
-            }
-            None => {
-                // Past the test harness, which shows no output of a test that passes.
-                let _ = writeln!(io::stderr(), "{lead}the schedule {replay} passes");
-                None
-            }
+        let failure = if let Some(why) = run.trial.failure.clone() {
+            let preempted = run.preempted();
+            let failure = self.describe(&run, why, &format!("it fails with {preempted}"))?;
+            let details = lead.to_string() + &failure.details;
+            Some(Failure { details, ..failure })
+        } else {
+            // Past the test harness, which shows no output of a test that passes.
+            let _ = writeln!(io::stderr(), "{lead}the schedule {replay} passes");
+            None
         };
         Ok(Explored {
             schedules: 1,
@@ -139,7 +112,7 @@ impl Reruns<'_> {
         let first = format!("{name} fails, seed {seed}");
         let note = note.map_or(String::new(), |note| format!("\n{note}"));
         if let Some(plan) = beside {
-            let beside = self.run(seed, &Decisions::Plan(plan), false)?.replay();
+            let beside = self.run(seed, &Decisions::Plan(plan), false)?.replay;
             let first = format!("{first}; schedule {beside} should not differ from it");
             return self.describe(&found, why, &first);
         }
@@ -164,7 +137,7 @@ impl Reruns<'_> {
         let fewest = minimise(self.0, seed, &found.plan)?;
         let locates = found.turns <= WHOLE;
         let run = self.run(seed, &Decisions::Plan(fewest.plan), locates)?;
-        if run.is_long() && found.strategy.is_some() {
+        if is_long(&run.plan) && matches!(decisions, Decisions::Strategy(_)) {
             // The text can name the strategy, whose schedule is the one that was found.
             let first = format!("{first}; it fails with {}", found.preempted());
             return self.describe(&found, why + &note, &first);
@@ -183,7 +156,7 @@ impl Reruns<'_> {
     }
 
     fn describe(&self, run: &Recorded, why: String, first: &str) -> Result<Failure, Error> {
-        let replay = run.replay().to_string();
+        let replay = run.replay.to_string();
         self.0.settings.tell(&why, &replay);
         let again = self.0.settings.command.replacen("{replay}", &replay, 1);
         let (story, left_out) = &run.story;
@@ -215,9 +188,11 @@ impl Reruns<'_> {
         fs::create_dir_all(folder).map_err(|error| no_folder(folder, &error))?;
         let thread = thread::current();
         let test = thread.name().unwrap_or("main").replace("::", "-");
-        let decisions = run.replay().decisions;
+        let Replay {
+            seed, decisions, ..
+        } = &run.replay;
         let fails = folder.join(format!("{test}-fails.trap"));
-        self.record_to(&fails, run.seed, &decisions)?;
+        self.record_to(&fails, *seed, decisions)?;
         let mut text = format!("\nrecorded:  {}", fails.display());
         let passes = folder.join(format!("{test}-passes.trap"));
         // One of an earlier failure would not belong to this one.
@@ -225,8 +200,8 @@ impl Reruns<'_> {
         let Decisions::Plan(plan) = decisions else {
             return Ok(text);
         };
-        if let Some(plan) = nearest_passing(self.0, run.seed, &plan)? {
-            self.record_to(&passes, run.seed, &Decisions::Plan(plan))?;
+        if let Some(plan) = nearest_passing(self.0, *seed, plan)? {
+            self.record_to(&passes, *seed, &Decisions::Plan(plan))?;
             let passes = passes.display();
             text += &format!("\n           {passes}, the nearest schedule that passes");
         }
@@ -287,21 +262,29 @@ impl Reruns<'_> {
             true => kernel.located_footprints(),
             false => kernel.footprints(),
         });
-        let (trial, _) = trials.run();
-        let hash = hash.get();
+        let trial = trials.run();
+        let (plan, turns, hash) = (guide.made(), guide.turns(), hash.get());
+        let decisions = match decisions {
+            Decisions::Strategy(_) if is_long(&plan) => decisions.clone(),
+            _ => Decisions::Plan(plan.clone()),
+        };
         Ok(Recorded {
             trial,
-            seed,
-            strategy: match decisions {
-                Decisions::Strategy(strategy) => Some(*strategy),
-                Decisions::Plan(_) => None,
+            replay: Replay {
+                seed,
+                decisions,
+                hash: (hash >> 32) as u32 ^ hash as u32,
             },
-            plan: guide.made(),
-            hash: (hash >> 32) as u32 ^ hash as u32,
-            turns: guide.turns(),
-            story: story.text(self.0.settings.replay.is_some() && guide.turns() <= WHOLE),
+            plan,
+            turns,
+            story: story.text(self.0.settings.replay.is_some() && turns <= WHOLE),
         })
     }
+}
+
+/// Whether a plan has too many departures for a line of text.
+fn is_long(plan: &Plan) -> bool {
+    plan.0.len() > LONGEST
 }
 
 /// Explains why a folder cannot be made: names what is in its place, or the folder above it.

@@ -50,10 +50,10 @@ pub(super) fn measured(
             return Ok((measured, Some(tally)));
         }
         trials.by_seed(settings.seed_of(schedule))?;
-        let (mut trial, kernel) = trials.run();
+        let mut trial = trials.run();
         tally.bound = settings.end_within(&watch);
         if tally.bound.is_none() {
-            length = length.max(kernel.report().ticks);
+            length = length.max(trials.kernel().report().ticks);
             tally.add(&mut trial);
             let name = || format!("run {} of the {MEASURED} that count turns", schedule + 1);
             tally.failure = trial.failure.map(|why| Found {
@@ -69,7 +69,6 @@ pub(super) fn measured(
     Ok((measured, None))
 }
 
-/// Runs a schedule for each seed.
 pub(super) fn by_seeds(crew: Crew<'_>, settings: &Settings) -> Result<Tally, Error> {
     let claims = Claims::new(settings, settings.schedules());
     let meter = Meter::new(settings);
@@ -110,7 +109,7 @@ fn work(test: Test<'_>, claims: &Claims, meter: &Meter<'_>) -> Result<Tally, Err
             None if is_repeated => logged.first(seed)?,
             None => {
                 logged.trials.by_seed(seed)?;
-                logged.trials.run().0
+                logged.trials.run()
             }
         };
         if let Some(cut) = settings.end_within(&watch) {

@@ -26,17 +26,14 @@ const STALL: Duration = Duration::from_secs(4);
 pub(super) struct Settings {
     /// Over all shards. Without a number, the strategy has its own.
     pub(super) schedules: Option<u64>,
-    /// That of the first schedule.
     pub(super) seed: u64,
     pub(super) strategy: SearchStrategy,
     /// The turns of a schedule. Without a number, the strategy has its own.
     pub(super) steps: Option<u64>,
-    /// The tasks that may be alive at once.
     pub(super) tasks: Option<usize>,
     /// The most preemptions of a schedule in an exhaustive search.
     pub(super) preemptions: Option<usize>,
     pub(super) time: Option<Duration>,
-    /// What ends the search before its time, if it returns true.
     pub(super) stop: Option<fn() -> bool>,
     /// The end of both. Set when the search begins.
     pub(super) deadline: Deadline,
@@ -56,13 +53,13 @@ pub(super) struct Settings {
     /// The level of chaos in the network. Without one, the network has its own.
     pub(super) chaos: Option<u8>,
     pub(super) inject: Option<Arc<Ask>>,
-    pub(super) progress: Option<Arc<dyn Fn(&Progress) + Send + Sync>>,
+    pub(super) progress: Option<Arc<Report>>,
 }
 
+type Report = dyn Fn(&Progress) + Send + Sync;
 type Ask = dyn Fn(Tid, SystemCall, u64) -> Option<Inject> + Send + Sync;
 
 impl Settings {
-    /// Says what ends a search that is over.
     pub(super) fn end(&self) -> String {
         match self.time {
             Some(time) if !self.deadline.is_stopped() => format!("it ended after {time:?}"),
@@ -74,14 +71,6 @@ impl Settings {
     pub(super) fn set_strategy(&mut self, strategy: SearchStrategy) {
         self.strategy = strategy;
         self.preemptions = None;
-    }
-
-    /// Refuses settings that the search cannot honour together.
-    pub(super) fn check(&self) -> Result<(), &'static str> {
-        if self.audits && self.preemptions.is_some() {
-            return Err("`audit` does not go with `preemptions`: leave one of them out");
-        }
-        Ok(())
     }
 
     /// Replaces what the environment sets.
@@ -125,7 +114,6 @@ impl Settings {
         Some(format!("{}, {within}", self.end()))
     }
 
-    /// Tells the watchdog of a failure.
     pub(super) fn tell(&self, why: &str, replay: &str) {
         self.under_way.set_failure(why, replay, &self.command);
     }
@@ -170,7 +158,6 @@ impl Settings {
         self.schedules.unwrap_or(own)
     }
 
-    /// Returns the most turns of a schedule.
     pub(super) fn steps(&self) -> u64 {
         self.steps.unwrap_or(match self.is_exhaustive() {
             true => 10_000,

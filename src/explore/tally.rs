@@ -10,24 +10,18 @@ use super::{
     trial::{THREADS, Trial},
 };
 
-/// What a search has found.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     pub(super) schedules: u64,
     pub(super) outcomes: BTreeSet<String>,
-    /// The claims that held.
     pub(super) held: BTreeSet<&'static str>,
-    /// The first schedule that failed.
     pub(super) failure: Option<Found>,
-    /// The hashes of the causal orders, where they are known.
     pub(super) classes: FxHashSet<u64>,
-    /// Whether every causal order has run.
     pub(super) complete: bool,
     /// What keeps the search from being complete, in words.
     pub(super) bound: Option<String>,
     /// What the audit of a complete search has left out, in words.
     pub(super) unaudited: Option<String>,
-    /// Whether another thread may have decided what a schedule did.
     pub(super) counts_on_threads: bool,
     /// Whether several tasks were ready at one time, so that there are several orders of turns.
     pub(super) has_choice: bool,
@@ -37,8 +31,7 @@ pub(super) struct Tally {
     pub(super) turns: u64,
 }
 
-/// A schedule that failed.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Found {
     pub(super) schedule: u64,
     /// What the report calls it, if it is no schedule of the search itself.
@@ -56,11 +49,8 @@ impl Found {
     pub(super) fn new(schedule: u64, why: String) -> Self {
         Self {
             schedule,
-            name: None,
             why,
-            plan: None,
-            beside: None,
-            note: None,
+            ..Self::default()
         }
     }
 
@@ -74,7 +64,6 @@ impl Found {
         Self { beside, ..self }
     }
 
-    /// Returns the seed of the schedule, and its decisions.
     pub(super) fn decided(&self, settings: &Settings) -> (u64, Decisions) {
         let number = if settings.is_exhaustive() {
             0
@@ -129,14 +118,6 @@ impl Tally {
             self.bound.get_or_insert_with(|| THREADS.to_string());
         }
         self.complete = self.bound.is_none();
-    }
-
-    /// Appends what the next part of the search has found.
-    pub(super) fn append(&mut self, mut next: Self) {
-        if let Some(found) = &mut next.failure {
-            found.schedule += self.schedules;
-        }
-        self.merge(next);
     }
 
     /// Adds what another thread has found.

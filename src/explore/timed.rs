@@ -37,11 +37,10 @@ impl World for TimedWorld {
     ) -> io::Result<Duration> {
         let mut waited = Duration::ZERO;
         loop {
-            let left = patience.saturating_sub(waited);
-            let span = match self.watch.is_set() {
-                true => left.min(WAIT),
-                false => left,
-            };
+            let mut span = patience.saturating_sub(waited);
+            if self.watch.is_set() {
+                span = span.min(WAIT);
+            }
             let span = self.inner.wait_for_threads(deadline, span, happened)?;
             waited += span;
             if span.is_zero() {

@@ -8,10 +8,8 @@ use super::{
 };
 use crate::{Builder, Error, Kernel};
 
-/// What a search runs for each schedule.
 pub(super) type Body<'a> = &'a dyn Fn(&mut Kernel) -> Result<(), Error>;
 
-/// A body, and the settings of its search.
 #[derive(Clone, Copy)]
 pub(super) struct Test<'a> {
     pub(super) body: Body<'a>,
@@ -20,7 +18,6 @@ pub(super) struct Test<'a> {
 
 #[derive(Debug)]
 pub(super) struct Trial {
-    /// Why it failed.
     pub(super) failure: Option<String>,
     /// Whether it failed because another thread did not wake it.
     pub(super) has_stalled: bool,
@@ -47,10 +44,9 @@ impl Trial {
 
     /// Says what may have made another run of the same schedule differ.
     pub(super) fn hidden(&self) -> &'static str {
-        if self.counts_on_threads {
-            THREADS
-        } else {
-            HIDDEN
+        match self.counts_on_threads {
+            true => THREADS,
+            false => HIDDEN,
         }
     }
 }
@@ -88,14 +84,13 @@ impl<'a> Trials<'a> {
     ) -> Result<&mut Kernel, Error> {
         self.watch.seed(seed);
         let kept = self.kernel.as_mut();
-        if !kept.is_some_and(|kernel| kernel.reset(seed).is_ok()) {
+        if kept.is_none_or(|kernel| kernel.reset(seed).is_err()) {
             let builder = self.test.settings.builder(seed, &self.watch);
             self.kernel = Some(set(builder, &self.watch).build()?);
         }
         Ok(self.kernel())
     }
 
-    /// Returns the kernel as new, with the strategy of the search.
     pub(super) fn by_seed(&mut self, seed: u64) -> Result<&mut Kernel, Error> {
         let strategy = self.test.settings.strategy;
         self.prepare(seed, |builder, watch| {
@@ -109,9 +104,9 @@ impl<'a> Trials<'a> {
     }
 
     /// Runs the body on the kernel, which is as new.
-    pub(super) fn run(&mut self) -> (Trial, &mut Kernel) {
+    pub(super) fn run(&mut self) -> Trial {
         let kernel = self.kernel.as_mut().expect("it was prepared");
-        (self.test.run(kernel, &self.watch), kernel)
+        self.test.run(kernel, &self.watch)
     }
 
     /// Drops the kernel: a schedule that was cut has cost it its policy.
@@ -131,7 +126,7 @@ impl Test<'_> {
     /// or if [`Report::check`](crate::Report::check) fails, or if none of its tasks has had a turn, or if
     /// it runs another kernel.
     pub(super) fn run(self, kernel: &mut Kernel, watch: &TrialWatch) -> Trial {
-        let _begun = watch.begin(kernel);
+        watch.begin(kernel);
         notes::open(kernel.remote());
         kernel.watch_alone();
         let result = quiet::contain(|| (self.body)(kernel));
@@ -163,6 +158,7 @@ impl Test<'_> {
             // What it came to was no schedule of the search.
             failure = Some(NOT_ALONE.to_string());
         }
+        watch.begin_or_end();
         Trial {
             failure,
             has_stalled,

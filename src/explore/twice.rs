@@ -29,7 +29,6 @@ pub(super) struct Logged<'a> {
 struct Events {
     first: Vec<OwnedEvent>,
     is_second: bool,
-    /// The number of events that are the same.
     same: usize,
     /// The first of the second run that differs.
     other: Option<OwnedEvent>,

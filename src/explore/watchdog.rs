@@ -1,5 +1,5 @@
-//! A thread that ends the process when a search is over and a task does not come to a trap, or the test
-//! itself does not go on: no other thread can end them.
+//! What is known of the schedules under way, and the thread that ends the process when a search is
+//! over and a task does not come to a trap, or the test itself does not go on: no other thread can.
 
 use std::{
     cell::Cell,
@@ -19,7 +19,6 @@ use std::{
 use super::deadline::Deadline;
 use crate::{CurrentTurn, Kernel};
 
-/// The time between two looks.
 const EVERY: Duration = Duration::from_millis(100);
 
 /// A turn that lasts so many looks has a task that does not come to a trap.
@@ -58,7 +57,6 @@ struct TrialRun {
 }
 
 impl UnderWay {
-    /// Adds the schedules of a thread on one kernel.
     fn add(&self) -> Arc<TrialRun> {
         let run = Arc::new(TrialRun {
             all: self.clone(),
@@ -78,12 +76,6 @@ impl UnderWay {
 }
 
 impl TrialRun {
-    /// Notes that a schedule begins, or ends. One thread does.
-    fn begin_or_end(&self) {
-        let next = self.begins_and_ends.load(Ordering::Relaxed) + 1;
-        self.begins_and_ends.store(next, Ordering::Relaxed);
-    }
-
     /// Returns the turn that is under way, if a schedule is: the numbers of both.
     fn progress(&self) -> Option<(u64, u64)> {
         let runs = self.begins_and_ends.load(Ordering::Relaxed);
@@ -116,10 +108,8 @@ impl TrialRun {
     }
 }
 
-/// Where the end of its time has cut a schedule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum CutAt {
-    /// Before a turn.
     Turn,
     /// In a wait that only other threads can end.
     Wait,
@@ -132,17 +122,7 @@ pub(super) struct TrialWatch {
     deadline: Deadline,
     cut: Rc<Cell<Option<CutAt>>>,
     run: Arc<TrialRun>,
-    /// Whether kernels publish their turns.
     publishes: bool,
-}
-
-/// A schedule that is under way, until it is dropped.
-pub(super) struct Begun<'a>(&'a TrialRun);
-
-impl Drop for Begun<'_> {
-    fn drop(&mut self) {
-        self.0.begin_or_end();
-    }
 }
 
 impl TrialWatch {
@@ -164,7 +144,6 @@ impl TrialWatch {
         }
     }
 
-    /// Whether there is an end of the time.
     pub(super) fn is_set(&self) -> bool {
         self.deadline.is_set()
     }
@@ -174,12 +153,10 @@ impl TrialWatch {
         self.cut.get().is_some()
     }
 
-    /// Whether a schedule was cut in a wait for other threads.
     pub(super) fn waits(&self) -> bool {
         self.cut.get() == Some(CutAt::Wait)
     }
 
-    /// Says where a schedule was cut.
     pub(super) fn within(&self) -> Option<&'static str> {
         Some(match self.cut.get()? {
             CutAt::Turn => "within a schedule",
@@ -209,7 +186,6 @@ impl TrialWatch {
         }
     }
 
-    /// Notes one more decision of the schedule that is under way.
     pub(super) fn decide_also(&self, decision: &impl Display) {
         if self.publishes {
             let mut decisions = lock(&self.run.decisions);
@@ -218,13 +194,11 @@ impl TrialWatch {
         }
     }
 
-    /// Notes the seed of the next schedule.
     pub(super) fn seed(&self, seed: u64) {
         self.run.seed.store(seed, Ordering::Relaxed);
     }
 
-    /// Notes that a schedule begins on this kernel.
-    pub(super) fn begin(&self, kernel: &mut Kernel) -> Begun<'_> {
+    pub(super) fn begin(&self, kernel: &mut Kernel) {
         if self.publishes {
             let turn = kernel.current_turn();
             let mut known = lock(&self.run.turn);
@@ -232,8 +206,13 @@ impl TrialWatch {
                 *known = Some(turn.clone());
             }
         }
-        self.run.begin_or_end();
-        Begun(&self.run)
+        self.begin_or_end();
+    }
+
+    /// Notes that a schedule begins, or ends. One thread does.
+    pub(super) fn begin_or_end(&self) {
+        let count = &self.run.begins_and_ends;
+        count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 }
 
@@ -269,7 +248,6 @@ impl Watchdog {
     }
 }
 
-/// What the thread keeps between its looks.
 struct Looks {
     all: UnderWay,
     deadline: Deadline,
@@ -280,7 +258,6 @@ struct Looks {
     seen: Vec<Seen>,
 }
 
-/// What the last look has seen of a schedule.
 struct Seen {
     run: Arc<TrialRun>,
     progress: Option<(u64, u64)>,
@@ -339,7 +316,6 @@ impl Looks {
     }
 }
 
-/// Returns the line with the command that runs a schedule again.
 fn again(command: &str, replay: &str) -> String {
     let command = command.replacen("{replay}", replay, 1);
     format!("to see it again:  {command}")

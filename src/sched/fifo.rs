@@ -19,9 +19,7 @@ pub struct Fifo {
     /// Three parts. First come entries of tasks that have left. Then come tasks that have had their
     /// turns and keep their places. Then come tasks that wait for their turns, and precede those.
     list: Vec<Runnable>,
-    /// The begin of the second part.
     kept: usize,
-    /// The begin of the third part.
     next: usize,
 }
 
@@ -94,13 +92,11 @@ impl Fifo {
         self.list.get(self.next + turns).copied()
     }
 
-    /// Returns whether the list is longer than this.
     #[inline(always)]
     pub(crate) fn exceeds(&self, len: usize) -> bool {
         self.list.len() > len
     }
 
-    /// Removes all entries.
     pub(crate) fn clear(&mut self) {
         self.list.clear();
         (self.kept, self.next) = (0, 0);

@@ -43,9 +43,9 @@ use crate::{
 ///
 /// # A wrapper
 ///
-/// A world around another one forwards what it does not change, with [`forward_world!`]. This one refuses connections to a
-/// port. [`Request`] has a kind for each thing a device can do, so a wrapper that records, delays or
-/// fails requests changes one method.
+/// A world around another one forwards what it does not change, with [`forward_world!`]. This one
+/// refuses connections to a port. [`Request`] has a kind for each thing a device can do, so a wrapper
+/// that records, delays or fails requests changes one method.
 ///
 /// ```
 /// use std::{io, net::SocketAddr};

@@ -78,7 +78,7 @@ fn answer(engine: &mut Engine, line: &str) -> Result<Done, String> {
         name => {
             none(rest)?;
             match name {
-                "here" => here(engine),
+                "here" => engine.here(),
                 "ps" => text::ps(&engine.answer(&Request::Ps(Query::default()))?, ""),
                 "tree" => {
                     let query = Query {
@@ -143,7 +143,7 @@ fn motion(engine: &mut Engine, name: &str, rest: &[&str]) -> Result<String, Stri
 
 /// Goes on to a condition, and says if the run ends without it. An error says that it is behind.
 fn until(engine: &mut Engine, condition: &Condition) -> Result<String, String> {
-    if let Some(tid) = condition.task()
+    if let Some(tid) = condition.task
         && let Some(end) = engine.witness().ended.get(&tid)
     {
         return Err(format!(
@@ -158,7 +158,7 @@ fn until(engine: &mut Engine, condition: &Condition) -> Result<String, String> {
         ));
     }
     Ok(match engine.forward_to(Some(condition)) {
-        Stop::Over => format!("{condition} was not met\n{}", here(engine)),
+        Stop::Over => format!("{condition} was not met\n{}", engine.here()),
         stop => moved(engine, stop),
     })
 }
@@ -190,14 +190,7 @@ fn moved(engine: &Engine, stop: Stop) -> String {
         Stop::Met(what) => format!("{what}\n"),
         Stop::Interrupted => "interrupted\n".into(),
     };
-    why + &here(engine)
-}
-
-pub(super) fn here(engine: &Engine) -> String {
-    match &engine.run.over {
-        None => engine.here() + "\n",
-        Some(over) => format!("{}\nthe run is over: {over}\n", engine.here()),
-    }
+    why + &engine.here()
 }
 
 fn set_break(engine: &mut Engine, rest: &[&str]) -> Result<String, String> {

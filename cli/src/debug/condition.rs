@@ -11,7 +11,7 @@ use crate::values::{among, instant, whole};
 pub(super) struct Condition {
     what: What,
     /// The task that it is about; any if there is none.
-    task: Option<Tid>,
+    pub(super) task: Option<Tid>,
 }
 
 #[derive(Clone, Debug)]
@@ -80,11 +80,6 @@ impl Condition {
             (What::At(_), Some(_)) => Err("a time is that of all tasks: leave out tid".into()),
             _ => Ok(Self { what, task }),
         }
-    }
-
-    /// The task that it is about, if it is about one.
-    pub(super) fn task(&self) -> Option<Tid> {
-        self.task
     }
 
     /// The time that it waits for, if it is one.

@@ -116,8 +116,9 @@ impl Run {
                 let playing = playing.map_err(|error| format!("{}: {error}", path.display()))?;
                 let progress = playing.progress();
                 let playing = playing.print_to(printed.clone());
-                let world = Attached::replayed(playing, Log::SILENT, printed.clone());
-                (Outside::of(world.watched(origin.log)?), Some(progress))
+                let silent = Log::SILENT;
+                let world = Attached::replayed(playing, silent, printed.clone(), origin.log)?;
+                (Outside::of(world), Some(progress))
             }
             None => {
                 let net = options.net.network(&hosts(programs), options.max_time);
@@ -268,25 +269,27 @@ impl Engine {
         &self.run.console
     }
 
-    /// The place in the run as a line: its number, and the last call in the manner of `--trace`.
+    /// The place in the run in lines: its number, the last call in the manner of `--trace`, and how the
+    /// run has ended.
     pub(super) fn here(&self) -> String {
         let number = format!("#{}", self.run.calls);
+        let over = self.run.over.as_ref();
+        let over = over.map_or_else(String::new, |over| format!("the run is over: {over}\n"));
         let Some(tid) = self.run.last else {
-            return format!("{number} before the first call");
+            return format!("{number} before the first call\n{over}");
         };
         let witness = self.witness();
         if let Some(end) = witness.ended.get(&tid) {
-            return format!("{number} {end}");
+            return format!("{number} {end}\n{over}");
         }
         let recent = witness.recent.borrow();
         let line = match feed::calls(&recent, tid).pop() {
             Some(line) => text::event(Log::PLAIN, &line),
             None => format!("{tid} {}", recent.comm(tid)),
         };
-        match self.run.kernel.place_of_call(tid) {
-            Some(place) => format!("{number} {line}  at {place}"),
-            None => format!("{number} {line}"),
-        }
+        let place = self.run.kernel.place_of_call(tid);
+        let place = place.map_or_else(String::new, |place| format!("  at {place}"));
+        format!("{number} {line}{place}\n{over}")
     }
 
     // ---- breakpoints

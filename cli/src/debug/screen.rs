@@ -6,14 +6,14 @@ use std::{io, time::Duration};
 use ratatui::{
     Frame,
     layout::Rect,
-    style::Style,
+    style::Stylize,
     text::Line,
     widgets::{Paragraph, Wrap},
 };
 use termina::event::{KeyCode, KeyEvent, Modifiers};
 
 use super::{
-    command::{self, Done, perform},
+    command::{Done, perform},
     engine::Engine,
 };
 use crate::{
@@ -21,7 +21,7 @@ use crate::{
         draw::{areas, counts, draw_console, draw_details, draw_tasks, halves, hints, pane},
         protocol::Request,
         terminal::{self, Keyboard, Paper, Terminal},
-        view::View,
+        view::{View, walked},
     },
     output::clean,
     signals,
@@ -198,15 +198,12 @@ impl Desk {
                 }
             }
             Ok(Done::Text(text)) => {
-                self.moved = command::here(&self.engine);
-                self.answer = Some(Shown {
-                    text,
-                    top: 0,
-                    room: 0,
-                });
+                self.moved = self.engine.here();
+                let (top, room) = (0, 0);
+                self.answer = Some(Shown { text, top, room });
             }
             Err(why) => {
-                self.moved = command::here(&self.engine);
+                self.moved = self.engine.here();
                 self.wrong = Some(format!("{line}: {why}"));
             }
         }
@@ -235,8 +232,8 @@ impl Desk {
         let moved: Vec<Line> = self.moved.lines().map(|line| clean(line).into()).collect();
         let head = 1 + moved.len().clamp(1, 3) as u16;
         let [header, body, console, footer] = areas(area, head, !self.printed.is_empty());
-        let counts = counts(&self.view, header.width);
-        let lines: Vec<Line> = [counts].into_iter().chain(moved).collect();
+        let mut lines = vec![counts(&self.view, header.width)];
+        lines.extend(moved);
         frame.render_widget(Paragraph::new(lines), header);
         let [tasks, details] = halves(body);
         draw_tasks(frame, &mut self.view, tasks);
@@ -254,17 +251,16 @@ impl Desk {
     }
 
     fn foot(&self, width: u16) -> Line<'static> {
-        let strong = Style::new().reversed();
         match (&self.typed, &self.wrong) {
             (Some(typed), _) => Line::from(format!(":{typed}_")),
-            (None, Some(wrong)) => Line::styled(clean(wrong), strong),
+            (None, Some(wrong)) => Line::from(clean(wrong).reversed()),
             (None, None) => Line::from(hints("s step".into(), HINTS, width)),
         }
     }
 }
 
 impl Shown {
-    /// The last line that can be the first one in the pane.
+    /// The last line that can be the first one in the pane; 0 if all have room.
     fn last_top(&self) -> usize {
         self.text.lines().count().saturating_sub(self.room)
     }
@@ -272,18 +268,9 @@ impl Shown {
     /// Scrolls the text, if it is longer than its pane and this is a key for that.
     fn scroll(&mut self, key: KeyCode) -> bool {
         let last = self.last_top();
-        let top = match key {
-            _ if last == 0 => return false,
-            KeyCode::Up => self.top.saturating_sub(1),
-            KeyCode::Down => self.top + 1,
-            KeyCode::PageUp => self.top.saturating_sub(self.room),
-            KeyCode::PageDown => self.top + self.room,
-            KeyCode::Home => 0,
-            KeyCode::End => last,
-            _ => return false,
-        };
-        self.top = top.min(last);
-        true
+        let top = walked(key, self.top, self.room).filter(|_| last > 0);
+        self.top = top.unwrap_or(self.top).min(last);
+        top.is_some()
     }
 
     fn draw(&mut self, frame: &mut Frame, area: Rect) {
@@ -346,13 +333,5 @@ mod tests {
         // The user chooses the row of the crowd.
         desk.press(KeyCode::Down.into());
         assert_eq!(desk.about_chosen("back wake"), "back wake");
-    }
-
-    #[test]
-    fn a_task_that_has_ended_is_shown_with_its_end() {
-        let mut desk = Desk::new(engine::tests::engine::<Crowd>(), false);
-        assert!(desk.perform("until end"));
-        let end = desk.end.as_ref().expect("it has ended");
-        assert!(end.ends_with(" 1 program: exited: done"), "{end}");
     }
 }

@@ -96,17 +96,17 @@ pub(super) fn identity(
         let id = argument.get_id().as_str();
         raw(named?.1, id).map(|values| (id.to_string(), json!(values)))
     };
-    let arguments: serde_json::Map<String, Value> =
-        command.get_arguments().filter_map(argument).collect();
-    let mut all: serde_json::Map<String, Value> = IDENTITY.into_iter().map(option).collect();
-    all.insert("arguments".into(), arguments.into());
-    all.into()
+    let arguments: Value = command.get_arguments().filter_map(argument).collect();
+    let mut all: Value = IDENTITY.into_iter().map(option).collect();
+    all["arguments"] = arguments;
+    all
 }
 
 pub(super) fn merge(options: &Merge) -> Result<ExitCode, Failure> {
     let parts: Result<Vec<Value>, String> = options.files.iter().map(|file| part(file)).collect();
-    let all = parts.and_then(|parts| union(&parts, &options.files));
-    let all = all.map_err(usage)?;
+    let all = parts
+        .and_then(|parts| union(&parts, &options.files))
+        .map_err(usage)?;
     print_verdict(format!("{all}\n").as_bytes())?;
     Ok(match all["failure"].is_null() {
         true => ExitCode::SUCCESS,
@@ -117,12 +117,10 @@ pub(super) fn merge(options: &Merge) -> Result<ExitCode, Failure> {
 fn part(file: &Path) -> Result<Value, String> {
     let name = file.display();
     let text = fs::read_to_string(file).map_err(|error| format!("cannot read {name}: {error}"))?;
-    let part: Value = serde_json::from_str(&text)
-        .map_err(|error| format!("{name} is not the JSON object of a search: {error}"))?;
+    let wrong = format!("{name} is not the JSON object of a search");
+    let part: Value = serde_json::from_str(&text).map_err(|error| format!("{wrong}: {error}"))?;
     let is_search = part["schedules"].is_u64() && part["outcomes"].is_array();
-    is_search
-        .then_some(part)
-        .ok_or_else(|| format!("{name} is not the JSON object of a search"))
+    is_search.then_some(part).ok_or(wrong)
 }
 
 fn union(parts: &[Value], files: &[PathBuf]) -> Result<Value, String> {

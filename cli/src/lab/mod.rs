@@ -201,13 +201,12 @@ const SPREADS: [&str; 7] = [
 
 fn means(trials: &[Trial]) -> Vec<[Value; 8]> {
     let row = |trial: &Trial| {
-        let [response, turnaround, waiting] =
-            trial.measures().map(|spread| thousandths(spread.mean));
+        let [a, b, c] = trial.measures().map(|spread| thousandths(spread.mean));
         [
             trial.policy.clone(),
-            response,
-            turnaround,
-            waiting,
+            a,
+            b,
+            c,
             format!("{:.0}", trial.mean(|run| run.switches as f64)),
             percent(trial.mean(Run::utilisation), 1.0),
             format!("{:.3}", trial.mean(Run::fairness)),

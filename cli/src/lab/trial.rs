@@ -5,7 +5,6 @@ use std::{cell::RefCell, collections::BTreeMap, rc::Rc, time::Duration};
 use trapline::{Errno, Error, Event, Kernel, SimWorld, Tid};
 
 use crate::{
-    amounts::{Bucket, quantiles},
     measures::{Measured, Stretch},
     policy::{NamedShare, Policy},
     program::run_to_rest,
@@ -139,12 +138,11 @@ impl Trial {
 impl Spread {
     fn of(mut spans: Vec<Duration>) -> Self {
         spans.sort_unstable();
-        let bucket = |span: &Duration| Bucket {
-            count: 1,
-            most: span.as_nanos() as u64,
-        };
-        let buckets: Vec<Bucket> = spans.iter().map(bucket).collect();
-        let [median, most, _] = quantiles(&buckets).map(|nanos| nanos as f64 / 1e9);
+        let [median, most] = [50, 99].map(|percent| {
+            let rank = (spans.len() * percent).div_ceil(100);
+            let span = spans.get(rank.saturating_sub(1));
+            span.map_or(0.0, |span| span.as_nanos() as f64 / 1e9)
+        });
         let sum: f64 = spans.iter().map(Duration::as_secs_f64).sum();
         Self {
             mean: sum / spans.len().max(1) as f64,

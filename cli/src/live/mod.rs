@@ -55,7 +55,7 @@ use super::{
 };
 use client::{Connection, Link};
 use protocol::{Filter, Request};
-use query::{CROWD, Query, Sort};
+use query::{CROWD, Query};
 use screen::{End, Source};
 use terminal::{Taken, leave};
 use watch::interval;
@@ -73,7 +73,7 @@ Examples:
   ps --attach run.sock --json | jq .blocked_on")]
     Ps {
         #[command(flatten)]
-        list: List,
+        list: Query,
         #[command(flatten)]
         attach: Attach,
     },
@@ -140,56 +140,17 @@ Examples:
     },
 }
 
-/// What a table of tasks lists.
+/// What a tree of tasks lists.
 #[derive(Args)]
-pub(super) struct List {
-    #[command(flatten)]
-    filter: Wanted,
-    /// Sort by this; the most traps come first
-    #[arg(long, value_name = "COLUMN", default_value = "tid")]
-    sort: Sort,
-    /// Reverse the order
-    #[arg(long)]
-    reverse: bool,
-    /// A row per name, with the number of its tasks in each state
-    #[arg(long)]
-    by_name: bool,
-    /// Only the first N rows
-    #[arg(long, value_name = "N", value_parser = whole::<usize>)]
-    most: Option<usize>,
-}
-
-/// The tasks that a view lists.
-#[derive(Args)]
-struct Wanted {
+pub(super) struct TreeList {
     /// Only tasks whose number, name, state or wait contains TEXT
     #[arg(
-        long = "filter",
+        long,
         value_name = "TEXT",
         default_value = "",
         hide_default_value = true
     )]
-    text: String,
-}
-
-impl List {
-    pub(super) fn query(&self) -> Query {
-        Query {
-            most: self.most,
-            filter: self.filter.text.clone(),
-            sort: self.sort,
-            reversed: self.reverse,
-            fold: self.by_name.then_some(1),
-            ..Query::default()
-        }
-    }
-}
-
-/// What a tree of tasks lists.
-#[derive(Args)]
-pub(super) struct TreeList {
-    #[command(flatten)]
-    filter: Wanted,
+    filter: String,
     /// A line for each task, also for many siblings of a name
     #[arg(long)]
     all: bool,
@@ -198,7 +159,7 @@ pub(super) struct TreeList {
 impl TreeList {
     pub(super) fn query(&self) -> Query {
         Query {
-            filter: self.filter.text.clone(),
+            filter: self.filter.clone(),
             fold: (!self.all).then_some(CROWD),
             tree: true,
             ..Query::default()
@@ -259,7 +220,7 @@ pub(super) fn trace(command: &TraceLive, log: Log) -> Result<ExitCode, Failure> 
 pub(super) fn run(command: &LiveCommand, verbosity: &Verbosity) -> Result<ExitCode, Failure> {
     let log = Log::of_output(verbosity);
     let (attach, request) = match command {
-        LiveCommand::Ps { list, attach } => (attach, Request::Ps(list.query())),
+        LiveCommand::Ps { list, attach } => (attach, Request::Ps(list.clone())),
         LiveCommand::Tree { tree, attach } => (attach, Request::Ps(tree.query())),
         LiveCommand::Waits(attach) => (attach, Request::Waits {}),
         LiveCommand::Where(OfTask { tid, attach }) | LiveCommand::Why(OfTask { tid, attach }) => {
@@ -298,7 +259,7 @@ fn top(socket: &Path, every: Duration, log: Log) -> Result<ExitCode, Failure> {
     signals::listen(kernel.remote(), || {})?;
     let main = kernel.spawn("top", async move |os: &mut Os| {
         let source = Source::There(Link::new(os, stream).await?);
-        match screen::show(os, source, terminal, every, log.is_colored()).await? {
+        match screen::show(os, source, terminal, every, log.colored).await? {
             End::Quit => Ok::<(), Box<dyn Error>>(()),
             End::Gone => Err(terminal::GONE.into()),
         }

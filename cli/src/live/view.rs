@@ -213,7 +213,6 @@ impl View {
         self.notice.clear();
         // The present line of the chosen task.
         self.select();
-        let page = self.page.max(1);
         match key.code {
             KeyCode::Char('s') => {
                 self.query.tree = false;
@@ -234,13 +233,12 @@ impl View {
                 self.details = false;
                 self.query.filter.clear();
             }
-            KeyCode::Up => return self.walk(self.line.saturating_sub(1)),
-            KeyCode::Down => return self.walk(self.line + 1),
-            KeyCode::PageUp => return self.walk(self.line.saturating_sub(page)),
-            KeyCode::PageDown => return self.walk(self.line + page),
-            KeyCode::Home => return self.walk(0),
-            KeyCode::End => return self.walk(usize::MAX),
-            _ => return self.press_without_asking(key),
+            code => {
+                return match walked(code, self.line, self.page.max(1)) {
+                    Some(line) => self.walk(line),
+                    None => self.press_without_asking(key),
+                };
+            }
         }
         Wish::Ask
     }
@@ -325,6 +323,19 @@ impl View {
     }
 }
 
+/// The line to which a key leads from a line, if it is a key for that.
+pub(crate) fn walked(key: KeyCode, line: usize, page: usize) -> Option<usize> {
+    Some(match key {
+        KeyCode::Up => line.saturating_sub(1),
+        KeyCode::Down => line + 1,
+        KeyCode::PageUp => line.saturating_sub(page),
+        KeyCode::PageDown => line + page,
+        KeyCode::Home => 0,
+        KeyCode::End => usize::MAX,
+        _ => return None,
+    })
+}
+
 fn push(rates: &mut VecDeque<f64>, rate: Option<f64>) {
     if rates.len() == HISTORY {
         rates.pop_front();
@@ -335,16 +346,16 @@ fn push(rates: &mut VecDeque<f64>, rate: Option<f64>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::live::{draw, row::Totals};
+    use crate::live::draw;
 
-    fn listing(rows: impl IntoIterator<Item = (u64, Option<Group>)>) -> Answers {
-        let row = |(tid, group)| Row {
-            tid,
-            group,
+    fn listing(rows: &[(u64, Option<Group>)]) -> Answers {
+        let row = |(tid, group): &(u64, Option<Group>)| Row {
+            tid: *tid,
+            group: group.clone(),
             ..Row::default()
         };
         Answers {
-            tasks: rows.into_iter().map(row).collect(),
+            tasks: rows.iter().map(row).collect(),
             ..Answers::default()
         }
     }
@@ -352,7 +363,7 @@ mod tests {
     #[test]
     fn details_are_those_of_the_chosen_row() {
         let mut view = View::new(false);
-        view.update(listing([(1, None), (2, Some(Group::default()))]));
+        view.update(listing(&[(1, None), (2, Some(Group::default()))]));
         view.press(KeyEvent::from(KeyCode::Enter));
         let asked = view.subject();
         assert_eq!(asked, Some(1));
@@ -364,7 +375,7 @@ mod tests {
         view.press(KeyEvent::from(KeyCode::Up));
         view.describe(asked, Some(Answers::default()));
         assert!(view.whereabouts.is_some());
-        view.update(listing([(2, Some(Group::default()))]));
+        view.update(listing(&[(2, Some(Group::default()))]));
         let asked = view.subject();
         view.describe(asked, None);
         assert!(view.whereabouts.is_none(), "the row is a group now");
@@ -373,22 +384,14 @@ mod tests {
     #[test]
     fn rows_that_are_not_listed_are_told_of() {
         let mut view = View::new(false);
-        let totals = Totals {
-            left_out: Some(3039),
-            ..Totals::default()
-        };
-        view.update(Answers {
-            totals,
-            ..listing([(1, None), (2, None)])
-        });
+        let mut snapshot = listing(&[(1, None), (2, None)]);
+        snapshot.totals.left_out = Some(3039);
+        view.update(snapshot);
         let heading = draw::counts(&view, 80).to_string();
         assert!(heading.ends_with("  2 of 3,041 rows"), "{heading}");
         let notice = "3,039 more rows are not listed: filter, or sort otherwise";
-        for (key, notice) in [
-            (KeyCode::Down, ""),
-            (KeyCode::Down, notice),
-            (KeyCode::Up, ""),
-        ] {
+        let (down, up) = ((KeyCode::Down, notice), (KeyCode::Up, ""));
+        for (key, notice) in [(KeyCode::Down, ""), down, up] {
             view.press(KeyEvent::from(key));
             assert_eq!(view.notice, notice);
         }

@@ -81,7 +81,7 @@ impl Observation {
             recent: feed::ledger(),
             socket,
             screen: terminal.zip(options.top),
-            colored: log.is_colored(),
+            colored: log.colored,
         }))
     }
 

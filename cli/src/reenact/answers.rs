@@ -81,44 +81,30 @@ impl Answer {
     }
 
     fn of(alone: &Heard, is_exact: bool) -> Self {
-        let parts = Vec::new();
-        let mut answer = Self { parts, is_exact };
-        let mut numbers = Numbers {
-            are_exact: is_exact,
-            is_within: false,
-        };
-        let mut part = Part {
-            bytes: Vec::new(),
-            step: 0,
-        };
+        let mut parts: Vec<Part> = Vec::new();
+        let (mut step, mut is_begun, mut is_number) = (0, false, false);
         for (at, byte) in alone.bytes.iter().enumerate() {
-            answer.step_at(at, &mut part, alone);
-            part.bytes.extend(numbers.show(*byte));
-            if *byte == b'\n' {
-                answer.end(&mut part);
+            while alone.steps.get(step) == Some(&at) {
+                step += 1;
+                is_begun = false;
             }
+            let Some(shown) = show(*byte, is_exact, &mut is_number) else {
+                continue;
+            };
+            match parts.last_mut() {
+                Some(part) if is_begun => part.bytes.push(shown),
+                _ => parts.push(Part {
+                    bytes: vec![shown],
+                    step,
+                }),
+            }
+            is_begun = *byte != b'\n';
         }
         // The rest of a long answer is not known.
-        if alone.bytes.len() < MOST {
-            answer.end(&mut part);
+        if is_begun && alone.bytes.len() == MOST {
+            parts.pop();
         }
-        answer
-    }
-
-    /// Ends a part where the peer makes its next steps, after so many bytes.
-    fn step_at(&mut self, bytes: usize, part: &mut Part, alone: &Heard) {
-        while alone.steps.get(part.step) == Some(&bytes) {
-            self.end(part);
-            part.step += 1;
-        }
-    }
-
-    fn end(&mut self, part: &mut Part) {
-        let bytes = mem::take(&mut part.bytes);
-        if !bytes.is_empty() {
-            let step = part.step;
-            self.parts.push(Part { bytes, step });
-        }
+        Self { parts, is_exact }
     }
 
     fn within(&self, heard: &Heard) -> Coming<'_> {
@@ -128,20 +114,13 @@ impl Answer {
     }
 }
 
-/// Shows bytes, with the same digit for every number unless numbers count.
-struct Numbers {
-    are_exact: bool,
-    is_within: bool,
-}
-
-impl Numbers {
-    fn show(&mut self, byte: u8) -> Option<u8> {
-        let is_digit = !self.are_exact && byte.is_ascii_digit();
-        let was_within = mem::replace(&mut self.is_within, is_digit);
-        match is_digit {
-            false => Some(byte),
-            true => (!was_within).then_some(b'0'),
-        }
+/// Shows a byte, with one digit for every number unless numbers count.
+fn show(byte: u8, is_exact: bool, is_number: &mut bool) -> Option<u8> {
+    let is_digit = !is_exact && byte.is_ascii_digit();
+    let was_number = mem::replace(is_number, is_digit);
+    match is_digit {
+        false => Some(byte),
+        true => (!was_number).then_some(b'0'),
     }
 }
 
@@ -155,7 +134,8 @@ pub(super) struct Coming<'a> {
     rest: Vec<u8>,
     /// Whether other bytes have come since.
     has_others: bool,
-    numbers: Numbers,
+    /// Whether the last byte was of a number.
+    is_number: bool,
 }
 
 impl<'a> Coming<'a> {
@@ -166,17 +146,13 @@ impl<'a> Coming<'a> {
             first: 0,
             rest: Vec::new(),
             has_others: false,
-            numbers: Numbers {
-                are_exact: answer.is_exact,
-                is_within: false,
-            },
+            is_number: false,
         }
     }
 
     pub(super) fn take(&mut self, bytes: &[u8]) {
-        let numbers = &mut self.numbers;
-        let shown = bytes.iter().filter_map(|byte| numbers.show(*byte));
-        self.rest.extend(shown);
+        let show = |byte: &u8| show(*byte, self.answer.is_exact, &mut self.is_number);
+        self.rest.extend(bytes.iter().filter_map(show));
         self.find(true);
         let longest = self.awaited().map(|(_, part)| part.len()).max();
         let others = (self.rest.len() + 1).saturating_sub(longest.unwrap_or(1));

@@ -129,7 +129,7 @@ fn script_of(playing: Playing, line: &BootLine, log: Log) -> Result<Script, Stri
     let world = Noting::new(playing, Rc::clone(&notes));
     let rules = Rules::new(&line.options.inject);
     // Of its warnings, only that of a task that waits.
-    let world = Attached::replayed(world, Log::SILENT, io::sink()).watched(log)?;
+    let world = Attached::replayed(world, Log::SILENT, io::sink(), log)?;
     let builder = boot::settings(&line.options, seed, &rules, Outside::of(world));
     let opened = Rc::default();
     let mut kernel = builder
@@ -244,7 +244,7 @@ fn heard(script: &Arc<Script>, line: &BootLine, course: Course) -> Vec<Heard> {
         .inject(Rules::new(&line.options.inject).injection());
     let builder = given(builder, max_tasks(script, line), Builder::max_tasks);
     if let Ok(mut kernel) = builder.build() {
-        let _ = with_peers(&mut kernel, &line.programs, script, &tally);
+        let _ = with_peers(&mut kernel, &line.programs, &tally);
     }
     tally.heard.take()
 }
@@ -257,7 +257,7 @@ fn trial(
     course: Course,
 ) -> Result<(), Error> {
     let tally = Tally::new(script, kernel.net(), course);
-    let report = with_peers(kernel, programs, script, &tally)?;
+    let report = with_peers(kernel, programs, &tally)?;
     let text = kernel.take_console();
     set_outcome(kernel, text);
     report.check()
@@ -266,14 +266,13 @@ fn trial(
 fn with_peers(
     kernel: &mut Kernel,
     programs: &[Placed],
-    script: &Arc<Script>,
     tally: &Rc<Tally>,
 ) -> Result<Report, Error> {
-    peers::listen(kernel, script, tally)?;
+    peers::listen(kernel, tally)?;
     for placed in programs {
-        placed.spawn_on(kernel, script.home())?;
+        placed.spawn_on(kernel, tally.script.home())?;
     }
-    peers::connect(kernel, script, tally)?;
+    peers::connect(kernel, tally)?;
     match kernel.run() {
         Err(Error::Deadlock(deadlock)) if deadlock.is_at_rest() && tally.is_over.get() => {
             Ok(kernel.report())

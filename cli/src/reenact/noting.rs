@@ -4,7 +4,7 @@ use std::{
     cell::RefCell,
     collections::{BTreeMap, BTreeSet},
     fs::File,
-    io,
+    io, mem,
     os::unix::fs::FileExt,
     rc::Rc,
     time::Duration,
@@ -125,7 +125,7 @@ impl Notes {
 
     /// How far those peers are that have done something since the last call.
     fn marks(&mut self) -> Vec<Mark> {
-        let changed = std::mem::take(&mut self.changed);
+        let changed = mem::take(&mut self.changed);
         let peers = &self.script.peers;
         let mark = |peer: usize| match peers[peer].is_closed {
             true => Mark {
@@ -159,22 +159,26 @@ impl Notes {
         Some((connection, peer))
     }
 
+    /// Notes a step of the peer.
+    fn step(&mut self, device: DeviceId, act: Act) -> Option<&mut Connection> {
+        let now = self.now;
+        let (connection, peer) = self.connection(device)?;
+        let pause = now.saturating_sub(mem::replace(&mut connection.stepped, now));
+        let after = connection.sent_at_report.unwrap_or(connection.sent);
+        peer.steps.push(Step { after, pause, act });
+        Some(connection)
+    }
+
     fn received(&mut self, device: DeviceId, bytes: &[u8], room: usize) {
         if bytes.is_empty() {
             return self.end(device, Act::Finish);
         }
-        let now = self.now;
-        let Some((connection, peer)) = self.connection(device) else {
-            return;
-        };
-        let pause = connection.pause(now);
-        let after = connection.sent_at_report.unwrap_or(connection.sent);
-        if bytes.len() < room {
+        if let Some(connection) = self.step(device, Act::Send(bytes.to_vec()))
+            && bytes.len() < room
+        {
             // What comes next is reported anew, or is an answer to what is sent next.
             connection.sent_at_report = None;
         }
-        let act = Act::Send(bytes.to_vec());
-        peer.steps.push(Step { after, pause, act });
     }
 
     /// Notes that the program has sent `n` bytes, of which these are kept.
@@ -189,15 +193,11 @@ impl Notes {
     }
 
     fn end(&mut self, device: DeviceId, act: Act) {
-        let now = self.now;
         if let Some((connection, peer)) = self.connection(device)
-            && !connection.is_over
+            && !mem::replace(&mut connection.is_over, true)
         {
-            connection.is_over = true;
-            let pause = connection.pause(now);
-            let after = connection.sent_at_report.unwrap_or(connection.sent);
-            peer.gets = after;
-            peer.steps.push(Step { after, pause, act });
+            peer.gets = connection.sent_at_report.unwrap_or(connection.sent);
+            self.step(device, act);
         }
     }
 
@@ -247,13 +247,6 @@ impl Notes {
         self.script.listeners = opened;
         (self.script.took, self.script.ticks) = (report.elapsed, report.ticks);
         self.script.judged()
-    }
-}
-
-impl Connection {
-    /// The time since the step of the peer before.
-    fn pause(&mut self, now: Duration) -> Duration {
-        now.saturating_sub(std::mem::replace(&mut self.stepped, now))
     }
 }
 

@@ -68,7 +68,9 @@ impl Course {
     }
 }
 
+/// A run of the programs with the peers of a script, and how far the peers are.
 pub(super) struct Tally {
+    pub(super) script: Arc<Script>,
     net: SimNet,
     course: Course,
     pub(super) heard: RefCell<Vec<Heard>>,
@@ -91,8 +93,9 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    pub(super) fn new(script: &Script, net: SimNet, course: Course) -> Rc<Self> {
+    pub(super) fn new(script: &Arc<Script>, net: SimNet, course: Course) -> Rc<Self> {
         Rc::new(Self {
+            script: Arc::clone(script),
             net,
             course,
             heard: RefCell::new(vec![Heard::default(); script.peers.len()]),
@@ -124,11 +127,12 @@ impl Tally {
 
     /// Waits until the peers are so far, or one has failed. Returns whether they are. An error names
     /// the connection on which the program keeps them waiting.
-    async fn reach(&self, os: &mut Os, script: &Script, marks: &[Mark]) -> Result<bool, String> {
-        let reached = os.timeout(script.patience(), async |os| self.follow(os, marks).await);
+    async fn reach(&self, os: &mut Os, marks: &[Mark]) -> Result<bool, String> {
+        let patience = self.script.patience();
+        let reached = os.timeout(patience, async |os| self.follow(os, marks).await);
         reached.await.map_err(|_| {
             let late = marks.iter().find(|mark| !self.is_met(mark));
-            let way = late.map(|mark| script.peers[mark.peer].way.to_string());
+            let way = late.map(|mark| self.script.peers[mark.peer].way.to_string());
             let way = way.unwrap_or_default();
             format!("the program does not do what it did on the tape ({way})")
         })
@@ -183,11 +187,8 @@ pub(super) fn most_tasks(script: &Script) -> usize {
 
 /// Has the peers listen to which the program connects, and has the program's listeners noted. Runs
 /// the kernel until then.
-pub(super) fn listen(
-    kernel: &mut Kernel,
-    script: &Arc<Script>,
-    tally: &Rc<Tally>,
-) -> Result<(), Error> {
+pub(super) fn listen(kernel: &mut Kernel, tally: &Rc<Tally>) -> Result<(), Error> {
+    let script = &tally.script;
     let mut servers: BTreeMap<SocketAddr, Vec<usize>> = BTreeMap::new();
     for (place, peer) in script.scripted() {
         if let Way::ToPeer(addr) = peer.way {
@@ -197,15 +198,13 @@ pub(super) fn listen(
     let mut begun = Vec::new();
     for (addr, places) in servers {
         let (host, tally) = (script.host_of(addr.ip()), Rc::clone(tally));
-        let script = Arc::clone(script);
         let listens = async move |os: &mut Os| {
             let listener = os.listen(addr).await?;
             let accepts = async move |os: &mut Os| -> io::Result<()> {
                 for place in places {
                     let (stream, _) = listener.accept(os).await?;
-                    let (script, tally) = (Arc::clone(&script), Rc::clone(&tally));
-                    let peer =
-                        async move |os: &mut Os| play(os, &stream, &script, place, &tally).await;
+                    let tally = Rc::clone(&tally);
+                    let peer = async move |os: &mut Os| play(os, &stream, place, &tally).await;
                     os.spawn_detached(name(place), peer).await?;
                 }
                 Ok(())
@@ -231,19 +230,14 @@ pub(super) fn listen(
 
 /// Starts the task that has the other peers connect, in the order of the tape, and the task that ends
 /// the run after them.
-pub(super) fn connect(
-    kernel: &mut Kernel,
-    script: &Arc<Script>,
-    tally: &Rc<Tally>,
-) -> Result<(), Error> {
-    let (home, is_stopped) = (script.home(), script.is_stopped);
-    let script = Arc::clone(script);
+pub(super) fn connect(kernel: &mut Kernel, tally: &Rc<Tally>) -> Result<(), Error> {
+    let (home, is_stopped) = (tally.script.home(), tally.script.is_stopped);
     let tally = Rc::clone(tally);
     let ends = async move |os: &mut Os| {
         let (setter, over) = Promise::new(os).await;
         let shared = Rc::clone(&tally);
         let enters = async move |os: &mut Os| {
-            enter_all(os, &script, &shared).await?;
+            enter_all(os, &shared).await?;
             let _ = setter.set(os, ()).await;
             Ok::<_, String>(())
         };
@@ -265,8 +259,8 @@ pub(super) fn connect(
 
 /// Has the peers connect, and waits for their ends. In a search, it then waits until the program has
 /// connected to each peer, and sent what it sent on the tape.
-async fn enter_all(os: &mut Os, script: &Arc<Script>, tally: &Rc<Tally>) -> Result<(), String> {
-    let course = &tally.course;
+async fn enter_all(os: &mut Os, tally: &Rc<Tally>) -> Result<(), String> {
+    let Tally { script, course, .. } = &**tally;
     let mut clients: Vec<(usize, &Peer, usize)> = script.clients().collect();
     match course {
         Course::Tape(..) | Course::Staying => {}
@@ -276,12 +270,12 @@ async fn enter_all(os: &mut Os, script: &Arc<Script>, tally: &Rc<Tally>) -> Resu
     let (mut playing, mut over) = Promise::new(os).await;
     for (place, peer, number) in clients {
         if course.is_tape() {
-            let reached = tally.reach(os, script, &peer.before).await;
+            let reached = tally.reach(os, &peer.before).await;
             if course.is_strict() && !reached? || tally.has_failed.get() {
                 break;
             }
         }
-        enter(os, script, place, number, tally, playing.clone()).await?;
+        enter(os, place, number, tally, playing.clone()).await?;
         if let Course::Reversed | Course::Staying = course {
             drop(playing);
             let _ = over.wait(os).await;
@@ -294,7 +288,7 @@ async fn enter_all(os: &mut Os, script: &Arc<Script>, tally: &Rc<Tally>) -> Resu
     if course.is_tape() {
         let peers = script.scripted();
         let marks: Vec<Mark> = peers.map(|(place, peer)| peer.mark(place)).collect();
-        let reached = tally.reach(os, script, &marks).await;
+        let reached = tally.reach(os, &marks).await;
         if course.is_strict() {
             reached?;
         }
@@ -305,14 +299,13 @@ async fn enter_all(os: &mut Os, script: &Arc<Script>, tally: &Rc<Tally>) -> Resu
 /// Has a peer connect to a listener of the program. Its task holds `playing` until its end.
 async fn enter(
     os: &mut Os,
-    script: &Arc<Script>,
     place: usize,
     listener: usize,
     tally: &Rc<Tally>,
     playing: Setter<()>,
 ) -> Result<(), String> {
-    let patience = script.patience();
-    let found = os.timeout(patience, async |os| {
+    let script = &tally.script;
+    let found = os.timeout(script.patience(), async |os| {
         loop {
             let addr = script.address_now(listener, &tally.opened.borrow());
             let listeners = tally.net.listeners(script.home());
@@ -331,17 +324,18 @@ async fn enter(
         tally.observer.replace(None);
     }
     await_beat(os).await;
+    let name = name(place);
     let stream = os.connect(addr).await;
-    let stream = stream.map_err(|error| format!("{}: {error}", name(place)))?;
-    let (script, tally) = (Arc::clone(script), Rc::clone(tally));
+    let stream = stream.map_err(|error| format!("{name}: {error}"))?;
+    let tally = Rc::clone(tally);
     let peer = async move |os: &mut Os| {
         let _playing = playing;
-        play(os, &stream, &script, place, &tally).await
+        play(os, &stream, place, &tally).await
     };
-    let spawned = os.spawn_detached(name(place), peer).await;
+    let spawned = os.spawn_detached(name.clone(), peer).await;
     spawned
         .map(drop)
-        .map_err(|errno| format!("{}: {errno}", name(place)))
+        .map_err(|errno| format!("{name}: {errno}"))
 }
 
 async fn await_beat(os: &mut Os) {
@@ -356,20 +350,14 @@ fn name(place: usize) -> String {
 }
 
 /// Does what a peer did. An error says what the program does otherwise.
-async fn play(
-    os: &mut Os,
-    stream: &TcpStream,
-    script: &Script,
-    place: usize,
-    tally: &Tally,
-) -> Result<(), String> {
+async fn play(os: &mut Os, stream: &TcpStream, place: usize, tally: &Tally) -> Result<(), String> {
     let answer = match &tally.course {
         Course::Tape(_, answers) => answers.get(place).and_then(Option::as_ref),
         Course::Alone(_) | Course::Reversed | Course::Staying => None,
     };
     let mut part = Part {
         stream,
-        script,
+        script: &tally.script,
         place,
         steps: 0,
         got: 0,
@@ -381,7 +369,7 @@ async fn play(
     let played = part.play(os).await;
     let played = played.map_err(|why| {
         tally.has_failed.set(true);
-        format!("{why} ({})", script.peers[place].way)
+        format!("{why} ({})", tally.script.peers[place].way)
     });
     // A peer that is over holds up no other.
     tally.reached(os, place, usize::MAX, u64::MAX).await;
@@ -444,7 +432,10 @@ impl Part<'_> {
             self.receive(os, u64::MAX, QUIET).await?;
         }
         if peer.is_closed && !self.stays() {
-            self.drain(os).await;
+            let (stream, mut buf) = (self.stream, [0; 4096]);
+            let ends = async |os: &mut Os| while let Ok(1..) = stream.recv(os, &mut buf).await {};
+            // Where it stays open, nothing is missing.
+            let _ = os.timeout(self.script.patience(), ends).await;
         } else if self.script.is_stopped || self.stays() {
             // Such a connection was open until the interrupt.
             self.tally.open.borrow_mut().push(self.stream.clone());
@@ -476,7 +467,11 @@ impl Part<'_> {
             let received = os.timeout(wait, async |os| stream.recv(os, &mut buf).await);
             let received = received.await;
             if let Ok(Ok(n @ 1..)) = received {
-                self.take(&buf[..n]);
+                self.got += n as u64;
+                self.tally.heard.borrow_mut()[self.place].take(&buf[..n]);
+                if let Some(coming) = &mut self.answer {
+                    coming.take(&buf[..n]);
+                }
                 self.advance(os, 0).await;
                 continue;
             }
@@ -496,19 +491,9 @@ impl Part<'_> {
             return Ok(());
         }
         let next = String::from_utf8_lossy(coming.next());
-        let next: String = next.chars().take(60).collect();
-        let got = self.got;
-        Err(format!(
-            "after {got} bytes, a part of its answer does not come: {next:?}"
-        ))
-    }
-
-    fn take(&mut self, bytes: &[u8]) {
-        self.got += bytes.len() as u64;
-        self.tally.heard.borrow_mut()[self.place].take(bytes);
-        if let Some(coming) = &mut self.answer {
-            coming.take(bytes);
-        }
+        let (got, next) = (self.got, next.chars().take(60).collect::<String>());
+        let why = format!("after {got} bytes, a part of its answer does not come: {next:?}");
+        Err(why)
     }
 
     /// Whether its answer has come up to its next step.
@@ -526,14 +511,5 @@ impl Part<'_> {
             None => "the program sends no more".to_string(),
         };
         format!("{what} after {got} bytes; on the tape it sent {gets}")
-    }
-
-    async fn drain(&self, os: &mut Os) {
-        let (stream, mut buf) = (self.stream, [0; 4096]);
-        let drained = os.timeout(self.script.patience(), async |os| {
-            while let Ok(1..) = stream.recv(os, &mut buf).await {}
-        });
-        // Where it stays open, nothing is missing.
-        let _ = drained.await;
     }
 }

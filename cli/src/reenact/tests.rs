@@ -40,17 +40,12 @@ fn listener(addr: SocketAddr, has_any_port: bool, task: &str) -> Listener {
     }
 }
 
-/// A peer that gets this many bytes. It came after the first peer of the script.
+/// A peer that gets this many bytes.
 fn peer(way: Way, outcome: Outcome, gets: u64) -> Peer {
-    let before = vec![script::Mark {
-        peer: 0,
-        steps: 0,
-        bytes: 0,
-    }];
     Peer {
         gets,
         is_closed: true,
-        ..Peer::new(way, outcome, before)
+        ..Peer::new(way, outcome, Vec::new())
     }
 }
 
@@ -114,11 +109,21 @@ impl Program for Does {
             "meets-silence" => meets_silence(os).await?,
             "meets-a-reset" => meets_a_reset(os).await?,
             "fails-to-connect" => fails_to_connect(os).await?,
-            "connects-to-itself" => connects_to_itself(os).await?,
+            "connects-to-itself" => {
+                let _itself = itself(os).await?;
+                for _ in 0..1000 {
+                    os.sleep(Duration::from_secs(1)).await;
+                }
+            }
             "fails-late" => {
                 let _itself = itself(os).await?;
                 os.sleep(Duration::from_secs(3600)).await;
                 return Err("as on the tape".into());
+            }
+            "fails-refused" => {
+                let refused = os.connect(far(8)).await.unwrap_err();
+                os.sleep(Duration::from_secs(3600)).await;
+                return Err(refused.into());
             }
             "starts-ten" => {
                 for _ in 0..10 {
@@ -132,11 +137,12 @@ impl Program for Does {
     }
 }
 
-/// Fails when its client leaves.
+/// Fails when its client leaves, and when it is silent for long.
 async fn meets_silence(os: &mut Os) -> Done {
     let listener = os.listen(near(80)).await?;
     let (stream, _) = listener.accept(os).await?;
-    let received = stream.recv(os, &mut [0; 16]).await;
+    let receives = async |os: &mut Os| stream.recv(os, &mut [0; 16]).await;
+    let received = os.timeout(Duration::from_secs(10), receives).await;
     Err(format!("{received:?}").into())
 }
 
@@ -170,14 +176,6 @@ async fn itself(os: &mut Os) -> io::Result<(TcpListener, [TcpStream; 2])> {
     let own = os.connect(listener.local_addr()?).await?;
     let (other, _) = listener.accept(os).await?;
     Ok((listener, [own, other]))
-}
-
-async fn connects_to_itself(os: &mut Os) -> Done {
-    let _itself = itself(os).await?;
-    for _ in 0..1000 {
-        os.sleep(Duration::from_secs(1)).await;
-    }
-    Ok(())
 }
 
 fn line(what: &str) -> BootLine {
@@ -267,6 +265,7 @@ fn peers_do_as_on_the_tape_and_the_run_goes_on_until_the_programs_have_done_so()
     let misses = "the program does not do what it did on the tape (to 192.0.2.7:80)";
     let outside = script_at([far(7)], vec![client(0, 5)]);
     let own = script(vec![to(near(80), Outcome::Established), client(0, 0)]);
+    let refused = script_at([], vec![to(far(8), Outcome::Refused)]);
     for (what, script, expected) in [
         ("serves-outside", outside, &[][..]),
         ("connects-late", stopped(vec![server(7)]), &[]),
@@ -283,6 +282,7 @@ fn peers_do_as_on_the_tape_and_the_run_goes_on_until_the_programs_have_done_so()
         ("meets-silence", stopped(vec![silent]), &[]),
         ("meets-a-reset", script(vec![resets]), &[]),
         ("fails-late", own, &["as on the tape"]),
+        ("fails-refused", refused, &["connection refused"]),
     ] {
         let explored = searched(what, script.judged().unwrap(), None);
         match (&explored.failure, expected) {
@@ -351,7 +351,12 @@ fn connections_of_the_program_to_itself_are_left_out() {
         ),
         (vec![], Err("it has no connection")),
     ] {
-        match (script(peers).judged(), expected) {
+        let mut script = script(peers);
+        let marks = script.peers.first().map(|first| first.mark(0));
+        for peer in &mut script.peers {
+            peer.before.extend(marks);
+        }
+        match (script.judged(), expected) {
             (Err(why), Err(expected)) => assert!(why.contains(expected), "{why}"),
             (script, expected) => {
                 let script = script.unwrap();

@@ -9,7 +9,7 @@ use trapline::{Doing, Ledger, Nanos, TaskInfo, TaskState, Tid, Tracer};
 use super::source::{Failure, Source};
 use crate::{
     live::{
-        List, TreeList,
+        TreeList,
         protocol::Answers,
         query::{Entry, Query},
         row::{State, Totals},
@@ -31,7 +31,7 @@ pub(crate) struct PsCommand {
     #[command(flatten)]
     at: At,
     #[command(flatten)]
-    list: List,
+    list: Query,
 }
 
 /// Show the tasks at an instant of a recording as a tree of parents
@@ -61,7 +61,7 @@ struct At {
 impl PsCommand {
     pub(super) fn run(&self, log: Log, out: &mut impl Write) -> Result<ExitCode, Failure> {
         let ps = |all: &Answers| text::ps(all, ": --most lists fewer");
-        self.at.show(log, out, &self.list.query(), ps)
+        self.at.show(log, out, &self.list, ps)
     }
 }
 

@@ -24,6 +24,21 @@ pub(super) struct Why {
     pub(super) steps: Vec<Step>,
 }
 
+/// A piece that is explained from a moment on, and what is said so far.
+struct Wait<'a> {
+    tid: Tid,
+    index: usize,
+    piece: &'a Piece,
+    since: Moment,
+    said: &'a mut Vec<String>,
+}
+
+impl Wait<'_> {
+    fn say(&mut self, sentence: impl Into<String>) {
+        self.said.push(sentence.into());
+    }
+}
+
 impl History {
     /// Says why a task waited: at an instant, or else where it lost most.
     pub(super) fn why(&self, tid: Tid, at: Option<Duration>) -> Why {
@@ -87,22 +102,26 @@ impl History {
 
     /// Says what a piece was, from a moment on. Returns the piece that explains it.
     fn step(&self, step: Step, since: Moment, said: &mut Vec<String>) -> Option<Step> {
-        let (tid, piece) = (step.0, self.piece_at_step(step)?);
-        let doing = match piece.doing {
-            Doing::Blocked(On::Timer(_)) => {
-                said.push(self.slept(tid, piece));
-                return None;
+        let ((tid, index), piece) = (step, self.piece_at_step(step)?);
+        let (who, amount, call) = (self.task(tid), piece.amount(), &piece.call);
+        match piece.doing {
+            Doing::Blocked(On::Timer(_)) => said.push(self.slept(tid, piece)),
+            Doing::Blocked(on) => {
+                let mut wait = Wait {
+                    tid,
+                    index,
+                    piece,
+                    since,
+                    said,
+                };
+                return self.blocked(&mut wait, on);
             }
-            Doing::Blocked(on) => return self.blocked(step, piece, on, since, said),
-            Doing::Ready => {
-                self.turns_of_others(tid, &[piece], said);
-                return None;
+            Doing::Ready => self.turns_of_others(tid, &[piece], said),
+            Doing::Running => said.push(format!("{who} ran for {amount}, up to {call}.")),
+            Doing::InCall | Doing::Idle => {
+                said.push(format!("{who} was in call for {amount}, up to {call}."));
             }
-            Doing::Running => "ran",
-            Doing::InCall | Doing::Idle => "was in call",
-        };
-        let (who, amount) = (self.task(tid), piece.amount());
-        said.push(format!("{who} {doing} for {amount}, up to {}.", piece.call));
+        }
         None
     }
 
@@ -115,17 +134,11 @@ impl History {
         }
     }
 
-    fn blocked(
-        &self,
-        step: Step,
-        piece: &Piece,
-        on: On,
-        since: Moment,
-        said: &mut Vec<String>,
-    ) -> Option<Step> {
-        let (who, amount, at) = (self.task(step.0), piece.amount(), place(piece));
+    fn blocked(&self, wait: &mut Wait<'_>, on: On) -> Option<Step> {
+        let piece = wait.piece;
+        let (who, amount, at) = (self.task(wait.tid), piece.amount(), place(piece));
         let (thing, from) = (self.thing(on), Nanos::from(piece.from.at));
-        said.push(match piece.is_endless() {
+        wait.say(match piece.is_endless() {
             true => {
                 let holder = self.holder_at_end(piece, on);
                 let held = holder.map_or_else(String::new, |tid| format!(", held by task {tid},"));
@@ -134,95 +147,81 @@ impl History {
             false => format!("{who} waited {amount} for {thing}, from {from}{at}."),
         });
         match on {
-            On::Queue(queue, end) => self.queue_cause(step, piece, queue, end, said),
-            On::Exit(target) => self.meanwhile(target, piece, piece.to, said),
-            On::Device(device, direction) => {
-                self.device_cause(step.0, piece, (device, direction), since, said)
-            }
+            On::Queue(queue, end) => self.queue_cause(wait, queue, end),
+            On::Exit(target) => self.meanwhile(target, wait, piece.to),
+            On::Device(device, side) => self.device_cause(wait, device, side),
             _ => None,
         }
     }
 
     /// Why a queue kept a task waiting.
-    fn queue_cause(
-        &self,
-        (tid, index): Step,
-        piece: &Piece,
-        queue: QueueId,
-        end: End,
-        said: &mut Vec<String>,
-    ) -> Option<Step> {
+    fn queue_cause(&self, wait: &mut Wait<'_>, queue: QueueId, end: End) -> Option<Step> {
+        let (tid, piece) = (wait.tid, wait.piece);
         let life = self.queues.get(&queue);
         let content = life.map_or(Content::default(), |life| life.content);
         if let (Some(lock), Content::Lock, End::Get) = (life, content, end) {
-            return self.holders(tid, piece, lock, said);
+            return self.holders(wait, lock);
         }
-        // What ends the wait; otherwise the deed to look for, in words.
-        let (ends, deed, done, do_) = match (end, content) {
-            (End::Get, Content::Permits) => {
-                ("released a permit", End::Get, "taken a permit", "take")
-            }
-            (End::Get, _) => (
-                "put a message into it",
-                End::Put,
-                "put a message into it",
-                "put",
-            ),
-            (End::Put, _) => (
-                "got a message from it",
-                End::Get,
-                "gotten a message from it",
-                "get",
-            ),
+        let ends = match (end, content) {
+            (End::Get, Content::Permits) => "released a permit",
+            (End::Get, _) => "put a message into it",
+            (End::Put, _) => "got a message from it",
         };
         if let Ending::Woken { by, waker } = piece.end {
             if let Some(waker) = waker {
                 let (who, when) = (self.task(waker), Nanos::from(piece.to.at));
-                said.push(format!("{who} {ends} at {when}, which ended the wait."));
-                return self.meanwhile(waker, piece, piece.to, said);
+                wait.say(format!("{who} {ends} at {when}, which ended the wait."));
+                return self.meanwhile(waker, wait, piece.to);
             }
             if by != Wake::Timeout {
-                said.push(format!(
+                wait.say(format!(
                     "It was woken by {by}: a thread, or the host, ended the wait."
                 ));
                 return None;
             }
-            said.push("A timeout ended the wait.".to_string());
+            wait.say("A timeout ended the wait.");
         }
+        let (deed, verb, done) = match (end, content) {
+            (End::Get, Content::Permits) => (End::Get, "take", "taken a permit"),
+            (End::Get, _) => (End::Put, "put", "put a message into it"),
+            (End::Put, _) => (End::Get, "get", "gotten a message from it"),
+        };
         let Some(deed) = life.and_then(|life| life.last_move(deed, tid, piece.to)) else {
             if self.has_gaps() {
-                said.push(format!(
+                wait.say(format!(
                     "No task has {done} in what is recorded: events are missing."
                 ));
                 return None;
             }
-            said.push(format!("No other task has ever {done}."));
+            wait.say(format!("No other task has ever {done}."));
             // A permit that is released too early is kept.
             if content != Content::Messages || !piece.is_endless() {
                 return None;
             }
-            let next = self.asked(tid, piece, said);
-            said.extend(next.is_none().then(|| self.before(tid, index)).flatten());
+            let next = self.asked(wait);
+            let before = next.is_none().then(|| self.before(tid, wait.index));
+            wait.said.extend(before.flatten());
             return next;
         };
         if piece.is_endless() {
-            said.push(format!("No task {ends} again."));
+            wait.say(format!("No task {ends} again."));
         }
         let (who, when) = (self.task(deed.tid), Nanos::from(deed.at.at));
-        said.push(format!("The last to {do_} one was {who}, at {when}."));
-        self.meanwhile(deed.tid, piece, piece.to, said)
+        wait.say(format!("The last to {verb} one was {who}, at {when}."));
+        self.meanwhile(deed.tid, wait, piece.to)
     }
 
     /// Which task got the last message that a task put into a queue before a wait without an answer,
     /// and what that task waits for. It may be idle, since it waits for the next such message.
-    fn asked(&self, tid: Tid, piece: &Piece, said: &mut Vec<String>) -> Option<Step> {
+    fn asked(&self, wait: &mut Wait<'_>) -> Option<Step> {
+        let (tid, piece) = (wait.tid, wait.piece);
         let puts = &self.tasks.get(&tid)?.puts;
         let (queue, place, put) = puts.iter().rev().find_map(|(queue, place)| {
             let put = self.queues[queue].moves.get(*place)?;
             (put.at <= piece.from).then_some((*queue, *place, put))
         })?;
         let (thing, when) = (self.queue(queue), Nanos::from(put.at.at));
-        said.push(format!("It put a message into {thing} before, at {when}."));
+        wait.say(format!("It put a message into {thing} before, at {when}."));
         let life = &self.queues[&queue];
         let (did, got) = match life.taken(place) {
             Some(got) => ("got it", Some(got)),
@@ -232,16 +231,17 @@ impl History {
             }
         };
         let Some(got) = got else {
-            said.push("No other task has ever gotten one from there.".to_string());
+            wait.say("No other task has ever gotten one from there.");
             return None;
         };
         let (who, when) = (self.task(got.tid), Nanos::from(got.at.at));
-        said.push(format!("{who} {did}, at {when}."));
+        wait.say(format!("{who} {did}, at {when}."));
         let next = self.last_wait(got.tid).filter(|step| {
             let waits = self.piece_at_step(*step).map(|piece| piece.doing);
             got.tid != tid && waits != Some(Doing::Blocked(On::Queue(queue, End::Get)))
         });
-        said.extend(next.is_none().then(|| self.now_does(got.tid)));
+        wait.said
+            .extend(next.is_none().then(|| self.now_does(got.tid)));
         next
     }
 
@@ -256,27 +256,22 @@ impl History {
     }
 
     /// The tasks that held a lock during a wait.
-    fn holders(
-        &self,
-        tid: Tid,
-        piece: &Piece,
-        lock: &QueueLife,
-        said: &mut Vec<String>,
-    ) -> Option<Step> {
+    fn holders(&self, wait: &mut Wait<'_>, lock: &QueueLife) -> Option<Step> {
+        let (tid, piece) = (wait.tid, wait.piece);
         let held = lock.held(piece).filter(|(holder, ..)| *holder != tid);
         let held: Vec<_> = held.collect();
         let longest = held
             .iter()
             .max_by_key(|(_, from, to)| Amount::of(*from, *to));
         let Some(&(longest, from, to)) = longest else {
-            said.push(match self.has_gaps() {
-                true => "Which task held it is not known: events are missing.".to_string(),
-                false => "No other task held it.".to_string(),
+            wait.say(match self.has_gaps() {
+                true => "Which task held it is not known: events are missing.",
+                false => "No other task held it.",
             });
             return None;
         };
         if held.len() == 1 && piece.is_endless() {
-            return self.meanwhile(longest, piece, piece.to, said);
+            return self.meanwhile(longest, wait, piece.to);
         }
         let held_by = |&(holder, from, to): &(Tid, Moment, Moment)| {
             let (who, doing) = (self.task(holder), self.activity(holder, from, to));
@@ -284,21 +279,15 @@ impl History {
         };
         let more = |more| format!("{more} more followed");
         let parts = few(held.iter().map(held_by), NAMED, more).join(", then ");
-        said.push(format!("Meanwhile {parts}."));
+        wait.say(format!("Meanwhile {parts}."));
         self.next(longest, piece, from, to)
     }
 
     /// Why a device kept a task waiting, from a moment on.
-    fn device_cause(
-        &self,
-        tid: Tid,
-        piece: &Piece,
-        (device, direction): (DeviceId, Direction),
-        since: Moment,
-        said: &mut Vec<String>,
-    ) -> Option<Step> {
+    fn device_cause(&self, wait: &mut Wait<'_>, device: DeviceId, side: Direction) -> Option<Step> {
+        let (tid, piece) = (wait.tid, wait.piece);
         if let Some(accepted) = self.accepted(tid, piece) {
-            return self.connection_cause(tid, piece, accepted, said);
+            return self.connection_cause(wait, accepted);
         }
         let Some(peer) = self.peer(device) else {
             let why = match self.devices.is_listener(device) {
@@ -306,34 +295,34 @@ impl History {
                 false if self.has_gaps() => "Its other end is not known: events are missing.",
                 false => "The other end is outside of this run, or was never connected.",
             };
-            said.push(why.to_string());
+            wait.say(why);
             return None;
         };
-        let its_side = match direction {
+        let its_side = match side {
             Direction::Read => Direction::Write,
             Direction::Write => Direction::Read,
         };
         let sent = self.sent(tid, piece);
         let other = sent.map_or_else(|| self.user_of(peer, its_side, piece.to), |sent| sent.tid);
         if other == tid {
-            said.push(format!("It has the other end itself, device {peer}."));
+            wait.say(format!("It has the other end itself, device {peer}."));
             return None;
         }
         let who = self.task(other);
-        said.push(format!("{who} has the other end, device {peer}."));
+        wait.say(format!("{who} has the other end, device {peer}."));
         let Some(sent) = sent.filter(|sent| sent.at.at < piece.to.at) else {
-            if let Some(at) = self.under_way(peer, (device, direction), piece) {
+            if let Some(at) = self.under_way(peer, (device, side), piece) {
                 let when = Nanos::from(at.at);
-                said.push(format!("It sent bytes at {when}, which have not arrived."));
+                wait.say(format!("It sent bytes at {when}, which have not arrived."));
                 return None;
             }
-            return self.meanwhile(other, piece, piece.to, said);
+            return self.meanwhile(other, wait, piece.to);
         };
         let (when, latency) = (Nanos::from(sent.at.at), Amount::of(sent.at, piece.to));
-        let from = piece.from.max(since);
+        let from = piece.from.max(wait.since);
         let was_under_way = sent.at <= from;
         if was_under_way || latency.is_share_of(piece.amount()) {
-            said.push(format!(
+            wait.say(format!(
                 "It sent the bytes at {when}: they were under way for {latency}."
             ));
         }
@@ -341,22 +330,17 @@ impl History {
             return None;
         }
         let did = self.activity(other, from, sent.at);
-        said.push(format!("Meanwhile {who} was {did}."));
+        wait.say(format!("Meanwhile {who} was {did}."));
         self.longest_wait(other, from, sent.at)
     }
 
     /// Which task made the connection that a listener waited for.
-    fn connection_cause(
-        &self,
-        tid: Tid,
-        piece: &Piece,
-        accepted: DeviceId,
-        said: &mut Vec<String>,
-    ) -> Option<Step> {
+    fn connection_cause(&self, wait: &mut Wait<'_>, accepted: DeviceId) -> Option<Step> {
+        let (tid, piece) = (wait.tid, wait.piece);
         let Some(sent) = self.connected(accepted) else {
             let from = self.devices.addr(accepted);
             let from = from.map_or_else(String::new, |from| format!(" from {from}"));
-            said.push(match self.has_gaps() {
+            wait.say(match self.has_gaps() {
                 true => format!("Which task connected{from} is not known: events are missing."),
                 false => format!("A connection{from} ended the wait, from outside of this run."),
             });
@@ -364,12 +348,12 @@ impl History {
         };
         let when = Nanos::from(sent.at.at);
         if sent.tid == tid {
-            said.push(format!("It connected itself, at {when}."));
+            wait.say(format!("It connected itself, at {when}."));
             return None;
         }
         let who = self.task(sent.tid);
-        said.push(format!("{who} connected at {when}, which ended the wait."));
-        self.meanwhile(sent.tid, piece, sent.at.max(piece.from), said)
+        wait.say(format!("{who} connected at {when}, which ended the wait."));
+        self.meanwhile(sent.tid, wait, sent.at.max(piece.from))
     }
 
     /// Which tasks had their turns while a task was ready.
@@ -408,19 +392,14 @@ impl History {
 
     /// Says what a task did while another waited for it. Returns what explains that: of a wait that
     /// ended, what held the task up until `to`.
-    fn meanwhile(
-        &self,
-        tid: Tid,
-        piece: &Piece,
-        to: Moment,
-        said: &mut Vec<String>,
-    ) -> Option<Step> {
+    fn meanwhile(&self, tid: Tid, wait: &mut Wait<'_>, to: Moment) -> Option<Step> {
+        let piece = wait.piece;
         let next = self.next(tid, piece, piece.from, to);
         if !piece.is_endless() {
             let did = self.activity(tid, piece.from, piece.to);
-            said.push(format!("Meanwhile {} was {did}.", self.task(tid)));
+            wait.say(format!("Meanwhile {} was {did}.", self.task(tid)));
         } else if next.is_none() {
-            said.push(self.now_does(tid));
+            wait.say(self.now_does(tid));
         }
         next
     }

@@ -202,7 +202,13 @@ impl Side {
             // It ended before, unless its end is missing.
             return self.live.remove(&tid);
         }
-        let task = self.task(tid);
+        let (tasks, names) = (self.summary.tasks(), &mut self.names);
+        let (_, task) = self.live.entry(tid).or_insert_with(|| {
+            let comm = tasks.comm(tid).to_string();
+            let number = names.entry(comm.clone()).or_default();
+            *number += 1;
+            ((comm, *number), Totals::default())
+        });
         task.turns += u64::from(fact.is_resumed());
         if let Some(exit) = fact.exit() {
             task.exit = Some(exit.to_string());
@@ -211,24 +217,11 @@ impl Side {
         if let Some(Call(call, _)) = fact.call() {
             task.traps += 1;
             self.calls.entry(call.name()).or_default()[0] += 1;
-        } else if fact.answer().is_some() && self.summary.tasks().is_error(event) {
-            let last = self.summary.tasks().last(tid);
-            let call = last.map_or("?", |last| last.call.name());
+        } else if fact.answer().is_some() && tasks.is_error(event) {
+            let call = tasks.last(tid).map_or("?", |last| last.call.name());
             self.calls.entry(call).or_default()[1] += 1;
         }
         None
-    }
-
-    /// The totals of a task. It gets its number among the tasks of its name.
-    fn task(&mut self, tid: Tid) -> &mut Totals {
-        let (tasks, names) = (self.summary.tasks(), &mut self.names);
-        let (_, totals) = self.live.entry(tid).or_insert_with(|| {
-            let comm = tasks.comm(tid).to_string();
-            let next = names.entry(comm.clone()).or_default();
-            *next += 1;
-            ((comm, *next), Totals::default())
-        });
-        totals
     }
 }
 

@@ -131,14 +131,15 @@ mod tests {
             ([8, 10], &[]),
             ([9, 9], &[]),
         ] {
-            let held = lock.held(&Piece {
+            let piece = Piece {
                 doing: Doing::Ready,
                 from: at(from),
                 to: at(to),
                 end: Ending::Next,
                 call: String::new(),
                 place: None,
-            });
+            };
+            let held = lock.held(&piece);
             let expected = expected.iter();
             let expected = expected.map(|&(tid, from, to)| (Tid::from(tid), at(from), at(to)));
             assert!(held.eq(expected), "from {from} to {to}");

@@ -10,7 +10,7 @@ use clap::{Args, ValueHint};
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 use trapline::{
-    Call, CallInfo, Doing, Ending, Event, Ledger, Nanos, Span, Tid,
+    Call, Doing, Ending, Event, Ledger, Nanos, Span, Tid,
     record::{Header, OwnedEvent},
 };
 
@@ -19,7 +19,7 @@ use super::{
     spans::{Shares, Spans, What, share},
 };
 use crate::{
-    amounts::{Amounts, Bucket, Calls, nanos, quantiles},
+    amounts::{Amounts, Calls, nanos},
     output::{Log, clean},
     table::{ALIVE, Sheet, seconds, table},
     units::{count, few},
@@ -110,8 +110,7 @@ struct Row {
     comm: Box<str>,
     /// Its index before the rows were sorted: the key in the maps over all rows.
     place: u32,
-    /// The number of tasks in the row.
-    count: u64,
+    tasks: u64,
     turns: u64,
     traps: u64,
     /// In each of [`STATES`].
@@ -136,7 +135,6 @@ impl SummaryCommand {
 }
 
 impl Summary {
-    /// One with a row per task, or per name.
     pub(super) fn new(by_name: bool) -> Self {
         Self {
             by_name,
@@ -145,7 +143,6 @@ impl Summary {
         }
     }
 
-    /// The books of the run.
     pub(super) fn tasks(&self) -> &Ledger {
         self.spans.tasks()
     }
@@ -153,7 +150,8 @@ impl Summary {
     /// By name: the time in each state, and the median and the 99th percentile of the waits for a turn.
     pub(super) fn times(&self) -> BTreeMap<&str, [Duration; 6]> {
         let times = |row: &'_ Row| {
-            let [median, high, _] = quantiles(&self.nanos.of(row.place)).map(Duration::from_nanos);
+            let [_, median, high, _] = self.nanos.quantiles(Some(row.place));
+            let [median, high] = [median, high].map(Duration::from_nanos);
             let [running, in_call, ready, blocked] = row.times;
             [running, in_call, ready, blocked, median, high]
         };
@@ -161,7 +159,6 @@ impl Summary {
         rows.map(|row| (&*row.comm, times(row))).collect()
     }
 
-    /// The times of each call.
     pub(super) fn calls(&self) -> BTreeMap<&str, [Duration; 4]> {
         let calls = self.calls.iter();
         calls.map(|(name, call)| (*name, call.times())).collect()
@@ -196,7 +193,7 @@ impl Summary {
         let place = self.place(event.tid);
         let row = &mut self.rows[place as usize];
         let (tasks, fact) = (self.spans.tasks(), &event.fact);
-        row.count += u64::from(fact.spawned().is_some());
+        row.tasks += u64::from(fact.spawned().is_some());
         row.turns += u64::from(fact.is_resumed());
         if let Some(Call(call, _)) = fact.call() {
             row.traps += 1;
@@ -204,7 +201,8 @@ impl Summary {
         } else if fact.answer().is_some() {
             // A wait after the answer is a timeout.
             if let Some(trap) = tasks.last(event.tid).filter(|trap| !trap.is_late) {
-                let call = end_call(&mut self.calls, trap, event.at);
+                let call = self.calls.entry(trap.call.name()).or_default();
+                call.add(event.at.saturating_sub(trap.at));
                 call.errors += u64::from(tasks.is_error(event));
             }
         } else if let Some(exit) = fact.exit() {
@@ -230,11 +228,11 @@ impl Summary {
     /// Adds the time of a call whose answer does not come: its task ends, or the recording.
     fn unanswered(&mut self, tid: Tid, now: Duration) {
         if let Some(trap) = self.spans.tasks().pending(tid) {
-            end_call(&mut self.calls, trap, now);
+            let call = self.calls.entry(trap.call.name()).or_default();
+            call.add(now.saturating_sub(trap.at));
         }
     }
 
-    /// The index of a task's row.
     fn place(&mut self, tid: Tid) -> u32 {
         let comm = self.spans.tasks().comm(tid);
         let known = match self.by_name {
@@ -363,12 +361,9 @@ impl Summary {
             writeln!(out, "and {left_out} more tasks: {how}")?;
         }
         writeln!(out, "\n{}", self.waits_table(&shown))?;
-        let sum = |of: fn(&Row) -> u64| self.rows.iter().map(of).sum::<u64>();
-        let (tasks, turns, traps) = (
-            sum(|row| row.count),
-            sum(|row| row.turns),
-            sum(|row| row.traps),
-        );
+        let tasks: u64 = self.rows.iter().map(|row| row.tasks).sum();
+        let turns: u64 = self.rows.iter().map(|row| row.turns).sum();
+        let traps: u64 = self.rows.iter().map(|row| row.traps).sum();
         let (now, events) = (Nanos::from(self.spans.now().at), self.events);
         write!(out, "\ntasks {tasks}, turns {turns}, traps {traps}, ")?;
         writeln!(out, "events {events}, time {now:.6}")?;
@@ -395,7 +390,7 @@ impl Summary {
 
     fn id(&self, row: &Row) -> Value {
         match self.by_name {
-            true => row.count.into(),
+            true => row.tasks.into(),
             false => u64::from(row.tid).into(),
         }
     }
@@ -423,29 +418,21 @@ impl Summary {
 
     /// The waits for a turn, of the shown rows and of all.
     fn waits_table(&self, shown: &[&Row]) -> String {
-        let cells = |id: Value, name: &str, nanos: &[Bucket], turns: &[Bucket]| {
-            let micros = |nanos| format!("{:.3}", nanos as f64 / 1e3).into();
-            let [median, high, most] = quantiles(nanos).map(micros);
-            let [in_turns, high_turns, most_turns] = quantiles(turns).map(Value::from);
-            let times = nanos.iter().map(|bucket| bucket.count).sum::<u64>().into();
-            let name = name.into();
+        let cells = |id: Value, name: &str, place: Option<u32>| {
+            let [times, nanos @ ..] = self.nanos.quantiles(place);
+            let [median, high, most] =
+                nanos.map(|nanos| format!("{:.3}", nanos as f64 / 1e3).into());
+            let [_, in_turns, high_turns, most_turns] =
+                self.turns.quantiles(place).map(Value::from);
+            let (name, times) = (name.into(), times.into());
             [
                 id, name, times, median, high, most, in_turns, high_turns, most_turns,
             ]
         };
-        let mut rows = Vec::new();
-        for row in shown {
-            let (nanos, turns) = (self.nanos.of(row.place), self.turns.of(row.place));
-            if !nanos.is_empty() {
-                rows.push(cells(self.id(row), &row.comm, &nanos, &turns));
-            }
-        }
-        rows.push(cells(
-            "".into(),
-            "all",
-            &self.nanos.all(),
-            &self.turns.all(),
-        ));
+        let rows = shown.iter();
+        let rows = rows.map(|row| cells(self.id(row), &row.comm, Some(row.place)));
+        let mut rows: Vec<_> = rows.filter(|[_, _, times, ..]| *times != 0).collect();
+        rows.push(cells("".into(), "all", None));
         let columns = "waited for a turn  times  median us  99th  most  median turns  99th  most";
         table(self.columns(columns), &rows)
     }
@@ -479,19 +466,6 @@ impl Summary {
         Ok(())
     }
 
-    fn blocked_on(&self, row: &Row) -> impl Iterator<Item = (What, Duration)> {
-        let on = self.on.range((row.place, What::FIRST)..);
-        let on = on.take_while(|((place, _), _)| *place == row.place);
-        on.map(|((_, what), span)| (*what, *span))
-    }
-
-    fn exits(&self, row: &Row) -> impl Iterator<Item = (&str, u64)> {
-        let exits = self.exits.range((row.place, String::new())..);
-        let exits = exits.take_while(|((place, _), _)| *place == row.place);
-        exits.map(|((_, exit), count)| (&**exit, *count))
-    }
-
-    /// What tasks were blocked on, in words.
     fn say(&self, what: What) -> String {
         let words = self.words.get(&what).map(|words| clean(words));
         words.unwrap_or_else(|| what.to_string())
@@ -499,10 +473,10 @@ impl Summary {
 
     /// What it was blocked on most; all reasons, if they are few.
     fn mostly_on(&self, row: &Row) -> String {
-        let mut on: Vec<_> = self.blocked_on(row).collect();
+        let mut on: Vec<_> = of_row(&self.on, row.place, What::FIRST).collect();
         on.sort_by_key(|&(what, span)| (Reverse(span), what));
         let [.., all] = row.times;
-        let text = |(what, span): &(What, Duration)| match on.len() == 1 || all.is_zero() {
+        let text = |&(what, span): &(&What, &Duration)| match on.len() == 1 || all.is_zero() {
             true => self.say(*what),
             false => format!("{} {}", self.say(*what), share(*span, all)),
         };
@@ -510,28 +484,30 @@ impl Summary {
     }
 
     fn exit(&self, row: &Row) -> String {
-        let mut exits: Vec<_> = self.exits(row).collect();
+        let mut exits: Vec<_> = of_row(&self.exits, row.place, String::new()).collect();
         exits.sort_by_key(|&(exit, count)| (Reverse(count), exit));
-        let text = |(exit, count): (&str, u64)| match row.count {
-            0 | 1 => exit.to_string(),
+        let text = |(exit, count): (&String, &u64)| match row.tasks {
+            0 | 1 => exit.clone(),
             _ => format!("{count} {exit}"),
         };
         few(exits.into_iter().map(text), 2, |_| "...".to_string()).join(", ")
     }
 
     fn json(&self, row: &Row) -> Value {
-        let on = self.blocked_on(row);
-        let on = on.map(|(what, span)| (self.say(what), seconds(span)));
+        let on = of_row(&self.on, row.place, What::FIRST);
+        let on = on.map(|(what, span)| (self.say(*what), seconds(*span)));
+        let exits = of_row(&self.exits, row.place, String::new());
         let longest = row.longest.map(|(span, what, since)| {
             json!({ "seconds": seconds(span), "on": self.say(what), "at": seconds(since) })
         });
         let [running, in_call, ready, blocked] = row.times.map(seconds);
-        let [median, high, most] = quantiles(&self.nanos.of(row.place)).map(|n| n as f64 / 1e9);
-        let [in_turns, high_turns, most_turns] = quantiles(&self.turns.of(row.place));
+        let place = Some(row.place);
+        let [_, median, high, most] = self.nanos.quantiles(place).map(|n| n as f64 / 1e9);
+        let [_, in_turns, high_turns, most_turns] = self.turns.quantiles(place);
         let mut line = json!({
             "summary": "task",
             "task": row.comm,
-            "tasks": row.count,
+            "tasks": row.tasks,
             "turns": row.turns,
             "traps": row.traps,
             "running": running,
@@ -542,7 +518,7 @@ impl Summary {
             "longest": longest,
             "latency": { "median": median, "99th": high, "most": most },
             "latency_turns": { "median": in_turns, "99th": high_turns, "most": most_turns },
-            "exits": self.exits(row).collect::<BTreeMap<_, _>>(),
+            "exits": exits.collect::<BTreeMap<_, _>>(),
         });
         if !self.by_name {
             line["tid"] = u64::from(row.tid).into();
@@ -571,15 +547,15 @@ fn calls_sheet<'a>(calls: impl IntoIterator<Item = (&'a &'static str, &'a Calls)
     }
 }
 
-/// Adds the time of a call that ends now.
-fn end_call<'a>(
-    calls: &'a mut BTreeMap<&'static str, Calls>,
-    trap: &CallInfo,
-    now: Duration,
-) -> &'a mut Calls {
-    let call = calls.entry(trap.call.name()).or_default();
-    call.add(now.saturating_sub(trap.at));
-    call
+/// The entries of a row, from the smallest key on.
+fn of_row<K: Ord, V>(
+    map: &BTreeMap<(u32, K), V>,
+    place: u32,
+    smallest: K,
+) -> impl Iterator<Item = (&K, &V)> {
+    let entries = map.range((place, smallest)..);
+    let entries = entries.take_while(move |((of, _), _)| *of == place);
+    entries.map(|((_, key), value)| (key, value))
 }
 
 #[cfg(test)]

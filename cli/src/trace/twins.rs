@@ -72,19 +72,19 @@ impl Twins {
         }
         self.ended[run].insert(twin.clone(), totals);
         if self.ended[run].len() > self.most {
-            self.sum(twin);
+            self.sum(&twin);
         }
     }
 
     /// Adds up the tasks of a name from a number on.
-    fn sum(&mut self, first: Twin) {
-        let (name, from) = &first;
+    fn sum(&mut self, first: &Twin) {
+        let (name, from) = first;
         let summed = self.summed.entry(name.clone());
         let (known, sums) = summed.or_insert_with(|| (*from, Default::default()));
         *known = *from.min(known);
         let last = (name.clone(), u64::MAX);
         for (ended, sum) in self.ended.iter_mut().zip(sums) {
-            let later = ended.range(&first..=&last);
+            let later = ended.range(first..=&last);
             let later: Vec<Twin> = later.map(|(twin, _)| twin.clone()).collect();
             let later = later.iter().filter_map(|twin| ended.remove(twin));
             later.for_each(|totals| sum.add(&totals));
@@ -179,7 +179,7 @@ mod tests {
     /// `turns` for its run and n.
     fn compared(
         most: usize,
-        names: impl Iterator<Item = Twin> + Clone,
+        names: &(impl Iterator<Item = Twin> + Clone),
         turns: fn(usize, u64) -> u64,
     ) -> (Vec<[Value; 8]>, u64) {
         let mut twins = Twins::keeping(most);
@@ -204,7 +204,7 @@ mod tests {
     #[test]
     fn equal_tasks_are_equal_however_many_are_kept() {
         for most in [1, 10, 1000] {
-            let rows = compared(most, clients(100), |_, number| number % 7);
+            let rows = compared(most, &clients(100), |_, number| number % 7);
             assert_eq!(rows, (Vec::new(), 0), "{most}");
         }
     }
@@ -212,10 +212,10 @@ mod tests {
     #[test]
     fn a_task_that_differs_is_named_or_in_the_sum() {
         let differ = |run, number| if (run, number) == (1, 60) { 5 } else { 3 };
-        let (rows, more) = compared(1000, clients(100), differ);
+        let (rows, more) = compared(1000, &clients(100), differ);
         let named = json!([["client", 60, 3, 5, 3, 5, "done", "done"]]);
         assert_eq!((json!(rows), more), (named, 0));
-        let (rows, more) = compared(10, clients(100), differ);
+        let (rows, more) = compared(10, &clients(100), differ);
         let later = "11 and later";
         let summed = json!([["client", later, 270, 272, 270, 272, "90 done", "90 done"]]);
         assert_eq!((json!(rows), more), (summed, 0));
@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn rows_are_bounded_and_the_others_are_counted() {
-        let (rows, more) = compared(5000, clients(3000), |run, _| run as u64);
+        let (rows, more) = compared(5000, &clients(3000), |run, _| run as u64);
         assert_eq!((rows.len(), more), (ROWS, 2000));
         assert_eq!(rows[0][1], 1);
     }
@@ -231,7 +231,7 @@ mod tests {
     #[test]
     fn tasks_of_many_names_are_compared_by_name_in_a_bounded_table() {
         let named = (0..3000).map(|number| (format!("client-{number:04}"), 1));
-        let compared = |turns| compared(10, named.clone(), turns);
+        let compared = |turns| compared(10, &named, turns);
         assert_eq!(compared(|_, number| number % 7), (Vec::new(), 0));
         let (rows, more) = compared(|run, number| u64::from((run, number) == (1, 2501)));
         assert_eq!((rows.len(), more), (1, 0));

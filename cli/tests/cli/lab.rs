@@ -459,19 +459,9 @@ fn no_default_in_the_help_is_on_a_line_of_its_own() {
 
 #[test]
 fn a_summary_shows_the_measures_of_tasks_that_computed() {
-    let args = [
-        "boot",
-        "--virtual",
-        "--seed",
-        "1",
-        "--summary",
-        "jobs",
-        "--job",
-        "0,10ms",
-        "--job",
-        "0,10ms",
-    ];
-    let (code, _, err) = run(&args);
+    let boot = ["boot", "--virtual", "--seed", "1", "--summary"];
+    let jobs = ["jobs", "--job", "0,10ms", "--job", "0,10ms"];
+    let (code, _, err) = run(&[&boot[..], &jobs].concat());
     assert_eq!(code, 0);
     let header = "tid  task  arrival    response   turnaround  waiting    computed";
     let squeezed = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");

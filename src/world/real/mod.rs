@@ -7,17 +7,16 @@
 //!
 //! # What `polling` does
 //!
-//! `polling` owns the poller on every system: it opens it and closes it, and `poller.rs` and the two
-//! files below it are all that names it. Nothing depends on its own `notify`, or on the key that it
-//! keeps for that.
+//! `polling` owns the poller on every system: it opens it and closes it, and ends the watch of a
+//! descriptor. `poller.rs` and the two files below it are all that names it. On Linux two things are
+//! ours, and one is ours everywhere:
 //!
-//! | | Linux | elsewhere | why not `polling` on Linux |
-//! |---|---|---|---|
-//! | open and close the poller | polling | polling | |
-//! | end the watch of a descriptor | polling | polling | |
-//! | begin the watch of a descriptor | `epoll_ctl` | polling | it cannot ask for `EPOLLRDHUP`: without it each short read needs a second one, to find the end of the stream |
-//! | wait | `epoll_wait`, a timerfd only for a new deadline | polling | it makes 5 system calls (`timerfd_settime`, two `epoll_ctl`, `epoll_wait`, `read`), this one 1 or 2 |
-//! | wake it from a thread | an eventfd of ours, watched like any other | a pipe of ours, the same | its notification has to be acknowledged in its own wait |
+//! - A watch begins by `epoll_ctl`: `polling` cannot ask for `EPOLLRDHUP`. Without it each short read
+//!   needs a second one, to find the end of the stream.
+//! - A wait is `epoll_wait`, and a timerfd for a new deadline: 1 or 2 system calls. `polling` makes 5
+//!   (`timerfd_settime`, two `epoll_ctl`, `epoll_wait`, `read`).
+//! - Threads wake it by an eventfd, or a pipe, that is watched like any other descriptor: the
+//!   notification of `polling` has to be acknowledged in its own wait.
 //!
 //! The figure: a request of an echo server with 50 connections takes 2.0 system calls
 //! (`docs/benchmarks.md`), as that of a bare epoll loop does.
@@ -395,7 +394,10 @@ impl World for RealWorld {
             Request::Shutdown => self.shutdown(device).map(done),
             // The system's look-up blocks.
             Request::Resolve { .. } => Ok(Answer::Ready(false)),
-            Request::Close => Ok(done(self.close(device))),
+            Request::Close => {
+                self.close(device);
+                Ok(Answer::Done)
+            }
         }
     }
 }

@@ -141,7 +141,7 @@ impl Context {
         let is_other = std::mem::replace(&mut self.device, device) != device;
         let other = u8::from(is_other) * kind::FIRST_FLAG;
         let unusual = u8::from(!usual) * kind::SECOND_FLAG;
-        out.push(kind::REQUEST + asked.number | other | unusual);
+        out.push((kind::REQUEST + asked.number) | other | unusual);
         if is_other {
             number(out, device);
         }
@@ -179,38 +179,30 @@ pub(super) fn addresses(addresses: &[IpAddr]) -> Vec<u8> {
     out
 }
 
-/// Appends a wait: what was reported, and how long it took if it was for threads.
+/// Appends a wait: what was reported, and how long it took if it was for threads. What daemons wait
+/// for is no part of the run.
 pub(super) fn wait(
     out: &mut Vec<u8>,
     happened: &[Happening],
-    result: io::Result<Option<Duration>>,
-) -> io::Result<Option<Duration>> {
-    let kind = match &result {
+    result: &io::Result<Option<Duration>>,
+) {
+    let kind = match result {
         Ok(None) => kind::WAIT,
         Ok(Some(_)) => kind::WAIT_FOR_THREADS,
         Err(_) => kind::WAIT_FAILED,
     };
-    // What daemons wait for is no part of the run.
-    let of_daemons = happened
-        .iter()
-        .filter(|report| is_of_daemon(report))
-        .count();
-    let count = happened.len() - of_daemons;
+    let reports = happened.iter().filter(|report| !is_of_daemon(report));
+    let count = reports.clone().count();
     out.push(kind | (count.min(3) as u8) << 5);
     if count >= 3 {
         number(out, count as u64);
     }
-    for report in happened {
-        if of_daemons == 0 || !is_of_daemon(report) {
-            put_report(out, *report);
-        }
-    }
-    match &result {
+    reports.for_each(|report| put_report(out, *report));
+    match result {
         Ok(None) => {}
         Ok(Some(waited)) => number(out, nanos(*waited)),
         Err(error) => put_error(out, error),
     }
-    result
 }
 
 /// Whether a report is for a daemon.
@@ -313,13 +305,10 @@ pub(super) enum Entry<'a> {
     /// A random number, if it is another than the seed gives.
     Random(Option<u64>),
     Idle(bool),
-    Print {
-        len: usize,
-        result: io::Result<usize>,
-    },
-    Submit {
-        in_place: bool,
-    },
+    /// How many bytes there were to print, and how many were printed.
+    Print(usize, io::Result<usize>),
+    /// Work for a thread, and whether it was done in place.
+    Submit(bool),
     /// What was asked, and its answer, with what was received.
     Io(Asked, io::Result<(Answer, &'a [u8])>),
 }
@@ -397,9 +386,9 @@ impl Context {
                 if matches!(result, Ok(n) if n > len) {
                     return Err("more was printed than there was");
                 }
-                Entry::Print { len, result }
+                Entry::Print(len, result)
             }
-            kind::SUBMIT => Entry::Submit { in_place: is_first },
+            kind::SUBMIT => Entry::Submit(is_first),
             kind => self.request(bytes, kind, is_first, !is_second)?,
         })
     }
@@ -524,8 +513,8 @@ impl fmt::Display for Entry<'_> {
             Self::Wait(_) => f.write_str("a wait"),
             Self::Random(_) => f.write_str("a random number"),
             Self::Idle(_) => f.write_str("whether anything can report"),
-            Self::Print { len, .. } => write!(f, "{len} bytes of text for the console"),
-            Self::Submit { .. } => f.write_str("work for a thread"),
+            Self::Print(len, _) => write!(f, "{len} bytes of text for the console"),
+            Self::Submit(_) => f.write_str("work for a thread"),
             Self::Io(asked, _) => asked.fmt(f),
         }
     }

@@ -77,17 +77,6 @@ pub struct Left {
     pub found: String,
 }
 
-impl Left {
-    pub(super) fn new(offset: u64, task: Tid, asked: String, found: String) -> Error {
-        Error::Left(Box::new(Self {
-            offset,
-            task,
-            asked,
-            found,
-        }))
-    }
-}
-
 fn at(task: Tid) -> String {
     match task {
         Tid::KERNEL => "the kernel".to_string(),
@@ -130,6 +119,15 @@ impl Error {
             | Self::Corrupt { .. }
             | Self::Left(_) => false,
         }
+    }
+
+    pub(super) fn left(offset: u64, task: Tid, asked: String, found: String) -> Self {
+        Self::Left(Box::new(Left {
+            offset,
+            task,
+            asked,
+            found,
+        }))
     }
 
     /// As an error of a world.

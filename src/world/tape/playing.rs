@@ -186,16 +186,12 @@ impl Playing {
 
     /// Does the work, or waits for the thread, that closes this queue. The tape says that it is
     /// closed now.
-    fn await_close(
-        &mut self,
-        queue: QueueId,
-        happened: &mut Vec<Happening>,
-    ) -> io::Result<Result<(), Over>> {
+    fn await_close(&mut self, queue: QueueId, happened: &mut Vec<Happening>) -> io::Result<()> {
         let until = self.beneath.now() + PATIENCE;
         loop {
             self.listen(Duration::ZERO, happened)?;
             if self.closed.contains(&queue) || self.is_stopped {
-                return Ok(Ok(()));
+                return Ok(());
             }
             if let Some(job) = self.jobs.pop_front() {
                 contain(|| again(job));
@@ -206,7 +202,9 @@ impl Playing {
             if left == Duration::ZERO || self.over >= started.iter().sum() {
                 let asked = "a wait in which no thread closes a queue".to_string();
                 let found = format!("the close of queue {}", queue.number());
-                return Ok(Err(self.reel.get_mut().leave(Tid::KERNEL, asked, found)));
+                let reel = self.reel.get_mut();
+                let Over = reel.leave(Tid::KERNEL, asked, found);
+                return Err(reel.error());
             }
             self.listen(left, happened)?;
         }
@@ -265,8 +263,8 @@ impl World for Playing {
         deadline: Option<Duration>,
         happened: &mut Vec<Happening>,
     ) -> io::Result<()> {
-        self.wait_for_threads(deadline, Duration::MAX, happened)
-            .map(drop)
+        let waited = self.wait_for_threads(deadline, Duration::MAX, happened);
+        waited.map(drop)
     }
 
     fn wait_for_threads(
@@ -292,12 +290,9 @@ impl World for Playing {
         let Ok(result) = reel.wait() else {
             return Err(reel.error());
         };
-        for at in 0..self.reel.get_mut().happened.len() {
-            let report = self.reel.get_mut().happened[at];
-            if let Happening::Interrupt(Interrupt::Close(queue)) = report
-                && let Err(Over) = self.await_close(queue, happened)?
-            {
-                return Err(self.reel.get_mut().error());
+        for report in std::mem::take(&mut reel.happened) {
+            if let Happening::Interrupt(Interrupt::Close(queue)) = report {
+                self.await_close(queue, happened)?;
             }
             happened.push(report);
         }

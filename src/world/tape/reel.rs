@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::{
-    Error, Header, Left, MAGIC, VERSION,
+    Error, Header, MAGIC, VERSION,
     entry::{Asked, Context, Entry, give},
     kind,
 };
@@ -69,7 +69,7 @@ impl Progress {
         }
         let offset = self.offset();
         Err(match self.0.cut.get() {
-            None => Left::new(offset, Tid::KERNEL, "the end".into(), "more".into()),
+            None => Error::left(offset, Tid::KERNEL, "the end".into(), "more".into()),
             Some(None) => Error::Truncated { offset },
             Some(Some(error)) => Error::Unwritten { offset, error },
         })
@@ -124,7 +124,7 @@ impl Reel {
 
     /// Ends the replay, because the program does something that the tape does not have.
     pub(super) fn leave(&mut self, task: Tid, asked: String, found: String) -> Over {
-        let left = Left::new(self.progress.offset(), task, asked, found);
+        let left = Error::left(self.progress.offset(), task, asked, found);
         self.stop(Some(left))
     }
 
@@ -157,12 +157,12 @@ impl Reel {
 
     pub(super) fn print(&mut self, task: Tid, len: usize) -> Result<io::Result<usize>, Over> {
         let asked = format_args!("{len} bytes of text for the console");
-        take!(self, task, asked, Entry::Print { len: told, result } if told == len => result)
+        take!(self, task, asked, Entry::Print(told, result) if told == len => result)
     }
 
     /// Whether the work was done in place.
     pub(super) fn submit(&mut self, task: Tid) -> Result<bool, Over> {
-        take!(self, task, "work for a thread", Entry::Submit { in_place } => in_place)
+        take!(self, task, "work for a thread", Entry::Submit(in_place) => in_place)
     }
 
     /// A wait, with how long one for threads took. Its reports are in [`Reel::happened`].

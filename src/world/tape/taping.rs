@@ -2,7 +2,8 @@
 
 use std::{
     cell::Cell,
-    fmt, io,
+    fmt,
+    io::Result,
     path::Path,
     sync::{
         Arc,
@@ -54,7 +55,7 @@ impl<W: World> Taping<W> {
         path: impl AsRef<Path>,
         header: &Header,
         max: Option<u64>,
-    ) -> io::Result<Self> {
+    ) -> Result<Self> {
         let seed = world.seed();
         // A replay must compute in the same way.
         let header = Header {
@@ -86,7 +87,11 @@ impl<W: World> Taping<W> {
         }
     }
 
-    fn note_io(&mut self, asked: Asked, result: &io::Result<Answer>, read: &[u8]) {
+    fn note_wait(&self, reports: &[Happening], result: &Result<Option<Duration>>) {
+        self.writer.put(|out| entry::wait(out, reports, result));
+    }
+
+    fn note_io(&mut self, asked: Asked, result: &Result<Answer>, read: &[u8]) {
         let context = &mut self.context;
         self.writer.put(|out| context.io(out, asked, result, read));
     }
@@ -118,26 +123,21 @@ impl<W: World> World for Taping<W> {
         self.writer.put(|out| entry::seed(out, seed));
     }
 
-    fn print(&mut self, text: &[u8]) -> io::Result<usize> {
+    fn print(&mut self, text: &[u8]) -> Result<usize> {
         let result = self.inner.print(text);
         self.writer
             .put(|out| entry::print(out, text.len(), &result));
         result
     }
 
-    fn wait(
-        &mut self,
-        deadline: Option<Duration>,
-        happened: &mut Vec<Happening>,
-    ) -> io::Result<()> {
+    fn wait(&mut self, deadline: Option<Duration>, happened: &mut Vec<Happening>) -> Result<()> {
         // A virtual clock does not sleep.
         if self.inner.spins() {
             self.write_before_sleep(deadline);
         }
         let before = happened.len();
         let result = self.inner.wait(deadline, happened).map(|()| None);
-        let reports = &happened[before..];
-        let result = self.writer.put(|out| entry::wait(out, reports, result));
+        self.note_wait(&happened[before..], &result);
         result.map(drop)
     }
 
@@ -146,12 +146,12 @@ impl<W: World> World for Taping<W> {
         deadline: Option<Duration>,
         patience: Duration,
         happened: &mut Vec<Happening>,
-    ) -> io::Result<Duration> {
+    ) -> Result<Duration> {
         self.write_before_sleep(deadline);
         let before = happened.len();
         let result = self.inner.wait_for_threads(deadline, patience, happened);
-        let (reports, result) = (&happened[before..], result.map(Some));
-        let result = self.writer.put(|out| entry::wait(out, reports, result));
+        let result = result.map(Some);
+        self.note_wait(&happened[before..], &result);
         result.map(Option::unwrap_or_default)
     }
 
@@ -179,7 +179,7 @@ impl<W: World> World for Taping<W> {
             .put(|out| entry::flag(out, kind::SUBMIT, in_place));
     }
 
-    fn io(&mut self, device: DeviceId, mut request: Request<'_>) -> io::Result<Answer> {
+    fn io(&mut self, device: DeviceId, mut request: Request<'_>) -> Result<Answer> {
         if device.is_of_daemon() {
             return self.inner.io(device, request);
         }

@@ -51,10 +51,8 @@ impl Writer {
         let head = encode::framed(MAGIC, VERSION, &encode::body(header))?;
         // Before it is opened: that waits for the reader of a pipe.
         if fs::metadata(path).is_ok_and(|found| !found.is_file()) {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                "a tape is a file: a folder, a pipe or a device cannot hold it",
-            ));
+            let why = "a tape is a file: a folder, a pipe or a device cannot hold it";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
         let file = Growing::new(place::open(path)?, &head, entry::skip)?;
         let shared = Arc::new(TapeFile {
@@ -68,21 +66,19 @@ impl Writer {
             kept: Mutex::default(),
         });
         let weak = Arc::downgrade(&shared);
-        thread::Builder::new()
-            .name("tape".into())
-            .spawn(move || write_again_and_again(&weak))?;
+        let thread = thread::Builder::new().name("tape".into());
+        thread.spawn(move || write_again_and_again(&weak))?;
         Ok(Self(shared))
     }
 
-    pub(super) fn put<T>(&self, entry: impl FnOnce(&mut Vec<u8>) -> T) -> T {
+    pub(super) fn put(&self, entry: impl FnOnce(&mut Vec<u8>)) {
         let mut kept = lock(&self.0.kept);
-        let result = entry(&mut kept);
+        entry(&mut kept);
         let is_long = kept.len() > KEPT;
         drop(kept);
         if is_long {
             self.write();
         }
-        result
     }
 
     /// Writes to the file what is on the tape so far. An error ends the tape.
@@ -170,11 +166,9 @@ impl Target {
 fn write_again_and_again(shared: &Weak<TapeFile>) {
     loop {
         thread::sleep(EVERY);
-        let Some(shared) = shared.upgrade() else {
-            return;
-        };
-        if shared.write().file.is_none() {
-            return;
+        match shared.upgrade() {
+            Some(shared) if shared.write().file.is_some() => {}
+            _ => return,
         }
     }
 }

@@ -50,7 +50,10 @@ impl Net {
                 self.resolve(name, addresses)?;
                 Ok(Answer::Ready(true))
             }
-            Request::Close => Ok(done(self.close(device))),
+            Request::Close => {
+                self.close(device);
+                Ok(Answer::Done)
+            }
         }
     }
 

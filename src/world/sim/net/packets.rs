@@ -64,13 +64,9 @@ impl Net {
     /// Hands a packet over that is due, unless it was lost on the way.
     #[inline]
     pub(super) fn deliver(&mut self, packet: Packet) {
-        let Packet {
-            from,
-            epoch,
-            signal,
-        } = packet;
-        let sent_in = self.find(from).map(|found| found.pipes[from.side].epoch);
-        if sent_in != Some(epoch) {
+        let (from, signal) = (packet.from, packet.signal);
+        let epoch = self.find(from).map(|found| found.pipes[from.side].epoch);
+        if epoch != Some(packet.epoch) {
             return;
         }
         if !self.hosts.get(self.way(from).1).is_up {

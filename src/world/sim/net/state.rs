@@ -279,7 +279,7 @@ impl Net {
 
     /// Removes a connection that no task can reach any more.
     pub(super) fn sweep(&mut self, end: EndId) {
-        if !self.find(end).is_some_and(|found| found.is_forgotten()) {
+        if self.find(end).is_none_or(|found| !found.is_forgotten()) {
             return;
         }
         for side in [end, end.peer()] {
