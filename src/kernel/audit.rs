@@ -98,7 +98,7 @@ impl Kernel {
         assert_eq!(timers, armed, "armed timers");
         let count: usize = sets.iter().map(|set| set.len()).sum();
         assert_eq!(timers.len(), count, "armed timers");
-        let waiting = self.devices.waiting() + self.devices.daemons();
+        let waiting: usize = self.devices.waiting().iter().sum();
         assert_eq!(devices, waiting, "tasks that wait for devices");
         if let Some(injection) = &self.injection {
             injection.audit(|tid| self.tasks.find_live(tid).is_some());

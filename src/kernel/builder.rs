@@ -273,15 +273,8 @@ impl Builder {
         }
         note_origins();
         let remote = world.remote();
-        let frame = Rc::new(TrapFrame::new(remote.clone()));
-        if let Some(net) = world.net() {
-            net.bind(&frame);
-        }
-        if self.injection.is_some() {
-            frame.set_injected();
-        }
         let processors = if world.spins() { 1 } else { self.processors };
-        Kernel {
+        let mut kernel = Kernel {
             number: next_number(),
             tasks: Default::default(),
             processors: Processors::new(processors),
@@ -298,7 +291,7 @@ impl Builder {
             published: None,
             is_watched: false,
             world,
-            frame,
+            frame: Rc::new(TrapFrame::new(remote.clone())),
             restarts: Default::default(),
             remote,
             log: self.log,
@@ -316,7 +309,9 @@ impl Builder {
             captured: self.captures.then(String::new),
             trouble: None,
             stats: Default::default(),
-        }
+        };
+        kernel.bind_frame();
+        kernel
     }
 }
 

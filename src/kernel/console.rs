@@ -31,6 +31,8 @@ pub(super) struct Console {
     /// Whether the end of the run waits only for [`PATIENCE`].
     hurries: bool,
     is_reported: bool,
+    /// The number of bytes that are lost, and how many of them have been reported.
+    lost: u64,
     reported_lost: u64,
 }
 
@@ -59,27 +61,31 @@ impl Console {
         until
     }
 
-    pub(super) fn drop_text(&mut self) -> u64 {
-        let lost = self.text.len() as u64;
+    /// Drops the kept text, which is lost.
+    pub(super) fn drop_text(&mut self) {
+        self.lost += self.text.len() as u64;
         self.text.clear();
-        lost
     }
 
     /// The same, because the console has failed. Warns once.
-    pub(super) fn lose(&mut self, error: &io::Error) -> u64 {
+    pub(super) fn lose(&mut self, error: &io::Error) {
         if !std::mem::replace(&mut self.is_reported, true) {
             tracing::warn!(
                 target: "trapline::kernel",
                 "cannot write to the console: {error}; the text of tasks is lost until the console works again"
             );
         }
-        self.drop_text()
+        self.drop_text();
     }
 
-    /// Warns of the bytes that were lost since the last such warning. `lost` is their number since
-    /// boot.
-    pub(super) fn report_lost(&mut self, lost: u64) {
-        let new = lost - std::mem::replace(&mut self.reported_lost, lost);
+    /// The number of bytes that are lost since boot.
+    pub(super) fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    /// Warns of the bytes that were lost since the last such warning.
+    pub(super) fn report_lost(&mut self) {
+        let new = self.lost - std::mem::replace(&mut self.reported_lost, self.lost);
         if new > 0 {
             tracing::warn!(
                 target: "trapline::kernel",
@@ -108,7 +114,7 @@ impl Kernel {
     pub(super) fn write_out(&mut self) {
         while !self.console.is_empty() {
             match self.world.print(self.console.text.as_slices().0) {
-                Ok(0) => self.stats.lost += self.console.lose(&io::ErrorKind::WriteZero.into()),
+                Ok(0) => self.console.lose(&io::ErrorKind::WriteZero.into()),
                 Ok(n) => drop(self.console.text.drain(..n)),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
@@ -116,7 +122,7 @@ impl Kernel {
                     self.trouble.get_or_insert(error);
                     self.poll_soon();
                 }
-                Err(error) => self.stats.lost += self.console.lose(&error),
+                Err(error) => self.console.lose(&error),
             }
         }
         self.frame.kept_text.set(self.console.text.len());
@@ -143,8 +149,8 @@ impl Kernel {
         }
         let number = self.console.next;
         self.console.next += 1;
-        self.held
-            .hold(Ticket::Console(number), me, call, &self.frame);
+        let ticket = Ticket::Console(number);
+        self.held.hold(ticket, me, call, &self.frame);
         self.devices.begin_wait(me);
         self.block(me, WaitingOn::Console(number));
     }

@@ -20,13 +20,11 @@ pub(super) struct Daemons {
     pub(super) idle: u32,
     /// The polls since the last turn of a task or the last progress of the clock.
     pub(super) still: u32,
-    /// The count of random numbers that they have drawn.
     drawn: u64,
 }
 
 impl Daemons {
-    /// Returns a random number for a daemon. It comes from a separate sequence, so that the
-    /// sequence of the tasks does not change. (SplitMix64.)
+    /// Draws from a sequence apart, so that that of the tasks does not change. (SplitMix64.)
     pub(super) fn random(&mut self, seed: u64) -> u64 {
         self.drawn += 1;
         let mut z = seed.wrapping_add(self.drawn.wrapping_mul(0x9e37_79b9_7f4a_7c15));
@@ -76,8 +74,7 @@ impl Kernel {
         task.expect("there is no limit on daemons").tid
     }
 
-    /// Gives each ready daemon one turn; if no task is ready, a pass of turns. These turns count as
-    /// no ticks.
+    /// Gives each ready daemon a turn; if no task is ready, a pass of turns. These are no ticks.
     pub(super) fn run_daemons(&mut self) {
         let ticks = self.stats.ticks;
         if ticks != self.daemons.ticks {

@@ -2,7 +2,6 @@
 
 use super::timers::Timer;
 
-/// The timeouts around a task's calls.
 #[derive(Default, Debug)]
 pub(super) struct Timeouts {
     /// The timeouts that have not fired, the outermost first.

@@ -24,7 +24,7 @@ impl Kernel {
         };
         let id = self.devices.next_id(me);
         let request = Request::Attach {
-            host: self.tasks[me].host(),
+            host: self.tasks[me].host,
             descriptor: source.clone(),
         };
         let result = self.world.io(id, request).and_then(world::Answer::done);
@@ -37,7 +37,7 @@ impl Kernel {
         let Some(Payload::Addr(addr)) = self.frame.take() else {
             return Errno::Invalid.into();
         };
-        let (id, host) = (self.devices.next_id(me), self.tasks[me].host());
+        let (id, host) = (self.devices.next_id(me), self.tasks[me].host);
         let result = self.world.io(id, Request::Listen { host, addr });
         let result = result.and_then(world::Answer::addr);
         self.opened(id, result.map(Some)).into()
@@ -47,7 +47,7 @@ impl Kernel {
         let Some(Payload::Addr(addr)) = self.frame.take() else {
             return Errno::Invalid.into();
         };
-        let (id, host) = (self.devices.next_id(me), self.tasks[me].host());
+        let (id, host) = (self.devices.next_id(me), self.tasks[me].host);
         let result = self.world.io(id, Request::Connect { host, addr });
         let result = result.and_then(world::Answer::done);
         self.opened(id, result.map(|()| None)).into()
@@ -235,7 +235,7 @@ impl Kernel {
     fn accept(&mut self, me: Runnable, listener: DeviceId) -> Option<Answer> {
         let id = self.devices.next_id(me);
         let request = Request::Accept {
-            host: self.tasks[me].host(),
+            host: self.tasks[me].host,
             connection: id,
         };
         let result = self.world.io(listener, request);

@@ -13,10 +13,8 @@ pub(super) struct Devices {
     open: DeviceMap<[Option<Runnable>; 2]>,
     /// The last token of a task's device, and of a daemon's.
     last: [u64; 2],
-    /// How many tasks wait, daemons apart.
-    waiting: usize,
-    /// How many daemons wait.
-    daemons: usize,
+    /// How many tasks wait, and how many daemons.
+    waiting: [usize; 2],
 }
 
 impl Devices {
@@ -24,7 +22,7 @@ impl Devices {
     pub(super) fn reset(&mut self) {
         self.open.clear();
         self.last = [0; 2];
-        (self.waiting, self.daemons) = (0, 0);
+        self.waiting = [0; 2];
     }
 
     pub(super) fn next_id(&self, task: Runnable) -> DeviceId {
@@ -33,7 +31,6 @@ impl Devices {
         DeviceId::from_raw(first + self.last[usize::from(of_daemon)] + 1)
     }
 
-    /// Adds the device that was opened under the next token.
     pub(super) fn insert(&mut self, device: DeviceId) {
         self.last[usize::from(device.is_of_daemon())] += 1;
         self.open.insert(device, [None; 2]);
@@ -45,20 +42,11 @@ impl Devices {
 
     /// Counts a task that waits: for a device, or for the console.
     pub(super) fn begin_wait(&mut self, task: Runnable) {
-        *self.waiting_like(task) += 1;
+        self.waiting[usize::from(task.tid.is_daemon())] += 1;
     }
 
     pub(super) fn end_wait(&mut self, task: Runnable) {
-        *self.waiting_like(task) -= 1;
-    }
-
-    /// How many wait that count as this one does.
-    fn waiting_like(&mut self, task: Runnable) -> &mut usize {
-        if task.tid.is_daemon() {
-            &mut self.daemons
-        } else {
-            &mut self.waiting
-        }
+        self.waiting[usize::from(task.tid.is_daemon())] -= 1;
     }
 
     pub(super) fn check(&self, device: DeviceId, direction: Direction) -> Result<(), Errno> {
@@ -80,18 +68,14 @@ impl Devices {
         }
     }
 
-    /// The same, for a task that waits.
     pub(super) fn leave(&mut self, device: DeviceId, direction: Direction, task: Runnable) {
         self.release(device, direction);
         self.end_wait(task);
     }
 
-    pub(super) fn waiting(&self) -> usize {
+    /// Returns how many tasks wait, and how many daemons.
+    pub(super) fn waiting(&self) -> [usize; 2] {
         self.waiting
-    }
-
-    pub(super) fn daemons(&self) -> usize {
-        self.daemons
     }
 
     pub(super) fn owner(&self, device: DeviceId, direction: Direction) -> Option<Runnable> {

@@ -39,7 +39,6 @@ impl Kernel {
         }
     }
 
-    /// Emits that a task was made, and where in the source.
     #[cold]
     pub(super) fn emit_spawned(&mut self, task: Runnable, parent: Option<Runnable>) {
         if !task.tid.is_daemon() {
@@ -89,7 +88,6 @@ impl Kernel {
         }
     }
 
-    /// Notes a wait, to be emitted later.
     pub(super) fn keep_slept(&mut self, before: Duration, now: Duration) {
         if now > before && self.log.is_observed() {
             let from = self.slept.map_or(before, |(from, _)| from);
@@ -138,7 +136,6 @@ impl Kernel {
         self.frame.put_parcel(beside);
     }
 
-    /// Emits the answer to a call that is answered at once.
     #[inline(always)]
     pub(super) fn emit_reply<'a>(
         &mut self,
@@ -179,16 +176,21 @@ impl Kernel {
             return Errno::Invalid.into();
         };
         self.log.attach(number, tracer);
-        self.frame.set_observed(true);
-        self.is_watched = true;
+        self.note_tracers();
         Reply::Done.into()
     }
 
     pub(super) fn unobserve(&mut self, number: u64) -> Outcome {
         contain(|| self.log.detach(number));
-        self.frame.set_observed(self.log.is_observed());
-        self.is_watched = self.log.is_observed() || self.published.is_some();
+        self.note_tracers();
         Reply::Done.into()
+    }
+
+    /// Notes whether there are tracers.
+    pub(super) fn note_tracers(&mut self) {
+        let is_observed = self.log.is_observed();
+        self.frame.set_observed(is_observed);
+        self.is_watched = is_observed || self.published.is_some();
     }
 }
 

@@ -22,7 +22,6 @@ impl Kernel {
         self.take_readiness();
     }
 
-    /// Handles the interrupts among what the world has reported.
     pub(super) fn take_interrupts(&mut self) {
         for at in 0..self.happened.len() {
             let Happening::Interrupt(interrupt) = self.happened[at] else {
@@ -95,16 +94,16 @@ impl Kernel {
             let now = Nanos::from(self.world.now());
             until = self.console.patience(until, now);
             if now >= until {
-                self.stats.lost += self.console.drop_text();
+                self.console.drop_text();
                 break;
             }
             let deadline = (until != Nanos::FOREVER).then(|| until.into());
             if let Err(error) = self.world.wait(deadline, &mut self.happened) {
-                self.stats.lost += self.console.lose(&error);
+                self.console.lose(&error);
             }
             self.take_reports();
         }
-        self.console.report_lost(self.stats.lost);
+        self.console.report_lost();
     }
 
     fn is_still(&self) -> bool {

@@ -105,8 +105,7 @@ impl Kernel {
         None
     }
 
-    /// Follows the waits, beginning with the caller's. They lead back to the caller, or to a task
-    /// that waits for no other.
+    /// Follows the waits. They lead back to the caller, or to a task that waits for no other.
     fn follow(&mut self, me: Runnable) -> Option<Runnable> {
         let waits = || chain(me, |task| self.blocker(task));
         if me.tid.is_daemon() || !waits().skip(1).any(|task| task == me) {
@@ -182,18 +181,9 @@ impl Kernel {
 
     /// Warns of the cycles that have closed, or ends the run. A run that is stuck ends with a report
     /// that includes them. A cycle is over if one of its tasks was killed since.
-    #[inline]
     pub(super) fn check_cycles(&mut self, is_stuck: bool) -> Result<(), Error> {
-        if self.holders.closed.is_empty() {
-            return Ok(());
-        }
-        self.report_cycles(is_stuck)
-    }
-
-    #[cold]
-    fn report_cycles(&mut self, is_stuck: bool) -> Result<(), Error> {
         let is_warned = self.holders.action == OnDeadlock::Warn;
-        if is_stuck && is_warned {
+        if self.holders.closed.is_empty() || is_stuck && is_warned {
             return Ok(());
         }
         for tid in std::mem::take(&mut self.holders.closed) {

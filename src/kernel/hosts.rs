@@ -22,7 +22,6 @@ const LOCALHOST: &str = "localhost";
 /// A closure of [`Kernel::on_restart`].
 type Boot = Box<dyn FnMut(&mut Kernel)>;
 
-/// What starts the programs of hosts again.
 #[derive(Default)]
 pub(super) struct Restarts {
     of: BTreeMap<HostId, Vec<Boot>>,
@@ -99,13 +98,14 @@ impl Kernel {
         task: Rc<str>,
     ) -> Result<(HostId, Rc<str>), Errno> {
         let host = match host {
-            None => self.tasks[parent].host(),
+            None => self.tasks[parent].host,
             Some(host) => self.host_named(host)?,
         };
         Ok((host, self.name_on(host, task)))
     }
 
     /// Returns the name of a task on this host, as it is in logs and lists: `echo@server`.
+    #[inline(always)]
     pub(super) fn name_on(&self, host: HostId, name: Rc<str>) -> Rc<str> {
         if host == HostId::LOCAL {
             return name;
@@ -130,8 +130,7 @@ impl Kernel {
 
     // ---- faults
 
-    /// Handles a fault of the network: a crash ends the tasks of its host, a restart starts them
-    /// again.
+    /// A fault of the network: a crash ends the tasks of its host, a restart starts them again.
     pub(super) fn fault(&mut self, me: Runnable) -> Outcome {
         let Some(Payload::Fault { text, fate }) = self.frame.take() else {
             return Errno::Invalid.into();
@@ -154,7 +153,7 @@ impl Kernel {
         }
         while let Some((host, fate)) = self.restarts.fates.front().copied() {
             match fate {
-                Fate::Crash => self.end_all(|task| task.host() == host),
+                Fate::Crash => self.end_all(|task| task.host == host),
                 Fate::Restart => self.restart(host),
             }
             self.restarts.fates.pop_front();
@@ -189,7 +188,7 @@ impl Kernel {
     // ---- the calls
 
     pub(super) fn host(&mut self, me: Runnable) -> Outcome {
-        let host = self.tasks[me].host();
+        let host = self.tasks[me].host;
         let name = match self.world.net() {
             Some(net) => net.name_of(host).into(),
             None => LOCALHOST.into(),

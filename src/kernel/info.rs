@@ -56,7 +56,6 @@ impl Kernel {
         tasks.map(|(task, info)| self.complete(task, info))
     }
 
-    /// Adds to the description of a task what the tables of queues and places say of it.
     fn complete(&self, task: Runnable, mut info: TaskInfo) -> TaskInfo {
         info.spawned = self.places.of_spawn(task);
         let &State::Blocked(on) = self.tasks[task].state() else {

@@ -49,7 +49,6 @@ impl Injection {
         self.again.remove(&tid);
     }
 
-    /// Panics if it keeps a call of a task that has ended. For tests.
     pub(super) fn audit(&self, is_live: impl Fn(Tid) -> bool) {
         let stale: Vec<_> = self.again.keys().filter(|tid| !is_live(**tid)).collect();
         assert!(stale.is_empty(), "calls of ended tasks: {stale:?}");
@@ -59,13 +58,9 @@ impl Injection {
     fn ask(&mut self, tid: Tid, call: SystemCall) -> Result<Option<Inject>, String> {
         let nth = self.seen.entry(call.number()).or_default();
         *nth += 1;
-        let nth = *nth;
-        let asked = catch_unwind(AssertUnwindSafe(|| (self.injector)(tid, call, nth)));
-        let inject = asked.map_err(|panic| {
-            let message = panic_message(panic);
-            format!("the injection panicked: {message}")
-        })?;
-        match inject {
+        let asked = catch_unwind(AssertUnwindSafe(|| (self.injector)(tid, call, *nth)));
+        let panicked = |panic| format!("the injection panicked: {}", panic_message(panic));
+        match asked.map_err(panicked)? {
             Some(Inject::Fail(kind)) if !call.is_io() => Err(format!(
                 "an injection cannot fail {} ({kind}): it does not return an io::Result",
                 call.name()

@@ -58,7 +58,6 @@ impl Kernel {
         Ok(task)
     }
 
-    /// Ends a live task, whatever its state.
     #[inline(always)]
     pub(super) fn end(&mut self, me: Runnable, exit: Exit) {
         let dies = matches!(exit, Exit::Killed | Exit::Faulted(_));
@@ -101,7 +100,7 @@ impl Kernel {
     #[inline(always)]
     pub(super) fn publish_exit(&mut self, me: Runnable, exit: Exit) {
         if self.frame.is_noted() {
-            self.note_end(me, self.tasks[me].on_exit());
+            self.note_end(me, self.tasks[me].on_exit);
         }
         let waiters = self.tasks[me].bury(&exit);
         let place = self.places.take_fault(me.tid);
@@ -127,10 +126,10 @@ impl Kernel {
                 self.reap(child);
             }
         }
-        match self.tasks[me].on_exit() {
+        match self.tasks[me].on_exit {
             OnExit::Zombie if !answered => return,
             OnExit::Zombie | OnExit::Nothing => {}
-            OnExit::Report => self.stats.exits.insert(me.tid, exit),
+            OnExit::Report => self.stats.ended(me.tid, exit),
         }
         self.reap(me);
     }

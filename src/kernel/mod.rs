@@ -10,35 +10,23 @@
 //! `docs/reading-the-kernel.md` follows a call, a timeout, a kill and an event through these files.
 //! Parts own their state and know no kernel. The loop composes them.
 //!
-//! | file | owns |
+//! | file | what its name does not say |
 //! |---|---|
-//! | `mod.rs` | [`Kernel`], and the loop: [`Kernel::run`], [`Kernel::step`] |
-//! | `run.rs` | a pass, and the poll of the world between two passes |
-//! | `turn.rs` | a turn: resume, perform, settle |
+//! | `run.rs`, `turn.rs` | a pass, and the poll between two; a turn: resume, perform, settle |
 //! | `lifecycle.rs`, `deferred.rs` | birth and end of a task; calls that tasks make without a trap |
 //! | `fast.rs` | the fast lane: calls that need only their caller, or one queue |
-//! | `syscall.rs` | the one match over all calls; the handlers of calls about tasks |
-//! | `queue_calls.rs`, `device_calls.rs`, `timeouts.rs`, `hosts.rs` | the handlers of the other calls |
+//! | `syscall.rs` | the one match over all calls; other handlers are in `*_calls.rs`, `timeouts.rs`, `hosts.rs` |
 //! | `schedule.rs`, `undo.rs` | what changes several parts: block, wake, compute; cancel, take back |
-//! | `happenings.rs`, `console.rs` | what the world reports; the device that every task prints to |
-//!
-//! | part | owns |
-//! |---|---|
-//! | `task.rs`, `deadlines.rs`, `waiters.rs` | a task and its states; its timeouts; what waits for its end |
-//! | `table.rs`, `places.rs`, `shares.rs` | the task map; source lines; what a policy knows of a task |
-//! | `answer.rs`, `outcome.rs` | the answer of a call; the verdict of a handler |
+//! | `happenings.rs` | what the world reports |
+//! | `table.rs`, `waiters.rs` | the tasks; what waits for the end of one |
+//! | `places.rs`, `shares.rs` | source lines; what a policy knows of a task |
 //! | `ready.rs`, `processors.rs` | the ready queue: a policy and a quantum, or neither; what computes |
-//! | `timers.rs`, `queues.rs`, `devices.rs` | the timers; message queues; open devices |
 //! | `held.rs` | calls that are handled later |
-//!
-//! | file | beside the loop |
-//! |---|---|
-//! | `emit.rs`, `footprint.rs` | events for the log; notes for a search of what each call touches |
-//! | `holders.rs`, `inject.rs`, `daemons.rs` | cycles of waits, found when they close; faults at the trap; daemons |
-//! | `builder.rs`, `access.rs` | settings; the other calls of the host |
-//! | `reset.rs` | a kernel for one more run; whether another one has run |
-//! | `info.rs`, `published.rs` | the description of a task; the turn under way, for other threads |
-//! | `report.rs`, `deadlock.rs`, `stall.rs`, `standstill.rs` | reports, errors and warnings for the host |
+//! | `footprint.rs` | notes for a search of what each call touches |
+//! | `holders.rs`, `inject.rs` | cycles of waits, found when they close; faults at the trap |
+//! | `access.rs`, `reset.rs` | the other calls of the host; a kernel for one more run |
+//! | `published.rs` | the turn under way, for other threads |
+//! | `stall.rs`, `standstill.rs` | a wait that only threads end; a task that stops the clock |
 //! | `audit.rs` | the check of the invariant |
 //!
 //! Invariant: a live task is in exactly one place, which is running, on the ready queue, or

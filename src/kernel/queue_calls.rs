@@ -114,8 +114,7 @@ impl Kernel {
 
     fn got(&mut self, queue: QueueId, got: Got) -> Outcome {
         let (message, admitted) = match got {
-            Got::Message(message) => (message, None),
-            Got::Admitted(message, putter) => (message, Some(putter)),
+            Got::Message(message, admitted) => (message, admitted),
             Got::Empty => return Reply::Again.into(),
             Got::Closed => return Errno::Closed.into(),
         };

@@ -17,7 +17,6 @@ use crate::{
 pub(super) struct MessageQueue {
     id: QueueId,
     capacity: u64,
-    closed: bool,
     /// The messages ready to be taken, in order of their numbers.
     available: VecDeque<u64>,
     /// The tasks that wait for a message. Empty while a message is available.
@@ -41,9 +40,8 @@ pub(super) enum Put {
 /// The result of a get.
 #[derive(Clone, Copy)]
 pub(super) enum Got {
-    Message(u64),
-    /// The same; and the put of this task, which waited for room, is done.
-    Admitted(u64, Runnable),
+    /// A message. The put of this task, which waited for room, is done.
+    Message(u64, Option<Runnable>),
     Empty,
     Closed,
 }
@@ -53,7 +51,6 @@ impl MessageQueue {
         Self {
             id: QueueId::of_none_in(0),
             capacity: 0,
-            closed: false,
             available: VecDeque::new(),
             getters: VecDeque::new(),
             putters: VecDeque::new(),
@@ -63,7 +60,7 @@ impl MessageQueue {
     }
 
     pub(super) fn put(&mut self, message: u64) -> Put {
-        if self.closed {
+        if self.is_closed() {
             return Put::Closed;
         }
         if let Some(getter) = self.next_getter() {
@@ -79,7 +76,7 @@ impl MessageQueue {
     /// Returns whether a message can be stored, and no task waits for one.
     pub(super) fn has_room(&self) -> bool {
         let is_full = self.available.len() as u64 >= self.capacity;
-        !is_full && !self.closed && self.getters.is_empty()
+        !is_full && !self.is_closed() && self.getters.is_empty()
     }
 
     pub(super) fn store(&mut self, message: u64) {
@@ -102,18 +99,20 @@ impl MessageQueue {
         // Messages that were given back may exceed the capacity.
         let room = first.is_none() || (self.available.len() as u64) < self.capacity;
         let admitted = room.then(|| self.putters.pop_front()).flatten();
-        let got = match (first, admitted) {
-            (Some(message), None) => Got::Message(message),
-            (Some(message), Some((putter, next))) => {
-                self.available.push_back(next);
-                Got::Admitted(message, putter)
+        let (putter, next) = admitted.unzip();
+        let message = match first {
+            None => next,
+            first => {
+                self.available.extend(next);
+                first
             }
-            (None, Some((putter, message))) => Got::Admitted(message, putter),
-            (None, None) if self.closed => Got::Closed,
-            (None, None) => Got::Empty,
         };
         self.publish();
-        got
+        match message {
+            Some(message) => Got::Message(message, putter),
+            None if self.is_closed() => Got::Closed,
+            None => Got::Empty,
+        }
     }
 
     /// Takes back a message from a task that cannot receive it. Returns the next waiting task,
@@ -130,8 +129,7 @@ impl MessageQueue {
 
     /// Closes the queue. The waiting tasks are still to be woken. Returns whether it was open.
     pub(super) fn close(&mut self) -> bool {
-        self.status.closed.set(true);
-        !std::mem::replace(&mut self.closed, true)
+        !self.status.closed.replace(true)
     }
 
     pub(super) fn pop_putter(&mut self) -> Option<(Runnable, u64)> {
@@ -165,6 +163,10 @@ impl MessageQueue {
         let next = self.getters.pop_front();
         self.status.waiting.set(self.getters.len());
         next
+    }
+
+    fn is_closed(&self) -> bool {
+        self.status.closed.get()
     }
 
     pub(super) fn is_unbounded(&self) -> bool {
@@ -206,7 +208,7 @@ impl MessageQueue {
             capacity: (!self.is_unbounded()).then_some(self.capacity),
             getters: self.getters.len(),
             putters: self.putters.len(),
-            is_closed: self.closed,
+            is_closed: self.is_closed(),
         }
     }
 }
@@ -275,7 +277,7 @@ impl Queues {
             set.slots.push(MessageQueue::vacant(Rc::clone(&self.gone)));
         }
         let queue = &mut set.slots[slot];
-        (queue.id, queue.capacity, queue.closed) = (id, capacity, false);
+        (queue.id, queue.capacity) = (id, capacity);
         (queue.store, queue.status) = (Some(store), status);
         Some(id)
     }

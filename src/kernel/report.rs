@@ -1,11 +1,6 @@
 //! What a run returns to the host: a [`Report`] or an [`Error`].
 
-use std::{
-    collections::BTreeMap,
-    fmt, io,
-    sync::{Arc, OnceLock},
-    time::Duration,
-};
+use std::{collections::BTreeMap, fmt, io, sync::Arc, time::Duration};
 
 use super::{
     Kernel,
@@ -46,60 +41,20 @@ pub struct Report {
     ended_badly: u64,
     /// The number of tasks that faulted.
     pub(super) faults: u64,
-    pub(super) exits: Exits,
-}
-
-/// The exits of the host's tasks.
-#[derive(Clone, Default)]
-pub(super) struct Exits {
-    /// All of several, or of one that the host has looked at. Shared; copied if more tasks end while
-    /// the host keeps a report.
-    all: OnceLock<Arc<BTreeMap<Tid, Exit>>>,
-    /// The first, if there is no other: many runs have one, which needs no memory of its own.
-    first: Option<(Tid, Exit)>,
-}
-
-impl Exits {
-    pub(super) fn insert(&mut self, tid: Tid, exit: Exit) {
-        if self.first.is_none() && self.all.get().is_none() {
-            self.first = Some((tid, exit));
-            return;
-        }
-        self.all();
-        self.first = None;
-        if let Some(all) = self.all.get_mut() {
-            Arc::make_mut(all).insert(tid, exit);
-        }
-    }
-
-    fn all(&self) -> &BTreeMap<Tid, Exit> {
-        let all = || Arc::new(self.first.clone().into_iter().collect());
-        self.all.get_or_init(all)
-    }
-
-    fn reset(&mut self) {
-        self.first = None;
-        match self.all.get_mut().map(Arc::get_mut) {
-            // One by one, which keeps the memory of the last.
-            Some(Some(all)) => while all.pop_first().is_some() {},
-            // The host has kept a report.
-            Some(None) => self.all = OnceLock::new(),
-            None => {}
-        }
-    }
-}
-
-impl fmt::Debug for Exits {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.all().fmt(f)
-    }
+    /// The exits of the host's tasks. Shared; copied if more tasks end while the host keeps a report.
+    exits: Option<Arc<BTreeMap<Tid, Exit>>>,
 }
 
 impl Report {
     /// Returns the exits of the tasks that the host has spawned. These leave no zombies.
     #[must_use]
     pub fn exits(&self) -> &BTreeMap<Tid, Exit> {
-        self.exits.all()
+        static NONE: BTreeMap<Tid, Exit> = BTreeMap::new();
+        self.exits.as_deref().unwrap_or(&NONE)
+    }
+
+    pub(super) fn ended(&mut self, tid: Tid, exit: Exit) {
+        Arc::make_mut(self.exits.get_or_insert_default()).insert(tid, exit);
     }
 
     /// Fails if any task has faulted since boot, or has failed and no task has waited for it. A task
@@ -145,8 +100,12 @@ impl Report {
     }
 
     pub(super) fn reset(&mut self) {
-        let mut exits = std::mem::take(&mut self.exits);
-        exits.reset();
+        let exits = self.exits.take().and_then(|mut exits| {
+            // The host has kept no report. One by one, which keeps the memory of the last.
+            let all = Arc::get_mut(&mut exits)?;
+            while all.pop_first().is_some() {}
+            Some(exits)
+        });
         *self = Self {
             exits,
             ..Self::default()
@@ -254,7 +213,7 @@ impl Verdict {
         match waiters {
             Some(waiters) if waiters.iter().any(is_task) => Self::Waited,
             Some(waiters) if waiters.keeper.is_some() => Self::Kept,
-            _ if task.on_exit() == OnExit::Zombie => Self::Zombie,
+            _ if task.on_exit == OnExit::Zombie => Self::Zombie,
             _ => Self::Counts,
         }
     }
@@ -469,6 +428,7 @@ impl Kernel {
         let stats = &mut self.stats;
         stats.elapsed = self.world.now_for_log();
         stats.traps = stats.ticks - stats.finished;
+        stats.lost = self.console.lost();
         stats.clone()
     }
 }

@@ -128,12 +128,17 @@ impl Kernel {
                 published.follow(&self.remote);
             }
         }
-        if let Some(net) = self.world.net() {
-            net.bind(&self.frame);
-        }
         if let Some(footprints) = footprints {
             footprints.reset();
             self.frame.set_footprints(footprints);
+        }
+        self.bind_frame();
+    }
+
+    /// Makes a new frame that of this kernel.
+    pub(super) fn bind_frame(&mut self) {
+        if let Some(net) = self.world.net() {
+            net.bind(&self.frame);
         }
         if self.injection.is_some() {
             self.frame.set_injected();

@@ -30,9 +30,8 @@ impl Kernel {
     pub(super) fn enter(&mut self, now: Duration) -> Result<(), Error> {
         self.check_restarts()?;
         self.log.observe_by_tracing();
-        self.frame.set_observed(self.log.is_observed());
         self.frame.set_published(self.published.is_some());
-        self.is_watched = self.log.is_observed() || self.published.is_some();
+        self.note_tracers();
         self.frame.set_requeued(!self.ready.is_plain());
         self.log.set_clock(now);
         // The host has acted.

@@ -104,22 +104,19 @@ impl Kernel {
     /// Interrupts the least urgent computation, if the policy prefers this task.
     fn preempt_for(&mut self, task: Runnable) {
         let facts_of = |task| facts(&self.tasks, &self.queues, &self.shares, task, self.clock);
-        let mut victim: Option<(usize, _)> = None;
-        for (at, computation) in self.processors.computing().iter().enumerate() {
+        let running = self.processors.computing().iter().map(|computation| {
             let (computed, length) = computation.progress(self.clock);
-            let facts = Facts {
+            Facts {
                 computed,
                 length,
                 ..facts_of(computation.task)
-            };
-            let is_weaker = victim
-                .as_ref()
-                .is_none_or(|(_, weakest)| self.ready.preempts(weakest, &facts));
-            if is_weaker {
-                victim = Some((at, facts));
             }
-        }
-        let victim = victim.filter(|(_, running)| self.ready.preempts(&facts_of(task), running));
+        });
+        let weakest = running.enumerate().reduce(|weakest, next| {
+            let is_weaker = self.ready.preempts(&weakest.1, &next.1);
+            if is_weaker { next } else { weakest }
+        });
+        let victim = weakest.filter(|(_, running)| self.ready.preempts(&facts_of(task), running));
         if let Some((at, _)) = victim {
             self.interrupt(at, true);
         }
@@ -262,11 +259,11 @@ impl Kernel {
             let Some(task) = self.tasks.get_mut(left.task) else {
                 continue;
             };
-            if let (Some(rest), State::Pending(Pending::Compute(_))) =
-                (left.interrupted, task.state())
+            if let State::Pending(Pending::Compute(_)) = task.state()
+                && let Some(rest) = left.interrupted
             {
-                let left = left.task;
-                self.emit(left.tid, || Fact::Preempted { left: rest.into() });
+                let tid = left.task.tid;
+                self.emit(tid, || Fact::Preempted { left: rest.into() });
             }
         }
     }

@@ -103,13 +103,12 @@ impl Shares {
     /// Gives a new task the shares of its parent, and then those of its name.
     #[cold]
     pub(super) fn inherit(&mut self, child: Runnable, parent: Option<Runnable>, name: &str) {
-        *self.at(child) = parent.map_or_else(Shared::default, |parent| self.get(parent));
-        let mut named = std::mem::take(&mut self.named);
-        for named in named.iter_mut().filter(|named| named.name == name) {
-            self.at(child).set(named.share);
+        let mut shared = parent.map_or_else(Shared::default, |parent| self.get(parent));
+        for named in self.named.iter_mut().filter(|named| named.name == name) {
+            shared.set(named.share);
             named.is_used = true;
         }
-        self.named = named;
+        *self.at(child) = shared;
     }
 
     pub(super) fn set(&mut self, task: Runnable, share: Share) {

@@ -97,7 +97,7 @@ impl Kernel {
             Ok(child) => child,
             Err(errno) => return errno.into(),
         };
-        self.tasks[child].set_host(host);
+        self.tasks[child].host = host;
         if let Some(keeper) = options.keeper {
             keeper.spawned(child.tid);
             self.tasks.keep(child, keeper);
@@ -120,8 +120,8 @@ impl Kernel {
         let waited = self.frame.take_word();
         self.give_up_exit(tid, waited.is_some());
         let victim = self.tasks.find_live(tid).map(|task| &mut self.tasks[task]);
-        if let Some(victim) = victim.filter(|task| task.on_exit() == OnExit::Zombie) {
-            victim.set_on_exit(OnExit::Nothing);
+        if let Some(victim) = victim.filter(|task| task.on_exit == OnExit::Zombie) {
+            victim.on_exit = OnExit::Nothing;
         }
         self.kill_task(tid)
     }
@@ -136,7 +136,7 @@ impl Kernel {
         let waited = self.frame.take_word();
         self.give_up_exit(tid, waited.is_some());
         if let Some(task) = self.tasks.find_live(tid) {
-            self.tasks[task].set_on_exit(OnExit::Nothing);
+            self.tasks[task].on_exit = OnExit::Nothing;
             self.tasks[task].drop_keeper();
         }
         Reply::Done.into()

@@ -22,13 +22,10 @@ pub(super) struct Tasks {
     slots: Vec<Task>,
     /// The free slots. Their tasks have the number 0, which no task has.
     free: Vec<Slot>,
-    by_tid: ByTid,
-    last: u64,
+    /// The tasks, and the daemons, which count nowhere.
+    lists: [ByTid; 2],
     /// The number of live tasks, daemons apart.
     live: usize,
-    /// The daemons, which count nowhere.
-    daemons: ByTid,
-    last_daemon: u64,
     /// Empty lists of waiters, at most [`SPARE`]: the next tasks that are waited for use their memory.
     #[expect(clippy::vec_box, reason = "a task takes the box as it is")]
     spare: Vec<Box<Waiters>>,
@@ -41,18 +38,14 @@ impl Default for Tasks {
         Self {
             slots: vec![Task::vacant(Rc::default())],
             free: Vec::new(),
-            by_tid: ByTid::default(),
-            last: 0,
+            lists: Default::default(),
             live: 0,
-            daemons: ByTid::default(),
-            last_daemon: 0,
             spare: Vec::new(),
         }
     }
 }
 
 impl Tasks {
-    /// Adds a task, and returns its entry for the queues.
     pub(super) fn insert(
         &mut self,
         name: Rc<str>,
@@ -61,38 +54,31 @@ impl Tasks {
         on_exit: OnExit,
         is_daemon: bool,
     ) -> Runnable {
-        let tid = self.next_tid(is_daemon);
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Task::vacant(Rc::clone(&name)));
             Slot::new(self.slots.len() - 1)
         });
+        let list = &mut self.lists[usize::from(is_daemon)];
+        list.last += 1;
+        let first = if is_daemon { Tid::DAEMONS } else { 0 };
+        let tid = Tid::from(first + list.last);
+        let task = Runnable { tid, slot };
+        list.all.push(task);
+        self.live += usize::from(!is_daemon);
         let (next, host) = parent.map_or((None, HostId::LOCAL), |parent| {
             let parent = &mut self[parent];
             let next = parent.family().first_child;
             parent.set_first_child(Some(slot));
-            (next, parent.host())
+            (next, parent.host)
         });
         let newborn = self.at(slot);
         newborn.begin(tid, name, program, on_exit);
-        newborn.set_host(host);
+        newborn.host = host;
         newborn.join_family(parent.map(|parent| parent.slot), next);
         if let Some(next) = next {
             self.at(next).set_previous(Some(slot));
         }
-        let task = Runnable { tid, slot };
-        self.live += usize::from(!is_daemon);
-        self.list(tid).all.push(task);
         task
-    }
-
-    fn next_tid(&mut self, is_daemon: bool) -> Tid {
-        if is_daemon {
-            self.last_daemon += 1;
-            Tid::from(Tid::DAEMONS + self.last_daemon)
-        } else {
-            self.last += 1;
-            Tid::from(self.last)
-        }
     }
 
     pub(super) fn reset(&mut self) {
@@ -100,25 +86,17 @@ impl Tasks {
         // In the order of a new table, so that a run finds its tasks in the same slots.
         self.free.clear();
         self.free.extend((1..self.slots.len()).rev().map(Slot::new));
-        self.by_tid.clear();
-        self.daemons.clear();
-        (self.last, self.last_daemon) = (0, 0);
+        for list in &mut self.lists {
+            list.all.clear();
+            (list.stale, list.last) = (0, 0);
+        }
     }
 
     /// Returns whether a task had this number, dead or alive.
     pub(super) fn was_made(&self, tid: Tid) -> bool {
-        match u64::from(tid).checked_sub(Tid::DAEMONS) {
-            Some(daemon) => daemon <= self.last_daemon,
-            None => u64::from(tid) <= self.last,
-        }
-    }
-
-    /// Returns the list on which this number is.
-    fn list(&mut self, tid: Tid) -> &mut ByTid {
-        match tid.is_daemon() {
-            true => &mut self.daemons,
-            false => &mut self.by_tid,
-        }
+        let number = u64::from(tid);
+        let nth = number.checked_sub(Tid::DAEMONS).unwrap_or(number);
+        nth <= self.lists[usize::from(tid.is_daemon())].last
     }
 
     /// Returns the number of live tasks, daemons apart.
@@ -133,7 +111,7 @@ impl Tasks {
 
     /// Returns the ready tasks by tid, daemons apart.
     pub(super) fn ready(&self) -> impl Iterator<Item = Runnable> {
-        let tasks = self.by_tid.iter(&self.slots);
+        let tasks = self.lists[0].iter(&self.slots);
         tasks.filter(|task| self[*task].state().is_ready())
     }
 
@@ -176,29 +154,26 @@ impl Tasks {
 
     /// Returns the task of that number, zombie or alive.
     pub(super) fn find(&self, tid: Tid) -> Option<Runnable> {
-        let list = match tid.is_daemon() {
-            true => &self.daemons,
-            false => &self.by_tid,
-        };
+        let list = &self.lists[usize::from(tid.is_daemon())];
         list.find(tid).filter(|task| is_there(&self.slots, *task))
     }
 
     /// Returns the live tasks, the youngest first, and daemons before the others.
     pub(super) fn youngest_first(&self) -> Vec<Runnable> {
-        let all = self.daemons.iter(&self.slots);
-        let all = all.chain(self.by_tid.iter(&self.slots)).rev();
+        let [tasks, daemons] = &self.lists;
+        let all = daemons.iter(&self.slots);
+        let all = all.chain(tasks.iter(&self.slots)).rev();
         all.filter(|task| self[*task].is_live()).collect()
     }
 
     /// Iterates over every task by tid, daemons included.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Task> {
-        let all = self.by_tid.iter(&self.slots);
-        let all = all.chain(self.daemons.iter(&self.slots));
+        let all = self.lists.iter().flat_map(|list| list.iter(&self.slots));
         all.map(|task| &self[task])
     }
 
     pub(super) fn infos(&self) -> impl Iterator<Item = (Runnable, TaskInfo)> {
-        self.by_tid.iter(&self.slots).map(|at| {
+        self.lists[0].iter(&self.slots).map(|at| {
             let task = &self[at];
             let parent = self.parent_of(at).unwrap_or(Tid::KERNEL);
             (at, task.info(parent))
@@ -214,10 +189,7 @@ impl Tasks {
         self.unlink(task);
         self.free.push(task.slot);
         let state = self[task].vacate();
-        match task.tid.is_daemon() {
-            true => self.daemons.forget(task, &self.slots),
-            false => self.by_tid.forget(task, &self.slots),
-        }
+        self.lists[usize::from(task.tid.is_daemon())].forget(task, &self.slots);
         state
     }
 
@@ -225,7 +197,7 @@ impl Tasks {
     pub(super) fn release_child(&mut self, parent: Runnable) -> Option<Runnable> {
         let child = self.runnable(self[parent].family().first_child?);
         self.unlink(child);
-        self[child].set_on_exit(OnExit::Nothing);
+        self[child].on_exit = OnExit::Nothing;
         Some(child)
     }
 
@@ -243,12 +215,10 @@ impl Tasks {
         }
     }
 
-    /// Adds a task that waits for the end of another.
     pub(super) fn wait_for(&mut self, target: Runnable, waiter: Runnable) {
         self.waiters_of(target).push(waiter);
     }
 
-    /// Sets the keeper of a task's exit.
     pub(super) fn keep(&mut self, task: Runnable, keeper: Rc<dyn Keeper>) {
         self.waiters_of(task).keeper = Some(keeper);
     }
@@ -281,8 +251,9 @@ impl Tasks {
 #[derive(Default)]
 struct ByTid {
     all: Vec<Runnable>,
-    /// The number of stale entries.
     stale: usize,
+    /// How many there were.
+    last: u64,
 }
 
 impl ByTid {
@@ -294,11 +265,6 @@ impl ByTid {
             self.all.get(at.ok()?)
         });
         found.copied()
-    }
-
-    fn clear(&mut self) {
-        self.all.clear();
-        self.stale = 0;
     }
 
     fn iter(&self, slots: &[Task]) -> impl DoubleEndedIterator<Item = Runnable> {

@@ -95,7 +95,6 @@ impl From<Pending> for State {
     }
 }
 
-/// What a task reads from a device.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ReadOp {
     /// At most this number of bytes.
@@ -116,7 +115,6 @@ pub(super) enum WaitingOn {
     Delay(Timer),
 }
 
-/// What follows when a device is ready.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Then {
     /// The caller asked only for readiness.
@@ -147,7 +145,6 @@ pub(super) struct Family {
     pub(super) previous: Option<Slot>,
 }
 
-/// What a timeout that has fired does to its task.
 pub(super) enum Fired {
     /// It cuts this wait.
     Wait(WaitingOn),
@@ -173,9 +170,9 @@ pub(super) struct Task {
     waiters: Option<Box<Waiters>>,
     timeouts: Option<Box<Timeouts>>,
     family: Family,
-    on_exit: OnExit,
+    pub(super) on_exit: OnExit,
     /// The machine on which it runs.
-    host: HostId,
+    pub(super) host: HostId,
 }
 
 /// Birth and end.
@@ -210,7 +207,6 @@ impl Task {
         self.on_exit = on_exit;
     }
 
-    /// Frees the slot of an ended task, and returns its last state.
     pub(super) fn vacate(&mut self) -> State {
         self.tid = Tid::KERNEL;
         std::mem::replace(&mut self.state, State::Ending)
@@ -315,7 +311,6 @@ impl Task {
         self.timeouts.take()
     }
 
-    /// Returns the armed timeouts, the outermost first.
     pub(super) fn timeouts(&self) -> impl Iterator<Item = &Timer> {
         self.timeouts.iter().flat_map(|timeouts| &timeouts.armed)
     }
@@ -388,14 +383,12 @@ impl Task {
         self.waiters.get_or_insert_with(new)
     }
 
-    /// Removes a task that no longer waits for its end.
     pub(super) fn leave_waiters(&mut self, waiter: Runnable) {
         if let Some(waiters) = &mut self.waiters {
             waiters.remove(waiter);
         }
     }
 
-    /// Drops the keeper of its exit.
     pub(super) fn drop_keeper(&mut self) {
         if let Some(waiters) = &mut self.waiters {
             waiters.keeper = None;
@@ -464,35 +457,11 @@ impl Task {
         matches!(self.state, State::Zombie(_))
     }
 
-    pub(super) fn on_exit(&self) -> OnExit {
-        self.on_exit
-    }
-
-    pub(super) fn set_on_exit(&mut self, on_exit: OnExit) {
-        self.on_exit = on_exit;
-    }
-
-    pub(super) fn host(&self) -> HostId {
-        self.host
-    }
-
-    pub(super) fn set_host(&mut self, host: HostId) {
-        self.host = host;
-    }
-
     /// The address of the program, to be prefetched.
     pub(super) fn program_start(&self) -> *const u8 {
         ptr::from_ref(&*self.program).cast()
     }
 }
 
-#[cfg(all(test, target_pointer_width = "64"))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_a_turn_touches_is_a_line_of_the_cache() {
-        assert_eq!(std::mem::offset_of!(Task, since), 64);
-        assert_eq!(size_of::<Task>(), 128);
-    }
-}
+#[cfg(target_pointer_width = "64")]
+const _: () = assert!(std::mem::offset_of!(Task, since) == 64 && size_of::<Task>() == 128);

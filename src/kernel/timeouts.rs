@@ -28,7 +28,6 @@ impl Kernel {
         self.sleep_until(me, now, now.saturating_add(span))
     }
 
-    /// Lets the caller sleep from now up to the deadline.
     pub(super) fn sleep_until(&mut self, me: Runnable, now: Nanos, deadline: Nanos) -> Outcome {
         if deadline <= now {
             return Answer::SLEPT.into();
@@ -155,7 +154,6 @@ impl Kernel {
         Reply::Done.into()
     }
 
-    /// Disarms the timeouts around the calls of a task that makes no more.
     #[inline]
     pub(super) fn disarm_all(&mut self, me: Runnable) {
         if let Some(timeouts) = self.tasks[me].take_all_timeouts() {

@@ -36,7 +36,6 @@ pub(crate) struct Timers {
     /// The numbers of disarmed timers that are still on a rung.
     disarmed: FxHashSet<u64>,
     len: usize,
-    /// The number of the last timer.
     count: u64,
 }
 
@@ -47,7 +46,6 @@ struct Rung {
     timers: Vec<Armed>,
 }
 
-/// The timer stores of a kernel.
 #[derive(Debug, Default)]
 pub(crate) struct TimerSets {
     pub(crate) tasks: Timers,
@@ -154,10 +152,9 @@ impl Timers {
         self.len
     }
 
-    /// Returns every armed timer, in order.
     pub(crate) fn all(&self) -> Vec<Timer> {
         let rungs = self.rungs.iter().flat_map(|rung| &rung.timers);
-        let rungs = rungs.filter(|armed| !self.disarmed.contains(&number(armed)));
+        let rungs = rungs.filter(|((_, number), _)| !self.disarmed.contains(number));
         let mut all: Vec<_> = self.foot.iter().chain(rungs).map(|armed| armed.0).collect();
         all.sort_unstable();
         all
@@ -176,7 +173,6 @@ impl Timers {
         self.rungs.get_mut(at)
     }
 
-    /// Fills the empty foot.
     #[cold]
     fn descend(&mut self) {
         while self.foot.is_empty()
@@ -184,35 +180,27 @@ impl Timers {
         {
             if !self.disarmed.is_empty() {
                 let marks = &mut self.disarmed;
-                rung.timers.retain(|armed| !marks.remove(&number(armed)));
+                rung.timers.retain(|((_, number), _)| !marks.remove(number));
             }
-            let (first, last) = range(&rung, deadline);
-            if rung.timers.len() <= FOOT {
+            if rung.timers.len() > FOOT {
+                self.split(rung);
+            } else {
                 self.foot = rung.timers;
                 self.foot.sort_unstable_by_key(|armed| Reverse(armed.0));
-            } else if first < last {
-                self.split(rung, (first, last), deadline, |from| (Nanos(from), 0));
-            } else {
-                let numbers = range(&rung, number);
-                self.split(rung, numbers, number, |from| (Nanos(first), from));
             }
         }
         // Returns the memory of a crowd.
         self.foot.shrink_to(FOOT);
     }
 
-    /// Splits a rung into steps of equal length. `key` is the deadline, or the number if the
-    /// deadlines are equal; `first` and `last` are its range. `timer` makes the first timer of a
-    /// step.
-    fn split(
-        &mut self,
-        rung: Rung,
-        (first, last): (u64, u64),
-        key: impl Fn(&Armed) -> u64,
-        timer: impl Fn(u64) -> Timer,
-    ) {
-        let shift = (u64::BITS - (last - first).leading_zeros()).saturating_sub(STEPS.ilog2());
-        let step = |armed: &Armed| ((key(armed) - first) >> shift) as usize;
+    /// Splits a rung into steps of equal length.
+    fn split(&mut self, rung: Rung) {
+        let keys = rung.timers.iter().map(|(timer, _)| key(*timer));
+        let (first, last) = keys.fold((u128::MAX, 0), |(first, last), key| {
+            (key.min(first), key.max(last))
+        });
+        let shift = (u128::BITS - (last - first).leading_zeros()).saturating_sub(STEPS.ilog2());
+        let step = |(timer, _): &Armed| ((key(*timer) - first) >> shift) as usize;
         let mut lens = [0; STEPS];
         for armed in &rung.timers {
             lens[step(armed)] += 1;
@@ -221,7 +209,7 @@ impl Timers {
         for at in (0..STEPS).rev().filter(|at| lens[*at] > 0) {
             places[at] = self.rungs.len();
             self.rungs.push(Rung {
-                from: timer(first + ((at as u64) << shift)),
+                from: timer(first + ((at as u128) << shift)),
                 timers: Vec::with_capacity(lens[at]),
             });
         }
@@ -237,25 +225,20 @@ impl Timers {
     fn sweep(&mut self) {
         let marks = std::mem::take(&mut self.disarmed);
         for rung in &mut self.rungs {
-            rung.timers.retain(|armed| !marks.contains(&number(armed)));
+            rung.timers
+                .retain(|((_, number), _)| !marks.contains(number));
         }
         self.rungs.retain(|rung| !rung.timers.is_empty());
     }
 }
 
-fn deadline(((deadline, _), _): &Armed) -> u64 {
-    deadline.0
+/// A timer as a number, in the order of timers.
+fn key((deadline, number): Timer) -> u128 {
+    u128::from(deadline.0) << u64::BITS | u128::from(number)
 }
 
-fn number(((_, number), _): &Armed) -> u64 {
-    *number
-}
-
-fn range(rung: &Rung, key: impl Fn(&Armed) -> u64) -> (u64, u64) {
-    let keys = rung.timers.iter().map(key);
-    keys.fold((u64::MAX, 0), |(first, last), key| {
-        (key.min(first), key.max(last))
-    })
+fn timer(key: u128) -> Timer {
+    (Nanos((key >> u64::BITS) as u64), key as u64)
 }
 
 #[cfg(test)]

@@ -23,7 +23,6 @@ use crate::{
     trap::{Object, Payload, fault},
 };
 
-/// What a turn has done to the ready queue.
 #[derive(PartialEq, Eq)]
 pub(super) enum Turn {
     /// There was no turn: the task was killed on the ready queue, blocks again because its device has
@@ -172,14 +171,9 @@ impl Kernel {
             // A cancelled trap has left it, or the task has not taken its answer.
             self.frame.drop_payload();
         }
-        let mut is_held = false;
-        if self.frame.has_deferred() {
-            let prints = self.frame.prints();
-            if !self.run_deferred(me) {
-                return self.abandon(call);
-            }
-            is_held = prints && self.console.is_full();
-        }
+        let Some(is_held) = self.run_own_deferred(me) else {
+            return self.abandon(call);
+        };
         self.emit_call(me.tid, call);
         match is_late.then(|| self.due(me)).flatten() {
             None if is_held => self.hold(me, Some(call)),
@@ -192,7 +186,6 @@ impl Kernel {
         }
     }
 
-    /// Handles a call that was held back, in the turn of its task.
     #[cold]
     fn resume_held(&mut self, me: Runnable, ticket: Ticket) {
         let held = self.held.take(ticket);
@@ -216,7 +209,6 @@ impl Kernel {
         }
     }
 
-    /// Ends a task whose program has returned or panicked.
     #[cold]
     #[inline(never)]
     fn finish(&mut self, me: Runnable, panic: Option<Panic>) {
@@ -237,17 +229,26 @@ impl Kernel {
                 self.frame.take_exit()
             }
         };
-        if self.frame.has_deferred() {
-            let prints = self.frame.prints();
-            if !self.run_deferred(me) {
-                return;
-            }
-            if prints && self.console.is_full() {
+        match self.run_own_deferred(me) {
+            None => {}
+            Some(false) => self.end(me, exit),
+            Some(true) => {
                 self.frame.put(Payload::Exit(exit));
-                return self.hold(me, None);
+                self.hold(me, None);
             }
         }
-        self.end(me, exit);
+    }
+
+    /// Handles the deferred calls of the task that has stopped. Returns whether it waits for the
+    /// console; `None` if it was killed.
+    #[inline(always)]
+    fn run_own_deferred(&mut self, me: Runnable) -> Option<bool> {
+        if !self.frame.has_deferred() {
+            return Some(false);
+        }
+        let prints = self.frame.prints();
+        let lives = self.run_deferred(me);
+        lives.then(|| prints && self.console.is_full())
     }
 }
 
@@ -280,7 +281,6 @@ impl Kernel {
         self.perform(me, call, false)
     }
 
-    /// Handles the call of a trap, and acts on the verdict.
     #[inline(always)]
     fn carry_out(&mut self, me: Runnable, call: SystemCall) {
         let outcome = self.perform(me, call, false);
@@ -334,7 +334,6 @@ impl Kernel {
         self.settle_apart(me, call, outcome);
     }
 
-    /// Acts on the verdict of a handler.
     #[inline(always)]
     fn settle(&mut self, me: Runnable, call: SystemCall, outcome: Outcome) {
         match outcome {

@@ -4,7 +4,6 @@ use std::{collections::VecDeque, rc::Rc};
 
 use crate::{sched::Runnable, trap::Keeper};
 
-/// What waits for the end of a task.
 #[derive(Default)]
 pub(super) struct Waiters {
     /// The first of the tasks, apart: most tasks have one waiter, which needs no memory of its own.

@@ -231,7 +231,7 @@ pub enum Happening {
 }
 
 /// Appends the interrupts that threads have raised. Returns whether there was one.
-#[inline]
+#[inline(always)]
 fn hand_on(interrupts: &Interrupts, happened: &mut Vec<Happening>) -> bool {
     let is_raised = interrupts.is_raised();
     if is_raised {
