@@ -1,4 +1,4 @@
-//! The model of a running kernel: its tasks at an instant, and the answers to requests about them.
+//! The model of a running kernel: its tasks at an instant, and what it answers about them.
 //! It is the same for the screen, the socket, the commands and the debugger.
 
 use std::{
@@ -123,7 +123,7 @@ pub(crate) struct Snapshot {
 }
 
 impl Snapshot {
-    /// The answers to a request about tasks, and the totals that end them; no answer to others. Each
+    /// The answers for a request about tasks, and the totals that end them; none for other requests. Each
     /// is made when it is asked for, since there may be many.
     ///
     /// *Errors:* a text that says why there is no answer.

@@ -85,7 +85,7 @@ pub(super) enum Answer {
     End(Totals),
 }
 
-/// All answers to a request about tasks.
+/// All answers for a request about tasks.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Answers {
     pub(crate) tasks: Vec<Row>,
