@@ -3,7 +3,7 @@ use std::{collections::BTreeMap, error::Error, io, mem, net::SocketAddr, rc::Rc,
 use trapline::{Elapsed, Os, Promise, Queue, Setter, TcpStream, sync::Group};
 use trapline_cli::{Program, addr, duration};
 
-use crate::serve::{accept, listen};
+use crate::serve::{accept, listen, send_all};
 
 /// A chat server: every client reads what each one says
 ///
@@ -23,7 +23,7 @@ pub(crate) struct Chat {
 /// The longest line, in bytes, and the longest name, in letters.
 const LINE: usize = 1000;
 const NAME: usize = 20;
-/// The number of attempts to give one.
+/// The number of attempts to give a name.
 const ATTEMPTS: usize = 10;
 /// The capacity of a client's queue, in lines.
 const BACKLOG: usize = 256;
@@ -144,7 +144,11 @@ async fn visit(
         }
     };
     group.spawn(os, "writer", writer).await?;
-    let mut lines = Lines::new(client);
+    let mut lines = Lines {
+        client,
+        bytes: Vec::new(),
+        too_long: false,
+    };
     if let Some(name) = enter(os, &mut lines, room, &outbox, timeout).await? {
         let result = talk(os, &mut lines, room, &outbox, &name).await;
         // The room closes the outbox after it has handled all earlier events.
@@ -173,27 +177,23 @@ async fn enter(
             Ok(line) => line?,
             Err(Elapsed) => {
                 outbox.put(os, "* too late\n".into()).await?;
-                break;
+                return Ok(None);
             }
         };
         let Some(line) = line else { break };
         let name = line.as_deref().unwrap_or_default().trim();
-        let good = (1..=NAME).contains(&name.chars().count())
-            && name
-                .chars()
-                .all(|c| c.is_alphanumeric() || "-_".contains(c));
-        if !good {
-            let help = format!("* a name has 1 to {NAME} letters, digits, - or _: your name?\n");
-            outbox.put(os, help.into()).await?;
-            continue;
-        }
-        let (answer, free) = Promise::new(os).await;
-        let join = Event::Join(name.to_string(), outbox.clone(), answer);
-        room.put(os, join).await?;
-        if free.wait(os).await? {
-            return Ok(Some(name.to_string()));
-        }
-        let sorry = format!("* {name} is here already: your name?\n");
+        let is_good = |c: char| c.is_alphanumeric() || "-_".contains(c);
+        let sorry = if (1..=NAME).contains(&name.chars().count()) && name.chars().all(is_good) {
+            let (answer, free) = Promise::new(os).await;
+            let join = Event::Join(name.to_string(), outbox.clone(), answer);
+            room.put(os, join).await?;
+            if free.wait(os).await? {
+                return Ok(Some(name.to_string()));
+            }
+            format!("* {name} is here already: your name?\n")
+        } else {
+            format!("* a name has 1 to {NAME} letters, digits, - or _: your name?\n")
+        };
         outbox.put(os, sorry.into()).await?;
     }
     Ok(None)
@@ -208,24 +208,23 @@ async fn talk(
     name: &str,
 ) -> Result<(), Box<dyn Error>> {
     while let Some(line) = lines.next(os).await? {
-        let answer = match line.as_deref().map(str::trim) {
-            Some("") => continue,
+        match line.as_deref().map(str::trim) {
+            Some("") => {}
             Some("/quit") => break,
-            Some("/who") => {
-                room.put(os, Event::Who(outbox.clone())).await?;
-                continue;
-            }
+            Some("/who") => room.put(os, Event::Who(outbox.clone())).await?,
             Some(line) if line.starts_with('/') => {
-                "* commands: /who lists the names, /quit leaves\n".to_string()
+                let help = "* commands: /who lists the names, /quit leaves\n";
+                outbox.put(os, help.into()).await?;
             }
             Some(text) => {
                 let say = Event::Say(name.to_string(), text.to_string());
                 room.put(os, say).await?;
-                continue;
             }
-            None => format!("* not sent: a line has at most {LINE} bytes\n"),
-        };
-        outbox.put(os, answer.into()).await?;
+            None => {
+                let sorry = format!("* not sent: a line has at most {LINE} bytes\n");
+                outbox.put(os, sorry.into()).await?;
+            }
+        }
     }
     Ok(())
 }
@@ -244,12 +243,7 @@ async fn write_all(
         {
             batch.extend(line.as_bytes());
         }
-        let mut rest = &*batch;
-        while !rest.is_empty() {
-            let sent = os.timeout(timeout, async |os| client.send(os, rest).await);
-            let sent = sent.await.map_err(|Elapsed| io::ErrorKind::TimedOut)??;
-            rest = &rest[sent..];
-        }
+        send_all(os, client, &batch, timeout).await?;
     }
     Ok(())
 }
@@ -257,39 +251,26 @@ async fn write_all(
 /// Receives from a client, line by line.
 struct Lines {
     client: TcpStream,
-    /// The received bytes that are not consumed yet. The first `seen` bytes contain no line end.
+    /// The received bytes that are not consumed yet.
     bytes: Vec<u8>,
-    seen: usize,
     /// Whether these bytes belong to a line that is too long.
     too_long: bool,
 }
 
 impl Lines {
-    fn new(client: TcpStream) -> Self {
-        Self {
-            client,
-            bytes: Vec::new(),
-            seen: 0,
-            too_long: false,
-        }
-    }
-
     /// The next line, without its end and without characters that would confuse a terminal. A line
     /// that is too long is `None`. The end of the stream ends the lines.
     async fn next(&mut self, os: &mut Os) -> io::Result<Option<Option<String>>> {
         let mut buf = [0; 1024];
         loop {
-            if let Some(at) = self.bytes[self.seen..].iter().position(|b| *b == b'\n') {
-                let rest = self.bytes.split_off(self.seen + at + 1);
-                let line = mem::replace(&mut self.bytes, rest);
-                self.seen = 0;
-                return Ok(Some(self.text(&line[..line.len() - 1])));
+            if let Some(at) = self.bytes.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.bytes.drain(..=at).collect();
+                return Ok(Some(self.text(&line[..at])));
             }
             if self.bytes.len() > LINE + 1 {
                 self.too_long = true;
                 self.bytes.clear();
             }
-            self.seen = self.bytes.len();
             match self.client.recv(os, &mut buf).await? {
                 0 if self.bytes.is_empty() => return Ok(None),
                 0 => self.bytes.push(b'\n'),
@@ -311,9 +292,8 @@ impl Lines {
 /// Whether a character has an effect on a reader's terminal beyond its own display. Such are
 /// control characters, Unicode's line breaks, and characters that change the direction of the text.
 fn confuses(c: char) -> bool {
+    let turns = ['\u{61c}', '\u{200e}', '\u{200f}'];
     c.is_control()
-        || matches!(
-            c,
-            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
-        )
+        || turns.contains(&c)
+        || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

@@ -100,13 +100,12 @@ impl Origin {
                 let (name, path) = (path.display(), path.clone());
                 let work = move || io::copy(&mut fs::File::open(path)?, &mut io::sink());
                 let read = os.timeout(timeout, async |os| os.run_blocking(work).await);
-                let late = |Elapsed| format!("{name} is not read within {timeout:?}");
-                let done = read
-                    .await
-                    .map_err(late)?
-                    .map_err(|panic| panic.to_string())?;
-                done.map_err(|error| format!("cannot read {name}: {error}"))?;
-                Ok(())
+                let done = match read.await {
+                    Ok(done) => done.map_err(|panic| panic.to_string())?,
+                    Err(Elapsed) => return Err(format!("{name} is not read within {timeout:?}")),
+                };
+                done.map(drop)
+                    .map_err(|error| format!("cannot read {name}: {error}"))
             }
         }
     }
@@ -116,10 +115,9 @@ impl FromStr for Origin {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        if text.starts_with(['/', '.']) {
-            Ok(Self::File(text.into()))
-        } else {
-            text.parse().map(Self::Url)
+        match text.starts_with(['/', '.']) {
+            true => Ok(Self::File(text.into())),
+            false => text.parse().map(Self::Url),
         }
     }
 }
@@ -150,9 +148,7 @@ impl FromStr for Url {
             return Err("write a space as %20, and escape what is not ASCII likewise");
         }
         let slash = if path.starts_with('/') { "" } else { "/" };
-        Ok(Self {
-            host: host.to_string(),
-            path: format!("{slash}{path}"),
-        })
+        let (host, path) = (host.to_string(), format!("{slash}{path}"));
+        Ok(Self { host, path })
     }
 }

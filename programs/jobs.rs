@@ -34,6 +34,9 @@ pub(crate) struct Jobs {
     seed: u64,
 }
 
+const TIMES: &str =
+    "it takes ARRIVAL,LENGTH or ARRIVAL,LENGTH,IO_EVERY,IO_TIME, such as 0s,100ms,10ms,5ms";
+
 /// The most jobs whose timers are set before the kernel looks at the clock.
 const AT_ONCE: usize = 60;
 
@@ -105,9 +108,8 @@ impl Jobs {
             ..Job::default()
         }));
         if jobs.is_empty() {
-            return Err(
-                "there are no jobs: give --job, such as --job 0s,100ms, or --random 10".into(),
-            );
+            let what = "there are no jobs: give --job, such as --job 0s,100ms, or --random 10";
+            return Err(what.into());
         }
         Ok(jobs)
     }
@@ -146,26 +148,17 @@ impl FromStr for Job {
         let mut parts = text.split(';');
         let times = parts.next().unwrap_or_default();
         let times: Vec<Duration> = times.split(',').map(time).collect::<Result<_, _>>()?;
-        let mut job = match times[..] {
-            [arrival, length] => Self {
-                arrival,
-                length,
-                ..Self::default()
-            },
-            [arrival, length, io_every, io_time] => Self {
-                arrival,
-                length,
-                io_every,
-                io_time,
-                ..Self::default()
-            },
-            _ => {
-                return Err(
-                    "it takes ARRIVAL,LENGTH or ARRIVAL,LENGTH,IO_EVERY,IO_TIME, such as \
-                            0s,100ms,10ms,5ms"
-                        .into(),
-                );
-            }
+        let (arrival, length, io_every, io_time) = match times[..] {
+            [arrival, length] => (arrival, length, Duration::ZERO, Duration::ZERO),
+            [arrival, length, io_every, io_time] => (arrival, length, io_every, io_time),
+            _ => return Err(TIMES.into()),
+        };
+        let mut job = Self {
+            arrival,
+            length,
+            io_every,
+            io_time,
+            ..Self::default()
         };
         if job.length.is_zero() {
             return Err("its length is zero: give a time such as 100ms".into());
@@ -189,9 +182,8 @@ impl Job {
             ("priority", Ok(number)) => self.priority = Some(number),
             ("priority", _) => return Err(format!("'{value}' is no whole number")),
             _ => {
-                return Err(format!(
-                    "there is no share '{key}': there are tickets=100, nice=5 and priority=3"
-                ));
+                let shares = "tickets=100, nice=5 and priority=3";
+                return Err(format!("there is no share '{key}': there are {shares}"));
             }
         }
         Ok(())

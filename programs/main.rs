@@ -15,9 +15,7 @@ mod httpd;
 mod interactive;
 mod inversion;
 mod jobs;
-mod kill;
 mod lists;
-mod multitask;
 mod parts;
 mod producer_consumer;
 mod promise;
@@ -26,9 +24,8 @@ mod serve;
 mod sleepers;
 mod subroutines;
 mod swarm;
-mod tids;
+mod tasks;
 mod timers;
-mod wait;
 
 use std::process::ExitCode;
 
@@ -37,10 +34,10 @@ use trapline_cli::program;
 fn main() -> ExitCode {
     trapline_cli::main([
         program::<parts::Parts>("parts"),
-        program::<multitask::Multitask>("multitask"),
-        program::<tids::Tids>("tids"),
-        program::<kill::Kill>("kill"),
-        program::<wait::Wait>("wait"),
+        program::<tasks::Multitask>("multitask"),
+        program::<tasks::Tids>("tids"),
+        program::<tasks::Kill>("kill"),
+        program::<tasks::Wait>("wait"),
         program::<echo::Echo>("echo"),
         program::<alive::Alive>("alive"),
         program::<countdown::Countdown>("countdown"),

@@ -97,11 +97,8 @@ impl Proxy {
             group.spawn(os, "watch", watch).await?;
         }
         let ended = done(group.next(os).await)?;
-        let half = if ended == Some(upstream) {
-            client
-        } else {
-            server
-        };
+        let is_upstream = ended == Some(upstream);
+        let half = if is_upstream { client } else { server };
         let watch = async move |os: &mut Os| watch(os, &half).await;
         group.spawn(os, "half-closed", watch).await?;
         done(group.next(os).await)?;
@@ -140,35 +137,27 @@ fn done(ended: Option<(Tid, Exit)>) -> Result<Option<Tid>, String> {
     }
 }
 
-/// The task of one direction.
+/// The task of one direction: it copies the bytes, with their end, and notes when some have moved.
 fn direction(
     from: TcpStream,
     to: TcpStream,
     moved: Rc<Cell<Duration>>,
 ) -> impl AsyncFnOnce(&mut Os) -> io::Result<()> {
-    async move |os: &mut Os| copy(os, &from, &to, &moved).await
-}
-
-/// Copies one direction, with its end, and notes the time of its last progress.
-async fn copy(
-    os: &mut Os,
-    from: &TcpStream,
-    to: &TcpStream,
-    moved: &Cell<Duration>,
-) -> io::Result<()> {
-    let mut buf = vec![0; BUFFER];
-    loop {
-        let n = from.recv(os, &mut buf).await?;
-        if n == 0 {
-            return to.shutdown_write(os).await;
-        }
-        let mut rest = &buf[..n];
-        while !rest.is_empty() {
+    async move |os: &mut Os| {
+        let mut buf = vec![0; BUFFER];
+        loop {
+            let n = from.recv(os, &mut buf).await?;
+            if n == 0 {
+                return to.shutdown_write(os).await;
+            }
+            let mut rest = &buf[..n];
+            while !rest.is_empty() {
+                moved.set(os.now().await);
+                let sent = to.send(os, rest).await?;
+                rest = &rest[sent..];
+            }
             moved.set(os.now().await);
-            let sent = to.send(os, rest).await?;
-            rest = &rest[sent..];
         }
-        moved.set(os.now().await);
     }
 }
 

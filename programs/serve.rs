@@ -1,8 +1,8 @@
-//! Helpers of the servers among the programs: listening and accepting.
+//! Helpers of the servers among the programs: listening, accepting and sending.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{io, net::SocketAddr, time::Duration};
 
-use trapline::{Os, TcpListener, TcpStream};
+use trapline::{Elapsed, Os, TcpListener, TcpStream};
 
 /// Listens on `addr`. An error names `option`, which set the address, and says what to change.
 pub(crate) async fn listen(
@@ -27,4 +27,20 @@ pub(crate) async fn accept(os: &mut Os, listener: &TcpListener) -> (TcpStream, S
             }
         }
     }
+}
+
+/// Sends everything. The client may be slow, but must read something within `timeout`.
+pub(crate) async fn send_all(
+    os: &mut Os,
+    client: &TcpStream,
+    mut bytes: &[u8],
+    timeout: Duration,
+) -> io::Result<()> {
+    while !bytes.is_empty() {
+        let send = async |os: &mut Os| client.send(os, bytes).await;
+        let sent = os.timeout(timeout, send).await;
+        let sent = sent.map_err(|Elapsed| io::ErrorKind::TimedOut)??;
+        bytes = &bytes[sent..];
+    }
+    Ok(())
 }

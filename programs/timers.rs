@@ -33,11 +33,12 @@ impl Program for Timers {
             let mut line = Vec::new();
             while let Some(piece) = response.piece(os).await? {
                 line.extend(piece);
-                let end = line.iter().rposition(|byte| *byte == b'\n');
-                // A line may be longer than the limit.
-                let end = end.map_or(if line.len() < LONGEST { 0 } else { line.len() }, |at| {
-                    at + 1
-                });
+                let end = match line.iter().rposition(|byte| *byte == b'\n') {
+                    Some(at) => at + 1,
+                    // A line may be longer than the limit.
+                    None if line.len() >= LONGEST => line.len(),
+                    None => 0,
+                };
                 let rest = line.split_off(end);
                 show(os, &line).await;
                 line = rest;

@@ -14,7 +14,6 @@ use std::{
 
 use crate::abi::{QueueId, Tid};
 
-/// Work for a thread.
 pub(crate) type Job = Box<dyn FnOnce() + Send>;
 
 /// What another thread has told a kernel.
@@ -43,50 +42,38 @@ pub enum External {
 /// A world owns one. It hands the interrupts to the kernel in [`World::wait`](crate::World::wait), in
 /// the order in which they were raised.
 #[derive(Debug)]
-pub struct Interrupts {
-    remote: Remote,
-}
+pub struct Interrupts(pub(crate) Remote);
 
 impl Interrupts {
     /// A line. The first interrupt after [`Interrupts::take`] calls `waker`, which must end the
     /// world's wait, or the next one if none is under way.
     #[must_use]
     pub fn new(waker: Waker) -> Self {
-        let line = Line {
+        Self(Remote(Arc::new(Line {
             waker,
             raised: AtomicBool::new(false),
             interrupts: Mutex::default(),
             started: Default::default(),
             running: AtomicU64::new(0),
-        };
-        Self {
-            remote: Remote {
-                line: Arc::new(line),
-            },
-        }
+        })))
     }
 
     /// The other end: what [`World::remote`](crate::World::remote) returns.
     #[must_use]
     pub fn remote(&self) -> Remote {
-        self.remote.clone()
+        self.0.clone()
     }
 
     /// Whether an interrupt was raised since the last [`Interrupts::take`]. Reads one word.
     #[inline]
     #[must_use]
     pub fn is_raised(&self) -> bool {
-        self.remote.line.raised.load(Ordering::Relaxed)
-    }
-
-    /// The same as [`Interrupts::remote`], without a reference that is counted.
-    pub(crate) fn line(&self) -> &Remote {
-        &self.remote
+        self.0.0.raised.load(Ordering::Relaxed)
     }
 
     /// Takes the interrupts that were raised since the last call, in order.
     pub fn take(&self) -> impl Iterator<Item = Interrupt> + use<> {
-        let line = &self.remote.line;
+        let Remote(line) = &self.0;
         // First the mark, then the list: an interrupt that comes between the two is taken now, and
         // its mark costs one more look.
         line.raised.swap(false, Ordering::AcqRel);
@@ -96,11 +83,8 @@ impl Interrupts {
 
 /// A line into a kernel from any thread, of [`Kernel::remote`](crate::Kernel::remote).
 #[derive(Clone)]
-pub struct Remote {
-    line: Arc<Line>,
-}
+pub struct Remote(Arc<Line>);
 
-/// What the two ends share.
 struct Line {
     waker: Waker,
     /// Whether an interrupt was raised since the world last took them.
@@ -114,9 +98,8 @@ struct Line {
 
 impl Line {
     fn lock(&self) -> MutexGuard<'_, Vec<Interrupt>> {
-        self.interrupts
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        let locked = self.interrupts.lock();
+        locked.unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -136,20 +119,19 @@ impl Remote {
     /// task uses the time, and which has not trapped for long.
     #[must_use]
     pub fn running(&self) -> Tid {
-        self.line.running.load(Ordering::Relaxed).into()
+        self.0.running.load(Ordering::Relaxed).into()
     }
 
-    /// Returns whether an interrupt is waiting, or the kernel has counted on a thread.
+    /// Whether an interrupt is waiting, or the kernel has counted on a thread.
     pub(crate) fn is_used(&self) -> bool {
         let external = [External::Setter, External::Job];
         let has_started = external.iter().any(|what| self.started(*what) > 0);
-        has_started || self.line.raised.load(Ordering::Relaxed)
+        has_started || self.0.raised.load(Ordering::Relaxed)
     }
 
-    /// Publishes which task runs.
     #[inline(always)]
     pub(crate) fn runs(&self, tid: Tid) {
-        self.line.running.store(tid.into(), Ordering::Relaxed);
+        self.0.running.store(tid.into(), Ordering::Relaxed);
     }
 
     /// Has the kernel close a queue.
@@ -158,17 +140,17 @@ impl Remote {
     }
 
     fn raise(&self, interrupt: Interrupt) {
-        self.line.lock().push(interrupt);
+        self.0.lock().push(interrupt);
         // The thread that sets the mark wakes the world; the others need not.
-        if !self.line.raised.swap(true, Ordering::AcqRel) {
-            self.line.waker.wake_by_ref();
+        if !self.0.raised.swap(true, Ordering::AcqRel) {
+            self.0.waker.wake_by_ref();
         }
     }
 
     /// How many threads of this kind the kernel has counted on so far. [`Interrupt::Over`] tells of
     /// the end of each.
     pub(crate) fn started(&self, what: External) -> usize {
-        self.line.started[what as usize].load(Ordering::Relaxed)
+        self.0.started[what as usize].load(Ordering::Relaxed)
     }
 }
 
@@ -194,12 +176,12 @@ impl ExternalWork {
     /// To be made in the turn of the task that starts the thread, or by the host.
     pub(crate) fn new(remote: &Remote, what: External) -> Self {
         let counts = !remote.running().is_daemon();
-        let counted = counts.then(|| {
-            remote.line.started[what as usize].fetch_add(1, Ordering::Relaxed);
+        let _counted = counts.then(|| {
+            remote.0.started[what as usize].fetch_add(1, Ordering::Relaxed);
             let remote = remote.clone();
             Arc::new(Counted { remote, what })
         });
-        Self { _counted: counted }
+        Self { _counted }
     }
 }
 

@@ -36,7 +36,7 @@
 //!
 //! | module | owns | may use |
 //! |---|---|---|
-//! | `abi.rs` | what crosses at a trap: [`SystemCall`], [`Reply`], [`Exit`], [`Errno`] | nothing |
+//! | `abi.rs`, `abi/` | what crosses at a trap: [`SystemCall`], [`Reply`], [`Exit`], [`Errno`] | nothing |
 //! | `panic.rs` | containment of panics | nothing |
 //! | `sched/` | the order of turns, and slices of computations: [`Policy`], [`Fifo`], [`sched::Mlfq`] | `abi` |
 //! | `interrupt.rs` | interrupts from other threads: [`Remote`], [`Interrupts`] | `abi` |
@@ -48,8 +48,7 @@
 //! | `explore/` | [`check()`]: the search for a schedule that breaks a program | the public API |
 //!
 //! The `mod.rs` of each folder opens with a table of its files. A test holds the imports against
-//! this table. The command line, for any set of programs, is a crate of its own above this one:
-//! `trapline-cli`.
+//! this table. The command line is a crate of its own above this one: `trapline-cli`.
 //!
 //! # Features
 //!
@@ -62,26 +61,23 @@
 //! contained: a panic, a kill or a fault ends one task, runs its destructors and frees its
 //! resources. A task is not protected against malicious tasks:
 //!
-//! - A call names tasks, devices and queues by their numbers. The kernel does not know which task
-//!   holds which handle. [`Os::kill`] takes any [`Tid`]. A raw [`Os::trap`] can close or use every
-//!   device and queue of its kernel.
+//! - A call names tasks, devices and queues by their numbers, and the kernel does not know which
+//!   task holds which handle. [`Os::kill`] takes any [`Tid`]. A raw [`Os::trap`] can close or use
+//!   every device and queue of its kernel.
 //! - Every task can call [`Os::shutdown`] and [`Os::observe`].
-//! - Tasks run on one thread and share its memory. A task that makes no trap stops all of them.
-//! - A task can end the process, from safe code: by [`std::process::exit`], by a destructor that
-//!   panics while the task unwinds from another panic (Rust aborts then), or by the exchange of its
-//!   [`Os`] for that of another task, through a scoped thread-local variable (the kernel aborts).
+//! - A task that makes no trap stops all others: they run on one thread, and share its memory.
+//! - A task can end the process, from safe code: by [`std::process::exit`], by a panic in a destructor
+//!   during another panic (Rust aborts), or by the exchange of its [`Os`] for that of another task,
+//!   through a scoped thread-local variable (the kernel aborts).
 //!
 //! Untrusted code needs a separate process. Two kernels share no task, device or queue.
 //!
 //! # What panics do
 //!
 //! A panic ends its own task, as [`Exit::Faulted`]. The crate must therefore be built with
-//! `panic = "unwind"`, the default. A destructor that panics while its task already unwinds from
-//! another panic cannot be contained: Rust aborts the process.
-//!
-//! A task cannot await a pending future that is not a trap, such as a future of another runtime. It
-//! ends as `Faulted`, with a message that says so. The panic hook receives a panic inside the
-//! generator crate; the command line hides it.
+//! `panic = "unwind"`, the default. A task that awaits a pending future of another runtime ends as
+//! `Faulted`, too. The panic hook then receives a panic inside the generator crate; the command line
+//! hides it.
 
 #[cfg(not(unix))]
 compile_error!("trapline's devices are Unix descriptors: it builds on Unix systems only");

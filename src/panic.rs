@@ -16,13 +16,11 @@ pub(crate) type Panic = Box<dyn Any + Send>;
 
 /// Returns the text of a panic. A payload whose destructor panics is leaked.
 pub(crate) fn panic_message(panic: Panic) -> String {
-    let message = match panic.downcast_ref::<&str>() {
-        Some(text) => (*text).to_string(),
-        None => match panic.downcast_ref::<String>() {
-            Some(text) => text.clone(),
-            None => "panicked with a value that is not text".to_string(),
-        },
-    };
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    let message = text
+        .unwrap_or("panicked with a value that is not text")
+        .to_string();
     if let Err(worse) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
         std::mem::forget(worse);
     }
@@ -50,16 +48,6 @@ pub(crate) struct Origin {
     pub(crate) chain: String,
 }
 
-impl Origin {
-    fn new(location: &Location<'_>, chain: String) -> Self {
-        Self {
-            file: location.file().to_string(),
-            line: location.line(),
-            chain,
-        }
-    }
-}
-
 thread_local! {
     /// The place of the thread's last panic. A hook has no other way to the code that catches the
     /// panic.
@@ -77,8 +65,7 @@ pub(crate) fn note_origins() {
     INSTALLED.call_once(|| {
         let hook = panic::take_hook();
         panic::set_hook(Box::new(move |panic| {
-            let origin = panic.location().map(origin);
-            ORIGIN.with_borrow_mut(|last| *last = origin);
+            note(panic, origin_chain);
             hook(panic);
         }));
     });
@@ -86,25 +73,29 @@ pub(crate) fn note_origins() {
 
 /// Notes the place of a panic, for a hook that does not call the hook of [`note_origins`].
 pub(crate) fn note_origin(panic: &PanicHookInfo<'_>) {
-    let origin = panic
-        .location()
-        .map(|location| Origin::new(location, String::new()));
-    ORIGIN.with_borrow_mut(|last| *last = origin);
+    note(panic, |_| String::new());
 }
 
-/// Takes the place of the thread's last panic.
+fn note(panic: &PanicHookInfo<'_>, chain: fn(&Location<'_>) -> String) {
+    let origin = panic.location().map(|location| Origin {
+        file: location.file().to_string(),
+        line: location.line(),
+        chain: chain(location),
+    });
+    ORIGIN.set(origin);
+}
+
 pub(crate) fn take_origin() -> Option<Origin> {
     ORIGIN.take()
 }
 
-fn origin(location: &Location<'_>) -> Origin {
+fn origin_chain(location: &Location<'_>) -> String {
     // Empty unless `RUST_BACKTRACE` asks for it.
     let backtrace = Backtrace::capture();
-    let chain = match backtrace.status() {
+    match backtrace.status() {
         BacktraceStatus::Captured => chain(&backtrace.to_string(), location),
         _ => String::new(),
-    };
-    Origin::new(location, chain)
+    }
 }
 
 /// Extracts the chain of async functions from a backtrace: the closures between the panic and the
@@ -132,11 +123,10 @@ fn chain(backtrace: &str, location: &Location<'_>) -> String {
             (false, true) => &panicked,
             (false, false) => "",
         };
-        match (function(name), place) {
-            (Some(function), "") => chain.push(function),
-            (Some(function), place) => chain.push(format!("{function} at {place}")),
-            (None, "") => {}
-            (None, place) => chain.push(place.to_string()),
+        let place = Some(place.to_string()).filter(|place| !place.is_empty());
+        let parts: Vec<String> = function(name).into_iter().chain(place).collect();
+        if !parts.is_empty() {
+            chain.push(parts.join(" at "));
         }
     }
     chain.join(", ")
@@ -154,7 +144,6 @@ pub(crate) fn awaiting(backtrace: &str) -> Option<String> {
     innermost.map(|(_, place)| place.to_string())
 }
 
-/// The folder of the stubs.
 fn stubs() -> String {
     format!("{}user/", file!().trim_end_matches("panic.rs"))
 }
@@ -180,10 +169,9 @@ fn frames(backtrace: &str) -> Vec<(&str, &str)> {
 /// Its name ends with a closure. With line tables alone, it is a word in braces.
 fn is_async(name: &str) -> bool {
     let path = name.trim_start_matches('<');
-    let is_foreign = ["core::", "std::", "alloc::"]
-        .iter()
-        .any(|room| path.starts_with(room));
-    !is_foreign && (name.ends_with("::{{closure}}") || name.starts_with('{'))
+    let mut foreign = ["core::", "std::", "alloc::"].iter();
+    !foreign.any(|room| path.starts_with(room))
+        && (name.ends_with("::{{closure}}") || name.starts_with('{'))
 }
 
 /// Returns the name of the function of a frame, if it has one. A method of a trait has the name

@@ -72,21 +72,17 @@ Examples:
     },
 }
 
-/// The whole command line of a binary called `name`.
 pub(super) fn command(name: &str, app: &App) -> Command {
     let programs = &app.programs;
-    let policies = app.policies.clone();
+    let (policies, worlds) = (app.policies.clone(), app.worlds.clone());
     let policy = move |text: &str| Policy::parse(text, &policies);
-    let policy_of_lab = policy.clone();
-    let worlds = app.worlds.clone();
-    let has_worlds = !worlds.is_empty();
+    let (policy_of_lab, has_worlds) = (policy.clone(), !worlds.is_empty());
     let world = move |text: &str| NamedWorld::parse(text, &worlds);
     let ends = [programs.first(), programs.last()];
     let [first, last] = ends.map(|entry| entry.map_or("PROGRAM", |entry| entry.name));
-    let version = if name == "trapline" {
-        env!("CARGO_PKG_VERSION")
-    } else {
-        concat!("on trapline ", env!("CARGO_PKG_VERSION"))
+    let version = match name {
+        "trapline" => env!("CARGO_PKG_VERSION"),
+        _ => concat!("on trapline ", env!("CARGO_PKG_VERSION")),
     };
     let command = Cli::command()
         .name(name.to_string())
@@ -129,7 +125,6 @@ pub(super) fn command(name: &str, app: &App) -> Command {
     with_negative_numbers(command)
 }
 
-/// The command whose manual page is asked for.
 pub(super) fn find(mut command: Command, of: &[String]) -> Result<Command, clap::Error> {
     command.build();
     for name in of {

@@ -13,7 +13,6 @@ use super::{
     new::{fill, no_keyword},
 };
 
-/// The test, with placeholders.
 const TEMPLATE: &str = include_str!("template/replay.rs.in");
 
 /// Reads the name of a test: that of a function and of a file.
@@ -22,10 +21,9 @@ pub(super) fn test_name(text: &str) -> Result<String, String> {
     let is_plain = |c: char| letter(c) || c.is_ascii_digit();
     let is_name = text.starts_with(letter) && text.chars().all(is_plain);
     if !is_name || !text.contains(char::is_alphabetic) {
-        return Err(
-            "it takes the name of a function: small letters, digits and _, such as loses_a_line"
-                .into(),
-        );
+        let why =
+            "it takes the name of a function: small letters, digits and _, such as loses_a_line";
+        return Err(why.into());
     }
     no_keyword(text)?;
     Ok(text.into())
@@ -34,10 +32,15 @@ pub(super) fn test_name(text: &str) -> Result<String, String> {
 /// Replays the tape as the test will, and writes the test beside a copy of the tape. Returns the path
 /// of the test.
 pub(super) fn write(tape: &Path, binary: &str, name: &str) -> Result<PathBuf, String> {
-    if !Path::new("Cargo.toml").is_file() {
-        return Err(
-            "--as-test writes into the folder tests of a crate: there is no Cargo.toml here".into(),
-        );
+    let manifest = fs::read_to_string("Cargo.toml").map_err(|_| {
+        "--as-test writes into the folder tests of a crate: there is no Cargo.toml here".to_string()
+    })?;
+    let exists = |path| Path::new(path).exists();
+    let [lib, main, more] = ["src/lib.rs", "src/main.rs", "src/bin"].map(exists);
+    if lib && !main && !more && !manifest.lines().any(|line| line.trim() == "[[bin]]") {
+        return Err(format!(
+            "the test runs {binary}, and the crate here has no binary: go to the folder of its crate"
+        ));
     }
     if fs::metadata(tape).is_ok_and(|found| !found.is_file()) {
         let tape = tape.display();
@@ -61,23 +64,18 @@ pub(super) fn write(tape: &Path, binary: &str, name: &str) -> Result<PathBuf, St
             err.trim_end()
         ));
     };
-    let text = fill(
-        TEMPLATE,
-        &[
-            (
-                "console",
-                &literal(&String::from_utf8_lossy(&output.stdout)),
-            ),
-            ("exits", &literal(&(exits.join("\n") + "\n"))),
-            ("code", &code.to_string()),
-            ("mark", MARK),
-            ("binary", binary),
-            ("name", name),
-        ],
-    );
-    let cannot =
-        |path: &Path, error: io::Error| format!("cannot write {}: {error}", path.display());
-    fs::create_dir_all("tests").map_err(|error| cannot(Path::new("tests"), error))?;
+    let console = literal(&String::from_utf8_lossy(&output.stdout));
+    let values = [
+        ("console", &*console),
+        ("exits", &literal(&(exits.join("\n") + "\n"))),
+        ("code", &code.to_string()),
+        ("mark", MARK),
+        ("binary", binary),
+        ("name", name),
+    ];
+    let text = fill(TEMPLATE, &values);
+    let cannot = |path: &Path, error| format!("cannot write {}: {error}", path.display());
+    fs::create_dir_all("tests").map_err(|error: io::Error| cannot(Path::new("tests"), error))?;
     fs::copy(tape, &copy).map_err(|error| cannot(&copy, error))?;
     fs::write(&test, text).map_err(|error| cannot(&test, error))?;
     Ok(test)

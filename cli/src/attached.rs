@@ -28,13 +28,11 @@ pub(super) struct Attached<W> {
 
 struct Replayed {
     console: Box<dyn Write>,
-    /// The devices that are standard output.
     outputs: BTreeSet<DeviceId>,
     steps: Steps,
 }
 
 impl<W> Attached<W> {
-    /// Around the world of a run that is taped.
     pub(super) fn taped(inner: W, log: Log) -> Self {
         Self {
             inner,
@@ -45,37 +43,33 @@ impl<W> Attached<W> {
     }
 
     /// Around the world that answers from a tape. What a program sends to standard output goes to
-    /// the console.
-    pub(super) fn replayed(inner: W, log: Log, console: impl Write + 'static) -> Self {
-        let replayed = Replayed {
-            console: Box::new(console),
-            outputs: BTreeSet::new(),
-            steps: Steps::default(),
-        };
-        Self {
-            replayed: Some(replayed),
-            ..Self::taped(inner, log)
-        }
-    }
-
-    /// Warns of a task that keeps the replay from going on, in this log.
+    /// the console. `waits` is told of a task that keeps the replay from going on.
     ///
     /// *Errors:* a text that names the operating system's, which may have no thread left.
-    pub(super) fn watched(mut self, log: Log) -> Result<Self, String>
+    pub(super) fn replayed(
+        inner: W,
+        log: Log,
+        console: impl Write + 'static,
+        waits: Log,
+    ) -> Result<Self, String>
     where
         W: World,
     {
-        if let Some(replayed) = &mut self.replayed {
-            let kernel = self.inner.remote();
-            let watch = replayed.steps.watch(kernel, stuck::EVERY, move |task| {
-                log.warn(&format!(
-                    "task {task} makes no system call, and the replay waits for it: if it waits for \
-                     I/O of its own, which is not on the tape, serve it or interrupt twice"
-                ));
-            });
-            watch.map_err(|error| format!("cannot boot: {error}"))?;
-        }
-        Ok(self)
+        let mut steps = Steps::default();
+        let watch = steps.watch(inner.remote(), stuck::EVERY, move |task| {
+            waits.warn(&format!(
+                "task {task} makes no system call, and the replay waits for it: if it waits for \
+                 I/O of its own, which is not on the tape, serve it or interrupt twice"
+            ));
+        });
+        watch.map_err(|error| format!("cannot boot: {error}"))?;
+        let mut attached = Self::taped(inner, log);
+        attached.replayed = Some(Replayed {
+            console: Box::new(console),
+            outputs: BTreeSet::new(),
+            steps,
+        });
+        Ok(attached)
     }
 
     fn step(&self) {
@@ -84,7 +78,6 @@ impl<W> Attached<W> {
         }
     }
 
-    /// Notes that a program attaches this descriptor.
     fn attached(&mut self, device: DeviceId, fd: RawFd) {
         if let Some(replayed) = &mut self.replayed
             && fd == io::stdout().as_raw_fd()
@@ -148,9 +141,8 @@ impl<W: World> World for Attached<W> {
             Request::Attach { host, descriptor } => {
                 let fd = descriptor.as_fd().as_raw_fd();
                 let is_own = !descriptor.is_carrier();
-                let answer = self
-                    .inner
-                    .io(device, Request::Attach { host, descriptor })?;
+                let request = Request::Attach { host, descriptor };
+                let answer = self.inner.io(device, request)?;
                 if is_own && !self.inner.remote().running().is_daemon() {
                     self.attached(device, fd);
                 }

@@ -11,10 +11,7 @@ use std::{
 };
 
 use tracing::Level;
-use trapline::{
-    Blocked, Builder, Deadlock, Error, Kernel, Limit, Report, TaskInfo, record::Recorder,
-    tape::Playing,
-};
+use trapline::{Blocked, Builder, Deadlock, Error, Kernel, Limit, Report, TaskInfo, tape::Playing};
 
 use super::{
     app::Extend,
@@ -37,7 +34,7 @@ use super::{
     signals, stdio,
     summary::Summary,
     tape::{Ending, Tape},
-    values::usage,
+    values::{given, usage},
     world::NamedWorld,
 };
 
@@ -71,21 +68,19 @@ pub(super) fn boot<'a>(
 fn check(options: &Boot, is_virtual: bool, is_replay: bool) -> Result<(), clap::Error> {
     if !is_replay {
         if options.processors > 1 && !is_virtual {
-            return Err(usage(
-                "--processors needs --virtual: in the real world there is one processor",
-            ));
+            let why = "--processors needs --virtual: in the real world there is one processor";
+            return Err(usage(why));
         }
         check_shares(slice::from_ref(&options.policy), &options.share)?;
     }
-    match (&options.tape, &options.watching.record) {
-        (Some(tape), Some(record)) if outfile::is_same(tape, record) => {
-            let tape = tape.display();
-            Err(usage(format!(
-                "--record would replace the tape {tape}: name another file"
-            )))
-        }
-        _ => Ok(()),
+    if let (Some(tape), Some(record)) = (&options.tape, &options.watching.record)
+        && outfile::is_same(tape, record)
+    {
+        let tape = tape.display();
+        let why = format!("--record would replace the tape {tape}: name another file");
+        return Err(usage(why));
     }
+    Ok(())
 }
 
 fn run<'a>(
@@ -95,8 +90,7 @@ fn run<'a>(
     place: Place,
     tracers: impl IntoIterator<Item = &'a Extend>,
 ) -> Result<ExitCode, Failure> {
-    let (mut session, outside, recorder) = Session::open(log, line, command, place)?;
-    let mut kernel = session.build(outside, recorder, tracers)?;
+    let (mut session, mut kernel) = Session::open(log, line, command, place, tracers)?;
     session.guard(&kernel)?;
     session.start(&mut kernel)?;
     let result = kernel.run();
@@ -104,11 +98,9 @@ fn run<'a>(
     Ok(ExitCode::from(session.report(&mut kernel, result)))
 }
 
-/// A run, from its options to its exit code.
 struct Session<'a> {
     log: Log,
     line: &'a BootLine,
-    seed: u64,
     rules: Rules,
     watch: Option<Observation>,
     recorded: Option<Recorded>,
@@ -119,63 +111,51 @@ struct Session<'a> {
 
 impl<'a> Session<'a> {
     /// Opens what the options name: the socket, the screen, the recording, the tape and the world.
-    fn open(
+    /// Makes the kernel, with the tracers that the options ask for and those of the binary.
+    fn open<'t>(
         log: Log,
         line: &'a BootLine,
         command: &[String],
         place: Place,
-    ) -> Result<(Self, Outside, Option<Recorder>), String> {
+        tracers: impl IntoIterator<Item = &'t Extend>,
+    ) -> Result<(Self, Kernel), String> {
         let options = &line.options;
-        let watch = Observation::new(&options.watching.live, log)?;
+        let watching = &options.watching;
+        let watch = Observation::new(&watching.live, log)?;
         signals::survive_large_files()?;
         let seed = options.seed.unwrap_or_else(random_seed);
         let header = record::header(options, command, seed);
-        let (recorder, recorded) = record::begin(&options.watching, &header, log)?.unzip();
+        let (recorder, recorded) = record::begin(watching, &header, log)?.unzip();
         let has_screen = watch.as_ref().is_some_and(Observation::has_screen);
         let (outside, tape) = Outside::new(place, options, &header, has_screen, log)?;
-        let session = Self {
-            log,
-            line,
-            seed,
-            rules: Rules::new(&options.inject),
-            watch,
-            recorded,
-            tape,
-            summary: Rc::new(RefCell::new(Summary::new(options.watching.by_name))),
-            exits: Rc::default(),
-        };
-        Ok((session, outside, recorder))
-    }
-
-    /// Makes the kernel, with the tracers that the options ask for and those of the binary.
-    fn build<'t>(
-        &self,
-        outside: Outside,
-        recorder: Option<Recorder>,
-        tracers: impl IntoIterator<Item = &'t Extend>,
-    ) -> Result<Kernel, String> {
-        let options = &self.line.options;
-        let copies = outside.copies;
-        let mut builder = settings(options, self.seed, &self.rules, outside);
-        if copies {
-            builder = builder.tracer(stdio::copy);
-        }
-        if let Some(watch) = &self.watch {
-            builder = builder.tracer(watch.tracer());
-        }
-        if let Some(recorder) = recorder {
-            builder = builder.tracer(recorder);
-        }
-        if options.watching.summary {
-            builder = builder.tracer(Summary::tracer(&self.summary));
-        }
-        if options.watching.exits {
-            builder = builder.tracer(Exits::tracer(&self.exits));
-        }
+        let rules = Rules::new(&options.inject);
+        let summary = Rc::new(RefCell::new(Summary::new(watching.by_name)));
+        let exits = Rc::default();
+        let copy = outside.copies.then_some(stdio::copy);
+        let mut builder = settings(options, seed, &rules, outside);
+        builder = given(builder, copy, Builder::tracer);
+        let live = watch.as_ref().map(Observation::tracer);
+        builder = given(builder, live, Builder::tracer);
+        builder = given(builder, recorder, Builder::tracer);
+        let counts = watching.summary.then(|| Summary::tracer(&summary));
+        builder = given(builder, counts, Builder::tracer);
+        let ends = watching.exits.then(|| Exits::tracer(&exits));
+        builder = given(builder, ends, Builder::tracer);
         let tracers = tracers.into_iter();
         let builder = tracers.fold(builder, |builder, extend| extend(builder));
         let kernel = builder.build();
-        kernel.map_err(|error| format!("cannot boot: {error}"))
+        let kernel = kernel.map_err(|error| format!("cannot boot: {error}"))?;
+        let session = Self {
+            log,
+            line,
+            rules,
+            watch,
+            recorded,
+            tape,
+            summary,
+            exits,
+        };
+        Ok((session, kernel))
     }
 
     /// Has an interrupt end the run, and a signal that ends the process leave whole files.
@@ -200,25 +180,20 @@ impl<'a> Session<'a> {
     /// there.
     fn flush_at_crash(&self) -> io::Result<()> {
         let tape = self.tape.last_words();
-        let recording = self
-            .recorded
-            .as_ref()
-            .map(|recorded| recorded.handle().clone());
+        let recording = self.recorded.as_ref();
+        let recording = recording.map(|recorded| recorded.handle.clone());
         if tape.is_none() && recording.is_none() {
             return Ok(());
         }
         crash::at_crash(move || {
-            if let Some(flush) = &tape {
-                flush();
-            }
-            if let Some(recording) = &recording {
-                // No run is left to report the error.
-                let _ = recording.flush();
-            }
+            tape.iter().for_each(|flush| flush());
+            // No run is left to report the error.
+            recording
+                .iter()
+                .for_each(|recording| drop(recording.flush()));
         })
     }
 
-    /// Starts the programs, the monitor and the screen.
     fn start(&mut self, kernel: &mut Kernel) -> Result<(), Failure> {
         let (log, options) = (self.log, &self.line.options);
         if options.seed.is_none() {
@@ -231,7 +206,7 @@ impl<'a> Session<'a> {
         }
         load(kernel, self.line, log).map_err(Failure::Limit)?;
         if let Some(watch) = self.watch.take() {
-            let recording = self.recorded.as_ref().map(Recorded::handle);
+            let recording = self.recorded.as_ref().map(|recorded| &recorded.handle);
             watch.start(kernel, recording, self.tape.no_kill());
         }
         Ok(())
@@ -248,19 +223,18 @@ impl<'a> Session<'a> {
             result => result,
         };
         let ending = self.tape.explain(log, kernel, &result);
-        let mut code = match ending {
+        let code = match ending {
             Some(Ending::Failed) => FAILURE,
             Some(Ending::Short) => explain(log, &Ok(kernel.report())),
             None => explain(log, &result),
         };
-        code = self.tape.end(log, code);
-        if let Some(signal) = signals::signal() {
-            code = signal;
-        }
+        let code = self.tape.end(log, code);
+        let mut code = signals::signal().unwrap_or(code);
         self.rules.report(log);
         warn_of_unused(log, kernel.unused_shares());
         if watching.summary {
-            self.summary.borrow_mut().show(log, now);
+            // What the kernel's end tells is no part of the run.
+            self.summary.take().show(log, now);
         }
         if watching.exits && ending != Some(Ending::Failed) {
             self.exits.borrow().show(log);
@@ -274,7 +248,6 @@ impl<'a> Session<'a> {
     }
 }
 
-/// Starts the programs on their hosts. An error says what is wrong.
 pub(super) fn load(kernel: &mut Kernel, line: &BootLine, log: Log) -> Result<(), String> {
     let BootLine { options, programs } = line;
     let mut booted = programs
@@ -286,7 +259,6 @@ pub(super) fn load(kernel: &mut Kernel, line: &BootLine, log: Log) -> Result<(),
     booted.map_err(|errno| format!("cannot boot: {errno}: raise --max-tasks"))
 }
 
-/// The settings of a kernel that the options ask for, without tracers.
 pub(super) fn settings(options: &Boot, seed: u64, rules: &Rules, world: Outside) -> Builder {
     let builder = Kernel::builder()
         .seed(seed)
@@ -300,19 +272,10 @@ pub(super) fn settings(options: &Boot, seed: u64, rules: &Rules, world: Outside)
     if !options.inject.is_empty() {
         builder = builder.inject(rules.injection());
     }
-    if let Some(tasks) = options.max_tasks {
-        builder = builder.max_tasks(tasks);
-    }
-    if let Some(ticks) = options.max_ticks {
-        builder = builder.max_ticks(ticks);
-    }
-    if let Some(time) = options.max_time {
-        builder = builder.max_time(time);
-    }
-    if let Some(span) = options.max_stall {
-        builder = builder.max_stall(span);
-    }
-    builder
+    builder = given(builder, options.max_tasks, Builder::max_tasks);
+    builder = given(builder, options.max_ticks, Builder::max_ticks);
+    builder = given(builder, options.max_time, Builder::max_time);
+    given(builder, options.max_stall, Builder::max_stall)
 }
 
 /// A random seed, short enough to be typed again.
@@ -325,12 +288,10 @@ pub(super) fn random_seed() -> u64 {
 pub(super) fn at_rest(deadlock: &Deadlock, now: Duration) -> String {
     let accepts = |task: &TaskInfo| task.wait.is_accept;
     let (servers, others): (Vec<_>, Vec<_>) = deadlock.blocked.iter().cloned().partition(accepts);
-    let servers: Vec<String> = servers
-        .iter()
-        .map(|task| format!("{} {:?}", task.tid, task.name))
-        .collect();
-    let others = match others.len() {
-        0 => String::new(),
+    let named = |task: &TaskInfo| format!("{} {:?}", task.tid, task.name);
+    let servers: Vec<String> = servers.iter().map(named).collect();
+    let others = match &others[..] {
+        [] => String::new(),
         _ => format!("; these tasks wait, too:{}", Blocked(others)),
     };
     format!(
@@ -339,7 +300,6 @@ pub(super) fn at_rest(deadlock: &Deadlock, now: Duration) -> String {
     )
 }
 
-/// Says that a limit is reached, and which tasks are blocked.
 pub(super) fn at_limit(limit: &Limit, blocked: &Blocked) -> String {
     match limit {
         Limit::Ticks(_) => format!("{limit}: raise --max-ticks{blocked}"),

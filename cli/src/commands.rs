@@ -11,6 +11,7 @@ use clap::{
 use super::{
     net,
     program::{Entry, Placed},
+    values::LOCK,
     words,
 };
 
@@ -22,7 +23,6 @@ pub(super) struct Commands<'a> {
 }
 
 impl Commands<'_> {
-    /// Parses a command line, or explains what is wrong with it.
     pub(super) fn parse(self, args: &[OsString]) -> Result<ArgMatches, clap::Error> {
         let matches = self.command.clone().try_get_matches_from(args);
         matches.map_err(|error| explain(error, self.command.clone(), self.programs))
@@ -90,21 +90,18 @@ impl Commands<'_> {
 
 /// Lets the values of a command be negative numbers, so that their parsers explain what they take.
 pub(super) fn with_negative_numbers(command: Command) -> Command {
+    let is_digit = |arg: &Arg| arg.get_short().is_some_and(|name| name.is_ascii_digit());
+    // `-1` is an option there.
+    let has_digit = command.get_arguments().any(is_digit);
     let allow = |arg: Arg| {
         let numbers = arg.get_num_args();
         let has_value = numbers.is_none_or(|numbers| numbers.takes_values());
-        match has_value && arg.get_action().takes_values() {
+        match has_value && arg.get_action().takes_values() && !has_digit {
             true => arg.allow_negative_numbers(true),
             false => arg,
         }
     };
-    let is_digit = |arg: &Arg| arg.get_short().is_some_and(|name| name.is_ascii_digit());
-    // `-1` is an option there.
-    let has_digit = command.get_arguments().any(is_digit);
-    let command = match has_digit {
-        true => command,
-        false => command.mut_args(allow),
-    };
+    let command = command.mut_args(allow);
     command.mut_subcommands(with_negative_numbers)
 }
 
@@ -144,6 +141,9 @@ fn explain(mut error: clap::Error, mut command: Command, programs: &[Entry]) -> 
         }
         ErrorKind::ArgumentConflict if of_boot => conflict(&error).map(str::to_string),
         ErrorKind::UnknownArgument if !of_boot => elsewhere(&error, &command, &usage),
+        ErrorKind::InvalidValue if text(&error, ContextKind::InvalidValue) == "lock" => {
+            Some(LOCK.to_string())
+        }
         _ => None,
     };
     if let Some(hint) = hint {
@@ -174,25 +174,19 @@ const CONFLICTS: [(&str, &str, &str); 4] = [
 const OVER_AT_ONCE: &str =
     "a virtual run is over at once: --record it, and read the recording with `trace`";
 
-/// What to do instead of using two options together.
 fn conflict(error: &clap::Error) -> Option<&'static str> {
     let named = [ContextKind::InvalidArg, ContextKind::PriorArg].map(|kind| text(error, kind));
     let has = |option: &str| named.iter().any(|name| name.starts_with(option));
-    let mut conflicts = CONFLICTS.iter();
-    let found = conflicts.find(|(one, other, _)| has(one) && has(other));
-    found.map(|(.., why)| *why)
+    let both = |(one, other, why)| (has(one) && has(other)).then_some(why);
+    CONFLICTS.into_iter().find_map(both)
 }
 
 /// Where an option belongs that a command does not know.
 fn elsewhere(error: &clap::Error, command: &Command, usage: &str) -> Option<String> {
     let name = text(error, ContextKind::InvalidArg);
     let long = name.strip_prefix("--")?.split('=').next()?;
-    let has = |command: &Command| {
-        let mut longs = command.get_arguments().filter_map(Arg::get_long);
-        longs.any(|other| other == long)
-    };
-    let of_boot = has(&child(command, "boot"));
-    if has(command) && !usage.contains(" boot ") {
+    let of_boot = has(&child(command, "boot"), long);
+    if has(command, long) && !usage.contains(" boot ") {
         return Some(format!("{name} goes before the command"));
     }
     if of_boot && usage.contains(" replay ") {
@@ -201,30 +195,29 @@ fn elsewhere(error: &clap::Error, command: &Command, usage: &str) -> Option<Stri
              that tape"
         ));
     }
-    let others = observers(command).filter(|(_, other)| has(other));
+    let others = observers(command).filter(|(_, other)| has(other, long));
     let others: Vec<String> = others.map(|(name, _)| name).collect();
-    match others.is_empty() {
-        true => {
-            of_boot.then(|| format!("{name} is an option of boot, and goes before the program"))
-        }
-        false => Some(format!("{name} is an option of {}", others.join(", "))),
+    match &others[..] {
+        [] => of_boot.then(|| format!("{name} is an option of boot, and goes before the program")),
+        others => Some(format!("{name} is an option of {}", others.join(", "))),
     }
 }
 
 /// The commands that look at a running kernel or a trace, by their whole names.
 fn observers(command: &Command) -> impl Iterator<Item = (String, &Command)> {
-    let is_live = |live: &&Command| {
-        let mut longs = live.get_arguments().filter_map(Arg::get_long);
-        longs.any(|long| long == "attach")
-    };
-    let live = command.get_subcommands().filter(is_live);
+    let live = command.get_subcommands();
+    let live = live.filter(|live| has(live, "attach"));
     let trace = command.find_subcommand("trace").into_iter();
     let trace = trace.flat_map(Command::get_subcommands);
     live.map(|live| (live.get_name().to_string(), live))
         .chain(trace.map(|trace| (format!("trace {}", trace.get_name()), trace)))
 }
 
-/// The command of this name below another.
+fn has(command: &Command, option: &str) -> bool {
+    let mut options = command.get_arguments().filter_map(Arg::get_long);
+    options.any(|long| long == option)
+}
+
 fn child(command: &Command, name: &str) -> Command {
     let child = command.find_subcommand(name);
     child.expect("there is one").clone()
@@ -241,8 +234,8 @@ fn explain_program(error: clap::Error, mut command: Command) -> clap::Error {
                 Some(ContextValue::String(name)) => Some(name),
                 _ => None,
             };
-            let near = near.map(|near| format!(": did you mean '{near}'?"));
-            format!("there is no program '{name}'{}", near.unwrap_or_default())
+            let near = near.map_or(String::new(), |near| format!(": did you mean '{near}'?"));
+            format!("there is no program '{name}'{near}")
         }
         _ => return error,
     };

@@ -125,9 +125,8 @@ extern "C" fn on_signal(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c
     if let Ok(1..) = retry_on_intr(|| poll(&mut asked, Some(&PATIENCE))) {
         let _ = rustix::io::read(&line.from_thread, &mut [0; 1]);
     }
-    let place = SIGNALS.iter().position(|&known| known == signal);
-    let before = place.and_then(|place| line.before.get(place));
-    if let Some(before) = before {
+    let mut before = SIGNALS.iter().zip(&line.before);
+    if let Some((_, before)) = before.find(|(known, _)| **known == signal) {
         // SAFETY: this is what the system gave for the signal.
         unsafe { libc::sigaction(signal, before, std::ptr::null_mut()) };
     }

@@ -15,19 +15,11 @@ pub(super) const MARK: &str = "exit: ";
 pub(super) struct Exits {
     live: BTreeMap<Tid, Box<str>>,
     done: u64,
-    /// The others, in the order of their ends.
-    others: Vec<Ended>,
-}
-
-/// A task that did not end well.
-struct Ended {
-    tid: Tid,
-    name: Box<str>,
-    exit: String,
+    /// The others and their exits, in the order of their ends.
+    others: Vec<(Tid, Box<str>, String)>,
 }
 
 impl Exits {
-    /// A tracer that notes into `exits`.
     pub(super) fn tracer(exits: &Rc<RefCell<Self>>) -> impl FnMut(&Event<'_>) + use<> {
         let exits = Rc::clone(exits);
         move |event| exits.borrow_mut().event(event)
@@ -42,11 +34,7 @@ impl Exits {
             let name = self.live.remove(&tid).unwrap_or_default();
             match exit {
                 Exit::Done => self.done += 1,
-                exit => self.others.push(Ended {
-                    tid,
-                    name,
-                    exit: exit.to_string(),
-                }),
+                exit => self.others.push((tid, name, exit.to_string())),
             }
         }
     }
@@ -56,14 +44,14 @@ impl Exits {
     pub(super) fn show(&self, log: Log) {
         let (done, live) = (self.done, self.live.len());
         if log.is_json() {
-            for Ended { tid, name, exit } in &self.others {
+            for (tid, name, exit) in &self.others {
                 let tid = u64::from(*tid);
                 log.json(&json!({ "exits": "task", "tid": tid, "task": name, "exit": exit }));
             }
             log.json(&json!({ "exits": "all", "done": done, "live": live }));
             return;
         }
-        for Ended { tid, name, exit } in &self.others {
+        for (tid, name, exit) in &self.others {
             let line = format!("task {tid} {name:?}: {exit}");
             tell(&format!("{MARK}{}\n", clean(&line)));
         }

@@ -34,45 +34,24 @@
 //! }
 //! ```
 //!
+//! A file has the name of its command or option. The others:
+//!
 //! | file | owns |
 //! |---|---|
-//! | `amounts.rs` | percentiles of many amounts |
-//! | `app.rs` | what a binary adds to the command line |
-//! | `args.rs` | the commands |
-//! | `as_test.rs` | `replay --as-test`: a taped run as a test |
-//! | `attached.rs` | descriptors that programs attach, in a run with a tape |
-//! | `boot.rs` | `boot`: the kernel's settings, a session, exit codes |
-//! | `commands.rs` | reading a command line, and the messages about a wrong one |
-//! | `crash.rs` | signals that kill the process |
-//! | `debug/` | `debug`: a run forward and back |
-//! | `inject.rs` | `--inject` |
-//! | `exits.rs` | `--exits` |
-//! | `explore/`, `cluster.rs` | `explore`: the search for a schedule that breaks a program; its part in a cluster |
-//! | `lab/` | `lab`: a program under several policies |
-//! | `live/` | looking at a kernel while it runs |
+//! | `amounts.rs`, `measures.rs` | percentiles; response, turnaround and waiting of a task |
+//! | `app.rs`, `program.rs` | what a binary adds to the command line; a program on its host |
+//! | `args.rs`, `commands.rs` | the commands; reading a command line, and the messages about a wrong one |
+//! | `attached.rs`, `stuck.rs` | what a tape does not hold: I/O of a program's own, and a wait for it |
+//! | `crash.rs`, `panics.rs`, `signals.rs` | signals that kill; panics of tasks; signals that end a run |
 //! | `log.rs` | `--trace`: the layer under it, and what it shows |
-//! | `measures.rs` | response, turnaround and waiting of a task |
-//! | `net.rs` | the simulated network: `--on`, `--net`, `--fault` |
-//! | `new.rs`, `template/` | `new`: the crate that it makes |
 //! | `options.rs` | the options of `boot`, which other commands share |
 //! | `outfile.rs` | a file that a command writes at its end |
 //! | `output.rs` | messages on standard error, data on standard output, exit codes |
-//! | `outside.rs`, `world.rs` | the world of a run; `--world`: the worlds of a binary by name |
-//! | `panics.rs` | panics of tasks |
-//! | `policy.rs` | `--policy`: the policies by name |
-//! | `program.rs` | a program under its name, and on its host |
-//! | `record.rs` | `--record` |
+//! | `outside.rs`, `tape.rs` | the world of a run; what the run has to do with a tape |
 //! | `reenact/` | `replay --explore`: the inputs of a taped run under other schedules |
-//! | `replay.rs` | `replay`: a taped run again |
-//! | `signals.rs` | signals that end a run |
 //! | `stdio.rs` | the standard streams: while a screen has the terminal, and with a reader that stalls |
-//! | `summary.rs` | the tables of `--summary` |
-//! | `table.rs` | tables for people |
-//! | `tape.rs` | what a run has to do with a tape |
-//! | `trace/` | `trace`: what recordings show |
-//! | `units.rs` | numbers and times as text |
-//! | `values.rs` | values of arguments |
-//! | `words.rs` | the splitting of `--with` |
+//! | `table.rs`, `units.rs` | tables; numbers and times as text |
+//! | `values.rs`, `words.rs` | values of arguments; the splitting and quoting of words |
 //!
 //! `measures`, `output`, `policy`, `program`, `signals`, `stdio`, `table`, `units`, `values`, `words`
 //! and `world` are at the bottom: they use no command. No files import each other in a circle.
@@ -90,7 +69,6 @@ mod args;
 mod as_test;
 mod attached;
 mod boot;
-mod cluster;
 mod commands;
 mod crash;
 mod debug;
@@ -125,7 +103,13 @@ mod values;
 mod words;
 mod world;
 
-use std::{borrow::Cow, env, ffi::OsString, path::Path, process::ExitCode};
+use std::{
+    env,
+    ffi::{OsStr, OsString},
+    iter,
+    path::Path,
+    process::ExitCode,
+};
 
 use clap::FromArgMatches;
 
@@ -162,10 +146,8 @@ impl App {
 }
 
 fn run(app: &App, args: &[OsString]) -> Result<ExitCode, clap::Error> {
-    let path = args.first().map(Path::new);
-    let name = path
-        .and_then(Path::file_stem)
-        .map_or_else(|| "trapline".into(), |name| name.to_string_lossy());
+    let name = args.first().and_then(|path| Path::new(path).file_stem());
+    let name = name.map_or_else(|| "trapline".into(), OsStr::to_string_lossy);
     let mut command = args::command(&name, app);
     let (programs, tracers) = (&app.programs, &app.tracers);
     let commands = Commands {
@@ -208,14 +190,12 @@ fn run(app: &App, args: &[OsString]) -> Result<ExitCode, clap::Error> {
     })
 }
 
-/// The command line as text, under the binary's name.
 fn words(name: &str, args: &[OsString]) -> Vec<String> {
-    let words = args.iter().skip(1).map(|word| word.to_string_lossy());
-    [name.into()]
-        .into_iter()
-        .chain(words)
-        .map(Cow::into_owned)
-        .collect()
+    let words = args
+        .iter()
+        .skip(1)
+        .map(|word| word.to_string_lossy().into_owned());
+    iter::once(name.to_string()).chain(words).collect()
 }
 
 /// A line per program: its name, and the first line of its help.

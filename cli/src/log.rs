@@ -48,10 +48,10 @@ const TARGETS: [&str; 4] = ["kernel", "sched", "device", "console"];
 /// Shows `tracing` events from now on, as the options and `RUST_LOG` select them.
 pub(super) fn install(log: Log, filter: Option<&str>) -> Result<(), clap::Error> {
     let environment = env::var(EnvFilter::DEFAULT_ENV).unwrap_or_default();
-    let trace = filter.map_or("", |filter| match filter {
-        "" => TRACE,
-        filter => filter,
-    });
+    let trace = match filter {
+        Some("") => TRACE,
+        filter => filter.unwrap_or_default(),
+    };
     let has_whole = |filter: &str| filter.split(',').map(target_of).any(|of| of == "trapline");
     let level = match (log.quiet, log.verbose) {
         // A directive for the kernel alone would win over that for all of them.
@@ -72,33 +72,24 @@ pub(super) fn install(log: Log, filter: Option<&str>) -> Result<(), clap::Error>
         }
     }
     // A later directive for the same target wins.
-    let filters = [level, &environment, trace];
-    let filters = filters.into_iter().filter(|filter| !filter.is_empty());
-    let filter = filters.collect::<Vec<_>>().join(",");
+    let mut filters = vec![level, &environment, trace];
+    filters.retain(|filter| !filter.is_empty());
+    let filter = filters.join(",");
     let filter = EnvFilter::builder().with_regex(false).parse_lossy(filter);
-    let lines = Lines {
-        log,
-        at: Mutex::new(None),
-    };
+    let at = Mutex::new(None);
+    let registry = tracing_subscriber::registry().with(filter);
     // A binary that has installed a subscriber keeps it.
-    let _ = tracing::subscriber::set_global_default(
-        tracing_subscriber::registry().with(filter).with(lines),
-    );
+    let _ = tracing::subscriber::set_global_default(registry.with(Lines { log, at }));
     warn_of_unknown("RUST_LOG", &environment);
     warn_of_unknown("--trace", trace);
     Ok(())
 }
 
-/// The target of a directive in a filter.
 fn target_of(directive: &str) -> &str {
-    directive
-        .split(['=', '['])
-        .next()
-        .unwrap_or(directive)
-        .trim()
+    let target = directive.split(['=', '[']).next();
+    target.unwrap_or(directive).trim()
 }
 
-/// Warns of directives that select nothing of the kernel's.
 fn warn_of_unknown(origin: &str, filter: &str) {
     for target in filter.split(',').map(target_of) {
         let unknown = target.strip_prefix("trapline::");
@@ -119,14 +110,12 @@ fn warn_of_unknown(origin: &str, filter: &str) {
     }
 }
 
-/// The layer that formats each event as a line.
 struct Lines {
     log: Log,
     /// The time of the kernel's last event, since boot; later events carry it.
     at: Mutex<Option<Value>>,
 }
 
-/// The fields of a task's span.
 struct Fields(Map<String, Value>);
 
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines {

@@ -17,23 +17,14 @@ pub(super) struct Measured {
     /// How long it computed, and how long it was ready without a processor.
     pub(super) computed: Duration,
     pub(super) waiting: Duration,
-    doing: Phase,
-    since: Duration,
+    /// Since when it is ready, or computes (`true`).
+    since: Option<(bool, Duration)>,
 }
 
-/// What a task does.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) enum Phase {
-    #[default]
-    Other,
-    Ready,
-    Computing,
-}
-
-/// What a task did, and from when to when.
+/// A time in which a task computed, or was ready without a processor.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stretch {
-    pub(super) doing: Phase,
+    pub(super) is_computing: bool,
     pub(super) from: Duration,
     pub(super) to: Duration,
 }
@@ -42,56 +33,54 @@ impl Measured {
     /// Takes an event of this task. Returns what it ends.
     pub(super) fn event(&mut self, event: &Event<'_>) -> Option<Stretch> {
         let (at, fact) = (event.at, &event.fact);
-        let is_computing = self.doing == Phase::Computing;
-        let doing = if let Some((_, name)) = fact.spawned() {
+        let (ready, computing) = (Some((false, at)), Some((true, at)));
+        let is_computing = matches!(self.since, Some((true, _)));
+        let since = if let Some((_, name)) = fact.spawned() {
             self.name = name.to_string();
             self.arrival = Some(at);
-            Phase::Ready
+            ready
         } else if fact.blocked_on().is_some() {
-            if self.first_turn.is_none() && self.arrival == Some(at) {
-                // A task that starts later: it was not ready yet.
-                self.arrival = None;
-            }
-            Phase::Other
+            // A task that starts later was not ready yet.
+            let is_late = self.first_turn.is_none() && self.arrival == Some(at);
+            self.arrival = self.arrival.filter(|_| !is_late);
+            None
         } else if fact.woken_by().is_some() {
             self.arrival.get_or_insert(at);
-            Phase::Ready
+            ready
         } else if fact.is_resumed() {
             self.first_turn.get_or_insert(at);
-            Phase::Other
+            None
         } else if fact.processor().is_some() {
             self.first_computation.get_or_insert(at);
-            Phase::Computing
+            computing
         } else if fact.exit().is_some() {
             self.ended = Some(at);
-            Phase::Other
+            None
         } else if is_computing && fact.answer().is_some()
             || fact.call().is_some()
             || fact.left().is_some()
         {
-            Phase::Ready
+            ready
         } else {
             return None;
         };
-        self.turn_to(doing, at)
+        self.turn_to(since, at)
     }
 
     /// Ends what the task does at the end of a run.
     pub(super) fn close(&mut self, at: Duration) -> Option<Stretch> {
-        self.turn_to(Phase::Other, at)
+        self.turn_to(None, at)
     }
 
-    fn turn_to(&mut self, doing: Phase, to: Duration) -> Option<Stretch> {
-        let (before, from) = (self.doing, self.since);
-        (self.doing, self.since) = (doing, to);
+    fn turn_to(&mut self, since: Option<(bool, Duration)>, to: Duration) -> Option<Stretch> {
+        let (is_computing, from) = std::mem::replace(&mut self.since, since)?;
         let span = to.saturating_sub(from);
-        match before {
-            Phase::Other => return None,
-            Phase::Ready => self.waiting += span,
-            Phase::Computing => self.computed += span,
+        match is_computing {
+            true => self.computed += span,
+            false => self.waiting += span,
         }
         let stretch = Stretch {
-            doing: before,
+            is_computing,
             from,
             to,
         };

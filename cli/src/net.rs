@@ -1,7 +1,13 @@
 //! `--on`, `--net`, `--fault` and `--chaos`: the simulated network of a run, and what goes wrong in
 //! it.
 
-use std::{io, net::IpAddr, ops::RangeInclusive, time::Duration};
+use std::{
+    io,
+    net::IpAddr,
+    num::{NonZeroU64, NonZeroUsize},
+    ops::RangeInclusive,
+    time::Duration,
+};
 
 use clap::Args;
 use trapline::{Errno, Fault, Kernel, Os, SimNet};
@@ -9,7 +15,7 @@ use trapline::{Errno, Fault, Kernel, Os, SimNet};
 use super::{
     output::Log,
     program::Placed,
-    values::{among, duration, unknown, usage},
+    values::{among, duration, one_of, unknown, usage},
 };
 
 /// The host of programs that name none, if others do.
@@ -51,11 +57,9 @@ pub(super) struct Options {
 /// Where a program runs, and the line that names it.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
-    /// As it was given.
     pub(super) text: String,
     pub(super) host: String,
     address: Option<IpAddr>,
-    /// The program and its arguments.
     pub(super) line: String,
 }
 
@@ -63,8 +67,8 @@ pub(super) struct Place {
 enum Setting {
     Latency(RangeInclusive<Duration>),
     Loopback(Duration),
-    Bandwidth(u64),
-    Buffer(usize),
+    Bandwidth(NonZeroU64),
+    Buffer(NonZeroUsize),
     ConnectTimeout(Duration),
     RetransmissionLimit(Duration),
     Fragment,
@@ -78,7 +82,6 @@ struct Planned {
     fault: Fault,
 }
 
-/// Parses a host, its address if it has one, and a program.
 fn place(text: &str) -> Result<Place, String> {
     let usage = || "it takes a host and a program, such as \"server:echo --addr 0.0.0.0:45000\"";
     // An IPv6 address has colons of its own.
@@ -108,75 +111,49 @@ fn place(text: &str) -> Result<Place, String> {
     })
 }
 
-/// Parses a setting of the network; an error suggests a word.
 fn setting(text: &str) -> Result<Setting, String> {
-    const WORDS: [&str; 7] = [
-        "latency",
-        "loopback",
-        "bandwidth",
-        "buffer",
-        "connect-timeout",
-        "retransmission-limit",
+    const EXAMPLES: [&str; 7] = [
+        "latency=1ms..10ms",
+        "loopback=10us",
+        "bandwidth=1000000",
+        "buffer=65536",
+        "connect-timeout=10s",
+        "retransmission-limit=60s",
         "fragment",
     ];
-    let (word, value) = match text.split_once('=') {
-        Some((word, value)) => (word, Some(value)),
-        None => (text, None),
-    };
-    let word = among("setting", word, &WORDS, |word| (*word).into())
-        .map_err(|_| unknown("setting", word, &WORDS))?;
-    let Some(value) = value else {
+    let word_of = |text: &&str| text.split('=').next().unwrap_or_default().to_string();
+    let example = one_of("setting", &word_of(&text), &EXAMPLES, word_of)?;
+    let word = &*word_of(&example);
+    let Some((_, value)) = text.split_once('=') else {
         return match word {
             "fragment" => Ok(Setting::Fragment),
-            _ => Err(format!("'{word}' takes a value, as in {}", example(word))),
+            _ => Err(format!("'{word}' takes a value, as in {example}")),
         };
     };
-    let wrong = |why: &str| format!("{why}, as in {}", example(word));
+    let wrong = |why: &str| format!("{why}, as in {example}");
     let span = |text: &str| duration(text).map_err(|why| wrong(&why));
-    let bytes = || wrong("it takes a number of bytes from 1 upward");
+    let bytes = |_| wrong("it takes a number of bytes from 1 upward");
     let limit = |text: &str| match span(text)? {
         Duration::ZERO => Err(wrong("it takes a time above zero")),
         limit => Ok(limit),
     };
     match word {
         "latency" => {
-            let (from, to) = value.split_once("..").unwrap_or((value, value));
-            let (from, to) = (span(from)?, span(to)?);
-            if from > to {
-                return Err(wrong("the range ends before it begins"));
+            let (first, last) = value.split_once("..").unwrap_or((value, value));
+            match (span(first)?, span(last)?) {
+                (from, to) if from > to => Err(wrong("the range ends before it begins")),
+                (from, _) => Ok(Setting::Latency(from..=limit(last)?)),
             }
-            if to == Duration::ZERO {
-                return Err(wrong("it takes a time above zero"));
-            }
-            Ok(Setting::Latency(from..=to))
         }
         "loopback" => limit(value).map(Setting::Loopback),
         "connect-timeout" => limit(value).map(Setting::ConnectTimeout),
         "retransmission-limit" => limit(value).map(Setting::RetransmissionLimit),
         "fragment" => Err("'fragment' takes no value".into()),
-        "buffer" => match value.parse() {
-            Ok(0) | Err(_) => Err(bytes()),
-            Ok(buffer) => Ok(Setting::Buffer(buffer)),
-        },
-        _ => match value.parse() {
-            Ok(0) | Err(_) => Err(bytes()),
-            Ok(bandwidth) => Ok(Setting::Bandwidth(bandwidth)),
-        },
+        "buffer" => value.parse().map(Setting::Buffer).map_err(bytes),
+        _ => value.parse().map(Setting::Bandwidth).map_err(bytes),
     }
 }
 
-fn example(word: &str) -> &'static str {
-    match word {
-        "latency" => "latency=1ms..10ms",
-        "loopback" => "loopback=10us",
-        "bandwidth" => "bandwidth=1000000",
-        "buffer" => "buffer=65536",
-        "connect-timeout" => "connect-timeout=10s",
-        _ => "retransmission-limit=60s",
-    }
-}
-
-/// Parses a time and a fault; an error suggests a word.
 fn planned(text: &str) -> Result<Planned, String> {
     const WORDS: [&str; 10] = [
         "cut",
@@ -211,23 +188,20 @@ fn planned(text: &str) -> Result<Planned, String> {
 }
 
 impl Options {
-    /// Whether programs are on hosts.
-    fn has_hosts(&self) -> bool {
-        !self.on.is_empty()
-    }
-
     /// The host of PROGRAM and of `--with`.
     pub(super) fn main_host(&self) -> &'static str {
-        if self.has_hosts() { MAIN } else { LOCALHOST }
+        match self.on.is_empty() {
+            true => LOCALHOST,
+            false => MAIN,
+        }
     }
 
-    /// Makes the network, with these hosts. An error is a usage error.
     pub(super) fn network(
         &self,
         hosts: &[String],
         limit: Option<Duration>,
     ) -> Result<SimNet, clap::Error> {
-        if self.chaos.is_some() && !self.has_hosts() {
+        if self.chaos.is_some() && self.on.is_empty() {
             return Err(usage(
                 "--chaos breaks what is between hosts, and there is one: see --on",
             ));
@@ -253,8 +227,8 @@ impl Options {
             let _ = match setting {
                 Setting::Latency(range) => net.latency(range),
                 Setting::Loopback(span) => net.loopback(span),
-                Setting::Bandwidth(bytes) => net.bandwidth(bytes),
-                Setting::Buffer(bytes) => net.buffer(bytes),
+                Setting::Bandwidth(bytes) => net.bandwidth(bytes.get()),
+                Setting::Buffer(bytes) => net.buffer(bytes.get()),
                 Setting::ConnectTimeout(span) => net.connect_timeout(span),
                 Setting::RetransmissionLimit(span) => net.retransmission_limit(span),
                 Setting::Fragment => net.fragment(true),
@@ -275,9 +249,9 @@ impl Options {
             }
             _ => net.host(&place.host).map(drop),
         };
-        let (with, without): (Vec<_>, Vec<_>) =
-            self.on.iter().partition(|place| place.address.is_some());
-        for place in with.into_iter().chain(without) {
+        let mut places: Vec<&Place> = self.on.iter().collect();
+        places.sort_by_key(|place| place.address.is_none());
+        for place in places {
             make(place).map_err(|error| usage(format!("in --on {:?}: {error}", place.text)))?;
         }
         for host in hosts {
@@ -286,7 +260,6 @@ impl Options {
         Ok(net)
     }
 
-    /// The faults, in order of time.
     fn plan(&self) -> Vec<Planned> {
         let mut plan = self.fault.clone();
         plan.sort_by_key(|planned| planned.at);
@@ -301,16 +274,15 @@ impl Options {
         programs: &[Placed],
         log: Log,
     ) -> Result<(), Errno> {
-        if self.has_hosts() {
-            for placed in programs.iter().cloned() {
-                let host = placed.host.clone();
-                kernel.on_restart(host, move |kernel| {
-                    if let Err(errno) = placed.spawn(kernel) {
-                        let host = &placed.host;
-                        log.error(&format!("cannot boot a program of {host} again: {errno}"));
-                    }
-                })?;
-            }
+        let on_hosts = programs.iter().filter(|_| !self.on.is_empty());
+        for placed in on_hosts.cloned() {
+            let host = placed.host.clone();
+            kernel.on_restart(host, move |kernel| {
+                if let Err(errno) = placed.spawn(kernel) {
+                    let host = &placed.host;
+                    log.error(&format!("cannot boot a program of {host} again: {errno}"));
+                }
+            })?;
         }
         let (plan, net) = (self.plan(), kernel.net());
         let has_chaos = self.chaos.is_some();
@@ -333,13 +305,11 @@ impl Options {
     }
 }
 
-/// Whether the net has this host, with this address.
 fn is_at(net: &SimNet, host: &str, address: IpAddr) -> io::Result<bool> {
     let is_known = net.hosts().iter().any(|name| name == host);
     Ok(is_known && net.host(host)? == address)
 }
 
-/// The hosts that a fault names.
 fn hosts_of(fault: &Fault) -> Vec<&str> {
     match fault {
         Fault::Cut(a, b)

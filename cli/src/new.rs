@@ -20,22 +20,9 @@ const FILES: [(&str, &str); 4] = [
 ];
 
 /// Names that Cargo refuses for a package, and the crate's dependencies.
-const TAKEN: [&str; 12] = [
-    "alloc",
-    "build",
-    "clap",
-    "core",
-    "deps",
-    "examples",
-    "incremental",
-    "proc-macro",
-    "std",
-    "test",
-    "trapline",
-    "trapline-cli",
-];
+const TAKEN: &str = "alloc build clap core deps examples incremental proc-macro std test trapline \
+    trapline-cli";
 
-/// The keywords of Rust in lower case.
 const KEYWORDS: &str = "abstract as async await become box break const continue crate do dyn \
     else enum extern false final fn for gen if impl in let loop macro match mod move mut \
     override priv pub ref return self static struct super trait true try type typeof unsafe \
@@ -61,13 +48,10 @@ pub(super) struct New {
     trapline: Option<PathBuf>,
 }
 
-/// Makes the crate, and prints the next step.
 pub(super) fn new(command: &New, log: Log) -> Result<ExitCode, Failure> {
-    let dir = command
-        .path
-        .clone()
-        .unwrap_or_else(|| (&command.name).into());
-    write(command, &dir)?;
+    let dir = command.path.as_deref();
+    let dir = dir.unwrap_or(Path::new(&command.name));
+    write(command, dir)?;
     let dir = dir.display();
     log.note(&format!(
         "made {dir}; next: cd {dir} && cargo run -- boot launch"
@@ -94,10 +78,8 @@ fn write(command: &New, dir: &Path) -> Result<(), String> {
     }
     fs::create_dir(dir).map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => {
-            format!(
-                "{} exists; another place can be given with --path",
-                dir.display()
-            )
+            let dir = dir.display();
+            format!("{dir} exists; another place can be given with --path")
         }
         _ => cannot(dir, error),
     })?;
@@ -128,44 +110,42 @@ fn checkout(path: &Path) -> Result<String, String> {
         return Err(trouble("its Cargo.toml is of another crate than trapline"));
     }
     if !full.join("cli/Cargo.toml").exists() {
-        return Err(trouble(
-            "it has no cli/Cargo.toml: name the checkout's own folder",
-        ));
+        let why = "it has no cli/Cargo.toml: name the checkout's own folder";
+        return Err(trouble(why));
     }
-    match full.to_str() {
-        Some(text) if !text.contains(char::is_control) => {
-            Ok(text.replace('\\', "\\\\").replace('"', "\\\""))
-        }
-        _ => Err(trouble("a Cargo.toml cannot hold such a path")),
-    }
+    let text = full
+        .to_str()
+        .filter(|text| !text.contains(char::is_control));
+    let text = text.ok_or_else(|| trouble("a Cargo.toml cannot hold such a path"))?;
+    Ok(text.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
-/// Checks the name of a crate, or explains what is wrong with it.
 fn crate_name(text: &str) -> Result<String, String> {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';
     if !text.starts_with(|c: char| c.is_ascii_lowercase()) || !text.chars().all(plain) {
-        return Err(
-            "a crate's name begins with a small letter, and goes on with small letters, \
-                    digits, - and _: such as my-kernel"
-                .into(),
-        );
+        let why = "a crate's name begins with a small letter, and goes on with small letters, \
+                   digits, - and _: such as my-kernel";
+        return Err(why.into());
     }
     if text.len() > 64 {
         return Err("a crate's name has no more than 64 characters".into());
     }
-    if TAKEN.contains(&text.replace('_', "-").as_str()) {
+    if has_word(TAKEN, &text.replace('_', "-")) {
         return Err(format!("Cargo needs the name {text} for something else"));
     }
     no_keyword(text)?;
     Ok(text.into())
 }
 
-/// Rejects a keyword of Rust as a name.
 pub(super) fn no_keyword(text: &str) -> Result<(), String> {
-    match KEYWORDS.split(' ').any(|word| word == text) {
+    match has_word(KEYWORDS, text) {
         true => Err(format!("{text} is a keyword of Rust")),
         false => Ok(()),
     }
+}
+
+fn has_word(words: &str, text: &str) -> bool {
+    words.split(' ').any(|word| word == text)
 }
 
 /// Fills the placeholders of a template, in one pass: a value may look like a placeholder.

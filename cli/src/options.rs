@@ -141,8 +141,7 @@ pub(super) struct Watching {
     pub(super) record: Option<PathBuf>,
     /// Record the last N events only. They are written at the end, an interrupt, a deadlock, a crash or
     /// the first fault. A SIGKILL before that leaves a recording without events
-    #[arg(long, value_name = "N", requires = "record", value_parser = whole::<NonZeroUsize>
-    )]
+    #[arg(long, value_name = "N", requires = "record", value_parser = whole::<NonZeroUsize>)]
     pub(super) record_last: Option<NonZeroUsize>,
     /// After a fault or a deadlock, show the last traps of the tasks involved. --record does so
     /// too, unless the recording is over 64 MiB or goes into a pipe
@@ -156,7 +155,6 @@ pub(super) struct Watching {
 }
 
 impl Watching {
-    /// Whether any option for watching is given.
     pub(super) fn is_any(&self) -> bool {
         self.record.is_some() || self.is_any_but_record()
     }
@@ -201,7 +199,6 @@ pub(super) fn help(name: &str, first: &str, last: &str) -> String {
     )
 }
 
-/// Reads what happens when tasks lock each other out.
 fn on_deadlock() -> impl TypedValueParser<Value = OnDeadlock> {
     PossibleValuesParser::new(["warn", "kill", "stop"]).map(|action| match &*action {
         "kill" => OnDeadlock::Kill,

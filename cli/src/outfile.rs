@@ -29,16 +29,14 @@ impl OutFile {
                 other.display()
             ));
         }
-        if is_stdout(path) {
-            return Ok(Self {
-                path: path.to_path_buf(),
-                file: None,
-            });
-        }
         let mut options = OpenOptions::new();
-        let file = match options.write(true).create_new(true).open(path) {
-            Ok(_) => fs::remove_file(path).map(|()| None),
-            Err(_) => {
+        options.write(true);
+        let file = match is_stdout(path) {
+            true => Ok(None),
+            false if options.create_new(true).open(path).is_ok() => {
+                fs::remove_file(path).map(|()| None)
+            }
+            false => {
                 let old = options.create_new(false).create(true).open(path);
                 old.map(Some)
             }
@@ -52,10 +50,8 @@ impl OutFile {
     /// Replaces what the file contains.
     pub(super) fn write(self, text: &[u8]) -> Result<(), String> {
         if is_stdout(&self.path) {
-            return match stdio::print(text).err().and_then(|error| unwritten(&error)) {
-                Some(message) => Err(message),
-                None => Ok(()),
-            };
+            let message = stdio::print(text).err().and_then(|error| unwritten(&error));
+            return message.map_or(Ok(()), Err);
         }
         let put = || {
             let mut file = match self.file {
@@ -72,7 +68,6 @@ impl OutFile {
     }
 }
 
-/// Whether a name is that of standard output.
 pub(super) fn is_stdout(path: &Path) -> bool {
     path == Path::new("-")
 }
@@ -102,10 +97,7 @@ pub(super) fn is_same(a: &Path, b: &Path) -> bool {
         // Its names may be hard links.
         return (a.dev(), a.ino()) == (b.dev(), b.ino());
     }
-    match (place(a), place(b)) {
-        (Some(a), Some(b)) => a == b,
-        _ => false,
-    }
+    place(a).is_some_and(|a| Some(a) == place(b))
 }
 
 /// The folder of a file, without links, and its name there.
@@ -126,14 +118,14 @@ mod tests {
     #[test]
     fn a_new_file_appears_when_it_is_written() {
         let path = std::env::temp_dir().join(format!("trapline-outfile-{}", std::process::id()));
-        let new = OutFile::open("--output", &path, &[]).unwrap();
-        assert!(!path.exists(), "an interrupt would leave it empty");
-        new.write(b"a long text").unwrap();
-        let old = OutFile::open("--output", &path, &[]).unwrap();
-        assert_eq!(fs::read(&path).unwrap(), b"a long text");
-        old.write(b"a text").unwrap();
-        let text = fs::read(&path).unwrap();
+        for (before, text) in [(None, "a long text"), (Some("a long text"), "a text")] {
+            let file = OutFile::open("--output", &path, &[]).unwrap();
+            // An interrupt leaves no empty file, and what an old one contains.
+            assert_eq!(fs::read_to_string(&path).ok().as_deref(), before);
+            file.write(text.as_bytes()).unwrap();
+        }
+        let text = fs::read_to_string(&path).unwrap();
         fs::remove_file(&path).unwrap();
-        assert_eq!(text, b"a text");
+        assert_eq!(text, "a text");
     }
 }

@@ -54,7 +54,7 @@ pub(super) const KERNEL: [&str; 4] = [
 #[derive(Clone, Copy)]
 pub(super) struct Log {
     pub(super) format: Format,
-    colored: bool,
+    pub(super) colored: bool,
     pub(super) quiet: bool,
     pub(super) verbose: u8,
 }
@@ -84,18 +84,16 @@ impl Log {
         ..Self::PLAIN
     };
 
-    /// For messages on standard error.
     pub(super) fn of_errors(verbosity: &Verbosity) -> Self {
         Self::new(verbosity, verbosity, Format::Text)
     }
 
-    /// For lines on standard output.
     pub(super) fn of_output(verbosity: &Verbosity) -> Self {
         Self {
-            format: Format::Text,
             colored: is_colored(verbosity.color, &io::stdout()),
             quiet: verbosity.quiet,
             verbose: verbosity.verbose,
+            ..Self::PLAIN
         }
     }
 
@@ -106,19 +104,16 @@ impl Log {
         }
     }
 
-    /// Prints a warning.
     pub(super) fn warn(self, message: &str) {
         if !self.quiet {
             tell(&self.message(Level::WARN, message));
         }
     }
 
-    /// Prints an error.
     pub(super) fn error(self, message: &str) {
         tell(&self.message(Level::ERROR, message));
     }
 
-    /// The line of a message.
     pub(super) fn message(self, level: Level, message: &str) -> String {
         if self.is_json() {
             let (level, target) = (level.as_str(), "trapline::cli");
@@ -147,16 +142,11 @@ impl Log {
         Ok(ExitCode::from(code))
     }
 
-    pub(super) fn is_colored(self) -> bool {
-        self.colored
-    }
-
     /// Whether standard error may contain JSON lines only.
     pub(super) fn is_json(self) -> bool {
         self.format == Format::Json
     }
 
-    /// Prints an object as a line.
     pub(super) fn json(self, line: &Value) {
         tell(&format!("{line}\n"));
     }
@@ -181,7 +171,6 @@ pub(super) fn tell(text: &str) {
 }
 
 impl Log {
-    /// Formats an event as a line for people.
     pub(super) fn line(self, target: &str, level: Level, line: &Map<String, Value>) -> String {
         let of_kernel = KERNEL.contains(&target);
         let mut text = match line.get("at").and_then(Value::as_f64) {
@@ -211,8 +200,7 @@ impl Log {
         }
         let message = field(line, "message");
         if of_kernel {
-            text += &aligned(&message, &field(line, "reply"));
-            return text;
+            return text + &aligned(&message, &field(line, "reply"));
         }
         text += &format!("{}: {message}", clean(target));
         for (key, value) in line {
@@ -233,8 +221,8 @@ impl Log {
             AnsiColor::Yellow,
         ];
         let dim = self.style(Style::new().dimmed());
-        let color = COLORS[(tid % COLORS.len() as u64) as usize].on_default();
-        let color = self.style(color);
+        let color = COLORS[(tid % COLORS.len() as u64) as usize];
+        let color = self.style(color.on_default());
         format!("{dim}{at}{dim:#} {color}{tid:>4} {comm:<12}{color:#} ")
     }
 }
@@ -252,12 +240,10 @@ pub(super) fn aligned(message: &str, reply: &str) -> String {
 pub(super) fn clean(text: &str) -> String {
     let mut clean = String::with_capacity(text.len());
     for letter in text.chars() {
-        if is_plain(letter) {
-            clean.push(letter);
-        } else if letter.is_control() {
-            clean.extend(letter.escape_debug());
-        } else {
-            clean.extend(letter.escape_unicode());
+        match letter {
+            letter if is_plain(letter) => clean.push(letter),
+            letter if letter.is_control() => clean.extend(letter.escape_debug()),
+            letter => clean.extend(letter.escape_unicode()),
         }
     }
     clean
@@ -286,11 +272,10 @@ fn field(line: &Map<String, Value>, name: &str) -> String {
 
 /// Writes a help, with the colours that the stream can show.
 pub(super) fn print_help(help: &StyledStr) -> Result<ExitCode, Failure> {
-    let text = match is_colored(None, &io::stdout()) {
-        true => help.ansi().to_string(),
-        false => help.to_string(),
-    };
-    print(text.as_bytes())
+    match is_colored(None, &io::stdout()) {
+        true => print(help.ansi().to_string().as_bytes()),
+        false => print(help.to_string().as_bytes()),
+    }
 }
 
 /// Why a command ends early.
@@ -324,7 +309,6 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// Writes data to standard output.
 pub(super) fn print(data: &[u8]) -> Result<ExitCode, Failure> {
     stdio::print(data)?;
     Ok(ExitCode::SUCCESS)

@@ -11,7 +11,6 @@ use super::{
     attached::Attached, options::Boot, outfile, output::Log, record, signals, stdio, tape::Tape,
 };
 
-/// What is outside of the kernel.
 pub(super) struct Outside {
     set: Box<dyn FnOnce(Builder) -> Builder>,
     /// Whether the screen has to copy what the world prints to a file or a pipe.
@@ -26,7 +25,6 @@ pub(super) struct Place {
 }
 
 impl Outside {
-    /// This world.
     pub(super) fn of(world: impl World + 'static) -> Self {
         Self {
             set: Box::new(|builder| builder.world(world)),
@@ -44,27 +42,26 @@ impl Outside {
     ) -> Result<(Self, Tape), String> {
         if let Some(playing) = place.playing {
             let tape = Tape::From(playing.progress());
-            let console = stdio::Console::default();
-            let playing = playing
-                .print_to(stdio::Console::default())
-                .stop_when(signals::is_raised);
-            let attached = Attached::replayed(playing, log, console).watched(log)?;
+            let console = stdio::Console::default;
+            let playing = playing.print_to(console()).stop_when(signals::is_raised);
+            let attached = Attached::replayed(playing, log, console(), log)?;
             return Ok((Self::of(attached), tape));
         }
         if options.simulated {
             let world = SimWorld::new(header.seed).net(&place.net);
-            let world = world.print_to(stdio::Console::default());
-            return Ok((Self::of(world), Tape::No));
+            return Ok((
+                Self::of(world.print_to(stdio::Console::default())),
+                Tape::No,
+            ));
         }
         if let Some(own) = place.own {
             return Self::maybe_taped(own, options, header, log);
         }
-        let world = RealWorld::new().map_err(|error| format!("cannot boot: {error}"))?;
+        let mut world = RealWorld::new().map_err(|error| format!("cannot boot: {error}"))?;
         let prints_to_screen = has_screen && io::stdout().is_terminal();
-        let world = match prints_to_screen {
-            true => world.print_to(stdio::Console::default()),
-            false => world,
-        };
+        if prints_to_screen {
+            world = world.print_to(stdio::Console::default());
+        }
         let (mut outside, tape) = Self::maybe_taped(world, options, header, log)?;
         outside.copies = has_screen && !prints_to_screen;
         Ok((outside, tape))
@@ -85,13 +82,11 @@ impl Outside {
             let why = outfile::why(path, &error);
             format!("cannot tape to {}: {why}", path.display())
         })?;
-        let writer = world.writer();
-        let path = path.clone();
+        let (writer, path) = (world.writer(), path.clone());
         let world = Attached::taped(world, log);
         Ok((Self::of(world), Tape::To { writer, path }))
     }
 
-    /// Sets the world of a kernel.
     pub(super) fn set(self, builder: Builder) -> Builder {
         (self.set)(builder)
     }

@@ -68,8 +68,7 @@ fn ends_the_process(panic: &PanicHookInfo<'_>) -> bool {
 /// Gives the terminal back, and prints the panic before.
 fn tell_last() {
     leave();
-    let last = LAST.lock().unwrap_or_else(PoisonError::into_inner).take();
-    if let Some(last) = last {
+    if let Some(last) = LAST.lock().unwrap_or_else(PoisonError::into_inner).take() {
         tell(&(last + "\n"));
     }
 }

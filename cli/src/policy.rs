@@ -27,7 +27,6 @@ pub(super) struct Policy {
 }
 
 impl Policy {
-    /// Sets the policy, with the draws of this seed.
     pub(super) fn set(&self, builder: Builder, seed: u64) -> Builder {
         match &self.make {
             None => builder,
@@ -63,8 +62,8 @@ impl Policy {
     /// Returns whether the policy looks at this share.
     fn uses(&self, share: Share) -> bool {
         let share = share.to_string();
-        self.share
-            .is_none_or(|kind| share.split('=').next() == Some(kind))
+        let used = self.share;
+        used.is_none_or(|kind| share.split('=').next() == Some(kind))
     }
 }
 
@@ -80,17 +79,15 @@ fn of_binary(register: &Register, params: &str) -> Result<Make, String> {
 
 /// The help of `--policy`: a sentence for each policy.
 pub(super) fn help() -> String {
-    let about = |NamedPolicy {
-                     name, params, help, ..
-                 }: &NamedPolicy| match *params {
-        "" => format!("{name}: {help}."),
-        params => format!("{name}:{params}: {help}."),
-    };
-    let all: Vec<String> = POLICIES.iter().map(about).collect();
-    format!(
-        "The scheduling policy. {} All draws follow from --seed",
-        all.join(" ")
-    )
+    let mut help = "The scheduling policy. ".to_string();
+    for policy in POLICIES {
+        help += policy.name;
+        if !policy.params.is_empty() {
+            help += &format!(":{}", policy.params);
+        }
+        help += &format!(": {}. ", policy.help);
+    }
+    help + "All draws follow from --seed"
 }
 
 impl FromStr for Policy {
@@ -120,13 +117,12 @@ pub(super) fn check_shares(policies: &[Policy], shares: &[NamedShare]) -> Result
     let Some(NamedShare { name, share }) = shares.iter().find(is_unused) else {
         return Ok(());
     };
-    let policies: Vec<String> = policies.iter().map(ToString::to_string).collect();
-    let why = format!(
+    let policies: Vec<&str> = policies.iter().map(|policy| &*policy.text).collect();
+    Err(usage(format!(
         "--share {name}:{share} does nothing under {}: tickets are for lottery and stride, nice is \
          for fair, priority is for priority",
         policies.join(", ")
-    );
-    Err(usage(why))
+    )))
 }
 
 /// Warns of the names of `--share` that no task has had.
@@ -186,18 +182,19 @@ mod tests {
             ("mine".to_string(), Arc::clone(&register)),
             ("rr".into(), register),
         ];
-        let error = |text| Policy::parse(text, &all).err().unwrap_or_default();
-        assert_eq!(
-            (error("mine"), error("mine:twice")),
-            (String::new(), String::new())
-        );
-        assert_eq!(error("mine:thrice"), "'thrice' is not for mine");
-        assert_eq!(error("rr:1ms"), "'1ms' is not for mine");
-        assert!(
-            error("mina").contains("did you mean 'mine'?"),
-            "{}",
-            error("mina")
-        );
-        assert!(error("").contains("there are fifo, rr"), "{}", error(""));
+        for (text, expected) in [
+            ("mine", None),
+            ("mine:twice", None),
+            ("mine:thrice", Some("'thrice' is not for mine")),
+            ("rr:1ms", Some("'1ms' is not for mine")),
+            ("mina", Some("did you mean 'mine'?")),
+            ("", Some("there are fifo, rr")),
+        ] {
+            let error = Policy::parse(text, &all).err();
+            let error = error
+                .as_deref()
+                .map(|error| error.contains(expected.unwrap_or("none")));
+            assert_eq!(error, expected.map(|_| true), "{text}");
+        }
     }
 }

@@ -3,7 +3,7 @@
 use std::{error::Error, fmt};
 
 use clap::{ArgMatches, Command};
-use trapline::{Errno, Kernel, Os, Tid};
+use trapline::{Errno, Kernel, Os, Report, Tid};
 
 /// A program that can be booted from the command line.
 ///
@@ -77,6 +77,14 @@ impl Placed {
     /// Starts the program on another host.
     pub(super) fn spawn_on(&self, kernel: &mut Kernel, host: &str) -> Result<Tid, Errno> {
         (self.entry.spawn)(kernel, host, self.entry.name, &self.matches)
+    }
+}
+
+/// Runs a kernel until no task is left, or only servers for which nothing can come.
+pub(super) fn run_to_rest(kernel: &mut Kernel) -> Result<Report, trapline::Error> {
+    match kernel.run() {
+        Err(trapline::Error::Deadlock(deadlock)) if deadlock.is_at_rest() => Ok(kernel.report()),
+        ran => ran,
     }
 }
 

@@ -36,7 +36,7 @@ const LARGEST: u64 = 64 << 20;
 pub(super) struct Recorded {
     /// The file's path; none if the recording is in memory.
     path: Option<PathBuf>,
-    handle: Handle,
+    pub(super) handle: Handle,
 }
 
 /// Starts recording, if the options ask for it. An error says why it cannot.
@@ -72,7 +72,6 @@ pub(super) fn begin(
     Ok(Some((recorder, Recorded { path, handle })))
 }
 
-/// The description of a run.
 pub(super) fn header(options: &Boot, command: &[String], seed: u64) -> Header {
     let mut header = Header::default();
     header.command = command.to_vec();
@@ -122,11 +121,6 @@ fn find_reader(path: &Path, log: Log) -> Option<OwnedFd> {
 }
 
 impl Recorded {
-    /// Where it writes to.
-    pub(super) fn handle(&self) -> &Handle {
-        &self.handle
-    }
-
     /// Writes the remaining events and reports the result. Returns the exit code of a run that
     /// would have ended with `code`.
     pub(super) fn end(&self, log: Log, code: u8) -> u8 {
@@ -134,32 +128,27 @@ impl Recorded {
         let Some(path) = self.path.as_ref().map(|path| path.display()) else {
             return code;
         };
-        match closed {
-            Ok(()) => {
-                log.note(&format!("recorded to {path}"));
-                code
-            }
-            Err(error) => {
-                log.error(&format!("the recording {path} is not complete: {error}"));
-                if code == 0 { FAILURE } else { code }
-            }
+        if let Err(error) = closed {
+            log.error(&format!("the recording {path} is not complete: {error}"));
+            return code.max(FAILURE);
         }
+        log.note(&format!("recorded to {path}"));
+        code
     }
 
     /// The same for a process that ends at once. A reader of a pipe, and a reader of the message,
     /// gets a limited time.
     pub(super) fn end_soon(&self, log: Log) {
         let is_file = |path| fs::metadata(path).is_ok_and(|found| found.is_file());
-        let recorded = self.clone();
-        let close = move || {
-            // The message about it follows.
-            let _ = recorded.handle.close();
-        };
-        let closed = if self.path.as_ref().is_none_or(is_file) {
-            close();
-            Ok(())
-        } else {
-            signals::soon(close)
+        let handle = self.handle.clone();
+        // The message about it follows.
+        let close = move || drop(handle.close());
+        let closed = match self.path.as_ref().is_none_or(is_file) {
+            true => {
+                close();
+                Ok(())
+            }
+            false => signals::soon(close),
         };
         let recorded = self.clone();
         let _ = signals::soon(move || match (closed, &recorded.path) {
@@ -195,12 +184,12 @@ impl Recorded {
     /// Opens the file for reading, or explains why it cannot be read.
     fn reopen(&self) -> Result<Recording, String> {
         let path = self.path.as_deref().ok_or("is not kept")?;
+        let unread = |error| format!("cannot be read: {error}");
         // Opening a pipe would wait for a writer.
-        match fs::metadata(path) {
-            Ok(found) if !found.is_file() => Err("is no file".to_string()),
-            Ok(found) if found.len() > LARGEST => Err(format!("is over {} MiB", LARGEST >> 20)),
-            Ok(_) => Recording::open(path).map_err(|error| format!("cannot be read: {error}")),
-            Err(error) => Err(format!("cannot be read: {error}")),
+        match fs::metadata(path).map_err(unread)? {
+            found if !found.is_file() => Err("is no file".to_string()),
+            found if found.len() > LARGEST => Err(format!("is over {} MiB", LARGEST >> 20)),
+            _ => Recording::open(path).map_err(|error| format!("cannot be read: {error}")),
         }
     }
 }

@@ -81,7 +81,7 @@ pub(super) struct Replay {
     watching: Watching,
 }
 
-/// Replays a tape. An error is a usage error.
+/// An error is a usage error.
 pub(super) fn run(
     commands: Commands<'_>,
     replay: Replay,
@@ -115,14 +115,19 @@ fn replayed(
         let tape = replay.file.display();
         return Err(usage(format!("--record would replace the tape {tape}")).into());
     }
-    let Run { playing, line } = open(commands, &replay.file)?;
-    match replay.search.explore {
-        Some(_) => explore(&replay, playing, &line, log),
-        None => Ok(again(replay, playing, line, verbosity, tracers, log)?),
+    let (playing, line) = open(commands, &replay.file)?;
+    if replay.search.explore.is_none() {
+        return Ok(again(replay, playing, line, verbosity, tracers, log)?);
     }
+    if replay.watching.is_any_but_record() {
+        let why = "--explore shows no run, and --record takes a folder there: leave out the other \
+                   options for watching";
+        return Err(usage(why).into());
+    }
+    let record = replay.watching.record.as_deref();
+    reenact::run(playing, &line, &replay.search, &replay.file, record, log)
 }
 
-/// Runs a taped run again.
 fn again(
     replay: Replay,
     playing: Playing,
@@ -145,30 +150,12 @@ fn again(
     let meets = replay.only.map(|tid| meets(tid, &is_met));
     let tracers = tracers.iter().chain(&meets);
     let code = boot::boot(verbosity, &line, &header.command, Some(playing), tracers)?;
-    if let Some(tid) = replay.only
-        && !is_met.get()
-    {
+    if let Some(tid) = replay.only.filter(|_| !is_met.get()) {
         log.warn(&format!(
             "there was no task {tid}: replay --trace shows the tasks of the run"
         ));
     }
     Ok(code)
-}
-
-/// Searches the schedules of a taped run.
-fn explore(
-    replay: &Replay,
-    playing: Playing,
-    line: &BootLine,
-    log: Log,
-) -> Result<ExitCode, Failure> {
-    if replay.watching.is_any_but_record() {
-        let why = "--explore shows no run, and --record takes a folder there: leave out the other \
-                   options for watching";
-        return Err(usage(why).into());
-    }
-    let record = replay.watching.record.as_deref();
-    reenact::run(playing, line, &replay.search, &replay.file, record, log)
 }
 
 /// Adds a tracer that notes whether there is a task of this number.
@@ -180,14 +167,8 @@ fn meets(tid: u64, is_met: &Rc<Cell<bool>>) -> Extend {
     })
 }
 
-/// A run on a tape: its answers, and its command line.
-pub(super) struct Run {
-    pub(super) playing: Playing,
-    pub(super) line: BootLine,
-}
-
 /// Opens a tape, and reads the command line on it.
-pub(super) fn open(commands: Commands<'_>, file: &Path) -> Result<Run, Failure> {
+pub(super) fn open(commands: Commands<'_>, file: &Path) -> Result<(Playing, BootLine), Failure> {
     let playing = Playing::open(file).map_err(|error| {
         let hint = match &error {
             tape::Error::Io(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -211,5 +192,5 @@ pub(super) fn open(commands: Commands<'_>, file: &Path) -> Result<Run, Failure> 
     let mut line = line.ok_or_else(|| foreign("only a run of `boot` can be replayed"))?;
     line.options.seed = Some(header.seed);
     line.options.tape = None;
-    Ok(Run { playing, line })
+    Ok((playing, line))
 }

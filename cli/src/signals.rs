@@ -42,17 +42,16 @@ pub(super) fn signal() -> Option<u8> {
     }
 }
 
-/// Whether a signal has arrived.
 pub(super) fn is_raised() -> bool {
     signal().is_some()
 }
 
 /// Makes a write beyond the largest file size fail instead of ending the process.
 pub(super) fn survive_large_files() -> Result<(), String> {
-    let registered = signal_hook::flag::register(SIGXFSZ, Arc::default());
-    registered
-        .map(drop)
-        .map_err(|error| format!("cannot listen for signals: {error}"))
+    match signal_hook::flag::register(SIGXFSZ, Arc::default()) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(format!("cannot listen for signals: {error}")),
+    }
 }
 
 /// Takes the interrupt since the last call, if there is one: see [`catch`].
@@ -63,11 +62,8 @@ pub(super) fn take() -> bool {
 /// The signals that ask a process to end. A hang-up that was ignored at the start, as `nohup` does,
 /// stays ignored.
 fn signals() -> io::Result<Signals> {
-    let all = [SIGINT, SIGTERM, SIGHUP];
-    Signals::new(
-        all.into_iter()
-            .filter(|&signal| signal != SIGHUP || !crash::is_ignored(signal)),
-    )
+    let is_heard = |signal: &i32| *signal != SIGHUP || !crash::is_ignored(SIGHUP);
+    Signals::new([SIGINT, SIGTERM, SIGHUP].into_iter().filter(is_heard))
 }
 
 /// Catches these signals for [`take`] and [`signal`]. One that comes before the last is taken ends the
@@ -114,7 +110,6 @@ fn exit_code(signal: i32) -> u8 {
 /// The cleanup to run before the process ends at once. It belongs to the process.
 static LAST_WORDS: Mutex<Vec<Box<dyn Fn() + Send>>> = Mutex::new(Vec::new());
 
-/// Registers cleanup to run before the process ends at once.
 pub(super) fn at_end(say: impl Fn() + Send + 'static) {
     lock().push(Box::new(say));
 }

@@ -6,6 +6,7 @@ use std::{
     cell::RefCell,
     collections::VecDeque,
     io::{self, ErrorKind, StdoutLock, Write},
+    mem,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     rc::Rc,
     sync::{
@@ -43,7 +44,6 @@ struct Held {
     terminals: [bool; 2],
     parts: VecDeque<(Stream, Vec<u8>)>,
     bytes: usize,
-    /// The number of bytes that were dropped.
     lost: usize,
     /// The number of writes.
     count: u64,
@@ -51,10 +51,10 @@ struct Held {
 
 /// Writes to a stream, now or after the screen ends.
 pub(super) fn write(stream: Stream, text: &[u8]) -> io::Result<()> {
-    if keep(stream, text) {
-        return Ok(());
+    match keep(stream, text) {
+        true => Ok(()),
+        false => straight(stream, text),
     }
-    straight(stream, text)
 }
 
 /// Keeps the text for the screen, if one is active. Returns whether nothing else has to be done
@@ -84,10 +84,10 @@ pub(super) fn end() {
     let Some(held) = lock().take() else {
         return;
     };
-    if held.lost > 0 && held.terminals.contains(&true) {
+    let lost = held.lost;
+    if lost > 0 && held.terminals.contains(&true) {
         let note = format!(
-            "... {} bytes of earlier output are not kept: redirect it to keep all of it\n",
-            held.lost
+            "... {lost} bytes of earlier output are not kept: redirect it to keep all of it\n"
         );
         let _ = straight(Stream::Err, note.as_bytes());
     }
@@ -98,7 +98,6 @@ pub(super) fn end() {
     }
 }
 
-/// Whether any output is kept.
 pub(super) fn is_on() -> bool {
     lock().is_some()
 }
@@ -114,18 +113,22 @@ pub(super) fn tail(lines: usize) -> Vec<String> {
     let Some(held) = &*held else {
         return Vec::new();
     };
-    let ends = |text: &[u8]| text.iter().filter(|&&byte| byte == b'\n').count();
     let (mut first, mut found) = (held.parts.len(), 0);
     while first > 0 && found <= lines {
         first -= 1;
         found += ends(&held.parts[first].1);
     }
-    let parts = held.parts.iter().skip(first);
+    let parts = held.parts.range(first..);
     let text: Vec<u8> = parts.flat_map(|(_, text)| text.iter().copied()).collect();
     let text = String::from_utf8_lossy(&text);
     let all: Vec<&str> = text.lines().collect();
     let from = all.len().saturating_sub(lines);
     all[from..].iter().map(ToString::to_string).collect()
+}
+
+/// How many lines end in a text.
+fn ends(text: &[u8]) -> usize {
+    text.iter().filter(|&&byte| byte == b'\n').count()
 }
 
 impl Held {
@@ -151,7 +154,6 @@ fn lock() -> MutexGuard<'static, Option<Held>> {
     HELD.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Writes to a stream at once.
 pub(super) fn straight(stream: Stream, text: &[u8]) -> io::Result<()> {
     writing(|| match stream {
         Stream::Out => print(text),
@@ -177,7 +179,6 @@ const SILENCES: u32 = 10;
 /// Standard error, whose reader may stall: a pager that waits for a key, a terminal that was stopped
 /// with ^S. Nothing is lost on a file, and with a reader that reads.
 struct Errors {
-    /// How a message looks.
     warning: Option<Box<Warning>>,
     /// Whether a stalled reader is waited for. An interrupt ends the patience.
     waits: bool,
@@ -243,29 +244,24 @@ impl Errors {
     }
 
     fn lose(&mut self, lines: &[u8]) {
-        self.lost += lines.iter().filter(|&&byte| byte == b'\n').count() as u64;
+        self.lost += ends(lines) as u64;
     }
 
     /// Writes the rest of a line, and how many were lost after it. Returns whether that is done.
     fn write_rest(&mut self) -> io::Result<bool> {
-        let rest = std::mem::take(&mut self.rest);
+        let rest = mem::take(&mut self.rest);
         self.rest = self.push(&rest)?.to_vec();
         if self.rest.is_empty() && self.lost > 0 {
-            let lines = if self.lost == 1 {
-                "line was"
-            } else {
-                "lines were"
+            let lines = match mem::take(&mut self.lost) {
+                1 => "1 line was".to_string(),
+                lost => format!("{lost} lines were"),
             };
-            let lost = format!(
-                "standard error was not read for a second: {} {lines} not written",
-                std::mem::take(&mut self.lost)
-            );
+            let lost = format!("standard error was not read for a second: {lines} not written");
             let lost = match &self.warning {
                 Some(warning) => warning(&lost),
                 None => format!("warning: {lost}\n"),
             };
-            let lost = lost.into_bytes();
-            self.rest = self.push(&lost)?.to_vec();
+            self.rest = self.push(lost.as_bytes())?.to_vec();
         }
         Ok(self.rest.is_empty())
     }
@@ -306,7 +302,6 @@ impl Errors {
 /// The number of writes under way. The streams belong to the process, and so does this.
 static WRITING: AtomicUsize = AtomicUsize::new(0);
 
-/// Counts a write as under way.
 pub(super) fn writing<T>(write: impl FnOnce() -> T) -> T {
     WRITING.fetch_add(1, Ordering::Relaxed);
     let written = write();
@@ -324,7 +319,6 @@ pub(super) fn out() -> Blocking {
     Blocking(io::stdout().lock())
 }
 
-/// Writes all of that to standard output.
 pub(super) fn print(text: &[u8]) -> io::Result<()> {
     let mut out = out();
     out.write_all(text)?;
@@ -376,7 +370,6 @@ const PATIENCE: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 100_000_000,
 };
-/// No time.
 const NONE: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 0,
@@ -384,7 +377,6 @@ const NONE: Timespec = Timespec {
 /// The least number of bytes that a writable pipe accepts.
 const PROMISED: usize = 512;
 
-/// Calls this with the descriptor of a stream.
 fn with_descriptor<T>(stream: Stream, call: impl FnOnce(BorrowedFd<'_>) -> T) -> T {
     match stream {
         Stream::Out => call(io::stdout().as_fd()),

@@ -14,7 +14,6 @@ use super::{
     values::usage,
 };
 
-/// What a run has to do with a tape.
 pub(super) enum Tape {
     No,
     To { writer: Writer, path: PathBuf },
@@ -61,17 +60,6 @@ impl Tape {
         let Self::From(progress) = self else {
             return None;
         };
-        let left = |left: &Left| {
-            log.error(&left.to_string());
-            if let Some(culprit) = culprit(kernel, left) {
-                log.note(&culprit);
-            }
-            log.note(
-                "the programs are others than those on the tape, or use what a tape does not hold, \
-                 such as files and clocks",
-            );
-            Ending::Failed
-        };
         let unfinished;
         let error = match result {
             Err(error) => tape::Error::of(error)?,
@@ -81,18 +69,22 @@ impl Tape {
                 &unfinished
             }
         };
-        Some(match error {
-            tape::Error::Left(at) => left(at),
-            // As much as there is of it has run again.
-            ended if ended.is_short() => {
-                log.warn(&ended.to_string());
-                Ending::Short
+        // As much as there is of it has run again.
+        if error.is_short() {
+            log.warn(&error.to_string());
+            return Some(Ending::Short);
+        }
+        log.error(&error.to_string());
+        if let tape::Error::Left(left) = error {
+            if let Some(culprit) = culprit(kernel, left) {
+                log.note(&culprit);
             }
-            other => {
-                log.error(&other.to_string());
-                Ending::Failed
-            }
-        })
+            log.note(
+                "the programs are others than those on the tape, or use what a tape does not hold, \
+                 such as files and clocks",
+            );
+        }
+        Some(Ending::Failed)
     }
 
     /// Ends the tape of a run that would have ended with `code`. Returns the exit code.
@@ -102,21 +94,16 @@ impl Tape {
         };
         let path = path.display();
         match writer.close() {
-            Ok(()) if writer.is_full() => {
-                log.warn(&format!(
-                    "the tape {path} has reached its limit: the end of the run is not on it"
-                ));
-                code
-            }
-            Ok(()) => {
-                log.note(&format!("taped to {path}"));
-                code
-            }
+            Ok(()) if writer.is_full() => log.warn(&format!(
+                "the tape {path} has reached its limit: the end of the run is not on it"
+            )),
+            Ok(()) => log.note(&format!("taped to {path}")),
             Err(error) => {
                 log.error(&format!("the tape {path} is not complete: {error}"));
-                if code == 0 { FAILURE } else { code }
+                return code.max(FAILURE);
             }
         }
+        code
     }
 }
 

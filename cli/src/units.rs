@@ -10,6 +10,17 @@ pub(crate) fn count(number: u64, what: &str) -> String {
     }
 }
 
+/// The first few texts, and what is said of the number of the others.
+pub(crate) fn few(
+    texts: impl ExactSizeIterator<Item = String>,
+    most: usize,
+    more: impl FnOnce(usize) -> String,
+) -> Vec<String> {
+    let others = texts.len().saturating_sub(most);
+    let more = (others > 0).then(|| more(others));
+    texts.take(most).chain(more).collect()
+}
+
 /// A span of time, exactly.
 pub(crate) fn span(span: Duration) -> String {
     format!("{span:?}")

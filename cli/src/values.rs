@@ -10,6 +10,14 @@ pub(super) fn usage(why: impl fmt::Display) -> clap::Error {
     clap::Error::raw(ErrorKind::InvalidValue, format!("{why}\n"))
 }
 
+/// Sets what an option gives; without it, the builder stays as it is.
+pub(super) fn given<B, T>(builder: B, value: Option<T>, set: impl FnOnce(B, T) -> B) -> B {
+    match value {
+        Some(value) => set(builder, value),
+        None => builder,
+    }
+}
+
 /// Reads a duration such as `500ms`, `10s` or `1h 30m`: a `value_parser` for arguments.
 ///
 /// *Errors:* a text that describes the format of a duration.
@@ -68,15 +76,25 @@ pub(super) fn among<T: Copy>(
     })
 }
 
+/// Finds the value of this name; an error suggests a name that is similar, and lists all.
+pub(super) fn one_of<T: Copy>(
+    what: &str,
+    name: &str,
+    values: &[T],
+    name_of: impl Fn(&T) -> String,
+) -> Result<T, String> {
+    let names = || values.iter().map(&name_of).collect::<Vec<_>>();
+    among(what, name, values, &name_of).map_err(|_| unknown(what, name, &names()))
+}
+
 /// Explains that there is nothing of this name: a name that is similar, and all names.
 pub(super) fn unknown(what: &str, name: &str, names: &[impl AsRef<str>]) -> String {
     let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
     let why = among(what, name, &names, ToString::to_string);
     let why = why.expect_err("these names are known");
-    let end = if why.ends_with('?') {
-        " There"
-    } else {
-        ": there"
+    let end = match why.ends_with('?') {
+        true => " There",
+        false => ": there",
     };
     let are = if names.len() == 1 { "is" } else { "are" };
     format!("{why}{end} {are} {}", names.join(", "))
@@ -92,11 +110,15 @@ pub(super) fn size(text: &str) -> Result<u64, String> {
         "G" => 30,
         _ => 0,
     };
-    let number = number.parse::<u64>().ok();
-    number
-        .and_then(|number| number.checked_mul(1 << shift))
-        .ok_or_else(|| "it takes a number of bytes, or one of k, M or G, such as 64M".to_string())
+    let number = number
+        .parse()
+        .ok()
+        .and_then(|number: u64| number.checked_mul(1 << shift));
+    number.ok_or_else(|| "it takes a number of bytes, or one of k, M or G, such as 64M".into())
 }
+
+/// What to name instead of a call that is none.
+pub(super) const LOCK: &str = "a lock is a 'get' of a mutex";
 
 /// Reads the name of a call; an error lists the names.
 pub(super) fn calls() -> PossibleValuesParser {

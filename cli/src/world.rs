@@ -24,11 +24,11 @@ impl NamedWorld {
         let (name, params) = text.split_once(':').unwrap_or((text, ""));
         let Some((_, make)) = registered.iter().find(|(other, _)| other == name) else {
             let names: Vec<&str> = registered.iter().map(|(name, _)| name.as_str()).collect();
-            return Err(match names.is_empty() {
-                true => {
+            return Err(match &names[..] {
+                [] => {
                     "this binary has no worlds of its own: trapline_cli::App::world adds one".into()
                 }
-                false => unknown("world", name, &names),
+                names => unknown("world", name, names),
             });
         };
         Ok(Self {
@@ -40,12 +40,9 @@ impl NamedWorld {
 
     /// Makes the world. An error is a usage error.
     pub(super) fn make(&self) -> Result<Box<dyn World>, clap::Error> {
-        (self.make)(&self.params).map_err(|error| {
-            usage(format!(
-                "cannot make the world of --world {}: {error}",
-                self.text
-            ))
-        })
+        let text = &self.text;
+        let cannot = |error| usage(format!("cannot make the world of --world {text}: {error}"));
+        (self.make)(&self.params).map_err(cannot)
     }
 }
 

@@ -2,10 +2,7 @@
 
 use std::{mem, time::Duration};
 
-use httparse::{
-    EMPTY_HEADER,
-    Status::{Complete, Partial},
-};
+use httparse::{EMPTY_HEADER, Header, Status};
 use trapline::{Elapsed, Endpoint, Os, TcpStream};
 
 use super::Url;
@@ -17,6 +14,9 @@ const FIELDS: usize = 128;
 /// The size of a read.
 const PIECE: usize = 64 * 1024;
 
+const NOT_CHUNKS: &str = "answers in chunks that are not HTTP";
+const NO_LAST_CHUNK: &str = "closes the connection before the last chunk";
+
 /// A response with a complete head.
 pub(crate) struct Response {
     pub(crate) status: u16,
@@ -24,6 +24,7 @@ pub(crate) struct Response {
     pub(crate) head: String,
     body: Body,
     input: Input,
+    timeout: Duration,
 }
 
 /// The rest of a body, by the framing that marks its end.
@@ -33,26 +34,13 @@ enum Body {
         left: u64,
         of: u64,
     },
-    /// A chunk's size line comes next.
-    Size,
-    /// This many bytes of a chunk.
-    Chunk(u64),
-    /// The end of a chunk's line.
-    ChunkEnd,
-    /// The fields after the last chunk.
-    Trailer,
+    /// This many bytes of a chunk, and then other chunks. The first one begins without a line end.
+    Chunks {
+        left: u64,
+        is_first: bool,
+    },
     /// Everything until the server closes the connection.
     ToEnd,
-    Over,
-}
-
-/// The next part of the received bytes.
-enum Step {
-    /// This many bytes of the body.
-    Data(usize),
-    /// Framing between the parts of the body, already handled.
-    Framing,
-    NeedsMore,
     Over,
 }
 
@@ -60,27 +48,34 @@ impl Response {
     /// Requests a page. *Blocks* until the head of the response has arrived, or until `timeout`
     /// ends.
     pub(crate) async fn to(os: &mut Os, url: &Url, timeout: Duration) -> Result<Self, String> {
-        let host = &url.host;
+        let Url { host, path } = url;
         let ask = async |os: &mut Os| {
-            let server = connect(os, host).await?;
-            let request = format!(
-                "GET {} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n",
-                url.path
-            );
-            let sent = server.send_all(os, request.as_bytes()).await;
+            let mut input = Input {
+                host: host.clone(),
+                server: connect(os, host).await?,
+                bytes: Vec::new(),
+            };
+            let request =
+                format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+            let sent = input.server.send_all(os, request.as_bytes()).await;
             sent.map_err(|error| format!("cannot ask {host}: {error}"))?;
-            let host = host.clone();
-            let (bytes, buf) = (Vec::new(), vec![0; PIECE]);
-            Input {
-                host,
-                server,
-                timeout,
-                bytes,
-                taken: 0,
-                buf,
+            let too_long = format!("sends a head of more than {HEAD} bytes");
+            let too_short = "ends the connection without an answer";
+            loop {
+                let (head, found) = input.part(os, &too_long, too_short, parse).await?;
+                let (status, body) = found;
+                // An interim response comes before the requested one.
+                if (100..200).contains(&status) && status != 101 {
+                    continue;
+                }
+                return Ok(Self {
+                    status,
+                    head: String::from_utf8_lossy(&head).trim_end().to_string(),
+                    body,
+                    input,
+                    timeout,
+                });
             }
-            .head(os)
-            .await
         };
         let late = |Elapsed| format!("{host} has not answered within {timeout:?}: raise --timeout");
         os.timeout(timeout, ask).await.map_err(late)?
@@ -91,87 +86,52 @@ impl Response {
     /// *Errors:* the server ends the connection before the body, sends what is not HTTP, or is
     /// silent for longer than the timeout.
     pub(crate) async fn piece(&mut self, os: &mut Os) -> Result<Option<Vec<u8>>, String> {
-        let mut piece = Vec::new();
-        loop {
-            match self.step() {
-                Ok(Step::Data(n)) => piece.extend_from_slice(self.input.take(n)),
-                Ok(Step::Framing) => {}
-                // The error is permanent, and returns after this piece.
-                _ if !piece.is_empty() => return Ok(Some(piece)),
-                Ok(Step::Over) => return Ok(None),
-                Ok(Step::NeedsMore) => self.receive(os).await?,
-                Err(error) => return Err(error),
-            }
-        }
-    }
-
-    async fn receive(&mut self, os: &mut Os) -> Result<(), String> {
-        let timeout = self.input.timeout;
-        let receive = async |os: &mut Os| self.input.more(os).await;
-        let more = os.timeout(timeout, receive).await;
+        let timeout = self.timeout;
+        let next = os.timeout(timeout, async |os| self.next(os).await).await;
         let host = &self.input.host;
         let silent = |Elapsed| format!("{host} has sent nothing for {timeout:?}: raise --timeout");
-        if more.map_err(silent)?? {
-            Ok(())
-        } else {
-            self.end()
-        }
+        next.map_err(silent)?
     }
 
-    /// Parses the received bytes, and skips the framing.
-    fn step(&mut self) -> Result<Step, String> {
-        let bytes = self.input.rest();
-        // The length of the framing, and the state after it.
-        let (n, next) = match &mut self.body {
-            Body::Over => return Ok(Step::Over),
-            Body::Length { left: 0, .. } => (0, Body::Over),
-            Body::Chunk(0) => (0, Body::ChunkEnd),
-            Body::ToEnd | Body::Length { .. } | Body::Chunk(_) if bytes.is_empty() => {
-                return Ok(Step::NeedsMore);
+    async fn next(&mut self, os: &mut Os) -> Result<Option<Vec<u8>>, String> {
+        if let Body::Chunks { left: 0, is_first } = self.body {
+            let size = |bytes: &[u8]| chunk_size(bytes, is_first);
+            let (_, left) = self.input.part(os, NOT_CHUNKS, NO_LAST_CHUNK, size).await?;
+            let is_first = false;
+            self.body = Body::Chunks { left, is_first };
+            if left == 0 {
+                let fields = |bytes: &[u8]| {
+                    complete(httparse::parse_headers(bytes, &mut [EMPTY_HEADER; FIELDS]))
+                        .map(|fields| fields.map(|(len, _)| (len, ())))
+                        .map_err(|_| NOT_CHUNKS.to_string())
+                };
+                let trailer = self.input.part(os, NOT_CHUNKS, NO_LAST_CHUNK, fields);
+                trailer.await?;
+                self.body = Body::Over;
             }
-            Body::ToEnd => return Ok(Step::Data(bytes.len())),
-            Body::Length { left, .. } | Body::Chunk(left) => {
-                let n = usize::try_from(*left).map_or(bytes.len(), |left| left.min(bytes.len()));
-                *left -= n as u64;
-                return Ok(Step::Data(n));
-            }
-            Body::ChunkEnd => match bytes {
-                [b'\r', b'\n', ..] => (2, Body::Size),
-                [] | [b'\r'] => return Ok(Step::NeedsMore),
-                _ => return Err(self.input.broken_chunks()),
-            },
-            Body::Size => match httparse::parse_chunk_size(bytes) {
-                Ok(Complete((n, 0))) => (n, Body::Trailer),
-                Ok(Complete((n, size))) => (n, Body::Chunk(size)),
-                Ok(Partial) if bytes.len() < HEAD => return Ok(Step::NeedsMore),
-                Ok(Partial) | Err(_) => return Err(self.input.broken_chunks()),
-            },
-            Body::Trailer => match httparse::parse_headers(bytes, &mut [EMPTY_HEADER; FIELDS]) {
-                Ok(Complete((n, _))) => (n, Body::Over),
-                Ok(Partial) if bytes.len() < HEAD => return Ok(Step::NeedsMore),
-                Ok(Partial) | Err(_) => return Err(self.input.broken_chunks()),
-            },
+        }
+        let mut all = u64::MAX;
+        let left = match &mut self.body {
+            Body::Over | Body::Length { left: 0, .. } => return Ok(None),
+            Body::ToEnd => &mut all,
+            Body::Length { left, .. } | Body::Chunks { left, .. } => left,
         };
-        self.input.take(n);
-        self.body = next;
-        Ok(Step::Framing)
-    }
-
-    /// Handles the end of the stream, which is an error unless it ends the body.
-    fn end(&mut self) -> Result<(), String> {
-        let host = &self.input.host;
-        match mem::replace(&mut self.body, Body::Over) {
-            Body::ToEnd | Body::Over => Ok(()),
-            Body::Length { left, of } => {
-                let n = of - left;
-                Err(format!(
-                    "{host} closes the connection after {n} of {of} bytes"
-                ))
-            }
-            Body::Size | Body::Chunk(_) | Body::ChunkEnd | Body::Trailer => Err(format!(
-                "{host} closes the connection before the last chunk"
-            )),
+        if self.input.bytes.is_empty() && !self.input.more(os).await? {
+            let host = &self.input.host;
+            return match self.body {
+                Body::ToEnd | Body::Over => Ok(None),
+                Body::Length { left, of } => {
+                    let n = of - left;
+                    let what = "closes the connection after";
+                    Err(format!("{host} {what} {n} of {of} bytes"))
+                }
+                Body::Chunks { .. } => Err(format!("{host} {NO_LAST_CHUNK}")),
+            };
         }
+        let arrived = self.input.bytes.len();
+        let n = usize::try_from(*left).map_or(arrived, |left| left.min(arrived));
+        *left -= n as u64;
+        Ok(Some(self.input.take(n)))
     }
 }
 
@@ -179,112 +139,111 @@ impl Response {
 struct Input {
     host: String,
     server: TcpStream,
-    timeout: Duration,
-    /// The received bytes, and the number of those consumed.
+    /// What was received and is not consumed yet.
     bytes: Vec<u8>,
-    taken: usize,
-    buf: Vec<u8>,
 }
 
 impl Input {
-    /// The bytes not consumed yet.
-    fn rest(&self) -> &[u8] {
-        &self.bytes[self.taken..]
-    }
-
-    fn take(&mut self, n: usize) -> &[u8] {
-        let start = self.taken;
-        self.taken += n;
-        &self.bytes[start..self.taken]
+    fn take(&mut self, n: usize) -> Vec<u8> {
+        let rest = self.bytes.split_off(n);
+        mem::replace(&mut self.bytes, rest)
     }
 
     /// Receives more. Returns `false` at the end of the stream.
     async fn more(&mut self, os: &mut Os) -> Result<bool, String> {
-        let received = self.server.recv(os, &mut self.buf).await;
-        let n =
-            received.map_err(|error| format!("the connection to {} failed: {error}", self.host))?;
-        self.bytes.drain(..mem::take(&mut self.taken));
-        self.bytes.extend_from_slice(&self.buf[..n]);
-        Ok(n > 0)
-    }
-
-    /// Receives the head of a response.
-    async fn head(mut self, os: &mut Os) -> Result<Response, String> {
-        loop {
-            if let Some((len, status, body)) = parse(self.rest(), &self.host)? {
-                let head = String::from_utf8_lossy(self.take(len));
-                let head = head.trim_end().to_string();
-                // An interim response comes before the requested one.
-                if (100..200).contains(&status) && status != 101 {
-                    continue;
-                }
-                return Ok(Response {
-                    status,
-                    head,
-                    body,
-                    input: self,
-                });
-            }
-            let host = &self.host;
-            if self.rest().len() >= HEAD {
-                return Err(format!("{host} sends a head of more than {HEAD} bytes"));
-            }
-            if !self.more(os).await? {
-                return Err(format!(
-                    "{} ends the connection without an answer",
-                    self.host
-                ));
-            }
+        let end = self.bytes.len();
+        self.bytes.resize(end + PIECE, 0);
+        let received = self.server.recv(os, &mut self.bytes[end..]).await;
+        self.bytes.truncate(end + received.as_ref().unwrap_or(&0));
+        match received {
+            Ok(n) => Ok(n > 0),
+            Err(error) => Err(format!("the connection to {} failed: {error}", self.host)),
         }
     }
 
-    fn broken_chunks(&self) -> String {
-        format!("{} answers in chunks that are not HTTP", self.host)
+    /// Takes the bytes whose length and meaning `parse` returns, once they have arrived.
+    async fn part<T>(
+        &mut self,
+        os: &mut Os,
+        too_long: &str,
+        too_short: &str,
+        parse: impl Fn(&[u8]) -> Parsed<T>,
+    ) -> Result<(Vec<u8>, T), String> {
+        let what = loop {
+            match parse(&self.bytes) {
+                Ok(Some((len, value))) => return Ok((self.take(len), value)),
+                Ok(None) if self.bytes.len() >= HEAD => break too_long.to_string(),
+                Ok(None) if self.more(os).await? => {}
+                Ok(None) => break too_short.to_string(),
+                Err(what) => break what,
+            }
+        };
+        Err(format!("{} {what}", self.host))
     }
 }
 
-/// The head's length, its status and the body's framing; `None` if the head is incomplete.
-fn parse(bytes: &[u8], host: &str) -> Result<Option<(usize, u16, Body)>, String> {
+/// A length and what so many bytes mean; `None` if more bytes are needed.
+type Parsed<T> = Result<Option<(usize, T)>, String>;
+
+/// What is parsed, or `None` if more bytes are needed.
+fn complete<T, E>(parsed: Result<Status<T>, E>) -> Result<Option<T>, E> {
+    parsed.map(|status| match status {
+        Status::Complete(found) => Some(found),
+        Status::Partial => None,
+    })
+}
+
+/// The length of a head, and the status and the body's framing that are in it.
+fn parse(bytes: &[u8]) -> Parsed<(u16, Body)> {
     let mut fields = [EMPTY_HEADER; FIELDS];
     let mut head = httparse::Response::new(&mut fields);
-    match head.parse(bytes) {
-        Ok(Complete(len)) => {
-            let status = head.code.unwrap_or_default();
-            let body = body(status, head.headers).map_err(|why| format!("{host} {why}"))?;
-            Ok(Some((len, status, body)))
-        }
-        Ok(Partial) => Ok(None),
-        Err(error) => Err(format!("{host} does not answer in HTTP: {error}")),
-    }
+    let len = complete(head.parse(bytes));
+    let Some(len) = len.map_err(|error| format!("does not answer in HTTP: {error}"))? else {
+        return Ok(None);
+    };
+    let status = head.code.unwrap_or_default();
+    Ok(Some((len, (status, body(status, head.headers)?))))
+}
+
+/// The length of a chunk's size line, with the line end of the chunk before, and the size.
+fn chunk_size(bytes: &[u8], is_first: bool) -> Parsed<u64> {
+    let line = match bytes {
+        line if is_first => line,
+        [b'\r', b'\n', line @ ..] => line,
+        [] | [b'\r'] => return Ok(None),
+        _ => return Err(NOT_CHUNKS.to_string()),
+    };
+    let size = complete(httparse::parse_chunk_size(line)).map_err(|_| NOT_CHUNKS)?;
+    Ok(size.map(|(len, size)| (bytes.len() - line.len() + len, size)))
 }
 
 /// The framing of a body.
-fn body(status: u16, fields: &[httparse::Header<'_>]) -> Result<Body, String> {
+fn body(status: u16, fields: &[Header<'_>]) -> Result<Body, String> {
     if status < 200 || status == 204 || status == 304 {
         return Ok(Body::Over);
     }
-    let values = |name: &'static str| {
+    let values = |name: &str| -> Vec<String> {
         let fields = fields.iter();
-        let named = fields.filter(move |field| field.name.eq_ignore_ascii_case(name));
-        named.map(|field| String::from_utf8_lossy(field.value).trim().to_string())
+        let named = fields.filter(|field| field.name.eq_ignore_ascii_case(name));
+        let values = named.map(|field| String::from_utf8_lossy(field.value));
+        values.map(|value| value.trim().to_string()).collect()
     };
-    let codings: Vec<_> = values("transfer-encoding").collect();
-    let codings = codings.join(", ");
+    let codings = values("transfer-encoding").join(", ");
     if codings.eq_ignore_ascii_case("chunked") {
-        return Ok(Body::Size);
+        let (left, is_first) = (0, true);
+        return Ok(Body::Chunks { left, is_first });
     }
     if !codings.is_empty() {
-        return Err(format!(
-            "answers in the coding {codings:?}, which is not supported"
-        ));
+        let what = format!("answers in the coding {codings:?}, which is not supported");
+        return Err(what);
     }
-    let mut lengths = values("content-length");
-    let Some(length) = lengths.next() else {
+    let lengths = values("content-length");
+    let Some(length) = lengths.first() else {
         return Ok(Body::ToEnd);
     };
     let is_number = length.bytes().all(|byte| byte.is_ascii_digit());
     match length.parse() {
-        Ok(of) if is_number && lengths.all(|other| other == length) => {
+        Ok(of) if is_number && lengths.iter().all(|other| other == length) => {
             Ok(Body::Length { left: of, of })
         }
         _ => Err("does not say clearly how long the body is: see its Content-Length".to_string()),
@@ -294,13 +253,9 @@ fn body(status: u16, fields: &[httparse::Header<'_>]) -> Result<Body, String> {
 /// Connects to the first address of a host that accepts.
 async fn connect(os: &mut Os, host: &str) -> Result<TcpStream, String> {
     // The colons of an IPv6 address are in brackets; a colon after them starts the port.
-    let addr = if host.rsplit(']').next().is_some_and(|end| end.contains(':')) {
-        host.to_string()
-    } else {
-        format!("{host}:80")
-    };
-    let to: Endpoint = addr
-        .parse()
-        .map_err(|error| format!("cannot find {host}: {error}"))?;
+    let has_port = host.rsplit(']').next().is_some_and(|end| end.contains(':'));
+    let addr = format!("{host}{}", if has_port { "" } else { ":80" });
+    let to: Result<Endpoint, _> = addr.parse();
+    let to = to.map_err(|error| format!("cannot find {host}: {error}"))?;
     os.connect(to).await.map_err(|error| error.to_string())
 }

@@ -41,8 +41,8 @@ pub(super) struct Seat {
 }
 
 /// While it lasts, the connection may be closed in favour of another.
-pub(super) struct Idle<'a> {
-    clients: &'a Clients,
+pub(super) struct Idle {
+    clients: Rc<Clients>,
     number: u64,
 }
 
@@ -96,9 +96,8 @@ impl Clients {
     pub(super) async fn recycle(&self, os: &mut Os, of: Option<IpAddr>) -> bool {
         let client = {
             let idle = &mut self.state.borrow_mut().idle;
-            let longest = idle
-                .iter()
-                .find(|(_, (address, _))| of.is_none_or(|of| of == *address));
+            let is_wanted = |address: &IpAddr| of.is_none_or(|of| of == *address);
+            let longest = idle.iter().find(|(_, (address, _))| is_wanted(address));
             let number = longest.map(|(number, _)| *number);
             number.and_then(|number| idle.remove(&number))
         };
@@ -112,19 +111,17 @@ impl Clients {
 }
 
 impl Seat {
-    pub(super) fn idle(&self, client: &TcpStream) -> Idle<'_> {
+    pub(super) fn idle(&self, client: &TcpStream) -> Idle {
         let mut state = self.clients.state.borrow_mut();
         state.last += 1;
         let number = state.last;
         state.idle.insert(number, (self.address, client.clone()));
-        Idle {
-            clients: &self.clients,
-            number,
-        }
+        let clients = Rc::clone(&self.clients);
+        Idle { clients, number }
     }
 }
 
-impl Drop for Idle<'_> {
+impl Drop for Idle {
     fn drop(&mut self) {
         let client = self.clients.state.borrow_mut().idle.remove(&self.number);
         drop(client);

@@ -1,7 +1,6 @@
 //! A client's connection: it receives requests and sends answers.
 
 use std::{
-    fmt,
     fs::File,
     io::{self, Write},
     net::SocketAddr,
@@ -14,6 +13,8 @@ use std::{
 use httpdate::HttpDate;
 
 use trapline::{Elapsed, Os, TcpStream};
+
+use crate::serve::send_all;
 
 use super::{
     clients::Seat,
@@ -83,7 +84,7 @@ impl Connection {
                 Ok(true) => {}
                 Ok(false) => break,
                 Err(Trouble::Refused(status)) => {
-                    self.respond(&Request::REFUSED, status, format_args!(""));
+                    self.respond(&Request::REFUSED, status, "");
                     break;
                 }
                 Err(Trouble::Lost(error)) => return Err(error),
@@ -109,7 +110,7 @@ impl Connection {
         };
         self.discard(os, request.body).await?;
         if request.method == Method::Other {
-            self.respond(&request, WRONG_METHOD, format_args!("Allow: GET, HEAD\r\n"));
+            self.respond(&request, WRONG_METHOD, "Allow: GET, HEAD\r\n");
         } else {
             self.answer(os, &mut request).await?;
         }
@@ -140,26 +141,16 @@ impl Connection {
             if let Some(request) = self.parse()? {
                 return Ok(Some(request));
             }
-            let is_end = if self.unread.is_empty() {
-                self.wait(os).await?;
-                self.unread.is_empty()
-            } else {
-                self.fill(os).await?.is_empty()
-            };
+            // Between two requests the connection may be closed meanwhile, which is an error.
+            let idle = self.unread.is_empty().then(|| self.seat.idle(&self.client));
+            let is_end = self.fill(os).await?;
+            drop(idle);
             if is_end && self.unread.is_empty() {
                 return Ok(None);
             } else if is_end {
                 return Err(BAD_REQUEST.into());
             }
         }
-    }
-
-    /// Waits for a request. The connection may be closed meanwhile, which is an error.
-    async fn wait(&mut self, os: &mut Os) -> io::Result<()> {
-        let _idle = self.seat.idle(&self.client);
-        let n = self.client.recv(os, &mut self.input).await?;
-        self.unread = 0..n;
-        Ok(())
     }
 
     fn parse(&mut self) -> Result<Option<Request>, Status> {
@@ -181,16 +172,16 @@ impl Connection {
         }
     }
 
-    /// Reads more, and returns its range in `input`; an empty range at the end of the stream.
-    async fn fill(&mut self, os: &mut Os) -> Result<Range<usize>, Trouble> {
+    /// Reads more. Returns whether the stream is at its end.
+    async fn fill(&mut self, os: &mut Os) -> Result<bool, Trouble> {
         if self.unread.len() == self.input.len() {
             let is_target = !self.input.contains(&b'\n');
-            let what = if is_target {
+            let too_long = if is_target {
                 TARGET_TOO_LONG
             } else {
                 HEAD_TOO_LONG
             };
-            return Err(what.into());
+            return Err(too_long.into());
         }
         if self.unread.end == self.input.len() || self.unread.is_empty() {
             self.input.copy_within(self.unread.clone(), 0);
@@ -199,7 +190,7 @@ impl Connection {
         let end = self.unread.end;
         let n = self.client.recv(os, &mut self.input[end..]).await?;
         self.unread.end += n;
-        Ok(end..self.unread.end)
+        Ok(n == 0)
     }
 
     /// Reads and drops a request's body.
@@ -217,7 +208,7 @@ impl Connection {
                 if left == 0 {
                     return Ok(());
                 }
-                if self.fill(os).await?.is_empty() {
+                if self.fill(os).await? {
                     return Err(BAD_REQUEST.into());
                 }
             }
@@ -227,9 +218,9 @@ impl Connection {
 
     /// Answers with the file or directory at the path of the request.
     async fn answer(&mut self, os: &mut Os, request: &mut Request) -> Result<(), Trouble> {
-        if let Some(page) = self.site.kept(&request.path) {
-            self.send_page(os, request, &page).await?;
-            return Ok(());
+        let kept = self.site.pages.borrow().get(&request.path).cloned();
+        if let Some(page) = kept {
+            return Ok(self.send_page(os, request, &page).await?);
         }
         match find(os, &self.site, &request.path).await {
             Ok(Found::Page(page)) => {
@@ -238,73 +229,49 @@ impl Connection {
                 self.send_page(os, request, &page).await?;
             }
             Ok(Found::Long(listing)) => self.send_listing(os, request, listing).await?,
-            Ok(Found::Moved(to)) => {
-                self.respond(request, MOVED, format_args!("Location: {to}\r\n"));
-            }
-            Err(status) => self.respond(request, status, format_args!("")),
+            Ok(Found::Moved(to)) => self.respond(request, MOVED, &format!("Location: {to}\r\n")),
+            Err(status) => self.respond(request, status, ""),
         }
         Ok(())
     }
 
     /// Answers with a page, a part of it, or 304 if the client has it already.
     async fn send_page(&mut self, os: &mut Os, request: &Request, page: &Page) -> io::Result<()> {
-        let (kind, len) = (page.kind, page.body.len());
-        let Some(modified) = page.modified.map(told) else {
-            self.start(request, OK, format_args!("{}", Content(kind, len)));
-            return self.send_body(os, request, &page.body, 0..len).await;
-        };
-        if request.has(modified) {
+        let len = page.body.len();
+        let (mut status, mut range, mut about) = (OK, 0..len, String::new());
+        if let Some(modified) = page.modified.map(told) {
             let date = HttpDate::from(modified);
-            self.start(
-                request,
-                NOT_MODIFIED,
-                format_args!("Last-Modified: {date}\r\n"),
-            );
-            return Ok(());
-        }
-        match request.range(len, modified) {
-            None => {
-                let file = OfFile(Content(kind, len), modified);
-                self.start(request, OK, format_args!("{file}"));
-                self.send_body(os, request, &page.body, 0..len).await
+            about = format!("Last-Modified: {date}\r\n");
+            if request.has(modified) {
+                self.start(request, NOT_MODIFIED, &about);
+                return Ok(());
             }
-            Some(Ok(range)) => {
-                let file = OfFile(Content(kind, range.end - range.start), modified);
-                let (first, last) = (range.start, range.end - 1);
-                self.start(
-                    request,
-                    PART,
-                    format_args!("{file}Content-Range: bytes {first}-{last}/{len}\r\n"),
-                );
-                self.send_body(os, request, &page.body, range).await
-            }
-            Some(Err(())) => {
-                self.respond(
-                    request,
-                    PAST_THE_END,
-                    format_args!("Content-Range: bytes */{len}\r\n"),
-                );
-                Ok(())
+            about += "Accept-Ranges: bytes\r\n";
+            match request.range(len, modified) {
+                None => {}
+                Some(Ok(part)) => {
+                    let (first, last) = (part.start, part.end - 1);
+                    about += &format!("Content-Range: bytes {first}-{last}/{len}\r\n");
+                    (status, range) = (PART, part);
+                }
+                Some(Err(())) => {
+                    let whole = format!("Content-Range: bytes */{len}\r\n");
+                    self.respond(request, PAST_THE_END, &whole);
+                    return Ok(());
+                }
             }
         }
-    }
-
-    async fn send_body(
-        &mut self,
-        os: &mut Os,
-        request: &Request,
-        body: &Body,
-        range: Range<u64>,
-    ) -> io::Result<()> {
-        match body {
-            _ if request.method == Method::Head => Ok(()),
+        let content = content(page.kind, range.end - range.start);
+        self.start(request, status, &(content + &about));
+        match &page.body {
+            _ if request.method == Method::Head => {}
             Body::Bytes(bytes) => {
-                self.output
-                    .extend(&bytes[range.start as usize..range.end as usize]);
-                Ok(())
+                let part = &bytes[range.start as usize..range.end as usize];
+                self.output.extend(part);
             }
-            Body::File(file, _) => self.send_file(os, file, range).await,
+            Body::File(file, _) => self.send_file(os, file, range).await?,
         }
+        Ok(())
     }
 
     /// Sends a part of a file. A part that is not in memory is read on a thread first, so that a
@@ -352,11 +319,8 @@ impl Connection {
             false => "Transfer-Encoding: chunked\r\n",
         };
         request.close |= request.old;
-        self.start(
-            request,
-            OK,
-            format_args!("{coding}Content-Type: {HTML}\r\n"),
-        );
+        let headers = format!("{coding}Content-Type: {HTML}\r\n");
+        self.start(request, OK, &headers);
         if request.method == Method::Head {
             return Ok(());
         }
@@ -380,9 +344,9 @@ impl Connection {
     }
 
     /// Answers with a status, and its text as the body.
-    fn respond(&mut self, request: &Request, status: Status, headers: fmt::Arguments<'_>) {
-        let content = Content(TEXT, status.len() as u64 + 1);
-        self.start(request, status, format_args!("{content}{headers}"));
+    fn respond(&mut self, request: &Request, status: Status, headers: &str) {
+        let content = content(TEXT, status.len() as u64 + 1);
+        self.start(request, status, &(content + headers));
         if request.method != Method::Head {
             self.output.extend(status.as_bytes());
             self.output.push(b'\n');
@@ -390,13 +354,9 @@ impl Connection {
     }
 
     /// The head of an answer.
-    fn start(&mut self, request: &Request, status: Status, headers: fmt::Arguments<'_>) {
-        tracing::info!(
-            "{} {:?} {} {status}",
-            self.peer,
-            request.method,
-            request.path
-        );
+    fn start(&mut self, request: &Request, status: Status, headers: &str) {
+        let Request { method, path, .. } = request;
+        tracing::info!("{} {method:?} {path} {status}", self.peer);
         let connection = match (request.close, request.old) {
             (true, _) => "Connection: close\r\n",
             (false, true) => "Connection: keep-alive\r\n",
@@ -410,42 +370,16 @@ impl Connection {
         head.expect("a vector takes everything");
     }
 
-    /// Sends the output. A client may be slow, but it must make progress.
     async fn flush(&mut self, os: &mut Os) -> io::Result<()> {
-        let mut rest = &*self.output;
-        while !rest.is_empty() {
-            let sent = os.timeout(self.site.timeout, async |os| {
-                self.client.send(os, rest).await
-            });
-            let sent = sent.await.map_err(|Elapsed| io::ErrorKind::TimedOut)??;
-            rest = &rest[sent..];
-        }
+        send_all(os, &self.client, &self.output, self.site.timeout).await?;
         self.output.clear();
         Ok(())
     }
 }
 
 /// The headers about a body.
-struct Content(&'static str, u64);
-
-impl fmt::Display for Content {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self(kind, len) = self;
-        write!(f, "Content-Length: {len}\r\nContent-Type: {kind}\r\n")
-    }
-}
-
-/// The headers about a file, or a part of one.
-struct OfFile(Content, SystemTime);
-
-impl fmt::Display for OfFile {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (content, date) = (&self.0, HttpDate::from(self.1));
-        write!(
-            f,
-            "{content}Last-Modified: {date}\r\nAccept-Ranges: bytes\r\n"
-        )
-    }
+fn content(kind: &str, len: u64) -> String {
+    format!("Content-Length: {len}\r\nContent-Type: {kind}\r\n")
 }
 
 /// A time as HTTP can express it: in whole seconds, and not in the future.

@@ -37,7 +37,7 @@ pub(super) struct Site {
     root: Arc<OwnedFd>,
     pub(super) timeout: Duration,
     /// The files sent in the last second, by the path of the request.
-    pages: RefCell<BTreeMap<String, Rc<Page>>>,
+    pub(super) pages: RefCell<BTreeMap<String, Rc<Page>>>,
 }
 
 impl Site {
@@ -47,11 +47,6 @@ impl Site {
             timeout,
             pages: RefCell::default(),
         }
-    }
-
-    /// The file sent for this path in the last second.
-    pub(super) fn kept(&self, path: &str) -> Option<Rc<Page>> {
-        self.pages.borrow().get(path).cloned()
     }
 }
 
@@ -183,14 +178,14 @@ fn content(kind: &'static str, file: File) -> Result<Found, Status> {
         Body::File(Arc::new(file), about.len())
     } else {
         let mut bytes = Vec::with_capacity(about.len() as usize);
-        file.take(PIECE as u64)
-            .read_to_end(&mut bytes)
-            .map_err(status)?;
+        let read = file.take(PIECE as u64).read_to_end(&mut bytes);
+        read.map_err(status)?;
         Body::Bytes(bytes)
     };
+    let modified = about.modified().ok();
     Ok(Found::Page(Page {
         kind,
-        modified: about.modified().ok(),
+        modified,
         body,
     }))
 }
@@ -223,11 +218,8 @@ fn list(directory: OwnedFd, path: &Path) -> Result<Found, Status> {
 
 fn kind(path: &Path) -> &'static str {
     let extension = path.extension().map(OsStr::to_ascii_lowercase);
-    match extension
-        .as_deref()
-        .and_then(OsStr::to_str)
-        .unwrap_or_default()
-    {
+    let extension = extension.as_deref().and_then(OsStr::to_str);
+    match extension.unwrap_or_default() {
         "html" | "htm" => HTML,
         "txt" | "md" | "log" | "rs" | "toml" => TEXT,
         "css" => "text/css; charset=utf-8",
@@ -258,11 +250,9 @@ fn decode(text: &str) -> Option<Vec<u8>> {
     let mut bytes = text.bytes();
     let mut decoded = Vec::with_capacity(text.len());
     while let Some(byte) = bytes.next() {
+        let mut digit = || char::from(bytes.next()?).to_digit(16);
         decoded.push(match byte {
-            b'%' => {
-                let mut digit = || char::from(bytes.next()?).to_digit(16);
-                (digit()? * 16 + digit()?) as u8
-            }
+            b'%' => (digit()? * 16 + digit()?) as u8,
             _ => byte,
         });
     }

@@ -1,6 +1,6 @@
 //! A directory as a page of links.
 
-use std::{fmt::Write, os::fd::OwnedFd, path::Path};
+use std::{os::fd::OwnedFd, path::Path};
 
 use rustix::{
     fs::{AtFlags, Dir, FileType, statat},
@@ -86,20 +86,15 @@ impl Listing {
         if matches!(&*name, b"." | b"..") {
             return Ok(None);
         }
-        let is_directory = match entry.file_type() {
-            FileType::Directory => true,
-            FileType::Unknown => {
-                // The link itself, since its target may be outside.
-                let about = statat(
-                    self.entries.fd()?,
-                    entry.file_name(),
-                    AtFlags::SYMLINK_NOFOLLOW,
-                );
-                about.is_ok_and(|about| FileType::from_raw_mode(about.st_mode).is_dir())
+        let mut kind = entry.file_type();
+        if kind == FileType::Unknown {
+            // Of the link itself, since its target may be outside.
+            let (here, flags) = (self.entries.fd()?, AtFlags::SYMLINK_NOFOLLOW);
+            if let Ok(about) = statat(here, entry.file_name(), flags) {
+                kind = FileType::from_raw_mode(about.st_mode);
             }
-            _ => false,
-        };
-        if is_directory {
+        }
+        if kind.is_dir() {
             name.push(b'/');
         }
         Ok(Some(name))
@@ -107,8 +102,7 @@ impl Listing {
 
     fn link(&mut self, name: &[u8]) {
         let (link, text) = (encode(name), escape(&String::from_utf8_lossy(name)));
-        // Writing to a string does not fail.
-        let _ = writeln!(self.html, "<li><a href=\"{link}\">{text}</a>");
+        self.html += &format!("<li><a href=\"{link}\">{text}</a>\n");
     }
 }
 
@@ -121,11 +115,9 @@ fn escape(text: &str) -> String {
 pub(super) fn encode(bytes: &[u8]) -> String {
     let mut text = String::new();
     for &byte in bytes {
-        if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) {
-            text.push(byte.into());
-        } else {
-            // Writing to a string does not fail.
-            let _ = write!(text, "%{byte:02X}");
+        match byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) {
+            true => text.push(byte.into()),
+            false => text += &format!("%{byte:02X}"),
         }
     }
     text

@@ -24,6 +24,8 @@ use rustix::{
 use trapline::{Os, TcpListener, TcpStream};
 use trapline_cli::{Program, addr, duration};
 
+use crate::serve::listen;
+
 use clients::Clients;
 use connection::Connection;
 use files::Site;
@@ -63,13 +65,11 @@ pub(crate) struct Httpd {
 
 impl Program for Httpd {
     async fn main(self, os: &mut Os) -> Result<(), Box<dyn Error>> {
-        let addr = self.addr;
         let (path, root) = directory(&self.root).map_err(|error| {
             let root = self.root.display();
             format!("cannot serve {root}: {error} (see --root)")
         })?;
-        let listener = os.listen(addr).await;
-        let listener = listener.map_err(|error| format!("{error} (see --addr)"))?;
+        let listener = listen(os, self.addr, "--addr").await?;
         let addr = listener.local_addr()?;
         writeln!(os, "Serving {} at http://{addr}/", path.display());
         let most = self.max_connections.get();

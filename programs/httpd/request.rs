@@ -57,67 +57,63 @@ impl Request {
     /// a body what another takes for the next request.
     pub(super) fn new(head: &httparse::Request<'_, '_>) -> Result<Self, Status> {
         let old = head.version == Some(0);
-        let (mut hosts, mut length, mut coded) = (0, None, false);
-        let (mut close, mut stay, mut expects) = (false, false, false);
-        let (mut range, mut if_range, mut if_modified_since) = (None, None, None);
-        let mut is_tagged = false;
-        for header in &*head.headers {
-            let is = |name: &str| header.name.eq_ignore_ascii_case(name);
-            if is("host") {
-                hosts += 1;
-            } else if is("content-length") {
-                let value = number(header.value).ok_or(BAD_REQUEST)?;
-                if length.replace(value).is_some_and(|other| other != value) {
-                    return Err(BAD_REQUEST);
-                }
-            } else if is("transfer-encoding") {
-                coded = true;
-            } else if is("range") {
-                range = part(header.value);
-            } else if is("if-range") {
-                if_range = Some(date(header.value));
-            } else if is("if-modified-since") {
-                if_modified_since = date(header.value);
-            } else if is("if-none-match") {
-                is_tagged = true;
-            } else if is("expect") {
-                expects = true;
-            } else if is("connection") {
-                for option in header.value.split(|byte| *byte == b',') {
-                    let option = option.trim_ascii();
-                    close |= option.eq_ignore_ascii_case(b"close");
-                    stay |= option.eq_ignore_ascii_case(b"keep-alive");
-                }
-            }
-        }
-        let mut body = length.unwrap_or(0);
-        match (coded, length) {
-            _ if hosts > 1 || (hosts == 0 && !old) => return Err(BAD_REQUEST),
-            (true, Some(_)) => return Err(BAD_REQUEST),
-            (true, None) => return Err(NO_LENGTH),
-            (false, _) if body > BODY => return Err(BODY_TOO_LONG),
-            (false, _) => {}
-        }
-        close |= old && !stay;
-        if expects && body > 0 {
-            // The client waits for leave to send its body, but may send it unasked.
-            (close, body) = (true, 0);
-        }
-        Ok(Self {
+        let mut request = Self {
             method: match head.method {
                 Some("GET") => Method::Get,
                 Some("HEAD") => Method::Head,
                 _ => Method::Other,
             },
-            path: path(head.path.unwrap_or_default()).ok_or(BAD_REQUEST)?,
+            path: String::new(),
             old,
-            close,
-            body,
-            range,
-            if_range,
+            close: false,
+            ..Self::REFUSED
+        };
+        let (mut hosts, mut length, mut coded) = (0, None, false);
+        let (mut stay, mut expects, mut is_tagged) = (false, false, false);
+        for header in &*head.headers {
+            match &*header.name.to_ascii_lowercase() {
+                "host" => hosts += 1,
+                "content-length" => {
+                    let value = number(header.value).ok_or(BAD_REQUEST)?;
+                    if length.replace(value).is_some_and(|other| other != value) {
+                        return Err(BAD_REQUEST);
+                    }
+                }
+                "transfer-encoding" => coded = true,
+                "range" => request.range = part(header.value),
+                "if-range" => request.if_range = Some(date(header.value)),
+                "if-modified-since" => request.if_modified_since = date(header.value),
+                "if-none-match" => is_tagged = true,
+                "expect" => expects = true,
+                "connection" => {
+                    for option in header.value.split(|byte| *byte == b',') {
+                        let option = option.trim_ascii();
+                        request.close |= option.eq_ignore_ascii_case(b"close");
+                        stay |= option.eq_ignore_ascii_case(b"keep-alive");
+                    }
+                }
+                _ => {}
+            }
+        }
+        request.body = length.unwrap_or(0);
+        match (coded, length) {
+            _ if hosts > 1 || (hosts == 0 && !old) => return Err(BAD_REQUEST),
+            (true, Some(_)) => return Err(BAD_REQUEST),
+            (true, None) => return Err(NO_LENGTH),
+            (false, _) if request.body > BODY => return Err(BODY_TOO_LONG),
+            (false, _) => {}
+        }
+        request.close |= old && !stay;
+        if expects && request.body > 0 {
+            // The client waits for leave to send its body, but may send it unasked.
+            (request.close, request.body) = (true, 0);
+        }
+        if is_tagged {
             // A tag takes precedence, and no file has a tag.
-            if_modified_since: if_modified_since.filter(|_| !is_tagged),
-        })
+            request.if_modified_since = None;
+        }
+        request.path = path(head.path.unwrap_or_default()).ok_or(BAD_REQUEST)?;
+        Ok(request)
     }
 
     /// Whether the client already has the file of this time.
@@ -172,21 +168,17 @@ fn number(digits: &[u8]) -> Option<u64> {
 
 /// The path in a request's target, which may be a whole URL.
 fn path(target: &str) -> Option<String> {
+    let is_web = |scheme: &str| matches!(&*scheme.to_ascii_lowercase(), "http" | "https");
     let path = match target.split_once("://") {
-        Some((scheme, rest))
-            if ["http", "https"]
-                .iter()
-                .any(|it| scheme.eq_ignore_ascii_case(it)) =>
-        {
+        Some((scheme, rest)) if is_web(scheme) => {
             rest.find(['/', '?']).map_or("/", |at| &rest[at..])
         }
         _ => target,
     };
-    let path = path.split('?').next().unwrap_or_default();
-    match path {
+    match path.split('?').next().unwrap_or_default() {
         "" if target.contains("://") => Some("/".to_string()),
         // The target of OPTIONS.
         "*" => Some("*".to_string()),
-        _ => path.starts_with('/').then(|| path.to_string()),
+        path => path.starts_with('/').then(|| path.to_string()),
     }
 }

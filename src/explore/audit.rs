@@ -8,11 +8,12 @@
 use super::{
     exhaustive::{Cut, Decider, Part, Ran, Tree},
     tally::{Found, Tally},
-    timed::{Timed, TrialWatch},
-    trial::{self, HIDDEN, THREADS, Test, Trial},
+    timed::Timed,
+    trial::{HIDDEN, THREADS, Test, Trial, Trials},
     twice::NONDETERMINISM,
+    watchdog::TrialWatch,
 };
-use crate::{Error, Kernel, Tid, sched::Random};
+use crate::{Error, Tid, sched::Random};
 
 /// The begin of the report on tasks that share what the search does not see.
 pub(super) const UNSEEN: &str = "the tasks share something that the search does not see";
@@ -21,42 +22,38 @@ const CURE: &str = "Use trapline::Shared, or a call, for what the tasks share.";
 
 /// Runs of a body on a kernel whose turns are noted.
 pub(super) struct Runs<'a> {
-    test: Test<'a>,
+    trials: Trials<'a>,
     pub(super) tree: Tree,
-    kernel: Option<Kernel>,
-    pub(super) watch: TrialWatch,
+    schedule: Schedule,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Schedule {
+    number: u64,
+    seed: u64,
+    class: u64,
 }
 
 impl<'a> Runs<'a> {
-    pub(super) fn new(test: Test<'a>, tree: Tree, watch: &TrialWatch) -> Self {
-        tree.tell(watch);
+    pub(super) fn new(test: Test<'a>, part: Part, watch: &TrialWatch) -> Self {
         Self {
-            test,
-            tree,
-            kernel: None,
-            watch: watch.clone(),
+            trials: Trials::new(test, watch.clone()),
+            tree: Tree::new(test.settings, part, watch),
+            schedule: Schedule::default(),
         }
     }
 
     /// Runs the schedule of a seed that is decided so.
     pub(super) fn run(&mut self, seed: u64, decider: Decider) -> Result<(Trial, Ran), Error> {
-        // A schedule that was cut has cost the kernel its policy.
-        let kept = self.kernel.take();
-        let kept = kept.and_then(|mut kernel| kernel.reset(seed).is_ok().then_some(kernel));
-        let mut kernel = match kept {
-            Some(kernel) => kernel,
-            None => {
-                let builder = self.test.settings.builder(seed, &self.watch);
-                let policy = Timed::new(self.tree.clone(), &self.watch);
-                builder.policy(policy).build()?
-            }
-        };
-        self.watch.seed(seed);
-        self.tree.begin(kernel.footprints(), decider);
-        let trial = trial::run(&mut kernel, self.test.body, &self.watch);
+        let tree = &self.tree;
+        let kernel = self.trials.prepare(seed, |builder, watch| {
+            builder.policy(Timed::new(tree.clone(), watch))
+        })?;
+        tree.begin(kernel.footprints(), decider);
+        let trial = self.trials.run();
         let ran = self.tree.end();
-        if ran.cut.is_none() && !self.watch.has_cut() {
-            self.kernel = Some(kernel);
+        if ran.cut.is_some() || self.trials.watch.has_cut() {
+            self.trials.drop_kernel();
         }
         Ok((trial, ran))
     }
@@ -66,73 +63,66 @@ impl<'a> Runs<'a> {
     pub(super) fn audit(
         &mut self,
         seed: u64,
-        schedule: u64,
+        number: u64,
         trial: &Trial,
         ran: &Ran,
     ) -> Result<Option<Found>, Error> {
         if trial.failure.is_some() {
             return Ok(None);
         }
+        let class = ran.class;
+        self.schedule = Schedule {
+            number,
+            seed,
+            class,
+        };
         for turns in ran.other.iter().chain(&ran.more) {
-            let found = self.compare(seed, schedule, trial, ran, turns)?;
-            if found.is_some() || self.watch.has_cut() {
+            let found = self.compare(trial, ran, turns)?;
+            if found.is_some() || self.trials.watch.has_cut() {
                 return Ok(found);
             }
         }
         Ok(None)
     }
 
-    fn compare(
-        &mut self,
-        seed: u64,
-        schedule: u64,
-        trial: &Trial,
-        ran: &Ran,
-        turns: &[Tid],
-    ) -> Result<Option<Found>, Error> {
+    fn compare(&mut self, trial: &Trial, ran: &Ran, turns: &[Tid]) -> Result<Option<Found>, Error> {
         let one = trial.in_a_line();
-        let Some((other, again)) = self.run_in_order(seed, turns, ran.class)? else {
+        let Some((other, again)) = self.run_in_order(turns)? else {
             return Ok(None);
         };
         if other == one {
             return Ok(None);
         }
-        if trial.counts_on_threads {
-            let why = format!("{THREADS}\n  one run:      {one}\n  another run:  {other}");
-            let found = Found::new(schedule, why).with(again.plan);
-            return Ok(Some(found.beside(ran.plan.clone())));
-        }
-        let searched = self.tree.order();
-        for (turns, line) in [(&searched[..], &one), (turns, &other)] {
-            let found = self.repeat(seed, schedule, ran.class, turns, line)?;
-            if found.is_some() || self.watch.has_cut() {
-                return Ok(found);
+        let why = if trial.counts_on_threads {
+            format!("{THREADS}\n  one run:      {one}\n  another run:  {other}")
+        } else {
+            let searched = self.tree.order();
+            for (turns, line) in [(&searched[..], &one), (turns, &other)] {
+                let found = self.repeat(turns, line)?;
+                if found.is_some() || self.trials.watch.has_cut() {
+                    return Ok(found);
+                }
             }
-        }
-        let why = format!(
-            "{UNSEEN}: two orders of turns that touch nothing in common differ\n  \
-             one:   {one}\n  other: {other}\n{CURE}"
-        );
-        let found = Found::new(schedule, why).with(again.plan);
+            format!(
+                "{UNSEEN}: two orders of turns that touch nothing in common differ\n  \
+                 one:   {one}\n  other: {other}\n{CURE}"
+            )
+        };
+        let found = Found::new(self.schedule.number, why).with(again.plan);
         Ok(Some(found.beside(ran.plan.clone())))
     }
 
     /// Runs turns in this order, and returns what the schedule came to, in a line. It should have
-    /// the causal order `class`. `None` if the time has ended.
-    fn run_in_order(
-        &mut self,
-        seed: u64,
-        turns: &[Tid],
-        class: u64,
-    ) -> Result<Option<(String, Ran)>, Error> {
+    /// the same causal order. `None` if the time has ended.
+    fn run_in_order(&mut self, turns: &[Tid]) -> Result<Option<(String, Ran)>, Error> {
         let order = turns.iter().copied().collect();
-        let (trial, ran) = self.run(seed, Decider::Order(order))?;
-        if self.watch.has_cut() {
+        let (trial, ran) = self.run(self.schedule.seed, Decider::Order(order))?;
+        if self.trials.watch.has_cut() {
             return Ok(None);
         }
         let line = match &ran.cut {
             Some(Cut::Unrepeatable(why)) => why.clone(),
-            _ if ran.class != class => "its turns touch other objects".to_string(),
+            _ if ran.class != self.schedule.class => "its turns touch other objects".to_string(),
             _ => trial.in_a_line(),
         };
         Ok(Some((line, ran)))
@@ -140,22 +130,15 @@ impl<'a> Runs<'a> {
 
     /// Runs turns again that came to this. Returns a failure if they now come to something else:
     /// what they share is not the reason then.
-    fn repeat(
-        &mut self,
-        seed: u64,
-        schedule: u64,
-        class: u64,
-        turns: &[Tid],
-        line: &str,
-    ) -> Result<Option<Found>, Error> {
-        let again = self.run_in_order(seed, turns, class)?;
+    fn repeat(&mut self, turns: &[Tid], line: &str) -> Result<Option<Found>, Error> {
+        let again = self.run_in_order(turns)?;
         let differs = again.filter(|(again, _)| again != line);
         Ok(differs.map(|(again, ran)| {
             let why = format!(
                 "{NONDETERMINISM}: the same schedule ran twice, and its outcomes differ\n  \
                  first:  {line}\n  second: {again}\n{HIDDEN}"
             );
-            Found::new(schedule, why).with(ran.plan)
+            Found::new(self.schedule.number, why).with(ran.plan)
         }))
     }
 
@@ -169,34 +152,38 @@ impl<'a> Runs<'a> {
         tally: &Tally,
     ) -> Result<Option<Found>, Error> {
         // Of a part of the search, the other outcomes are not known.
-        let is_known = self.test.settings.shard.of == 1 || tally.classes.contains(&ran.class);
+        let is_known =
+            self.trials.test.settings.shard.of == 1 || tally.classes.contains(&ran.class);
         let mut outcomes = trial.outcomes().iter();
         let is_new = outcomes.any(|outcome| !tally.outcomes.contains(outcome));
         if trial.failure.is_none() && !(is_known && is_new) {
             return Ok(None);
         }
+        self.schedule = Schedule {
+            number: tally.schedules,
+            seed,
+            class: ran.class,
+        };
         let (turns, line) = (self.tree.order(), trial.in_a_line());
-        let found = self.repeat(seed, tally.schedules, ran.class, &turns, &line)?;
-        if found.is_some() || self.watch.has_cut() {
+        let found = self.repeat(&turns, &line)?;
+        if found.is_some() || self.trials.watch.has_cut() {
             return Ok(found);
         }
-        let found = match &trial.failure {
+        let (why, note) = match &trial.failure {
             Some(why) => {
                 let note = format!("{UNSEEN}: no schedule of the complete search fails\n{CURE}");
-                Found {
-                    note: Some(note),
-                    ..Found::new(tally.schedules, why.clone())
-                }
+                (why.clone(), Some(note))
             }
             None => {
                 let why = format!(
                     "{UNSEEN}: a schedule that was drawn has an outcome that no schedule of the \
                      complete search has\n  drawn: {line}\n{CURE}"
                 );
-                Found::new(tally.schedules, why)
+                (why, None)
             }
         };
-        Ok(Some(found.with(ran.plan.clone())))
+        let found = Found::new(tally.schedules, why).with(ran.plan.clone());
+        Ok(Some(Found { note, ..found }))
     }
 }
 
@@ -208,7 +195,6 @@ fn draws(tally: &Tally) -> u64 {
     least.max(tally.schedules / 16)
 }
 
-/// Draws schedules after a complete search, and compares them with what it has found.
 pub(super) fn draw(test: Test<'_>, tally: &mut Tally) -> Result<(), Error> {
     if !tally.is_reordered {
         // Every schedule there is has run.
@@ -216,23 +202,20 @@ pub(super) fn draw(test: Test<'_>, tally: &mut Tally) -> Result<(), Error> {
     }
     let settings = test.settings;
     let watch = settings.watch();
-    let mut runs = Runs::new(test, Tree::new(settings, Part::default()), &watch);
-    let seed = settings.seed;
+    let mut runs = Runs::new(test, Part::default(), &watch);
     let all = draws(tally);
     for number in 0..all {
         let drawn = number.wrapping_mul(settings.shard.of);
         let policy = Random::new(drawn.wrapping_add(settings.shard.number));
-        let (trial, ran) = runs.run(seed, Decider::Policy(Box::new(policy)))?;
+        let (trial, ran) = runs.run(settings.seed, Decider::Policy(Box::new(policy)))?;
         if trial.counts_on_threads {
             (tally.bound, tally.complete) = (Some(THREADS.to_string()), false);
             return Ok(());
         }
-        let found = match watch.has_cut() {
-            true => None,
-            false => runs.stray(seed, &trial, &ran, tally)?,
-        };
-        if found.is_some() {
-            (tally.failure, tally.complete) = (found, false);
+        if !watch.has_cut()
+            && let Some(found) = runs.stray(settings.seed, &trial, &ran, tally)?
+        {
+            (tally.failure, tally.complete) = (Some(found), false);
             return Ok(());
         }
         if watch.has_cut() || settings.deadline.is_over() {
@@ -248,28 +231,4 @@ pub(super) fn draw(test: Test<'_>, tally: &mut Tally) -> Result<(), Error> {
         }
     }
     Ok(())
-}
-
-/// Schedules of a search by seeds, each of which is audited.
-pub(super) struct Audited<'a>(Runs<'a>);
-
-impl<'a> Audited<'a> {
-    pub(super) fn new(test: Test<'a>, watch: &TrialWatch) -> Self {
-        let tree = Tree::new(test.settings, Part::default());
-        Self(Runs::new(test, tree, watch))
-    }
-
-    /// Runs a schedule. Returns the hash of its causal order if it ran to its end, and what the
-    /// audit has found.
-    pub(super) fn run(
-        &mut self,
-        seed: u64,
-        schedule: u64,
-    ) -> Result<(Trial, Option<u64>, Option<Found>), Error> {
-        let Self(runs) = self;
-        let decider = Decider::Policy(runs.test.settings.strategy.policy(seed));
-        let (trial, ran) = runs.run(seed, decider)?;
-        let found = runs.audit(seed, schedule, &trial, &ran)?;
-        Ok((trial, Some(ran.class), found))
-    }
 }

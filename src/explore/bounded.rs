@@ -2,45 +2,41 @@
 
 use super::{
     crew::{Crew, run_parts},
+    guide::Planned,
     meter::Meter,
     plan::Plan,
-    planned::Planned,
     tally::{Found, Tally},
-    trial::{THREADS, Test},
+    trial::Test,
     twice,
 };
 use crate::Error;
 
 /// A part of the search: this schedule, and those that begin with its preemptions.
-#[derive(Clone, Default)]
+#[derive(Default)]
 struct PlanPart {
     plan: Plan,
-    /// Leaves out the others.
     is_alone: bool,
 }
 
 /// Runs every schedule with at most so many preemptions, those with fewer first among those that
 /// begin alike.
 pub(super) fn search(crew: Crew<'_>, test: Test<'_>, most: usize) -> Result<Tally, Error> {
-    twice::before(test, || in_parts(crew, test, most))
-}
-
-fn in_parts(crew: Crew<'_>, test: Test<'_>, most: usize) -> Result<Tally, Error> {
-    let settings = test.settings;
-    let watch = settings.watch();
-    let mut parts = vec![PlanPart::default()];
-    if settings.is_divided() && most > 0 {
-        // The others begin with each preemption of the schedule without any.
-        let mut runs = Planned::new(test, settings.seed, &watch)?;
-        runs.run(&Plan::default())?;
-        parts[0].is_alone = true;
-        parts.extend(runs.longer(&Plan::default()).map(|plan| PlanPart {
-            plan,
-            is_alone: false,
-        }));
-    }
-    run_parts(crew, settings, &parts, |test, part, meter| {
-        explore(test, most, part, meter)
+    twice::before(test, || {
+        let settings = test.settings;
+        let mut parts = vec![PlanPart::default()];
+        if settings.is_divided() && most > 0 {
+            // The others begin with each preemption of the schedule without any.
+            let mut runs = Planned::new(test, settings.seed, settings.watch());
+            runs.run(&Plan::default())?;
+            parts[0].is_alone = true;
+            parts.extend(runs.longer(&Plan::default()).map(|plan| PlanPart {
+                plan,
+                is_alone: false,
+            }));
+        }
+        run_parts(crew, settings, &parts, |test, part, meter| {
+            explore(test, most, part, meter)
+        })
     })
 }
 
@@ -52,33 +48,28 @@ fn explore(
 ) -> Result<Tally, Error> {
     let settings = test.settings;
     let watch = settings.watch();
-    let mut runs = Planned::new(test, settings.seed, &watch)?;
+    let mut runs = Planned::new(test, settings.seed, watch.clone());
     let mut tally = Tally::default();
     let mut ahead = vec![part.plan.clone()];
-    let mut counts_on_threads = false;
     while let Some(plan) = ahead.pop() {
-        if let Err(limit) = meter.claim() {
-            tally.end_by(limit);
+        if !meter.claims(&mut tally) {
             return Ok(tally);
         }
         let mut trial = runs.run(&plan)?;
-        if let Some(cut) = settings.end_within(&watch) {
-            meter.unclaim();
-            tally.end_by(cut);
+        if meter.is_cut(&watch, &mut tally) {
             return Ok(tally);
         }
-        counts_on_threads |= trial.counts_on_threads;
+        tally.counts_on_threads |= trial.counts_on_threads;
         let schedule = tally.schedules;
         if runs.is_cut() {
             tally.bound = Some(settings.cut());
-            trial.failure = None;
         } else {
             tally.add(&mut trial);
             meter.count(false);
-        }
-        if let Some(why) = trial.failure {
-            tally.failure = Some(Found::new(schedule, why).with(plan));
-            return Ok(tally);
+            if let Some(why) = trial.failure {
+                tally.failure = Some(Found::new(schedule, why).with(plan));
+                return Ok(tally);
+            }
         }
         if part.is_alone {
             continue;
@@ -93,9 +84,6 @@ fn explore(
             tally.bound.get_or_insert_with(only);
         }
     }
-    if counts_on_threads {
-        tally.bound.get_or_insert_with(|| THREADS.to_string());
-    }
-    tally.complete = tally.bound.is_none();
+    tally.end();
     Ok(tally)
 }

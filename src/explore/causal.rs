@@ -36,7 +36,6 @@ enum Name {
     Shared(Made),
 }
 
-/// What a turn touches.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Foot {
     /// The objects, and whether the turn changes them. In order, each object once.
@@ -59,7 +58,6 @@ struct Handles {
     before: u64,
     /// How many fewer there were at most, within the turn.
     dropped: u64,
-    /// How many are left after it.
     left: u64,
 }
 
@@ -79,10 +77,9 @@ impl Foot {
     }
 
     fn count(&mut self, name: Name, before: u64, left: u64) {
-        let dropped = |handles: &Handles| handles.before.saturating_sub(left);
         match self.handles.iter_mut().find(|known| known.name == name) {
             Some(known) => {
-                known.dropped = known.dropped.max(dropped(known));
+                known.dropped = known.dropped.max(known.before.saturating_sub(left));
                 known.left = left;
             }
             None => self.handles.push(Handles {
@@ -95,17 +92,14 @@ impl Foot {
     }
 
     fn has_all(&self) -> bool {
-        self.names
-            .first()
-            .is_some_and(|(name, _)| *name == Name::All)
+        let first = self.names.first();
+        first.is_some_and(|(name, _)| *name == Name::All)
     }
 
-    /// Touches everything.
     pub(super) fn touch_all(&mut self) {
         self.add(Name::All, true);
     }
 
-    /// Ends a task.
     pub(super) fn kill(&mut self, task: Tid) {
         self.add(Name::Life(task), true);
     }
@@ -136,19 +130,17 @@ impl Foot {
     }
 
     fn touches(&self, name: Name) -> bool {
-        self.names
-            .binary_search_by_key(&name, |(name, _)| *name)
-            .is_ok()
+        let found = self.names.binary_search_by_key(&name, |(name, _)| *name);
+        found.is_ok()
     }
 
     /// Returns the tasks that a turn of `task` ends, itself apart.
     pub(super) fn killed(&self, task: Tid) -> impl Iterator<Item = Tid> {
-        self.names
-            .iter()
-            .filter_map(move |(name, writes)| match name {
-                Name::Life(victim) if *writes && *victim != task => Some(*victim),
-                _ => None,
-            })
+        let victim = move |(name, writes): &(Name, bool)| match name {
+            Name::Life(victim) if *writes && *victim != task => Some(*victim),
+            _ => None,
+        };
+        self.names.iter().filter_map(victim)
     }
 }
 
@@ -162,20 +154,20 @@ fn conflict(a: &Foot, b: &Foot) -> bool {
     }
     let (mut left, mut right) = (a.names.iter().peekable(), b.names.iter().peekable());
     while let (Some((x, x_writes)), Some((y, y_writes))) = (left.peek(), right.peek()) {
-        match x.cmp(y) {
-            std::cmp::Ordering::Less => drop(left.next()),
-            std::cmp::Ordering::Greater => drop(right.next()),
-            std::cmp::Ordering::Equal if *x_writes || *y_writes => return true,
-            std::cmp::Ordering::Equal => {
-                left.next();
-                right.next();
-            }
+        let order = x.cmp(y);
+        if order.is_eq() && (*x_writes || *y_writes) {
+            return true;
+        }
+        if order.is_le() {
+            left.next();
+        }
+        if order.is_ge() {
+            right.next();
         }
     }
     false
 }
 
-/// A turn of a schedule.
 #[derive(Debug)]
 pub(super) struct Turn {
     pub(super) task: Tid,
@@ -198,33 +190,33 @@ impl Turn {
     }
 }
 
-/// What is known of a queue.
 #[derive(Debug, Default)]
 struct Known {
+    name: Option<Made>,
     capacity: u64,
     stored: usize,
     /// The turns that removed messages, in order.
     removed: Vec<usize>,
 }
 
-/// What is known of a task.
 #[derive(Debug, Default)]
 struct Lane {
     /// What comes before its next turn.
     clock: Clock,
     /// The turns of others from which that follows.
     before: Vec<usize>,
-    /// Its last turn.
+    /// Its last turn, and the hash of that.
     last: Option<usize>,
+    hash: u64,
+    made: u64,
 }
 
-/// What is known of an object.
+/// An object.
 #[derive(Debug, Default)]
 struct Touched {
-    /// The hash of the last turn that changed it.
-    version: Option<u64>,
-    /// That turn.
+    /// The last turn that changed it, and the hash of that.
     changed: Option<usize>,
+    version: Option<u64>,
     /// The last of the turns since then that touched it, as an index into [`Causality::reads`].
     read: Option<usize>,
 }
@@ -242,18 +234,13 @@ pub(super) struct Causality {
     /// The turns that have run. Behind them are those that an earlier schedule has run after the
     /// same begin, and that this one repeats.
     turns: Vec<Turn>,
-    /// The number of turns that have run.
     ran: usize,
     /// By tid.
     lanes: Vec<Lane>,
     /// What comes before every turn from now on: all turns before the last barrier.
     floor: Clock,
     barriers: u64,
-    /// The number of turns before the last barrier.
     barred: usize,
-    names: FxHashMap<QueueId, Made>,
-    /// The queues that each task has made.
-    made: FxHashMap<Tid, u64>,
     queues: FxHashMap<QueueId, Known>,
     sent: FxHashMap<(QueueId, u64), usize>,
     exits: FxHashMap<Tid, usize>,
@@ -261,8 +248,6 @@ pub(super) struct Causality {
     reads: Vec<Read>,
     /// The last turn that touched everything.
     of_all: Option<usize>,
-    /// By tid: the hash of the last turn of each task.
-    hashes: Vec<u64>,
 }
 
 impl Causality {
@@ -273,15 +258,12 @@ impl Causality {
         self.lanes.clear();
         self.floor = Clock::default();
         (self.barriers, self.barred) = (0, 0);
-        self.names.clear();
-        self.made.clear();
         self.queues.clear();
         self.sent.clear();
         self.exits.clear();
         self.objects.clear();
         self.reads.clear();
         self.of_all = None;
-        self.hashes.clear();
     }
 
     fn lane(&mut self, task: Tid) -> &mut Lane {
@@ -300,7 +282,6 @@ impl Causality {
         &self.turns[at]
     }
 
-    /// Takes the turns that have run.
     pub(super) fn take_turns(&mut self) -> Vec<Turn> {
         self.turns.truncate(self.ran);
         std::mem::take(&mut self.turns)
@@ -308,8 +289,8 @@ impl Causality {
 
     fn name(&self, object: Object) -> Name {
         let made = |queue: QueueId| {
-            let unknown = (Tid::KERNEL, queue.number());
-            self.names.get(&queue).copied().unwrap_or(unknown)
+            let known = self.queues.get(&queue).and_then(|known| known.name);
+            known.unwrap_or((Tid::KERNEL, queue.number()))
         };
         match object {
             Object::All => Name::All,
@@ -356,14 +337,14 @@ impl Causality {
         foot
     }
 
-    /// Names the queues that a turn of this task makes.
     fn name_queues(&mut self, task: Tid, notes: &[Note]) {
         for note in notes {
             if let Note::NewQueue(queue, capacity) = *note {
-                let count = self.made.entry(task).or_default();
-                *count += 1;
-                self.names.insert(queue, (task, *count));
-                self.queues.entry(queue).or_default().capacity = capacity;
+                let lane = self.lane(task);
+                lane.made += 1;
+                let name = Some((task, lane.made));
+                let known = self.queues.entry(queue).or_default();
+                (known.name, known.capacity) = (name, capacity);
             }
         }
     }
@@ -561,15 +542,11 @@ impl Causality {
     /// Adds a turn to the hash of the causal order: what its task did before, and what the turns did
     /// that changed what it touches.
     fn hash(&mut self, task: Tid, foot: &Foot) {
-        let at = index(task);
-        if self.hashes.len() <= at {
-            self.hashes.resize(at + 1, 0);
-        }
         let mut hasher = FxHasher::default();
-        (task, self.hashes[at], self.barriers).hash(&mut hasher);
+        (task, self.lane(task).hash, self.barriers).hash(&mut hasher);
         self.version(Name::All).hash(&mut hasher);
         if foot.has_all() {
-            self.hashes.hash(&mut hasher);
+            self.class().hash(&mut hasher);
         }
         for (name, writes) in &foot.names {
             // Of two turns that commute, the later one wakes the task: not a difference.
@@ -583,7 +560,7 @@ impl Causality {
                 self.objects.entry(*name).or_default().version = Some(hash);
             }
         }
-        self.hashes[at] = hash;
+        self.lane(task).hash = hash;
     }
 
     fn version(&self, name: Name) -> Option<u64> {
@@ -593,7 +570,11 @@ impl Causality {
     /// Returns a hash of the causal order, the same for each schedule of that order.
     pub(super) fn class(&self) -> u64 {
         let mut hasher = FxHasher::default();
-        self.hashes.hash(&mut hasher);
+        // A task without a turn has a lane in some of these schedules alone.
+        let ran = self.lanes.iter().enumerate();
+        for (task, lane) in ran.filter(|(_, lane)| lane.hash != 0) {
+            (task, lane.hash).hash(&mut hasher);
+        }
         hasher.finish()
     }
 

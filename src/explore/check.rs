@@ -16,7 +16,7 @@ use super::{
     explored::{Explored, Progress},
     reruns::Reruns,
     search,
-    settings::{Hook, Settings, Shard},
+    settings::{Settings, Shard},
     sometimes::claims_in,
     strategy::SearchStrategy,
     trial::{Body, Test},
@@ -53,13 +53,11 @@ use crate::{Error, Inject, Kernel, SimNet, SystemCall, Tid, sched::Pct};
 /// .run();
 /// ```
 ///
-/// The closure runs the kernel that it is given, and no other. A schedule also fails if the closure
-/// replaces or resets that kernel, or runs another one on the same thread: a search decides nothing
-/// there.
-///
-/// The closure must do the same in every run of a schedule. Everything that it shares between its
-/// tasks belongs inside. One in a hundred schedules runs twice, beginning with the first, and the
-/// event logs are compared. A difference fails the check and is named.
+/// A schedule also fails if the closure replaces or resets the kernel that it is given, or runs
+/// another one on the same thread: a search decides nothing there. The closure must do the same in
+/// every run of a schedule, so everything that its tasks share belongs inside. One in a hundred
+/// schedules runs twice, beginning with the first, and the event logs are compared. A difference
+/// fails the check and is named.
 ///
 /// # The environment
 ///
@@ -123,8 +121,7 @@ where
     }
 
     /// Draws each turn with equal probability ([`Random`](crate::sched::Random)). The default. A
-    /// strategy replaces one that was set before: so do [`Check::pct`], [`Check::exhaustive`],
-    /// [`Check::preemptions`] and [`Check::fifo`].
+    /// strategy replaces one that was set before.
     pub fn random(self) -> Self {
         self.strategy(SearchStrategy::Random)
     }
@@ -150,28 +147,26 @@ where
     /// of a defect is the number of pairs of turns whose order must be a certain one.
     ///
     /// Before its first schedule the search counts k, in eight runs whose priorities do not change: the
-    /// longest has k turns. A run that fails ends the search. The bound does not cover turns behind
-    /// the first k of a schedule. `boot --virtual --policy pct:d,length=k --seed N` runs the same
-    /// schedule.
+    /// longest has k turns. A run that fails ends the search. The bound covers the first k turns of a
+    /// schedule. `boot --virtual --policy pct:d,length=k --seed N` runs the same schedule.
     ///
     /// *Panics* if there are more than 1,000 changes.
     pub fn pct(self, changes: u32) -> Self {
         self.strategy(SearchStrategy::Pct(changes, None))
     }
 
-    /// Runs one schedule of each causal order. Two schedules have the same causal order if they
-    /// differ only in the order of turns that touch nothing in common; then they have the same
-    /// outcome. If the search ends without a limit, it is
-    /// [complete](crate::Explored::complete), and mostly [proved](crate::Explored::proved). All
-    /// schedules have one seed.
+    /// Runs one schedule of each causal order, all with one seed. Two schedules have the same causal
+    /// order, and the same outcome, if they differ only in the order of turns that touch nothing in
+    /// common. If the search ends without a limit, it is [complete](crate::Explored::complete), and
+    /// mostly [proved](crate::Explored::proved).
     ///
     /// The search sees what tasks share through the kernel, its types such as
-    /// [`Queue`](crate::Queue) and [`sync`](crate::sync), and [`Shared`](crate::Shared). Memory that
-    /// they share otherwise, such as an `Rc<Cell>`, is not seen. So the search audits itself. Each
-    /// causal order runs twice, in two orders of its turns; the first of them runs in about as many
-    /// as it has turns. After a complete search, schedules are drawn. If one has an outcome that it
-    /// should not have, the check fails. A program with a [`RemoteSetter`](crate::RemoteSetter) counts
-    /// on another thread: its search is never complete.
+    /// [`Queue`](crate::Queue) and [`sync`](crate::sync), and [`Shared`](crate::Shared), and not what
+    /// they share otherwise, such as an `Rc<Cell>`. So it audits itself. Each causal order runs twice,
+    /// in two orders of its turns, and the first in about as many as it has turns. After a complete
+    /// search, schedules are drawn. If one has an outcome that it should not have, the check fails. A
+    /// program with a [`RemoteSetter`](crate::RemoteSetter) counts on another thread: its search is
+    /// never complete.
     ///
     /// ```
     /// use trapline::{Os, Shared};
@@ -225,8 +220,7 @@ where
         self
     }
 
-    /// Limits the tasks that are alive at once in each schedule, as
-    /// [`Builder::max_tasks`](crate::Builder::max_tasks) does.
+    /// Limits the tasks that are alive at once: [`Builder::max_tasks`](crate::Builder::max_tasks).
     ///
     /// ```
     /// use trapline::{Os, check};
@@ -251,35 +245,37 @@ where
     /// for other threads: a [`RemoteSetter`](crate::RemoteSetter) may have been leaked.
     ///
     /// A turn cannot be cut, and neither can the closure while it runs no kernel. If one goes on for
-    /// 0.9 seconds after the end, a thread ends the process within the second, with exit code 1. That
-    /// may be a task that makes no trap, or a long check of the closure. On standard error the thread
-    /// names the task, its last call, the last place of a call that notes its place, and the command
-    /// that runs the schedule again. If the search has found a failure before, that comes first. Under
-    /// `cargo test` that ends the whole test process: the other tests of the binary too. A turn of
-    /// more than 5 seconds is named before that, with a warning. A search that has neither a time nor
-    /// [`Check::stop_when`] is not watched.
+    /// 0.9 seconds after the end, such as a task that makes no trap, a thread ends the process within
+    /// the second, with exit code 1. That ends the other tests of the binary, too. On standard error
+    /// the thread names the failure that the search has found, if any, then the task, its last call,
+    /// the last place of a call that notes its place, and the command that runs the schedule again. A
+    /// turn of more than 5 seconds is named before that, with a warning. A search that has neither a
+    /// time nor [`Check::stop_when`] is not watched.
     pub fn time(mut self, time: Duration) -> Self {
         self.settings.time = Some(time);
         self
     }
 
-    /// Searches on several threads, each with a kernel of its own; with 0, as many as the
-    /// machine has processors. Default: the calling thread. The result is the same for any number of
-    /// threads, unless a limit ends the search. An exhaustive search is divided into parts then: of
-    /// two schedules that fail, it may report another than without threads.
+    /// Searches on several threads; with 0, as many as the machine has processors. Default: the calling
+    /// thread. The result is the same for any number of threads, unless a limit ends the search. An
+    /// exhaustive search is divided into parts then: of two schedules that fail, it may report another
+    /// than without threads.
     pub fn threads(mut self, threads: usize) -> Self
     where
         F: Sync,
     {
-        self.settings.threads = Some(threads);
+        self.settings.threads = Some(match threads {
+            0 => thread::available_parallelism().map_or(1, usize::from),
+            threads => threads,
+        });
         self.in_threads = Some(crew::in_threads);
         self
     }
 
     /// Audits each schedule of a search by seeds: runs it again, in another order of its turns that
     /// only independent turns tell apart. If the two differ, the check fails: the tasks share memory
-    /// that an exhaustive search does not see. Such a search audits itself. A search with
-    /// [`Check::preemptions`] cannot be audited: it panics.
+    /// that an exhaustive search, which audits itself, does not see. A search with
+    /// [`Check::preemptions`] panics.
     ///
     /// ```
     /// use std::{cell::Cell, rc::Rc};
@@ -307,27 +303,14 @@ where
     /// [`SimNet::new`]. A schedule finds the hosts and links that the closure makes.
     ///
     /// ```
-    /// use std::{io, time::Duration};
-    /// use trapline::{Os, SimNet, check};
+    /// use std::time::Duration;
+    /// use trapline::{SimNet, check};
     ///
-    /// check(|kernel| {
-    ///     kernel.spawn_on("server", "server", async |os: &mut Os| -> io::Result<()> {
-    ///         let listener = os.listen(([0, 0, 0, 0], 80).into()).await?;
-    ///         loop {
-    ///             listener.accept(os).await?;
-    ///         }
-    ///     })?;
-    ///     let client = kernel.spawn_on("client", "client", async |os: &mut Os| {
-    ///         os.connect(("server", 80)).await.map(drop)
-    ///     })?;
-    ///     kernel.run_until(&[client]).map(drop)
-    /// })
-    /// .net(|| SimNet::new().latency(Duration::from_millis(1)..=Duration::from_millis(9)))
-    /// .schedules(20)
-    /// .run();
+    /// let slow = || SimNet::new().latency(Duration::from_millis(1)..=Duration::from_millis(9));
+    /// check(|kernel| kernel.run()?.check()).net(slow).schedules(20).run();
     /// ```
     pub fn net(mut self, make: impl Fn() -> SimNet + Send + Sync + 'static) -> Self {
-        self.settings.net = Some(Hook(Arc::new(make)));
+        self.settings.net = Some(Arc::new(make));
         self
     }
 
@@ -364,7 +347,7 @@ where
         mut self,
         injector: impl Fn(Tid, SystemCall, u64) -> Option<Inject> + Send + Sync + 'static,
     ) -> Self {
-        self.settings.inject = Some(Hook(Arc::new(injector)));
+        self.settings.inject = Some(Arc::new(injector));
         self
     }
 
@@ -386,7 +369,7 @@ where
 
     /// Reports the progress to this closure, about five times a second.
     pub fn progress(mut self, report: impl Fn(&Progress) + Send + Sync + 'static) -> Self {
-        self.settings.progress = Some(Hook(Arc::new(report)));
+        self.settings.progress = Some(Arc::new(report));
         self
     }
 
@@ -431,15 +414,12 @@ where
         self
     }
 
-    /// Searches, and panics with the report if a schedule fails, or if a claim of
-    /// [`sometimes!`](crate::sometimes) held in none.
+    /// Searches. If something keeps an exhaustive search from being complete, or a complete one from
+    /// being [proved](Explored::proved), a line on standard error says what.
     ///
-    /// *Panics* also if no schedule ran to its end, since such a search proves nothing: the limit is
-    /// [0 schedules](Self::schedules), or the [time](Self::time) was too short. A
-    /// [shard](Self::shard) without a schedule of its own passes.
-    ///
-    /// If something has kept an exhaustive search from being complete, or a complete one from being
-    /// [proved](Explored::proved), a line on standard error says what.
+    /// *Panics* with the report if a schedule fails, or if a claim of [`sometimes!`](crate::sometimes)
+    /// held in none. Also if no schedule ran to its end: the limit is [0](Self::schedules), or the
+    /// [time](Self::time) was too short. A [shard](Self::shard) without a schedule of its own passes.
     #[track_caller]
     pub fn run(mut self) {
         let explored = self.found();
@@ -465,12 +445,7 @@ where
                 panic!("no schedule ran to its end: {why}: raise the limit");
             }
         }
-        let Settings {
-            preemptions,
-            deadline,
-            ..
-        } = &self.settings;
-        let is_cut = preemptions.is_none() || deadline.is_over();
+        let is_cut = self.settings.preemptions.is_none() || self.settings.deadline.is_over();
         let is_bound = is_cut && explored.bound.is_some();
         let is_unproved = explored.complete && !explored.proved;
         if self.settings.is_exhaustive() && (is_bound || is_unproved) {
@@ -494,8 +469,9 @@ where
         if let Err(error) = self.settings.read_environment() {
             panic!("{error}");
         }
-        if let Err(error) = self.settings.check() {
-            panic!("the search cannot begin: {error}");
+        if self.settings.audits && self.settings.preemptions.is_some() {
+            let why = "`audit` does not go with `preemptions`: leave one of them out";
+            panic!("the search cannot begin: {why}");
         }
         self.settings.deadline = Deadline::after(self.settings.time, self.settings.stop);
         let _watchdog = Watchdog::start(
@@ -511,17 +487,16 @@ where
     }
 
     fn search(&self) -> Result<Explored, Error> {
-        let body: Body<'_> = &self.body;
-        let settings = &self.settings;
+        let (body, settings): (Body<'_>, _) = (&self.body, &self.settings);
         let test = Test { body, settings };
-        if let Some(replay) = &self.settings.replay {
+        if let Some(replay) = &settings.replay {
             return Reruns(test).replay(replay);
         }
         let (settings, ended) = search::measured(test)?;
         let settings = &settings;
         let test = Test { body, settings };
         let crew = |job: Job<'_>| match (self.settings.threads, self.in_threads) {
-            (Some(threads), Some(run)) => run(&self.body, count(threads), job),
+            (Some(threads), Some(run)) => run(&self.body, threads, job),
             _ => job(body),
         };
         let tally = match (ended, settings.preemptions) {
@@ -544,16 +519,9 @@ where
             part: (settings.shard.of > 1).then(|| settings.shard.to_string()),
             never: never.map(str::to_string).collect(),
             outcomes: tally.outcomes,
+            changed: None,
             failure: failure.transpose()?,
         })
-    }
-}
-
-/// Returns the number of threads to start.
-fn count(threads: usize) -> usize {
-    match threads {
-        0 => thread::available_parallelism().map_or(1, usize::from),
-        threads => threads,
     }
 }
 

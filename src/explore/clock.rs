@@ -111,6 +111,18 @@ impl Node {
             _ => Self::Inner(array::from_fn(|_| None)),
         }
     }
+
+    /// Returns whether the numbers or the children are the same.
+    fn has_same(&self, other: &Self) -> bool {
+        let is_same = |(a, b): (&Option<Rc<Self>>, &Option<Rc<Self>>)| {
+            a.as_ref().map(Rc::as_ptr) == b.as_ref().map(Rc::as_ptr)
+        };
+        match (self, other) {
+            (Self::Leaf(a), Self::Leaf(b)) => a == b,
+            (Self::Inner(a), Self::Inner(b)) => a.iter().zip(b).all(is_same),
+            _ => false,
+        }
+    }
 }
 
 /// Returns the join of two nodes of one height: one of the two, if it has all that the other has.
@@ -118,40 +130,23 @@ fn joined(mine: &Rc<Node>, theirs: &Rc<Node>) -> Rc<Node> {
     if Rc::ptr_eq(mine, theirs) {
         return Rc::clone(mine);
     }
-    match (&**mine, &**theirs) {
-        (Node::Leaf(a), Node::Leaf(b)) => {
-            let all = array::from_fn(|at| a[at].max(b[at]));
-            if all == *a {
-                Rc::clone(mine)
-            } else if all == *b {
-                Rc::clone(theirs)
-            } else {
-                Rc::new(Node::Leaf(all))
-            }
-        }
+    let all = match (&**mine, &**theirs) {
+        (Node::Leaf(a), Node::Leaf(b)) => Node::Leaf(array::from_fn(|at| a[at].max(b[at]))),
         (Node::Inner(a), Node::Inner(b)) => {
-            let all = array::from_fn(|at| match (&a[at], &b[at]) {
+            Node::Inner(array::from_fn(|at| match (&a[at], &b[at]) {
                 (Some(a), Some(b)) => Some(joined(a, b)),
                 (a, b) => a.as_ref().or(b.as_ref()).cloned(),
-            });
-            if are_same(&all, a) {
-                Rc::clone(mine)
-            } else if are_same(&all, b) {
-                Rc::clone(theirs)
-            } else {
-                Rc::new(Node::Inner(all))
-            }
+            }))
         }
         _ => unreachable!("nodes of one height are of one kind"),
-    }
-}
-
-fn are_same(a: &[Option<Rc<Node>>], b: &[Option<Rc<Node>>]) -> bool {
-    let is_same = |(a, b): (&Option<Rc<Node>>, &Option<Rc<Node>>)| match (a, b) {
-        (Some(a), Some(b)) => Rc::ptr_eq(a, b),
-        (a, b) => a.is_none() && b.is_none(),
     };
-    a.iter().zip(b).all(is_same)
+    if all.has_same(mine) {
+        Rc::clone(mine)
+    } else if all.has_same(theirs) {
+        Rc::clone(theirs)
+    } else {
+        Rc::new(all)
+    }
 }
 
 #[cfg(test)]

@@ -1,25 +1,33 @@
-//! The loop of an exhaustive search.
+//! The loop of an exhaustive search, and its division: parts of the tree that no other part needs to
+//! know.
+//!
+//! Every ready task is tried at the nodes above the parts, so no race of a part can add a choice
+//! there. Sleep sets go down with the parts. So each causal order is run in one part alone.
+
+use std::collections::VecDeque;
 
 use super::{
     audit::{self, Runs},
     crew::{Crew, run_parts},
-    exhaustive::{Cut, Decider, Part, Tree},
-    frontier,
+    exhaustive::{Cut, Decider, Part},
     meter::Meter,
     tally::{Found, Tally},
-    trial::{THREADS, Test},
+    trial::Test,
     twice::{self, NONDETERMINISM},
 };
-use crate::Error;
+use crate::{Error, Tid};
+
+/// The least number of parts, where the tree has so many; and the least of each shard.
+const PARTS: u64 = 64;
+const EACH: u64 = 8;
 
 /// Searches until every causal order has been run, or a schedule fails.
 pub(super) fn search(crew: Crew<'_>, test: Test<'_>) -> Result<Tally, Error> {
     let settings = test.settings;
     twice::before(test, || {
-        let mut parts = if settings.is_divided() {
-            frontier::divide(test)?
-        } else {
-            vec![Part::default()]
+        let mut parts = match settings.is_divided() {
+            true => divide(test)?,
+            false => vec![Part::default()],
         };
         let first = usize::try_from(settings.shard.number).ok();
         if let Some(first) = first.and_then(|first| parts.get_mut(first)) {
@@ -33,25 +41,67 @@ pub(super) fn search(crew: Crew<'_>, test: Test<'_>) -> Result<Tally, Error> {
     })
 }
 
-/// Searches a part of the tree.
+/// Divides the tree, from its root, breadth first.
+fn divide(test: Test<'_>) -> Result<Vec<Part>, Error> {
+    let settings = test.settings;
+    let most = PARTS.max(EACH.saturating_mul(settings.shard.of));
+    let mut runs = Runs::new(test, Part::default(), &settings.watch());
+    // Returns the tasks that are ready after these turns, and what the last of them touches.
+    let mut probe = |turns: &[Tid]| {
+        let (_, ran) = runs.run(settings.seed, Decider::Probe(turns.to_vec()))?;
+        let ready = match ran.cut {
+            Some(Cut::Probed(ready)) => ready,
+            _ => Vec::new(),
+        };
+        Ok::<_, Error>((ready, runs.tree.last_foot()))
+    };
+    let mut ended = Vec::new();
+    let mut open = VecDeque::from([(Part::default(), probe(&[])?.0)]);
+    // A program with few choices has a long way to the first of them.
+    let mut probes = 16 * most;
+    let is_coarse = |parts: usize| (parts as u64) < most && !settings.deadline.is_over();
+    while is_coarse(ended.len() + open.len())
+        && probes > 0
+        && let Some((part, ready)) = open.pop_front()
+    {
+        if ready.is_empty() {
+            ended.push(part);
+            continue;
+        }
+        let mut asleep = part.sleep;
+        for task in ready {
+            if asleep.iter().any(|(other, _)| *other == task) {
+                continue;
+            }
+            let turns = [&part.turns[..], &[task]].concat();
+            let (next, last) = probe(&turns)?;
+            probes = probes.saturating_sub(1);
+            let sleep = asleep.iter();
+            let sleep = sleep.filter(|(other, foot)| !last.wakes(*other, foot));
+            let part = Part {
+                sleep: sleep.cloned().collect(),
+                turns,
+                is_first: false,
+            };
+            open.push_back((part, next));
+            asleep.push((task, last));
+        }
+    }
+    ended.extend(open.into_iter().map(|(part, _)| part));
+    Ok(ended)
+}
+
 fn explore(test: Test<'_>, part: &Part, meter: &Meter<'_>) -> Result<Tally, Error> {
     let settings = test.settings;
     let watch = settings.watch();
-    let mut runs = Runs::new(test, Tree::new(settings, part.clone()), &watch);
+    let mut runs = Runs::new(test, part.clone(), &watch);
     let mut tally = Tally::default();
-    let mut counts_on_threads = false;
-    loop {
-        if let Err(limit) = meter.claim() {
-            tally.end_by(limit);
-            break;
-        }
+    while meter.claims(&mut tally) {
         let (mut trial, ran) = runs.run(settings.seed, Decider::Tree)?;
-        if let Some(cut) = settings.end_within(&watch) {
-            meter.unclaim();
-            tally.end_by(cut);
+        if meter.is_cut(&watch, &mut tally) {
             break;
         }
-        counts_on_threads |= trial.counts_on_threads;
+        tally.counts_on_threads |= trial.counts_on_threads;
         match &ran.cut {
             None => {
                 let schedule = tally.schedules;
@@ -67,7 +117,7 @@ fn explore(test: Test<'_>, part: &Part, meter: &Meter<'_>) -> Result<Tally, Erro
                 let failure = trial.failure.map(|why| Found::new(schedule, why));
                 tally.failure = failure.map(|found| found.with(ran.plan)).or(audited);
             }
-            Some(Cut::Redundant | Cut::Probed) => meter.unclaim(),
+            Some(Cut::Redundant | Cut::Probed(_)) => meter.unclaim(),
             // It counts for the limit of schedules: there may be no end of such ones.
             Some(Cut::TooLong) => {
                 tally.bound = Some(settings.cut());
@@ -81,10 +131,7 @@ fn explore(test: Test<'_>, part: &Part, meter: &Meter<'_>) -> Result<Tally, Erro
             break;
         }
         if !runs.tree.advance() {
-            if counts_on_threads {
-                tally.bound.get_or_insert_with(|| THREADS.to_string());
-            }
-            tally.complete = tally.bound.is_none();
+            tally.end();
             break;
         }
     }

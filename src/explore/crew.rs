@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     sync::{
         Mutex, PoisonError,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
     thread,
 };
@@ -43,53 +43,84 @@ where
     })
 }
 
-/// Runs the parts of this shard. The parts are taken in order. So once one has failed, all those
-/// before it are under way, and the result is the same on any number of threads.
+/// The schedules or the parts of this shard that no thread has taken yet. They are taken in order. So
+/// once one has failed, all those before it are under way, and the first failure is the same on any
+/// number of threads.
+pub(super) struct Claims {
+    next: AtomicU64,
+    is_shared: bool,
+    step: u64,
+    /// None from this one on is taken.
+    end: AtomicU64,
+}
+
+impl Claims {
+    pub(super) fn new(settings: &Settings, end: u64) -> Self {
+        Self {
+            next: AtomicU64::new(settings.shard.number),
+            is_shared: settings.threads.is_some(),
+            // No search has so many, and no sum overflows.
+            step: settings.shard.of.min(1 << 62),
+            end: AtomicU64::new(end),
+        }
+    }
+
+    pub(super) fn take(&self) -> Option<u64> {
+        let next = if self.is_shared {
+            self.next.fetch_add(self.step, Ordering::Relaxed)
+        } else {
+            // A locked instruction would be 1% of a small schedule.
+            let next = self.next.load(Ordering::Relaxed);
+            self.next.store(next + self.step, Ordering::Relaxed);
+            next
+        };
+        (next < self.end.load(Ordering::Relaxed)).then_some(next)
+    }
+
+    pub(super) fn end_at(&self, failed: u64) {
+        self.end.fetch_min(failed, Ordering::Relaxed);
+    }
+}
+
 pub(super) fn run_parts<P: Sync>(
     crew: Crew<'_>,
     settings: &Settings,
     parts: &[P],
     work: impl Fn(Test<'_>, &P, &Meter<'_>) -> Result<Tally, Error> + Sync,
 ) -> Result<Tally, Error> {
-    let shard = settings.shard;
-    let mine = parts.iter().enumerate();
-    let mine: Vec<&P> = mine
-        .filter_map(|(at, part)| (at as u64 % shard.of == shard.number).then_some(part))
-        .collect();
     let meter = Meter::new(settings);
-    let (next, end) = (AtomicUsize::new(0), AtomicUsize::new(mine.len()));
+    let claims = Claims::new(settings, parts.len() as u64);
     let tallies = Mutex::new(BTreeMap::new());
     crew(&|body| {
-        loop {
-            let at = next.fetch_add(1, Ordering::Relaxed);
-            if at >= end.load(Ordering::Relaxed) {
-                return Ok(());
-            }
-            let tally = work(Test { body, settings }, mine[at], &meter)?;
+        while let Some(at) = claims.take() {
+            let tally = work(Test { body, settings }, &parts[at as usize], &meter)?;
             if let Some(found) = &tally.failure {
                 found.tell(settings);
-                end.fetch_min(at, Ordering::Relaxed);
+                claims.end_at(at);
             }
             lock(&tallies).insert(at, tally);
         }
+        Ok(())
     })?;
     let tallies = tallies.into_inner();
+    let tallies = tallies.unwrap_or_else(PoisonError::into_inner);
     let mut all = Tally {
         complete: true,
         ..Tally::default()
     };
-    for tally in tallies
-        .unwrap_or_else(PoisonError::into_inner)
-        .into_values()
-    {
-        if all.failure.is_none() {
-            all.append(tally);
-        }
-    }
-    if mine.is_empty() && settings.deadline.is_over() {
+    if tallies.is_empty() && settings.deadline.is_over() {
         // The end of the time has perhaps cut the division, and other shards have other parts then.
         all.complete = false;
         all.bound = Some(settings.end());
+    }
+    for mut tally in tallies.into_values() {
+        if all.failure.is_some() {
+            break;
+        }
+        if let Some(found) = &mut tally.failure {
+            found.schedule += all.schedules;
+        }
+        all.merge(tally);
     }
     Ok(all)
 }

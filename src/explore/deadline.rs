@@ -56,7 +56,6 @@ impl Budget {
     /// The most time on the machine's clock, as a multiple of the CPU time.
     const PATIENCE: u32 = 10;
 
-    /// The most time after the end of the search.
     const LATE: Duration = Duration::from_millis(500);
 
     /// Returns so much time, in a search that ends then.
@@ -90,7 +89,6 @@ pub(super) struct Ticker {
 }
 
 impl Ticker {
-    /// The time between two reports.
     const EVERY: Duration = Duration::from_millis(200);
 
     pub(super) fn new() -> Self {

@@ -27,7 +27,6 @@ const TASKS: usize = 16;
 #[derive(Default)]
 pub(super) struct Row {
     pub(super) text: String,
-    /// The place of the call.
     pub(super) place: Place,
     /// The task of the turn, or that is preempted.
     pub(super) task: Option<Tid>,
@@ -36,14 +35,12 @@ pub(super) struct Row {
     pub(super) used: BTreeSet<Used>,
 }
 
-/// Something that several tasks use.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Used {
     Queue(QueueId),
     Shared(Made),
 }
 
-/// A place in the source.
 #[derive(Default)]
 pub(super) enum Place {
     #[default]
@@ -52,7 +49,6 @@ pub(super) enum Place {
     Called(String),
     /// Where its task continued.
     Continued(Continued),
-    /// That of another row.
     Of(usize),
 }
 

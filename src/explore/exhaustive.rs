@@ -17,7 +17,7 @@ use super::{
     notes,
     plan::{Delay, Plan},
     settings::Settings,
-    timed::TrialWatch,
+    watchdog::TrialWatch,
 };
 use crate::{Cause, Footprints, Note, Policy, Runnable, Tid};
 
@@ -25,23 +25,21 @@ use crate::{Cause, Footprints, Note, Policy, Runnable, Tid};
 #[derive(Clone)]
 pub(super) struct Tree(Rc<RefCell<TreeState>>);
 
+#[derive(Default)]
 struct TreeState {
     footprints: Footprints,
-    /// The part of the tree to explore.
     part: Part,
     /// The way to the schedule under way. The nodes before it are all explored.
     nodes: Vec<Node>,
     /// The turns of the schedule that has ended, one for each node.
     turns: Vec<Turn>,
     run: TreeRun,
-    /// The most turns of a schedule.
     most: usize,
     decider: Decider,
     /// Gets the decisions of the schedule under way.
     watch: TrialWatch,
     /// Whether more orders of a schedule were asked for.
     has_more: bool,
-    /// Whether several tasks were ready at one time.
     has_choice: bool,
     /// The notes of the turn that has ended, and the ready tasks: kept to reuse their memory.
     lines: Vec<Note>,
@@ -54,31 +52,22 @@ pub(super) struct Part {
     pub(super) turns: Vec<Tid>,
     /// The tasks whose next turn leads only to causal orders of other parts.
     pub(super) sleep: Vec<(Tid, Foot)>,
-    /// Whether it is the first part of the search, which has the longest audit.
+    /// The first part of the search has the longest audit.
     pub(super) is_first: bool,
 }
 
-/// What follows the turns of a part.
-pub(super) struct Probe {
-    /// The ready tasks. There are none if the schedule has ended.
-    pub(super) ready: Vec<Tid>,
-    /// What the last turn touches.
-    pub(super) last: Foot,
-}
-
-/// What decides a schedule.
+#[derive(Default)]
 pub(super) enum Decider {
     /// The tree: the next schedule of the search.
+    #[default]
     Tree,
-    /// The turns of the part. The schedule is cut after them.
-    Probe,
+    /// These turns. The schedule is cut after them.
+    Probe(Vec<Tid>),
     /// These turns, in order.
     Order(VecDeque<Tid>),
-    /// A policy.
     Policy(Box<dyn Policy>),
 }
 
-/// A choice of a turn.
 struct Node {
     /// The ready tasks, by tid. Nodes share what is the same.
     ready: Rc<[Tid]>,
@@ -91,20 +80,15 @@ struct Node {
     done: Vec<(Tid, Foot)>,
 }
 
-/// The schedule under way.
 #[derive(Default)]
 struct TreeRun {
     /// In order of arrival.
     ready: VecDeque<Runnable>,
     causality: Causality,
-    /// The turn under way.
     current: Option<Tid>,
     sleep: Vec<(Tid, Foot)>,
     made: Plan,
-    /// Why the schedule was not run to its end.
     cut: Option<Cut>,
-    /// The ready tasks after the turns of the part.
-    probed: Vec<Tid>,
 }
 
 /// Why a schedule was not run to its end.
@@ -112,25 +96,21 @@ struct TreeRun {
 pub(super) enum Cut {
     /// Every continuation has a causal order that was run before.
     Redundant,
-    /// It has too many turns.
     TooLong,
-    /// Only its begin was to be run.
-    Probed,
+    /// Only its begin was to be run. These tasks are ready then.
+    Probed(Vec<Tid>),
     /// The body did not repeat what it did in an earlier run of the same turns.
     Unrepeatable(String),
 }
 
-/// A schedule that was run.
 pub(super) struct Ran {
     pub(super) plan: Plan,
     pub(super) cut: Option<Cut>,
-    /// The hash of its causal order.
     pub(super) class: u64,
     /// Another order of the same turns that only independent turns tell apart.
     pub(super) other: Option<Vec<Tid>>,
     /// More of them, if it is the first schedule that has any.
     pub(super) more: Vec<Vec<Tid>>,
-    /// The number of turns.
     pub(super) turns: usize,
 }
 
@@ -144,26 +124,14 @@ fn rests(turns: usize) -> usize {
 }
 
 impl Tree {
-    pub(super) fn new(settings: &Settings, part: Part) -> Self {
+    /// Returns the tree below a part. Tells this watch the decisions of each schedule.
+    pub(super) fn new(settings: &Settings, part: Part, watch: &TrialWatch) -> Self {
         Self(Rc::new(RefCell::new(TreeState {
-            footprints: Footprints::default(),
             part,
-            nodes: Vec::new(),
-            turns: Vec::new(),
-            run: TreeRun::default(),
             most: usize::try_from(settings.steps()).unwrap_or(usize::MAX),
-            decider: Decider::Tree,
-            watch: TrialWatch::default(),
-            has_more: false,
-            has_choice: false,
-            lines: Vec::new(),
-            tasks: Vec::new(),
+            watch: watch.clone(),
+            ..TreeState::default()
         })))
-    }
-
-    /// Tells this watch the decisions of each schedule from now on.
-    pub(super) fn tell(&self, watch: &TrialWatch) {
-        self.0.borrow_mut().watch = watch.clone();
     }
 
     /// Prepares for a schedule, on a kernel with these notes.
@@ -180,12 +148,12 @@ impl Tree {
         this.decider = decider;
     }
 
-    /// Ends the schedule, and returns what was run.
     pub(super) fn end(&self) -> Ran {
         let this = &mut *self.0.borrow_mut();
         this.end_turn(true);
         let run = &mut this.run;
-        let has_other = run.cut.is_none() && !matches!(this.decider, Decider::Order(_));
+        let is_ordered = matches!(this.decider, Decider::Order(_));
+        let has_other = run.cut.is_none() && !is_ordered;
         let mut ran = Ran {
             plan: run.made.clone(),
             cut: run.cut.clone(),
@@ -196,14 +164,13 @@ impl Tree {
         };
         if ran.other.is_some() && matches!(this.decider, Decider::Tree) && !this.has_more {
             this.has_more = true;
-            let rests = if this.part.is_first {
-                rests(ran.turns)
-            } else {
-                0
+            let rests = match this.part.is_first {
+                true => rests(ran.turns),
+                false => 0,
             };
             ran.more = run.causality.more_orders(DRAWN, rests);
         }
-        if !matches!(this.decider, Decider::Order(_)) {
+        if !is_ordered {
             this.turns = run.causality.take_turns();
         }
         ran
@@ -215,19 +182,14 @@ impl Tree {
         this.turns.iter().map(|turn| turn.task).collect()
     }
 
-    /// Returns whether several tasks were ready at one time.
     pub(super) fn has_choice(&self) -> bool {
         self.0.borrow().has_choice
     }
 
-    /// Returns what follows the turns of the part, after a probe.
-    pub(super) fn probed(&self) -> Probe {
-        let this = &mut *self.0.borrow_mut();
-        let last = this.turns.pop();
-        Probe {
-            ready: std::mem::take(&mut this.run.probed),
-            last: last.map(|turn| turn.foot).unwrap_or_default(),
-        }
+    /// Takes what the last turn of the last schedule has touched.
+    pub(super) fn last_foot(&self) -> Foot {
+        let last = self.0.borrow_mut().turns.pop();
+        last.map(|turn| turn.foot).unwrap_or_default()
     }
 
     /// Moves to the next schedule. Returns whether there is one.
@@ -250,7 +212,6 @@ impl Tree {
 }
 
 impl TreeRun {
-    /// Begins a schedule, in the same memory.
     fn reset(&mut self, known: Vec<Turn>) {
         self.ready.clear();
         self.causality.reset(known);
@@ -258,7 +219,6 @@ impl TreeRun {
         self.sleep.clear();
         self.made.0.clear();
         self.cut = None;
-        self.probed.clear();
     }
 }
 
@@ -278,17 +238,14 @@ impl TreeState {
         let shared = notes::take_shared();
         let barrier = lines.iter().position(|note| *note == Note::Barrier);
         let (mine, after) = lines.split_at(barrier.unwrap_or(lines.len()));
-        match self.run.current.take() {
-            None => {}
-            Some(task) if self.run.causality.repeat(task, mine) => {}
-            Some(task) => {
-                let mut foot = self.run.causality.foot(task, mine, &shared);
-                let is_cut = self.run.cut.is_some();
-                if !is_cut && (is_last || !after.is_empty()) {
-                    self.end_pass(&mut foot, after);
-                }
-                self.add(task, foot, mine);
+        if let Some(task) = self.run.current.take()
+            && !self.run.causality.repeat(task, mine)
+        {
+            let mut foot = self.run.causality.foot(task, mine, &shared);
+            if self.run.cut.is_none() && (is_last || !after.is_empty()) {
+                self.end_pass(&mut foot, after);
             }
+            self.add(task, foot, mine);
         }
         if !after.is_empty() {
             self.run.causality.barrier();
@@ -330,23 +287,18 @@ impl TreeState {
         let node = &mut self.nodes[depth];
         // The victim's next turn is not in this schedule, and may race with the turns after this
         // one. So each ready task is tried in the place of the kill.
-        if turn
-            .foot
-            .killed(task)
-            .any(|victim| node.ready.contains(&victim))
-        {
+        let mut killed = turn.foot.killed(task);
+        if killed.any(|victim| node.ready.contains(&victim)) {
             let ready = node.ready.iter().copied();
             let more = ready.filter(|task| !node.backtrack.contains(task));
             node.backtrack.extend(more.collect::<Vec<_>>());
         }
-        let asleep = node.sleep.iter().chain(&node.done);
-        let asleep =
-            asleep.filter(|(other, foot)| *other != task && !turn.foot.wakes(*other, foot));
+        let stays = |(other, foot): &&(Tid, Foot)| *other != task && !turn.foot.wakes(*other, foot);
+        let asleep = node.sleep.iter().chain(&node.done).filter(stays);
         self.run.sleep.clear();
         self.run.sleep.extend(asleep.cloned());
     }
 
-    /// Chooses the next task.
     fn choose(&mut self) -> Result<Tid, Cut> {
         let depth = self.run.causality.len();
         let mut ready = self.run.ready.iter().map(|task| task.tid);
@@ -357,14 +309,13 @@ impl TreeState {
                 .map(|task| task.tid)
                 .find(|next| ready.clone().any(|ready| ready == *next)),
             Decider::Order(turns) => turns.pop_front(),
-            Decider::Probe if depth == self.part.turns.len() => {
-                self.run.probed = ready.collect();
-                return Err(Cut::Probed);
+            Decider::Probe(turns) if depth == turns.len() => {
+                return Err(Cut::Probed(ready.collect()));
             }
-            Decider::Probe => self.part.turns.get(depth).copied(),
+            Decider::Probe(turns) => turns.get(depth).copied(),
         };
         let next = next.filter(|next| ready.any(|ready| ready == *next));
-        next.ok_or_else(|| Cut::Unrepeatable(self.unrepeatable()))
+        next.ok_or_else(|| self.unrepeatable())
     }
 
     fn choose_in_tree(&mut self) -> Result<Tid, Cut> {
@@ -379,24 +330,22 @@ impl TreeState {
     /// Chooses one of the ready tasks, which are in order of arrival.
     fn choose_among(&mut self, ready: &mut [Tid]) -> Result<Tid, Cut> {
         let depth = self.run.causality.len();
-        let before = self.part.turns.len();
         if let Some(node) = self.nodes.get(depth) {
             ready.sort_unstable();
             let is_same = *node.ready == *ready;
-            return is_same
-                .then_some(node.chosen)
-                .ok_or_else(|| Cut::Unrepeatable(self.unrepeatable()));
+            let chosen = is_same.then_some(node.chosen);
+            return chosen.ok_or_else(|| self.unrepeatable());
         }
         if depth >= self.most {
             return Err(Cut::TooLong);
         }
         let mut sleep = std::mem::take(&mut self.run.sleep);
-        if depth == before {
+        if depth == self.part.turns.len() {
             sleep.clone_from(&self.part.sleep);
         }
         let chosen = match self.part.turns.get(depth) {
             Some(next) if ready.contains(next) => *next,
-            Some(_) => return Err(Cut::Unrepeatable(self.unrepeatable())),
+            Some(_) => return Err(self.unrepeatable()),
             None => {
                 let is_awake = |task: &&Tid| !sleep.iter().any(|(other, _)| other == *task);
                 *ready.iter().find(is_awake).ok_or(Cut::Redundant)?
@@ -416,18 +365,13 @@ impl TreeState {
         Ok(chosen)
     }
 
-    fn unrepeatable(&self) -> String {
-        let ready: Vec<String> = self
-            .run
-            .ready
-            .iter()
-            .map(|task| task.tid.to_string())
-            .collect();
-        format!(
-            "after {} turns, which were taken before, other tasks are ready: {}",
-            self.run.causality.len(),
+    fn unrepeatable(&self) -> Cut {
+        let ready = self.run.ready.iter().map(|task| task.tid.to_string());
+        let (turns, ready) = (self.run.causality.len(), ready.collect::<Vec<_>>());
+        Cut::Unrepeatable(format!(
+            "after {turns} turns, which were taken before, other tasks are ready: {}",
             ready.join(", ")
-        )
+        ))
     }
 }
 
@@ -446,21 +390,14 @@ impl Policy for Tree {
         if this.run.ready.is_empty() || this.run.cut.is_some() {
             return None;
         }
-        let chosen = match this.choose() {
-            Ok(chosen) => chosen,
-            Err(cut) => {
-                this.run.cut = Some(cut);
-                return None;
-            }
-        };
+        let chosen = this.choose();
         let run = &mut this.run;
+        let chosen = chosen.map_err(|cut| run.cut = Some(cut)).ok()?;
         let at = run.ready.iter().position(|task| task.tid == chosen)?;
         if at > 0 {
             let turn = run.causality.len() as u32 + 1;
-            let delay = Delay {
-                turn,
-                by: at as u32,
-            };
+            let by = at as u32;
+            let delay = Delay { turn, by };
             this.watch.decide_also(&delay);
             run.made.0.push(delay);
             run.ready.rotate_left(at);
@@ -484,10 +421,9 @@ impl Policy for Tree {
     fn len(&self) -> usize {
         let this = self.0.borrow();
         // A schedule that is cut ends with an error of the policy.
-        if this.run.cut.is_some() {
-            0
-        } else {
-            this.run.ready.len()
+        match this.run.cut {
+            Some(_) => 0,
+            None => this.run.ready.len(),
         }
     }
 }

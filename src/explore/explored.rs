@@ -6,13 +6,12 @@ use std::{collections::BTreeSet, fmt, time::Duration};
 /// with which [`Check::run`](crate::Check::run) panics, or a line with what was covered.
 #[derive(Clone, Debug, Default)]
 pub struct Explored {
-    /// The number of schedules that ran. The repeats that look for hidden nondeterminism do not
-    /// count, and neither do those of the audit. The runs with which [`Check::pct`](crate::Check::pct)
-    /// counts turns count only if the search ends among them.
+    /// The number of schedules that ran, without repeats and those of the audit. The runs with which
+    /// [`Check::pct`](crate::Check::pct) counts turns count only if the search ends among them.
     pub schedules: u64,
-    /// The number of causal orders among them. Two schedules have the same causal order if they
-    /// differ only in the order of turns that do not affect each other. An exhaustive search counts
-    /// them, and so does one with [`Check::audit`](crate::Check::audit).
+    /// The number of causal orders among them, in an exhaustive search or one with
+    /// [`Check::audit`](crate::Check::audit). Two schedules have the same causal order if they differ
+    /// only in the order of turns that do not affect each other.
     pub classes: u64,
     /// Whether the search was complete: it ran each causal order of turns, for its seed, if turns take
     /// no time. With a shard, each of its part. If tasks share memory that the search does not see,
@@ -21,11 +20,11 @@ pub struct Explored {
     /// Whether the search was complete, and its audit agrees: no order of turns has another outcome,
     /// for its seed, if turns take no time. With a shard, none of its part.
     ///
-    /// The audit runs other orders of turns that should not differ, and draws schedules. It cannot tell
-    /// that tasks share nothing undeclared if all orders of turns have one causal order: then nothing
-    /// is proved. Nothing is claimed about memory that the audit cannot see: what tasks share besides
-    /// the kernel, its types and [`Shared`](crate::Shared), and what shows neither in a failure nor in
-    /// an [outcome](crate::Kernel::outcome) of the orders that the audit has run.
+    /// The audit runs other orders of turns that should not differ, and draws schedules. If all orders
+    /// of turns have one causal order, it cannot tell whether tasks share undeclared memory, and nothing
+    /// is proved. Nothing is claimed about memory besides the kernel, its types and
+    /// [`Shared`](crate::Shared) that shows neither in a failure nor in an
+    /// [outcome](crate::Kernel::outcome) of the orders that the audit has run.
     pub proved: bool,
     /// What a complete search has left out of its audit, in words.
     pub unaudited: Option<String>,
@@ -38,6 +37,8 @@ pub struct Explored {
     /// The texts of [`sometimes!`](crate::sometimes) that held in no schedule. A schedule that is
     /// replayed alone counts none.
     pub never: BTreeSet<String>,
+    /// Why a schedule that is replayed alone made other traps than in its report, in words.
+    pub changed: Option<String>,
     /// The first schedule that failed. The search ends with it.
     pub failure: Option<Failure>,
 }

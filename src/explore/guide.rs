@@ -1,9 +1,14 @@
-//! The policy that follows a plan, or records the plan of another policy.
+//! The policy that follows a plan, or records the plan of another policy; runs under plans.
 
-use std::{cell::RefCell, collections::VecDeque, iter, rc::Rc};
+use std::{cell::RefCell, collections::VecDeque, iter, mem::take, rc::Rc};
 
-use super::plan::{Delay, Plan};
-use crate::{Cause, Policy, Runnable};
+use super::{
+    plan::{Decisions, Delay, Plan},
+    timed::Timed,
+    trial::{Test, Trial, Trials},
+    watchdog::TrialWatch,
+};
+use crate::{Cause, Error, Policy, Runnable};
 
 /// First in, first out, with the departures of a plan. Clones are handles to the same policy.
 #[derive(Clone, Default)]
@@ -12,67 +17,54 @@ pub(super) struct Guide(Rc<RefCell<Guided>>);
 #[derive(Default)]
 struct Guided {
     ready: VecDeque<Runnable>,
-    /// The turns so far.
-    turn: u32,
     /// The departures that lie ahead, the next of them at the end.
     ahead: Vec<Delay>,
     /// Decides instead of a plan.
     chooser: Option<Box<dyn Policy>>,
-    /// The departures so far.
     made: Plan,
-    /// The number of ready tasks at each turn.
     widths: Vec<u32>,
     /// The task that the last departure has sent back, and its turn.
     preempted: Option<(u32, Runnable)>,
 }
 
 impl Guide {
-    /// Follows a plan from now on.
-    pub(super) fn follow(&self, plan: &Plan) {
-        let ahead = plan.0.iter().rev().copied().collect();
-        self.begin(Guided {
-            ahead,
-            ..Guided::default()
-        });
+    pub(super) fn of(seed: u64, decisions: &Decisions) -> Self {
+        let guide = Self::default();
+        match decisions {
+            Decisions::Plan(plan) => guide.follow(plan),
+            Decisions::Strategy(strategy) => {
+                guide.0.borrow_mut().chooser = Some(strategy.policy(seed));
+            }
+        }
+        guide
     }
 
-    /// Records what a policy decides from now on.
-    pub(super) fn record(&self, chooser: Box<dyn Policy>) {
-        let chooser = Some(chooser);
-        self.begin(Guided {
-            chooser,
-            ..Guided::default()
-        });
-    }
-
-    fn begin(&self, state: Guided) {
-        let mut old = self.0.replace(state);
-        old.ready.clear();
-        old.widths.clear();
+    fn follow(&self, plan: &Plan) {
         let mut this = self.0.borrow_mut();
-        (this.ready, this.widths) = (old.ready, old.widths);
+        // The memory is kept.
+        let (mut ready, mut widths) = (take(&mut this.ready), take(&mut this.widths));
+        ready.clear();
+        widths.clear();
+        *this = Guided {
+            ready,
+            widths,
+            ahead: plan.0.iter().rev().copied().collect(),
+            ..Guided::default()
+        };
     }
 
-    /// Returns the departures so far.
     pub(super) fn made(&self) -> Plan {
         self.0.borrow().made.clone()
     }
 
-    /// Returns the number of turns so far.
     pub(super) fn turns(&self) -> u32 {
-        self.0.borrow().turn
-    }
-
-    /// Returns the number of ready tasks at each turn so far.
-    pub(super) fn widths(&self) -> Vec<u32> {
-        self.0.borrow().widths.clone()
+        self.0.borrow().widths.len() as u32
     }
 
     /// Returns the task that the turn under way has sent back.
     pub(super) fn preempted(&self) -> Option<Runnable> {
-        let this = self.0.borrow();
-        let (turn, task) = this.preempted?;
-        (turn == this.turn).then_some(task)
+        let (turn, task) = self.0.borrow().preempted?;
+        (turn == self.turns()).then_some(task)
     }
 }
 
@@ -91,9 +83,8 @@ impl Policy for Guide {
         if width == 0 {
             return None;
         }
-        this.turn += 1;
         this.widths.push(width);
-        let turn = this.turn;
+        let turn = this.widths.len() as u32;
         let by = match &mut this.chooser {
             Some(chooser) => {
                 // A policy may return a task that has ended meanwhile.
@@ -101,10 +92,10 @@ impl Policy for Guide {
                 chosen.find_map(|task| this.ready.iter().position(|ready| *ready == task))? as u32
             }
             // A program that has changed may have fewer tasks than the plan sends back.
-            None => this
-                .ahead
-                .pop_if(|next| next.turn == turn)
-                .map_or(0, |delay| delay.by % width),
+            None => {
+                let delay = this.ahead.pop_if(|next| next.turn == turn);
+                delay.map_or(0, |delay| delay.by % width)
+            }
         };
         if by > 0 {
             this.made.0.push(Delay { turn, by });
@@ -134,5 +125,59 @@ impl Policy for Guide {
 
     fn len(&self) -> usize {
         self.0.borrow().ready.len()
+    }
+}
+
+/// A body, and the kernel on which it runs under one plan after the other.
+pub(super) struct Planned<'a> {
+    trials: Trials<'a>,
+    seed: u64,
+    guide: Guide,
+}
+
+impl<'a> Planned<'a> {
+    pub(super) fn new(test: Test<'a>, seed: u64, watch: TrialWatch) -> Self {
+        Self {
+            trials: Trials::new(test, watch),
+            seed,
+            guide: Guide::default(),
+        }
+    }
+
+    pub(super) fn run(&mut self, plan: &Plan) -> Result<Trial, Error> {
+        let guide = &self.guide;
+        self.trials.prepare(self.seed, |builder, watch| {
+            builder.policy(Timed::new(guide.clone(), watch))
+        })?;
+        guide.follow(plan);
+        self.trials.watch.decide(plan);
+        Ok(self.trials.run())
+    }
+
+    pub(super) fn fails(&mut self, plan: &Plan) -> Result<bool, Error> {
+        Ok(self.run(plan)?.failure.is_some() && !self.is_cut())
+    }
+
+    /// Whether the last run was longer than an exhaustive search allows, and so has no result.
+    pub(super) fn is_cut(&self) -> bool {
+        let settings = self.trials.test.settings;
+        settings.is_exhaustive() && u64::from(self.guide.turns()) > settings.steps()
+    }
+
+    /// Returns every departure after a turn that the last run offers.
+    pub(super) fn delays(&self, after: u32) -> impl Iterator<Item = Delay> + use<> {
+        let widths = self.guide.0.borrow().widths.clone();
+        let turns = widths.into_iter().zip(1..).skip(after as usize);
+        turns.flat_map(|(width, turn)| (1..width).map(move |by| Delay { turn, by }))
+    }
+
+    /// Returns the plans that have one departure more than this one, which ran last.
+    pub(super) fn longer(&self, plan: &Plan) -> impl Iterator<Item = Plan> + use<> {
+        let plan = plan.clone();
+        self.delays(plan.last_turn()).map(move |delay| {
+            let mut longer = plan.clone();
+            longer.0.push(delay);
+            longer
+        })
     }
 }

@@ -5,19 +5,18 @@ use std::{
     time::Duration,
 };
 
-use super::{deadline::Ticker, explored::Progress, settings::Settings};
+use super::{
+    deadline::Ticker, explored::Progress, settings::Settings, tally::Tally, watchdog::TrialWatch,
+};
 
 /// The counts of a search, over all its threads.
 pub(super) struct Meter<'a> {
     settings: &'a Settings,
-    /// The most schedules of this shard.
     most: u64,
     ticker: Ticker,
     /// The schedules that a thread runs or has run.
     claimed: AtomicU64,
-    /// The schedules that have run.
     schedules: AtomicU64,
-    /// The causal orders among them.
     classes: AtomicU64,
 }
 
@@ -37,16 +36,28 @@ impl<'a> Meter<'a> {
         }
     }
 
-    /// Claims a schedule. The error says what ends the search, in words.
-    pub(super) fn claim(&self) -> Result<(), String> {
-        if self.is_over() {
-            return Err(self.settings.end());
+    /// Claims a schedule. If there is none, the tally gets what ends the search.
+    pub(super) fn claims(&self, tally: &mut Tally) -> bool {
+        if self.settings.deadline.is_over() {
+            tally.end_by(self.settings.end());
+            return false;
         }
-        if self.claimed.fetch_add(1, Ordering::Relaxed) < self.most {
-            return Ok(());
+        let claims = self.claimed.fetch_add(1, Ordering::Relaxed) < self.most;
+        if !claims {
+            self.unclaim();
+            tally.end_by(format!("it ended after {} schedules", self.most));
         }
+        claims
+    }
+
+    /// Returns whether the time has cut a schedule, which ends the search.
+    pub(super) fn is_cut(&self, watch: &TrialWatch, tally: &mut Tally) -> bool {
+        let Some(cut) = self.settings.end_within(watch) else {
+            return false;
+        };
         self.unclaim();
-        Err(format!("it ended after {} schedules", self.most))
+        tally.end_by(cut);
+        true
     }
 
     /// Returns a schedule that was not run to its end.
@@ -54,22 +65,18 @@ impl<'a> Meter<'a> {
         self.claimed.fetch_sub(1, Ordering::Relaxed);
     }
 
-    pub(super) fn is_over(&self) -> bool {
-        self.settings.deadline.is_over()
-    }
-
     /// Counts a schedule, of a new causal order or not, and reports the progress if that is due.
     pub(super) fn count(&self, is_new: bool) {
         if self.settings.progress.is_none() {
             return;
         }
-        let schedules = self.schedules.fetch_add(1, Ordering::Relaxed) + 1;
-        let classes = self.classes.fetch_add(u64::from(is_new), Ordering::Relaxed);
-        let classes = classes + u64::from(is_new);
+        let add = |count: &AtomicU64, new: u64| count.fetch_add(new, Ordering::Relaxed) + new;
+        let schedules = add(&self.schedules, 1);
+        let classes = add(&self.classes, u64::from(is_new));
         let (Some(report), Some(elapsed)) = (&self.settings.progress, self.ticker.due()) else {
             return;
         };
-        (report.0)(&Progress {
+        report(&Progress {
             schedules,
             of: self.most,
             classes,

@@ -5,10 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{Kernel, Remote, Tid};
 
-/// The notes of a trial.
 #[derive(Debug, Default)]
 pub(super) struct Notes {
-    /// What the schedule came to, by [`Kernel::outcome`].
     pub(super) outcomes: Vec<String>,
     /// The texts of [`sometimes!`](crate::sometimes) that held.
     pub(super) held: BTreeSet<&'static str>,
@@ -23,16 +21,13 @@ impl Notes {
 /// What a task makes: the task, and its count.
 pub(super) type Made = (Tid, u64);
 
-/// The accesses to shared values.
 #[derive(Debug, Default)]
 struct Accesses {
     /// Tells which task runs, or that the host does.
     remote: Option<Remote>,
-    /// The shared values that each task has made.
     made: BTreeMap<Tid, u64>,
     /// The values that the turn under way touches, and whether it changes them.
     of_turn: Vec<(Made, bool)>,
-    /// The same of the host.
     of_host: Vec<(Made, bool)>,
 }
 
@@ -51,9 +46,9 @@ impl Accesses {
     }
 
     fn touch(&mut self, made: Made, writes: bool) {
-        let touched = match self.running() == Tid::KERNEL {
-            true => &mut self.of_host,
-            false => &mut self.of_turn,
+        let touched = match self.running() {
+            Tid::KERNEL => &mut self.of_host,
+            _ => &mut self.of_turn,
         };
         match touched.last_mut() {
             Some((last, last_writes)) if *last == made => *last_writes |= writes,
@@ -68,7 +63,7 @@ thread_local! {
     static IS_OPEN: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Begins the notes of a trial, on the kernel of this line.
+/// Begins the notes of a trial, on this kernel.
 pub(super) fn open(remote: Remote) {
     NOTES.with_borrow_mut(|notes| {
         if !notes.is_empty() {
@@ -102,19 +97,16 @@ pub(super) fn name_shared() -> Made {
     })
 }
 
-/// Notes an access to a shared value.
 pub(super) fn touch_shared(made: Made, writes: bool) {
     if IS_OPEN.get() {
         ACCESSES.with_borrow_mut(|accesses| accesses.touch(made, writes));
     }
 }
 
-/// Takes the accesses of the turn under way.
 pub(super) fn take_shared() -> Vec<(Made, bool)> {
     ACCESSES.with_borrow_mut(|accesses| std::mem::take(&mut accesses.of_turn))
 }
 
-/// Takes the accesses of the host.
 pub(super) fn take_shared_by_host() -> Vec<(Made, bool)> {
     ACCESSES.with_borrow_mut(|accesses| std::mem::take(&mut accesses.of_host))
 }

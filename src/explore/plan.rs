@@ -61,7 +61,6 @@ impl FromStr for Plan {
     }
 }
 
-/// The decisions of a schedule.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Decisions {
     Plan(Plan),
@@ -114,9 +113,6 @@ impl fmt::Display for Replay {
     }
 }
 
-/// The digits of the hash.
-const HASH: usize = 8;
-
 impl FromStr for Replay {
     type Err = String;
 
@@ -129,10 +125,9 @@ impl FromStr for Replay {
         };
         let parts: Vec<&str> = text.split('.').collect();
         let [seed, decisions, hash] = parts[..] else {
-            let count = parts.len();
-            return Err(wrong(format!("it has {count} of 3 parts")));
+            return Err(wrong(format!("it has {} of 3 parts", parts.len())));
         };
-        let is_hash = hash.len() == HASH && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let is_hash = hash.len() == 8 && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
         let hash = u32::from_str_radix(hash, 16).ok().filter(|_| is_hash);
         Ok(Self {
             seed: seed
@@ -141,8 +136,7 @@ impl FromStr for Replay {
             decisions: decisions
                 .parse()
                 .map_err(|()| wrong("its preemptions are no list such as 3-9x2".into()))?,
-            hash: hash
-                .ok_or_else(|| wrong(format!("its hash is not {HASH} hexadecimal digits")))?,
+            hash: hash.ok_or_else(|| wrong("its hash is not 8 hexadecimal digits".into()))?,
         })
     }
 }
@@ -161,10 +155,7 @@ mod tests {
             ("random", "random"),
             ("pct:3", "pct:3"),
         ] {
-            assert_eq!(
-                decisions.parse().map(|it: Decisions| it.policy()),
-                Ok(policy.into())
-            );
+            assert_eq!(decisions.parse::<Decisions>().unwrap().policy(), policy);
         }
     }
 
@@ -178,31 +169,25 @@ mod tests {
         ] {
             assert_eq!(text.parse::<Replay>().unwrap().to_string(), text);
         }
+        const HASH: &str = "its hash is not 8 hexadecimal digits";
+        const PLAN: &str = "its preemptions are no list such as 3-9x2";
         for (text, what) in [
             ("", "it has 1 of 3 parts"),
             ("7.3", "it has 2 of 3 parts"),
             ("7.3.0123abcd.0", "it has 4 of 3 parts"),
-            ("7.3.0123abc", "its hash is not 8 hexadecimal digits"),
-            ("7.3.0123abcde", "its hash is not 8 hexadecimal digits"),
-            ("7.3.+123abcd", "its hash is not 8 hexadecimal digits"),
-            ("7.3.0123abcx", "its hash is not 8 hexadecimal digits"),
+            ("7.3.0123abc", HASH),
+            ("7.3.0123abcde", HASH),
+            ("7.3.+123abcd", HASH),
+            ("7.3.0123abcx", HASH),
             ("-1..0123abcd", "its seed is no whole number"),
-            ("7.0.0123abcd", "its preemptions are no list such as 3-9x2"),
-            (
-                "7.3-3.0123abcd",
-                "its preemptions are no list such as 3-9x2",
-            ),
-            (
-                "7.3x0.0123abcd",
-                "its preemptions are no list such as 3-9x2",
-            ),
-            ("7.a.0123abcd", "its preemptions are no list such as 3-9x2"),
+            ("7.0.0123abcd", PLAN),
+            ("7.3-3.0123abcd", PLAN),
+            ("7.3x0.0123abcd", PLAN),
+            ("7.a.0123abcd", PLAN),
         ] {
             let error = text.parse::<Replay>().unwrap_err();
-            assert!(
-                error.starts_with(&format!("{text:?} is no replay: {what};")),
-                "{error}"
-            );
+            let begin = format!("{text:?} is no replay: {what};");
+            assert!(error.starts_with(&begin), "{error}");
         }
     }
 }

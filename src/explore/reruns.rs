@@ -16,14 +16,12 @@ use super::{
     minimise::{minimise, nearest_passing},
     plan::{Decisions, Plan, Replay},
     story::Story,
-    strategy::SearchStrategy,
     tally::Found,
-    timed::TrialWatch,
-    trial::{self, HIDDEN, THREADS, Test, Trial},
+    trial::{HIDDEN, THREADS, Test, Trial, Trials},
     twice::NONDETERMINISM,
 };
 use crate::{
-    Call, Error, Event,
+    Builder, Call, Error, Event,
     record::{Header, Recorder},
 };
 
@@ -37,14 +35,10 @@ const WHOLE: u32 = 2_000;
 pub(super) struct Reruns<'a>(pub(super) Test<'a>);
 
 /// A trial that can be repeated.
-pub(super) struct Recorded {
+struct Recorded {
     trial: Trial,
-    seed: u64,
-    /// The strategy, if it made the decisions.
-    strategy: Option<SearchStrategy>,
+    replay: Replay,
     plan: Plan,
-    hash: u32,
-    /// The number of turns.
     turns: u32,
     /// Its turns as text, and how many of them the text leaves out.
     story: (String, usize),
@@ -53,58 +47,35 @@ pub(super) struct Recorded {
 impl Recorded {
     /// Returns how many turns are preempted, in words.
     fn preempted(&self) -> String {
-        let turns = self.turns;
-        match self.plan.0.len() {
-            0 => format!("none of its {turns} turns preempted"),
-            preempted => format!("{preempted} of its {turns} turns preempted"),
-        }
-    }
-
-    /// Whether the text of its replay has too many departures for a line.
-    fn is_long(&self) -> bool {
-        self.plan.0.len() > LONGEST
-    }
-
-    /// Returns what runs the schedule again.
-    fn replay(&self) -> Replay {
-        let decisions = match self.strategy {
-            Some(strategy) if self.is_long() => Decisions::Strategy(strategy),
-            _ => Decisions::Plan(self.plan.clone()),
+        let preempted = match self.plan.0.len() {
+            0 => "none".to_string(),
+            preempted => preempted.to_string(),
         };
-        let Self { seed, hash, .. } = *self;
-        Replay {
-            seed,
-            decisions,
-            hash,
-        }
+        format!("{preempted} of its {} turns preempted", self.turns)
     }
 }
 
 impl Reruns<'_> {
-    /// Runs the schedule of an earlier report.
     pub(super) fn replay(&self, replay: &Replay) -> Result<Explored, Error> {
         let run = self.run(replay.seed, &replay.decisions, true)?;
         // The watchdog knows no hash.
-        let changed = match replay.hash == 0 || run.hash == replay.hash {
-            true => String::new(),
-            false => self.difference(&run, replay),
-        };
-        let failure = match run.trial.failure.clone() {
-            Some(why) => {
-                let preempted = run.preempted();
-                let failure = self.describe(&run, why, &format!("it fails with {preempted}"))?;
-                let details = changed + &failure.details;
-                Some(Failure { details, ..failure })
-            }
-            None => {
-                // Past the test harness, which shows no output of a test that passes.
-                let _ = writeln!(io::stderr(), "{changed}the schedule {replay} passes");
-                None
-            }
+        let is_same = replay.hash == 0 || run.replay.hash == replay.hash;
+        let changed = (!is_same).then(|| self.difference(&run, replay));
+        let lead = changed.as_deref().unwrap_or_default();
+        let failure = if let Some(why) = run.trial.failure.clone() {
+            let preempted = run.preempted();
+            let failure = self.describe(&run, why, &format!("it fails with {preempted}"))?;
+            let details = lead.to_string() + &failure.details;
+            Some(Failure { details, ..failure })
+        } else {
+            // Past the test harness, which shows no output of a test that passes.
+            let _ = writeln!(io::stderr(), "{lead}the schedule {replay} passes");
+            None
         };
         Ok(Explored {
             schedules: 1,
             outcomes: run.trial.outcomes().iter().cloned().collect(),
+            changed,
             failure,
             ..Explored::default()
         })
@@ -139,12 +110,9 @@ impl Reruns<'_> {
         let found = self.run(seed, &decisions, false)?;
         let name = name.unwrap_or_else(|| format!("schedule {schedule}"));
         let first = format!("{name} fails, seed {seed}");
-        let noted = |why: String| match &note {
-            Some(note) => format!("{why}\n{note}"),
-            None => why,
-        };
+        let note = note.map_or(String::new(), |note| format!("\n{note}"));
         if let Some(plan) = beside {
-            let beside = self.run(seed, &Decisions::Plan(plan), false)?.replay();
+            let beside = self.run(seed, &Decisions::Plan(plan), false)?.replay;
             let first = format!("{first}; schedule {beside} should not differ from it");
             return self.describe(&found, why, &first);
         }
@@ -162,23 +130,20 @@ impl Reruns<'_> {
                 true => String::new(),
                 false => format!("\n{HIDDEN} These are the turns of the run that passes:"),
             };
-            let ends = match found.trial.failure {
-                None => "passes",
-                Some(_) => "fails",
-            };
+            let ends = found.trial.failure.as_ref().map_or("passes", |_| "fails");
             let first = format!("{first}; it {ends} when it runs again{hidden}");
             return self.describe(&found, why, &first);
         }
         let fewest = minimise(self.0, seed, &found.plan)?;
         let locates = found.turns <= WHOLE;
         let run = self.run(seed, &Decisions::Plan(fewest.plan), locates)?;
-        if run.is_long() && found.strategy.is_some() {
+        if is_long(&run.plan) && matches!(decisions, Decisions::Strategy(_)) {
             // The text can name the strategy, whose schedule is the one that was found.
             let first = format!("{first}; it fails with {}", found.preempted());
-            return self.describe(&found, noted(why), &first);
+            return self.describe(&found, why + &note, &first);
         }
         let Some(why) = run.trial.failure.clone() else {
-            return self.describe(&found, noted(why), &first);
+            return self.describe(&found, why + &note, &first);
         };
         let preempted = run.preempted();
         let fewer = match (fewest.is_least, run.plan.0.is_empty()) {
@@ -187,12 +152,12 @@ impl Reruns<'_> {
             (false, _) => "; fewer may suffice",
         };
         let first = format!("{first}; one fails with {preempted}{fewer}");
-        self.describe(&run, noted(why), &first)
+        self.describe(&run, why + &note, &first)
     }
 
     fn describe(&self, run: &Recorded, why: String, first: &str) -> Result<Failure, Error> {
-        let replay = run.replay().to_string();
-        self.0.settings.under_way.set_failure(&why, &replay);
+        let replay = run.replay.to_string();
+        self.0.settings.tell(&why, &replay);
         let again = self.0.settings.command.replacen("{replay}", &replay, 1);
         let (story, left_out) = &run.story;
         let whole = match *left_out > 0 && run.turns <= WHOLE {
@@ -201,13 +166,14 @@ impl Reruns<'_> {
         };
         let mut details = format!("{first}\n{story}to see it again{whole}:  {again}");
         if let Some(folder) = &self.0.settings.record {
-            let cannot = |why: String| format!("\ncannot record it in {}: {why}", folder.display());
-            details += &match self.record(folder, run) {
-                Ok(text) => text,
-                // The world did not fail.
-                Err(Error::Io(error)) => cannot(error.to_string()),
-                Err(error) => cannot(error.to_string()),
-            };
+            details += &self.record(folder, run).unwrap_or_else(|error| {
+                let why = match error {
+                    // The world did not fail.
+                    Error::Io(error) => error.to_string(),
+                    error => error.to_string(),
+                };
+                format!("\ncannot record it in {}: {why}", folder.display())
+            });
         }
         Ok(Failure {
             why,
@@ -220,13 +186,13 @@ impl Reruns<'_> {
     /// Records a failing schedule in a folder, and the nearest that passes. Returns a line for each.
     fn record(&self, folder: &Path, run: &Recorded) -> Result<String, Error> {
         fs::create_dir_all(folder).map_err(|error| no_folder(folder, &error))?;
-        let test = thread::current()
-            .name()
-            .unwrap_or("main")
-            .replace("::", "-");
-        let decisions = run.replay().decisions;
+        let thread = thread::current();
+        let test = thread.name().unwrap_or("main").replace("::", "-");
+        let Replay {
+            seed, decisions, ..
+        } = &run.replay;
         let fails = folder.join(format!("{test}-fails.trap"));
-        self.record_to(&fails, run.seed, &decisions)?;
+        self.record_to(&fails, *seed, decisions)?;
         let mut text = format!("\nrecorded:  {}", fails.display());
         let passes = folder.join(format!("{test}-passes.trap"));
         // One of an earlier failure would not belong to this one.
@@ -234,12 +200,10 @@ impl Reruns<'_> {
         let Decisions::Plan(plan) = decisions else {
             return Ok(text);
         };
-        if let Some(plan) = nearest_passing(self.0, run.seed, &plan)? {
-            self.record_to(&passes, run.seed, &Decisions::Plan(plan))?;
-            text += &format!(
-                "\n           {}, the nearest schedule that passes",
-                passes.display()
-            );
+        if let Some(plan) = nearest_passing(self.0, *seed, plan)? {
+            self.record_to(&passes, *seed, &Decisions::Plan(plan))?;
+            let passes = passes.display();
+            text += &format!("\n           {passes}, the nearest schedule that passes");
         }
         Ok(text)
     }
@@ -254,72 +218,73 @@ impl Reruns<'_> {
         };
         let recorder = Recorder::create(path, &header)?;
         let handle = recorder.handle();
-        let guide = Self::guide(seed, decisions);
-        let watch = self.watch(seed, decisions);
-        let builder = self.0.settings.builder(seed, &watch).policy(guide);
-        let mut kernel = builder.tracer(recorder).build()?;
-        trial::run(&mut kernel, self.0.body, &watch);
+        let guide = Guide::of(seed, decisions);
+        let mut trials = self.trials(seed, decisions, |it| it.policy(guide).tracer(recorder))?;
+        trials.run();
         // Before the kernel is dropped: the end of the last tasks is no part of the run.
         handle.close()?;
         Ok(())
     }
 
-    /// Returns the watch over a schedule, which is run to its end.
-    fn watch(&self, seed: u64, decisions: &Decisions) -> TrialWatch {
-        let watch = self.0.settings.watch_without_end();
-        watch.seed(seed);
-        watch.decide(decisions);
-        watch
-    }
-
-    /// Returns what decides as told.
-    fn guide(seed: u64, decisions: &Decisions) -> Guide {
-        let guide = Guide::default();
-        match decisions {
-            Decisions::Plan(plan) => guide.follow(plan),
-            Decisions::Strategy(strategy) => guide.record(strategy.policy(seed)),
-        }
-        guide
+    /// Returns a kernel for a schedule, which is run to its end.
+    fn trials(
+        &self,
+        seed: u64,
+        decisions: &Decisions,
+        set: impl FnOnce(Builder) -> Builder,
+    ) -> Result<Trials<'_>, Error> {
+        let mut trials = Trials::new(self.0, self.0.settings.watch_without_end());
+        trials.watch.decide(decisions);
+        trials.prepare(seed, |builder, _| set(builder))?;
+        Ok(trials)
     }
 
     /// Runs a schedule, and records its decisions, its traps and its turns.
     ///
     /// `locates` finds the source line of every call, which takes a backtrace for each turn.
     fn run(&self, seed: u64, decisions: &Decisions, locates: bool) -> Result<Recorded, Error> {
-        let guide = Self::guide(seed, decisions);
-        let hash = Rc::new(Cell::new(Fnv::default()));
+        let guide = Guide::of(seed, decisions);
+        let hash = Rc::new(Cell::new(FNV));
         let traps = Rc::clone(&hash);
         let story = Story::of(&guide);
-        let watch = self.watch(seed, decisions);
-        let builder = self.0.settings.builder(seed, &watch);
-        let builder = builder.policy(guide.clone());
-        let builder = builder.tracer(story.tracer());
-        let builder = builder.tracer(move |event: &Event<'_>| {
+        let tracer = move |event: &Event<'_>| {
             if let Some(Call(call, _)) = event.fact.call() {
-                let hash = traps.get().with(event.tid.into());
-                traps.set(hash.with(call.number().into()));
+                let hash = hashed(traps.get(), event.tid.into());
+                traps.set(hashed(hash, call.number().into()));
             }
+        };
+        let mut trials = self.trials(seed, decisions, |builder| {
+            let builder = builder.policy(guide.clone());
+            builder.tracer(story.tracer()).tracer(tracer)
+        })?;
+        let kernel = trials.kernel();
+        story.locate(match locates {
+            true => kernel.located_footprints(),
+            false => kernel.footprints(),
         });
-        let mut kernel = builder.build()?;
-        story.locate(if locates {
-            kernel.located_footprints()
-        } else {
-            kernel.footprints()
-        });
-        let trial = trial::run(&mut kernel, self.0.body, &watch);
+        let trial = trials.run();
+        let (plan, turns, hash) = (guide.made(), guide.turns(), hash.get());
+        let decisions = match decisions {
+            Decisions::Strategy(_) if is_long(&plan) => decisions.clone(),
+            _ => Decisions::Plan(plan.clone()),
+        };
         Ok(Recorded {
             trial,
-            seed,
-            strategy: match decisions {
-                Decisions::Strategy(strategy) => Some(*strategy),
-                Decisions::Plan(_) => None,
+            replay: Replay {
+                seed,
+                decisions,
+                hash: (hash >> 32) as u32 ^ hash as u32,
             },
-            plan: guide.made(),
-            hash: hash.get().folded(),
-            turns: guide.turns(),
-            story: story.text(self.0.settings.replay.is_some() && guide.turns() <= WHOLE),
+            plan,
+            turns,
+            story: story.text(self.0.settings.replay.is_some() && turns <= WHOLE),
         })
     }
+}
+
+/// Whether a plan has too many departures for a line of text.
+fn is_long(plan: &Plan) -> bool {
+    plan.0.len() > LONGEST
 }
 
 /// Explains why a folder cannot be made: names what is in its place, or the folder above it.
@@ -333,24 +298,10 @@ fn no_folder(folder: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), why)
 }
 
-/// A hash that is the same in every build. (FNV-1a, by words.)
-#[derive(Clone, Copy)]
-struct Fnv(u64);
+/// The begin of a hash that is the same in every build. (FNV-1a, by words.)
+const FNV: u64 = 0xcbf2_9ce4_8422_2325;
 
-impl Default for Fnv {
-    fn default() -> Self {
-        Self(0xcbf2_9ce4_8422_2325)
-    }
-}
-
-impl Fnv {
-    fn with(self, word: u64) -> Self {
-        let bytes = word.to_le_bytes().into_iter();
-        let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-        Self(bytes.fold(self.0, step))
-    }
-
-    fn folded(self) -> u32 {
-        (self.0 >> 32) as u32 ^ self.0 as u32
-    }
+fn hashed(hash: u64, word: u64) -> u64 {
+    let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    word.to_le_bytes().into_iter().fold(hash, step)
 }

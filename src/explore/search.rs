@@ -1,18 +1,16 @@
 //! The loop over the schedules of a search by seeds.
 
-use std::sync::{
-    Mutex, PoisonError,
-    atomic::{AtomicU64, Ordering},
-};
+use std::sync::{Mutex, PoisonError};
 
 use super::{
-    audit::Audited,
-    crew::Crew,
+    audit::Runs,
+    crew::{Claims, Crew},
+    exhaustive::{Decider, Part},
     meter::Meter,
     settings::Settings,
     strategy::SearchStrategy,
     tally::{Found, Tally},
-    trial::{self, Test},
+    trial::{Test, Trials},
     twice::Logged,
     watchdog::lock,
 };
@@ -39,19 +37,23 @@ pub(super) fn measured(
         _ => return Ok((measured, None)),
     };
     measured.strategy = SearchStrategy::Pct(0, Some(CALM));
-    let (mut kernel, mut length) = (None, 1);
     let watch = settings.watch();
-    let mut tally = Tally::default();
+    let test = Test {
+        body,
+        settings: &measured,
+    };
+    let mut trials = Trials::new(test, watch.clone());
+    let (mut tally, mut length) = (Tally::default(), 1);
     for schedule in 0..MEASURED {
         if settings.deadline.is_over() {
             tally.bound = Some(settings.end());
             return Ok((measured, Some(tally)));
         }
-        let seed = settings.seed_of(schedule);
-        let kernel = trial::fresh(&mut kernel, &measured, seed, &watch)?;
-        let mut trial = trial::run(kernel, body, &watch);
-        tally.bound = measured.end_within(&watch);
+        trials.by_seed(settings.seed_of(schedule))?;
+        let mut trial = trials.run();
+        tally.bound = settings.end_within(&watch);
         if tally.bound.is_none() {
+            length = length.max(trials.kernel().report().ticks);
             tally.add(&mut trial);
             let name = || format!("run {} of the {MEASURED} that count turns", schedule + 1);
             tally.failure = trial.failure.map(|why| Found {
@@ -62,18 +64,17 @@ pub(super) fn measured(
         if tally.bound.is_some() || tally.failure.is_some() {
             return Ok((measured, Some(tally)));
         }
-        length = length.max(kernel.report().ticks);
     }
     measured.strategy = SearchStrategy::Pct(changes, Some(length));
     Ok((measured, None))
 }
 
-/// Runs a schedule for each seed.
 pub(super) fn by_seeds(crew: Crew<'_>, settings: &Settings) -> Result<Tally, Error> {
-    let claims = Claims::new(settings);
+    let claims = Claims::new(settings, settings.schedules());
+    let meter = Meter::new(settings);
     let all = Mutex::new(Tally::default());
     crew(&|body| {
-        let tally = work(Test { body, settings }, &claims)?;
+        let tally = work(Test { body, settings }, &claims, &meter)?;
         let mut all = lock(&all);
         all.merge(tally);
         if let Some(found) = &all.failure {
@@ -84,75 +85,31 @@ pub(super) fn by_seeds(crew: Crew<'_>, settings: &Settings) -> Result<Tally, Err
     Ok(all.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// The schedules that no thread has taken yet. They are taken in order. So once a schedule has
-/// failed, all those before it are under way, and the first failure is the same on any number of
-/// threads.
-struct Claims<'a> {
-    next: AtomicU64,
-    /// Whether several threads take schedules.
-    is_shared: bool,
-    step: u64,
-    /// No schedule from this one on is taken.
-    end: AtomicU64,
-    meter: Meter<'a>,
-}
-
-impl<'a> Claims<'a> {
-    fn new(settings: &'a Settings) -> Self {
-        Self {
-            next: AtomicU64::new(settings.shard.number),
-            is_shared: settings.threads.is_some(),
-            // No search has so many schedules, and no sum overflows.
-            step: settings.shard.of.min(1 << 62),
-            end: AtomicU64::new(settings.schedules()),
-            meter: Meter::new(settings),
-        }
-    }
-
-    fn take(&self) -> Option<u64> {
-        if self.meter.is_over() {
-            return None;
-        }
-        let schedule = if self.is_shared {
-            self.next.fetch_add(self.step, Ordering::Relaxed)
-        } else {
-            // A locked instruction would be 1% of a small schedule.
-            let schedule = self.next.load(Ordering::Relaxed);
-            self.next.store(schedule + self.step, Ordering::Relaxed);
-            schedule
-        };
-        (schedule < self.end.load(Ordering::Relaxed)).then_some(schedule)
-    }
-
-    fn end_at(&self, schedule: u64) {
-        self.end.fetch_min(schedule, Ordering::Relaxed);
-    }
-}
-
-fn work(test: Test<'_>, claims: &Claims<'_>) -> Result<Tally, Error> {
-    let Test { body, settings } = test;
+fn work(test: Test<'_>, claims: &Claims, meter: &Meter<'_>) -> Result<Tally, Error> {
+    let settings = test.settings;
     let mut tally = Tally::default();
-    let mut kernel = None;
     let watch = settings.watch();
-    let mut logged = Logged::new(body, &watch);
-    let mut audited = settings.audits.then(|| Audited::new(test, &watch.beside()));
-    while let Some(schedule) = claims.take() {
+    let mut logged = Logged::new(Trials::new(test, watch.clone()));
+    let audits = settings.audits;
+    let mut audited = audits.then(|| Runs::new(test, Part::default(), &watch.beside()));
+    while !settings.deadline.is_over()
+        && let Some(schedule) = claims.take()
+    {
         let seed = settings.seed_of(schedule);
         let is_repeated = schedule % REPEATED == 0;
         let mut found = None;
         let mut trial = match &mut audited {
-            Some(audited) => {
-                let (trial, class, order) = audited.run(seed, schedule)?;
-                tally.classes.extend(class);
-                found = order;
+            Some(runs) => {
+                let decider = Decider::Policy(settings.strategy.policy(seed));
+                let (trial, ran) = runs.run(seed, decider)?;
+                found = runs.audit(seed, schedule, &trial, &ran)?;
+                tally.classes.insert(ran.class);
                 trial
             }
+            None if is_repeated => logged.first(seed)?,
             None => {
-                let kernel = trial::fresh(&mut kernel, settings, seed, &watch)?;
-                match is_repeated {
-                    true => logged.first(kernel, seed)?,
-                    false => trial::run(kernel, body, &watch),
-                }
+                logged.trials.by_seed(seed)?;
+                logged.trials.run()
             }
         };
         if let Some(cut) = settings.end_within(&watch) {
@@ -160,14 +117,13 @@ fn work(test: Test<'_>, claims: &Claims<'_>) -> Result<Tally, Error> {
             break;
         }
         if is_repeated && trial.failure.is_none() && found.is_none() {
-            let kernel = trial::fresh(&mut kernel, settings, seed, &watch)?;
             if audited.is_some() {
-                logged.first(kernel, seed)?;
+                logged.first(seed)?;
             }
-            found = logged.repeat(kernel, seed, schedule, &trial)?;
+            found = logged.repeat(seed, schedule, &trial)?;
         }
         tally.add(&mut trial);
-        claims.meter.count(false);
+        meter.count(false);
         let failure = trial.failure.map(|why| Found::new(schedule, why)).or(found);
         if failure.is_some() {
             claims.end_at(schedule);

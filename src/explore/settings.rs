@@ -14,31 +14,26 @@ use super::{
     explored::Progress,
     plan::Replay,
     strategy::SearchStrategy,
-    timed::{TimedWorld, TrialWatch},
-    watchdog::UnderWay,
+    timed::TimedWorld,
+    watchdog::{TrialWatch, UnderWay},
 };
 use crate::{Builder, Inject, Kernel, OnDeadlock, SimNet, SimWorld, SystemCall, Tid};
 
 /// The longest wait of a schedule that only other threads can end.
 const STALL: Duration = Duration::from_secs(4);
 
-/// The settings of a search.
 #[derive(Clone, Default)]
 pub(super) struct Settings {
-    /// The number of schedules, over all shards. Without one, the strategy has its own.
+    /// Over all shards. Without a number, the strategy has its own.
     pub(super) schedules: Option<u64>,
-    /// The seed of the first schedule.
     pub(super) seed: u64,
     pub(super) strategy: SearchStrategy,
     /// The turns of a schedule. Without a number, the strategy has its own.
     pub(super) steps: Option<u64>,
-    /// The tasks that may be alive at once.
     pub(super) tasks: Option<usize>,
     /// The most preemptions of a schedule in an exhaustive search.
     pub(super) preemptions: Option<usize>,
-    /// The time of the search.
     pub(super) time: Option<Duration>,
-    /// What ends the search before its time, if it returns true.
     pub(super) stop: Option<fn() -> bool>,
     /// The end of both. Set when the search begins.
     pub(super) deadline: Deadline,
@@ -51,31 +46,20 @@ pub(super) struct Settings {
     pub(super) command: String,
     /// The folder for recordings of a failing schedule.
     pub(super) record: Option<PathBuf>,
-    /// Whether the environment does not replace these settings.
     pub(super) ignores_environment: bool,
     /// Whether a search by seeds runs each schedule in a second order, too.
     pub(super) audits: bool,
-    pub(super) net: Option<Hook<dyn Fn() -> SimNet + Send + Sync>>,
+    pub(super) net: Option<Arc<dyn Fn() -> SimNet + Send + Sync>>,
     /// The level of chaos in the network. Without one, the network has its own.
     pub(super) chaos: Option<u8>,
-    pub(super) inject: Option<Hook<Ask>>,
-    pub(super) progress: Option<Hook<Report>>,
-}
-
-/// A closure of the program that searches, for any thread.
-pub(super) struct Hook<F: ?Sized>(pub(super) Arc<F>);
-
-impl<F: ?Sized> Clone for Hook<F> {
-    fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0))
-    }
+    pub(super) inject: Option<Arc<Ask>>,
+    pub(super) progress: Option<Arc<Report>>,
 }
 
 type Report = dyn Fn(&Progress) + Send + Sync;
 type Ask = dyn Fn(Tid, SystemCall, u64) -> Option<Inject> + Send + Sync;
 
 impl Settings {
-    /// Says what ends a search that is over.
     pub(super) fn end(&self) -> String {
         match self.time {
             Some(time) if !self.deadline.is_stopped() => format!("it ended after {time:?}"),
@@ -89,14 +73,6 @@ impl Settings {
         self.preemptions = None;
     }
 
-    /// Refuses settings that the search cannot honour together.
-    pub(super) fn check(&self) -> Result<(), &'static str> {
-        if self.audits && self.preemptions.is_some() {
-            return Err("`audit` does not go with `preemptions`: leave one of them out");
-        }
-        Ok(())
-    }
-
     /// Replaces what the environment sets.
     ///
     /// *Errors:* a text that names the variable, and what it takes.
@@ -104,22 +80,20 @@ impl Settings {
         if self.ignores_environment {
             return Ok(());
         }
-        let schedules = |text: &str| Ok(Some(whole::<NonZeroU64>(text)?.get()));
-        read("SCHEDULES", schedules, &mut self.schedules)?;
-        read("SEED", whole, &mut self.seed)?;
-        let mut strategy = None;
-        read("STRATEGY", |text| text.parse().map(Some), &mut strategy)?;
-        if let Some(strategy) = strategy {
+        let schedules = read("SCHEDULES", whole::<NonZeroU64>)?;
+        self.schedules = schedules.map(NonZeroU64::get).or(self.schedules);
+        self.seed = read("SEED", whole)?.unwrap_or(self.seed);
+        if let Some(strategy) = read("STRATEGY", str::parse)? {
             self.set_strategy(strategy);
         }
-        read("TIME", |text| span(text).map(Some), &mut self.time)?;
-        read("SHARD", str::parse, &mut self.shard)?;
-        read("REPLAY", |text| text.parse().map(Some), &mut self.replay)?;
-        read("RECORD", |text| Ok(Some(text.into())), &mut self.record)?;
-        let count = |text: &str| Ok(Some(whole::<NonZeroUsize>(text)?.get()));
+        self.time = read("TIME", span)?.or(self.time);
+        self.shard = read("SHARD", str::parse)?.unwrap_or(self.shard);
+        self.replay = read("REPLAY", str::parse)?.or(self.replay.take());
+        self.record = read("RECORD", |text| Ok(text.into()))?.or(self.record.take());
         // Without threads, the body need not be `Sync`.
         if self.threads.is_some() {
-            read("THREADS", count, &mut self.threads)?;
+            let threads = read("THREADS", whole::<NonZeroUsize>)?;
+            self.threads = threads.map(NonZeroUsize::get).or(self.threads);
         }
         Ok(())
     }
@@ -140,10 +114,16 @@ impl Settings {
         Some(format!("{}, {within}", self.end()))
     }
 
+    pub(super) fn tell(&self, why: &str, replay: &str) {
+        self.under_way.set_failure(why, replay, &self.command);
+    }
+
     /// Returns the settings of the kernel of a trial. The watch ends its waits for other threads.
     pub(super) fn builder(&self, seed: u64, watch: &TrialWatch) -> Builder {
-        let net = self.net.as_ref().map(|Hook(make)| make());
-        let net = net.unwrap_or_default();
+        let net = self
+            .net
+            .as_ref()
+            .map_or_else(SimNet::default, |make| make());
         if let Some(level) = self.chaos {
             net.chaos(level);
         }
@@ -159,7 +139,7 @@ impl Settings {
             builder = builder.max_tasks(tasks);
         }
         match self.inject.clone() {
-            Some(Hook(ask)) => builder.inject(move |tid, call, nth| ask(tid, call, nth)),
+            Some(ask) => builder.inject(move |tid, call, nth| ask(tid, call, nth)),
             None => builder,
         }
     }
@@ -173,20 +153,16 @@ impl Settings {
         self.threads.is_some() || self.shard.of > 1
     }
 
-    /// Returns the number of schedules.
     pub(super) fn schedules(&self) -> u64 {
         let own = if self.is_exhaustive() { u64::MAX } else { 1000 };
         self.schedules.unwrap_or(own)
     }
 
-    /// Returns the turns of a schedule.
     pub(super) fn steps(&self) -> u64 {
-        let own = if self.is_exhaustive() {
-            10_000
-        } else {
-            1_000_000
-        };
-        self.steps.unwrap_or(own)
+        self.steps.unwrap_or(match self.is_exhaustive() {
+            true => 10_000,
+            false => 1_000_000,
+        })
     }
 
     /// Says that an exhaustive search has cut a schedule.
@@ -194,7 +170,6 @@ impl Settings {
         format!("schedules of more than {} turns were cut", self.steps())
     }
 
-    /// Returns the seed of a schedule.
     pub(super) fn seed_of(&self, schedule: u64) -> u64 {
         self.seed.wrapping_add(schedule)
     }
@@ -242,27 +217,24 @@ impl FromStr for Shard {
     }
 }
 
-fn read<T>(
-    name: &str,
-    parse: impl FnOnce(&str) -> Result<T, String>,
-    into: &mut T,
-) -> Result<(), String> {
+fn read<T>(name: &str, parse: impl FnOnce(&str) -> Result<T, String>) -> Result<Option<T>, String> {
     let name = format!("TRAPLINE_{name}");
     let Some(text) = env::var_os(&name).filter(|text| !text.is_empty()) else {
-        return Ok(());
+        return Ok(None);
     };
     let text = text.to_string_lossy();
-    *into = parse(&text).map_err(|error| format!("{name}={text}: {error}"))?;
-    Ok(())
+    let read = parse(&text).map_err(|error| format!("{name}={text}: {error}"))?;
+    Ok(Some(read))
 }
 
 fn whole<T: FromStr>(text: &str) -> Result<T, String> {
-    let above = match "0".parse::<T>() {
-        Ok(_) => "",
-        Err(_) => " above zero",
+    let above = if "0".parse::<T>().is_ok() {
+        ""
+    } else {
+        " above zero"
     };
-    text.parse()
-        .map_err(|_| format!("it takes a whole number{above}"))
+    let wrong = |_| format!("it takes a whole number{above}");
+    text.parse().map_err(wrong)
 }
 
 /// Reads a time such as `500ms`, `30s`, `2m` or `1h`.
@@ -270,18 +242,15 @@ fn span(text: &str) -> Result<Duration, String> {
     let text = text.trim();
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
-    let number = number.parse::<u64>().ok();
-    let millis = match unit.trim() {
+    let unit = match unit.trim() {
         "ms" => Some(1),
         "s" => Some(1000),
         "m" => Some(60_000),
         "h" => Some(3_600_000),
         _ => None,
     };
-    let millis = number
-        .zip(millis)
-        .and_then(|(number, unit)| number.checked_mul(unit));
-    match millis {
+    let number = number.parse::<u64>().ok();
+    match number.zip(unit).and_then(|(a, b)| a.checked_mul(b)) {
         None => Err("it takes a number and a unit: 500ms, 30s, 2m or 1h".into()),
         Some(0) => Err("no schedule runs in no time: it takes a time above zero".into()),
         Some(millis) => Ok(Duration::from_millis(millis)),

@@ -16,15 +16,12 @@ use crate::{Call, Event, Exit, Footprints, Ledger, Note, SystemCall, Tid, Tracer
 /// The most turns whose text is kept. A story of a longer schedule ends there.
 const MOST: usize = 100_000;
 
-/// The story of a schedule. Clones are handles to the same story.
-#[derive(Clone)]
-pub(super) struct Story {
-    guide: Guide,
-    told: Rc<RefCell<Told>>,
-}
+/// The story of what a guide decides.
+pub(super) struct Story(Rc<RefCell<Told>>);
 
 #[derive(Default)]
 struct Told {
+    guide: Guide,
     rows: Vec<Row>,
     /// Whether the story has ended before the schedule.
     is_full: bool,
@@ -44,40 +41,35 @@ struct Told {
     files: BTreeMap<String, String>,
 }
 
-/// The turn under way.
 struct Turn {
-    number: u32,
-    task: Tid,
-    texts: Vec<String>,
-    used: BTreeSet<Used>,
+    row: Row,
     has_call: bool,
     /// The row of the task's call before.
     before: Option<usize>,
 }
 
 impl Story {
-    /// Returns the story of what the guide decides. It is complete when the kernel has run.
     pub(super) fn of(guide: &Guide) -> Self {
-        Self {
-            guide: guide.clone(),
-            told: Rc::default(),
-        }
+        let guide = guide.clone();
+        Self(Rc::new(RefCell::new(Told {
+            guide,
+            ..Told::default()
+        })))
     }
 
-    /// Returns the tracer that the kernel needs.
     pub(super) fn tracer(&self) -> impl Tracer + 'static {
-        let Self { guide, told } = self.clone();
-        move |event: &Event<'_>| told.borrow_mut().tell(event, &guide)
+        let told = Rc::clone(&self.0);
+        move |event: &Event<'_>| told.borrow_mut().tell(event)
     }
 
     /// Takes the places of calls from the notes of this kernel.
     pub(super) fn locate(&self, footprints: Footprints) {
-        self.told.borrow_mut().footprints = footprints;
+        self.0.borrow_mut().footprints = footprints;
     }
 
     /// Returns the text, and how many turns it leaves out. Each line is indented.
     pub(super) fn text(&self, is_whole: bool) -> (String, usize) {
-        let mut told = self.told.borrow_mut();
+        let mut told = self.0.borrow_mut();
         told.end_turn();
         told.note_host();
         let rows = &told.rows;
@@ -103,14 +95,14 @@ impl Story {
 }
 
 impl Told {
-    fn tell(&mut self, event: &Event<'_>, guide: &Guide) {
+    fn tell(&mut self, event: &Event<'_>) {
         if self.is_full {
             return;
         }
         self.ledger.event(event);
         let fact = &event.fact;
         if fact.is_resumed() {
-            return self.begin_turn(event.tid, guide);
+            return self.begin_turn(event.tid);
         }
         self.note_accesses();
         if fact.spawned().is_some() {
@@ -118,8 +110,8 @@ impl Told {
         }
         if fact.jumped_from().is_some() {
             self.end_turn();
-            let text = format!("{:>5}  the clock jumps to {:?}", "", event.at);
-            return self.tell_apart(text, BTreeSet::new());
+            let text = format!("the clock jumps to {:?}", event.at);
+            return self.tell_apart(&text, BTreeSet::new());
         }
         let text = if let Some(Call(call, _)) = fact.call() {
             self.call(event.tid, call)
@@ -140,40 +132,41 @@ impl Told {
             return;
         };
         if let Some(turn) = &mut self.turn {
-            turn.texts.push(text);
+            turn.row.text += &format!(" {text}");
         }
     }
 
-    fn begin_turn(&mut self, task: Tid, guide: &Guide) {
+    fn begin_turn(&mut self, task: Tid) {
         self.end_turn();
         self.note_host();
         if self.rows.len() >= MOST {
             self.is_full = true;
-            let text = format!("{:>5}  the later turns are not kept", "");
-            return self.tell_apart(text, BTreeSet::new());
+            return self.tell_apart("the later turns are not kept", BTreeSet::new());
         }
-        if let Some(victim) = guide.preempted() {
+        if let Some(victim) = self.guide.preempted() {
             self.preempt(victim.tid);
         }
         self.held.remove(&task);
+        let who = format!("{} {task}", self.ledger.comm(task));
         self.turn = Some(Turn {
-            number: guide.turns(),
-            task,
-            texts: Vec::new(),
-            used: BTreeSet::new(),
+            row: Row {
+                text: format!("{:>5}  {who:<14}", self.guide.turns()),
+                task: Some(task),
+                ..Row::default()
+            },
             has_call: false,
             before: self.calls.get(&task).map(|(_, row)| *row),
         });
     }
 
     fn call(&mut self, task: Tid, call: SystemCall) -> String {
-        let text = self.ledger.last(task).map(ToString::to_string);
-        let text = text.unwrap_or_default();
+        let last = self.ledger.last(task);
+        let text = last.map_or(String::new(), ToString::to_string);
         // This turn becomes the next row.
         self.calls.insert(task, (text.clone(), self.rows.len()));
         if let Some(turn) = &mut self.turn {
             turn.has_call = true;
-            turn.used.extend(call.queue().map(Used::Queue));
+            turn.row.used.extend(call.queue().map(Used::Queue));
         }
         text
     }
@@ -198,8 +191,9 @@ impl Told {
             return;
         };
         let (texts, used) = self.tell_accesses(notes::take_shared());
-        turn.texts.extend(texts.into_iter().map(|text| text + ","));
-        turn.used.extend(used);
+        let texts = texts.into_iter().map(|text| format!(" {text},"));
+        turn.row.text.extend(texts);
+        turn.row.used.extend(used);
         self.turn = Some(turn);
     }
 
@@ -210,82 +204,65 @@ impl Told {
         }
         let (texts, used) = self.tell_accesses(notes::take_shared_by_host());
         if !texts.is_empty() {
-            let text = format!("{:>5}  the test {}", "", texts.join(", "));
-            self.tell_apart(text, used);
+            self.tell_apart(&format!("the test {}", texts.join(", ")), used);
         }
     }
 
-    /// Describes accesses to shared values, each of them once: a loop may have thousands.
+    /// Describes accesses to shared values, each of them once: a loop may have thousands. The values
+    /// are numbered in the order of their first use.
     fn tell_accesses(&mut self, accesses: Vec<(Made, bool)>) -> (Vec<String>, BTreeSet<Used>) {
         let (mut texts, mut seen) = (Vec::new(), BTreeSet::new());
         for (shared, writes) in accesses {
             if seen.insert((shared, writes)) {
-                texts.push(self.access(shared, writes));
+                let known = self.shared.iter().position(|other| *other == shared);
+                let at = known.unwrap_or(self.shared.len());
+                if known.is_none() {
+                    self.shared.push(shared);
+                }
+                let verb = if writes { "writes" } else { "reads" };
+                texts.push(format!("{verb} shared {}", at + 1));
             }
         }
         let used = seen.into_iter().map(|(shared, _)| Used::Shared(shared));
         (texts, used.collect())
     }
 
-    /// The text of an access to a shared value. They are numbered in the order of their first use.
-    fn access(&mut self, shared: Made, writes: bool) -> String {
-        let known = self.shared.iter().position(|other| *other == shared);
-        let at = known.unwrap_or_else(|| {
-            self.shared.push(shared);
-            self.shared.len() - 1
-        });
-        let verb = if writes { "writes" } else { "reads" };
-        format!("{verb} shared {}", at + 1)
-    }
-
-    /// Adds a row that is no turn.
-    fn tell_apart(&mut self, text: String, used: BTreeSet<Used>) {
+    fn tell_apart(&mut self, text: &str, used: BTreeSet<Used>) {
         self.rows.push(Row {
-            text,
+            text: format!("{:>5}  {text}", ""),
             used,
             ..Row::default()
         });
     }
 
     fn is_turn_of(&self, task: Tid) -> bool {
-        self.turn.as_ref().is_some_and(|turn| turn.task == task)
+        let turn = self.turn.as_ref();
+        turn.is_some_and(|turn| turn.row.task == Some(task))
     }
 
     fn end_turn(&mut self) {
-        let Some(turn) = self.turn.take() else {
+        let Some(mut turn) = self.turn.take() else {
             return;
         };
-        let Turn { number, task, .. } = turn;
-        let who = format!("{} {task}", self.ledger.comm(task));
-        let text = format!("{number:>5}  {who:<14} {}", turn.texts.join(" "));
         // A turn without a call ends the task, and may have notes of an earlier place.
         let called = self.called().filter(|_| turn.has_call);
+        turn.row.place = called.map_or(Place::None, Place::Called);
         if let Some(continued) = self.footprints.take_continued()
             && let Some(row) = turn.before.and_then(|row| self.rows.get_mut(row))
         {
             row.place = Place::Continued(continued);
         }
-        self.rows.push(Row {
-            text,
-            place: called.map_or(Place::None, Place::Called),
-            task: Some(task),
-            used: turn.used,
-            ..Row::default()
-        });
+        self.rows.push(turn.row);
     }
 
-    /// Returns the place of the last call.
     fn called(&mut self) -> Option<String> {
         self.footprints.take(&mut self.notes);
-        let called = self.notes.iter().rev().find_map(|note| match note {
-            Note::Called(place) => Some(place),
+        let place = self.notes.iter().rev().find_map(|note| match note {
+            Note::Called(place) => Some(crate::Place::from(*place)),
             _ => None,
-        });
-        called.map(|place| {
-            let place = crate::Place::from(*place);
-            self.files.extend([file(&place)]);
-            place.to_string()
-        })
+        })?;
+        self.files.extend([file(&place)]);
+        Some(place.to_string())
     }
 
     /// A backtrace has absolute paths of files that are not below the working directory.
@@ -310,11 +287,9 @@ impl Told {
             Some((call, row)) => (format!("after {call}"), Place::Of(*row)),
             None => ("where it begins".into(), Place::None),
         };
+        let name = self.ledger.comm(task);
         self.rows.push(Row {
-            text: format!(
-                "    !  {} {task} is preempted {before}",
-                self.ledger.comm(task)
-            ),
+            text: format!("    !  {name} {task} is preempted {before}"),
             place,
             task: Some(task),
             preemptions: 1,
@@ -360,7 +335,7 @@ mod tests {
     fn a_story_that_is_full_says_so_and_takes_no_more() {
         let (task, value) = (Tid::from(1), (Tid::KERNEL, 1));
         let story = Story::of(&Guide::default());
-        story.told.borrow_mut().rows.resize_with(MOST, Row::default);
+        story.0.borrow_mut().rows.resize_with(MOST, Row::default);
         notes::open(Kernel::simulated(0).remote());
         let mut tracer = story.tracer();
         for _ in 0..2 {

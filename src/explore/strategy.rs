@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-use super::timed::{Timed, TrialWatch};
+use super::{timed::Timed, watchdog::TrialWatch};
 use crate::{
     Builder, Fifo, Policy,
     sched::{Pct, Random},
@@ -40,34 +40,24 @@ impl SearchStrategy {
             Self::Fifo | Self::Exhaustive if !watch.is_set() => builder,
             Self::Fifo | Self::Exhaustive => timed(builder, Fifo::default(), watch),
             Self::Random => timed(builder, Random::new(seed), watch),
-            Self::Pct(changes, length) => timed(builder, pct(changes, length, seed), watch),
+            Self::Pct(changes, length) => timed(builder, Pct::of(changes, length, seed), watch),
         }
     }
 
-    /// Returns the policy for the schedule of a seed.
     pub(super) fn policy(self, seed: u64) -> Box<dyn Policy> {
         match self {
             Self::Fifo | Self::Exhaustive => Box::new(Fifo::default()),
             Self::Random => Box::new(Random::new(seed)),
-            Self::Pct(changes, length) => Box::new(pct(changes, length, seed)),
+            Self::Pct(changes, length) => Box::new(Pct::of(changes, length, seed)),
         }
-    }
-}
-
-fn pct(changes: u32, length: Option<u64>, seed: u64) -> Pct {
-    let pct = Pct::new(changes, seed);
-    match length {
-        Some(turns) => pct.length(turns),
-        None => pct,
     }
 }
 
 /// Sets a policy, under a watch only if there is an end of the time: a turn takes less without.
 fn timed(builder: Builder, policy: impl Policy + 'static, watch: &TrialWatch) -> Builder {
-    if watch.is_set() {
-        builder.policy(Timed::new(policy, watch))
-    } else {
-        builder.policy(policy)
+    match watch.is_set() {
+        true => builder.policy(Timed::new(policy, watch)),
+        false => builder.policy(policy),
     }
 }
 

@@ -7,26 +7,22 @@ use rustc_hash::FxHashSet;
 use super::{
     plan::{Decisions, Plan, Replay},
     settings::Settings,
-    trial::Trial,
+    trial::{THREADS, Trial},
 };
 
-/// What a search has found.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     pub(super) schedules: u64,
     pub(super) outcomes: BTreeSet<String>,
-    /// The claims that held.
     pub(super) held: BTreeSet<&'static str>,
-    /// The first schedule that failed.
     pub(super) failure: Option<Found>,
-    /// The hashes of the causal orders, where they are known.
     pub(super) classes: FxHashSet<u64>,
-    /// Whether every causal order has run.
     pub(super) complete: bool,
     /// What keeps the search from being complete, in words.
     pub(super) bound: Option<String>,
     /// What the audit of a complete search has left out, in words.
     pub(super) unaudited: Option<String>,
+    pub(super) counts_on_threads: bool,
     /// Whether several tasks were ready at one time, so that there are several orders of turns.
     pub(super) has_choice: bool,
     /// Whether a schedule has another order of turns with the same causal order.
@@ -35,8 +31,7 @@ pub(super) struct Tally {
     pub(super) turns: u64,
 }
 
-/// A schedule that failed.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Found {
     pub(super) schedule: u64,
     /// What the report calls it, if it is no schedule of the search itself.
@@ -54,11 +49,8 @@ impl Found {
     pub(super) fn new(schedule: u64, why: String) -> Self {
         Self {
             schedule,
-            name: None,
             why,
-            plan: None,
-            beside: None,
-            note: None,
+            ..Self::default()
         }
     }
 
@@ -72,11 +64,11 @@ impl Found {
         Self { beside, ..self }
     }
 
-    /// Returns the seed of the schedule, and its decisions.
     pub(super) fn decided(&self, settings: &Settings) -> (u64, Decisions) {
-        let number = match settings.is_exhaustive() {
-            true => 0,
-            false => self.schedule,
+        let number = if settings.is_exhaustive() {
+            0
+        } else {
+            self.schedule
         };
         let strategy = Decisions::Strategy(settings.strategy);
         let decisions = self.plan.clone().map_or(strategy, Decisions::Plan);
@@ -91,8 +83,7 @@ impl Found {
             decisions,
             hash: 0,
         };
-        let under_way = &settings.under_way;
-        under_way.set_failure(&self.why, &replay.to_string());
+        settings.tell(&self.why, &replay.to_string());
     }
 }
 
@@ -121,12 +112,12 @@ impl Tally {
         });
     }
 
-    /// Appends what the next part of the search has found.
-    pub(super) fn append(&mut self, mut next: Self) {
-        if let Some(found) = &mut next.failure {
-            found.schedule += self.schedules;
+    /// Ends a search that has run all its schedules.
+    pub(super) fn end(&mut self) {
+        if self.counts_on_threads {
+            self.bound.get_or_insert_with(|| THREADS.to_string());
         }
-        self.merge(next);
+        self.complete = self.bound.is_none();
     }
 
     /// Adds what another thread has found.

@@ -4,24 +4,20 @@ use super::{
     notes::{self, Notes},
     quiet,
     settings::Settings,
-    timed::TrialWatch,
+    watchdog::TrialWatch,
 };
-use crate::{Error, Kernel};
+use crate::{Builder, Error, Kernel};
 
-/// What a search runs for each schedule.
 pub(super) type Body<'a> = &'a dyn Fn(&mut Kernel) -> Result<(), Error>;
 
-/// A body, and the settings of its search.
 #[derive(Clone, Copy)]
 pub(super) struct Test<'a> {
     pub(super) body: Body<'a>,
     pub(super) settings: &'a Settings,
 }
 
-/// The result of a trial.
 #[derive(Debug)]
 pub(super) struct Trial {
-    /// Why it failed.
     pub(super) failure: Option<String>,
     /// Whether it failed because another thread did not wake it.
     pub(super) has_stalled: bool,
@@ -32,12 +28,11 @@ pub(super) struct Trial {
 }
 
 impl Trial {
-    /// Returns what the schedule came to.
     pub(super) fn outcomes(&self) -> &[String] {
         self.notes.as_ref().map_or(&[], |notes| &notes.outcomes)
     }
 
-    /// Returns the same, and whether it failed, in a line.
+    /// Returns what the schedule came to, in a line.
     pub(super) fn in_a_line(&self) -> String {
         let outcomes = self.outcomes().join(", ");
         match &self.failure {
@@ -65,24 +60,59 @@ pub(super) const THREADS: &str = "the program counts on threads of the operating
      (Setter::remote): no schedule decides when these run, and no search can repeat it. A test that \
      is searched sets its promises in tasks.";
 
-/// Makes the kernel as new, or makes a new one.
-pub(super) fn fresh<'a>(
-    kernel: &'a mut Option<Kernel>,
-    settings: &Settings,
-    seed: u64,
-    watch: &TrialWatch,
-) -> Result<&'a mut Kernel, Error> {
-    let is_reset = kernel
-        .as_mut()
-        .is_some_and(|kernel| kernel.reset(seed).is_ok());
-    watch.seed(seed);
-    if !is_reset {
-        watch.decide(&settings.strategy);
-        let builder = settings.builder(seed, watch);
-        let builder = settings.strategy.set(builder, seed, watch);
-        *kernel = Some(builder.build()?);
+/// Trials on one kernel, which is reset between them.
+pub(super) struct Trials<'a> {
+    pub(super) test: Test<'a>,
+    pub(super) watch: TrialWatch,
+    kernel: Option<Kernel>,
+}
+
+impl<'a> Trials<'a> {
+    pub(super) fn new(test: Test<'a>, watch: TrialWatch) -> Self {
+        Self {
+            test,
+            watch,
+            kernel: None,
+        }
     }
-    Ok(kernel.as_mut().expect("it was just made"))
+
+    /// Returns the kernel as new. If there is none yet, makes it, with the policy that `set` sets.
+    pub(super) fn prepare(
+        &mut self,
+        seed: u64,
+        set: impl FnOnce(Builder, &TrialWatch) -> Builder,
+    ) -> Result<&mut Kernel, Error> {
+        self.watch.seed(seed);
+        let kept = self.kernel.as_mut();
+        if kept.is_none_or(|kernel| kernel.reset(seed).is_err()) {
+            let builder = self.test.settings.builder(seed, &self.watch);
+            self.kernel = Some(set(builder, &self.watch).build()?);
+        }
+        Ok(self.kernel())
+    }
+
+    pub(super) fn by_seed(&mut self, seed: u64) -> Result<&mut Kernel, Error> {
+        let strategy = self.test.settings.strategy;
+        self.prepare(seed, |builder, watch| {
+            watch.decide(&strategy);
+            strategy.set(builder, seed, watch)
+        })
+    }
+
+    pub(super) fn kernel(&mut self) -> &mut Kernel {
+        self.kernel.as_mut().expect("it was prepared")
+    }
+
+    /// Runs the body on the kernel, which is as new.
+    pub(super) fn run(&mut self) -> Trial {
+        let kernel = self.kernel.as_mut().expect("it was prepared");
+        self.test.run(kernel, &self.watch)
+    }
+
+    /// Drops the kernel: a schedule that was cut has cost it its policy.
+    pub(super) fn drop_kernel(&mut self) {
+        self.kernel = None;
+    }
 }
 
 const NOT_RUN: &str = "the closure has made tasks, and has not run them: call kernel.run()";
@@ -91,46 +121,49 @@ const NOT_ALONE: &str = "the closure has run another kernel than the one that it
      replaced or reset that one: the search decides the turns of that kernel alone. Spawn the tasks \
      on it, and call kernel.run()";
 
-/// Runs the body on a kernel that is as new. A trial fails if the body returns an error or panics,
-/// or if [`Report::check`](crate::Report::check) fails, or if none of its tasks has had a turn, or if
-/// it runs another kernel.
-pub(super) fn run(kernel: &mut Kernel, body: Body<'_>, watch: &TrialWatch) -> Trial {
-    let _begun = watch.begin(kernel);
-    notes::open(kernel.remote());
-    kernel.watch_alone();
-    let result = quiet::contain(|| body(kernel));
-    let notes = notes::close();
-    let has_stalled = matches!(result, Ok(Err(Error::Stalled(_))));
-    let was_alone = kernel.was_alone();
-    if !was_alone {
-        // The next trial resets a kernel, which one of the real world cannot.
-        *kernel = Kernel::simulated(kernel.seed());
-    }
-    let mut failure = match result {
-        Ok(Ok(())) => None,
-        Ok(Err(error)) => Some(error.to_string()),
-        Err(panic) => Some(panic),
-    };
-    if kernel.has_failures()
-        && let Err(failed) = kernel.report().check()
-    {
-        let failed = failed.to_string();
-        failure = Some(match failure {
-            Some(failure) if failure != failed => format!("{failure}\n{failed}"),
-            _ => failed,
-        });
-    }
-    if failure.is_none() && kernel.has_unrun_tasks() {
-        failure = Some(NOT_RUN.to_string());
-    }
-    if !was_alone {
-        // What it came to was no schedule of the search.
-        failure = Some(NOT_ALONE.to_string());
-    }
-    Trial {
-        failure,
-        has_stalled,
-        notes,
-        counts_on_threads: kernel.counts_on_threads(),
+impl Test<'_> {
+    /// Runs the body on a kernel that is as new. A trial fails if the body returns an error or panics,
+    /// or if [`Report::check`](crate::Report::check) fails, or if none of its tasks has had a turn, or if
+    /// it runs another kernel.
+    pub(super) fn run(self, kernel: &mut Kernel, watch: &TrialWatch) -> Trial {
+        watch.begin(kernel);
+        notes::open(kernel.remote());
+        kernel.watch_alone();
+        let result = quiet::contain(|| (self.body)(kernel));
+        let notes = notes::close();
+        let has_stalled = matches!(result, Ok(Err(Error::Stalled(_))));
+        let was_alone = kernel.was_alone();
+        if !was_alone {
+            // The next trial resets a kernel, which one of the real world cannot.
+            *kernel = Kernel::simulated(kernel.seed());
+        }
+        let mut failure = match result {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) => Some(error.to_string()),
+            Err(panic) => Some(panic),
+        };
+        if kernel.has_failures()
+            && let Err(failed) = kernel.report().check()
+        {
+            let failed = failed.to_string();
+            failure = Some(match failure {
+                Some(failure) if failure != failed => format!("{failure}\n{failed}"),
+                _ => failed,
+            });
+        }
+        if failure.is_none() && kernel.has_unrun_tasks() {
+            failure = Some(NOT_RUN.to_string());
+        }
+        if !was_alone {
+            // What it came to was no schedule of the search.
+            failure = Some(NOT_ALONE.to_string());
+        }
+        watch.begin_or_end();
+        Trial {
+            failure,
+            has_stalled,
+            notes,
+            counts_on_threads: kernel.counts_on_threads(),
+        }
     }
 }

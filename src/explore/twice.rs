@@ -6,10 +6,9 @@ use std::{cell::RefCell, rc::Rc};
 use super::{
     plan::Plan,
     tally::{Found, Tally},
-    timed::TrialWatch,
-    trial::{self, Body, Test, Trial},
+    trial::{Test, Trial, Trials},
 };
-use crate::{Error, Event, Kernel, record::OwnedEvent};
+use crate::{Error, Event, record::OwnedEvent};
 
 /// Longer logs are compared up to here.
 const MOST: usize = 100_000;
@@ -17,13 +16,12 @@ const MOST: usize = 100_000;
 /// The begin of the report on two runs that differ.
 pub(super) const NONDETERMINISM: &str = "hidden nondeterminism";
 
-/// Runs that are logged.
+/// Runs that are logged, by the strategy of the search.
 pub(super) struct Logged<'a> {
-    body: Body<'a>,
+    pub(super) trials: Trials<'a>,
     events: Rc<RefCell<Events>>,
     /// The turns of the last run, in a search whose time ends.
     turns: u64,
-    watch: TrialWatch,
 }
 
 /// The events of a run, and how far those of the next are the same.
@@ -31,7 +29,6 @@ pub(super) struct Logged<'a> {
 struct Events {
     first: Vec<OwnedEvent>,
     is_second: bool,
-    /// The number of events that are the same.
     same: usize,
     /// The first of the second run that differs.
     other: Option<OwnedEvent>,
@@ -76,14 +73,12 @@ fn outcomes_differ(first: &Trial, second: &Trial) -> Option<String> {
 /// Runs the first schedule of an exhaustive search twice, and the search if the two do not differ. If
 /// the time ends before the search runs that schedule again, its failure is that of the search.
 pub(super) fn before(
-    Test { body, settings }: Test<'_>,
+    test: Test<'_>,
     search: impl FnOnce() -> Result<Tally, Error>,
 ) -> Result<Tally, Error> {
-    let (seed, watch) = (settings.seed, settings.watch());
-    let mut kernel = None;
-    let kernel = trial::fresh(&mut kernel, settings, seed, &watch)?;
-    let mut logged = Logged::new(body, &watch);
-    let first = logged.first(kernel, seed)?;
+    let (settings, watch) = (test.settings, test.settings.watch());
+    let mut logged = Logged::new(Trials::new(test, watch.clone()));
+    let first = logged.first(settings.seed)?;
     // A schedule that was cut has no result.
     let is_cut = watch.has_cut() || logged.turns > settings.steps();
     let found = |why: &String| Found::new(0, why.clone()).with(Plan::default());
@@ -91,7 +86,7 @@ pub(super) fn before(
     if let Some(found) = &failure {
         found.tell(settings);
     }
-    let differs = logged.repeat(kernel, seed, 0, &first)?;
+    let differs = logged.repeat(settings.seed, 0, &first)?;
     if differs.is_some() {
         return Ok(Tally {
             failure: differs,
@@ -110,33 +105,31 @@ pub(super) fn before(
 }
 
 impl<'a> Logged<'a> {
-    pub(super) fn new(body: Body<'a>, watch: &TrialWatch) -> Self {
+    pub(super) fn new(trials: Trials<'a>) -> Self {
         Self {
-            body,
+            trials,
             events: Rc::default(),
             turns: 0,
-            watch: watch.clone(),
         }
     }
 
-    /// Runs the schedule of a seed, to be repeated, on a kernel that is as new.
-    pub(super) fn first(&mut self, kernel: &mut Kernel, seed: u64) -> Result<Trial, Error> {
+    /// Runs the schedule of a seed, to be repeated.
+    pub(super) fn first(&mut self, seed: u64) -> Result<Trial, Error> {
         let mut events = self.events.borrow_mut();
         events.first.clear();
         (events.is_second, events.same, events.other) = (false, 0, None);
         drop(events);
-        self.run_once(kernel, seed)
+        self.run_once(seed)
     }
 
     /// Runs the schedule again. Returns a failure if the two differ.
     pub(super) fn repeat(
         &mut self,
-        kernel: &mut Kernel,
         seed: u64,
         schedule: u64,
         first: &Trial,
     ) -> Result<Option<Found>, Error> {
-        if self.watch.has_cut() {
+        if self.trials.watch.has_cut() {
             // The kernel has lost its policy, and nothing would cut the second run.
             return Ok(None);
         }
@@ -145,8 +138,8 @@ impl<'a> Logged<'a> {
             return Ok(Some(Found::new(schedule, why.clone())));
         }
         self.events.borrow_mut().is_second = true;
-        let second = self.run_once(kernel, seed)?;
-        if self.watch.has_cut() {
+        let second = self.run_once(seed)?;
+        if self.trials.watch.has_cut() {
             return Ok(None);
         }
         let why = first.hidden();
@@ -156,13 +149,14 @@ impl<'a> Logged<'a> {
         Ok(differs.map(found))
     }
 
-    /// Runs the schedule on a kernel that is as new, and makes it so again.
-    fn run_once(&mut self, kernel: &mut Kernel, seed: u64) -> Result<Trial, Error> {
+    fn run_once(&mut self, seed: u64) -> Result<Trial, Error> {
         let events = Rc::clone(&self.events);
         let tracer = move |event: &Event<'_>| events.borrow_mut().add(event);
-        kernel.with_tracer(tracer, |kernel| {
-            let trial = trial::run(kernel, self.body, &self.watch);
-            if self.watch.is_set() {
+        let Trials { test, watch, .. } = &self.trials;
+        let (test, watch) = (*test, watch.clone());
+        self.trials.by_seed(seed)?.with_tracer(tracer, |kernel| {
+            let trial = test.run(kernel, &watch);
+            if watch.is_set() {
                 self.turns = kernel.report().ticks;
             }
             // The tasks that are left end, and the log has their ends.

@@ -1,10 +1,12 @@
-//! A thread that ends the process when a search is over and a task does not come to a trap, or the test
-//! itself does not go on: no other thread can end them.
+//! What is known of the schedules under way, and the thread that ends the process when a search is
+//! over and a task does not come to a trap, or the test itself does not go on: no other thread can.
 
 use std::{
+    cell::Cell,
     fmt::{Display, Write as _},
     io::{self, Write as _},
-    process,
+    mem, process,
+    rc::Rc,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -15,9 +17,8 @@ use std::{
 };
 
 use super::deadline::Deadline;
-use crate::CurrentTurn;
+use crate::{CurrentTurn, Kernel};
 
-/// The time between two looks.
 const EVERY: Duration = Duration::from_millis(100);
 
 /// A turn that lasts so many looks has a task that does not come to a trap.
@@ -38,20 +39,13 @@ pub(super) struct UnderWay(Arc<Everything>);
 struct Everything {
     runs: Mutex<Vec<Weak<TrialRun>>>,
     is_over: AtomicBool,
-    /// The failure that the search has found.
-    failure: Mutex<Option<Failing>>,
-}
-
-/// A schedule that has failed, and of which there is no report yet.
-#[derive(Clone, Debug)]
-struct Failing {
-    why: String,
-    replay: String,
+    /// The failure that the search has found, and of which there is no report yet.
+    failure: Mutex<String>,
 }
 
 /// A schedule that is under way on one thread, or the next there.
 #[derive(Debug, Default)]
-pub(super) struct TrialRun {
+struct TrialRun {
     all: UnderWay,
     /// Odd while a schedule runs.
     begins_and_ends: AtomicU64,
@@ -63,8 +57,7 @@ pub(super) struct TrialRun {
 }
 
 impl UnderWay {
-    /// Adds the schedules of a thread on one kernel.
-    pub(super) fn add(&self) -> Arc<TrialRun> {
+    fn add(&self) -> Arc<TrialRun> {
         let run = Arc::new(TrialRun {
             all: self.clone(),
             ..TrialRun::default()
@@ -76,54 +69,13 @@ impl UnderWay {
     }
 
     /// Notes the failure that the search has found, before it is explained.
-    pub(super) fn set_failure(&self, why: &str, replay: &str) {
-        *lock(&self.0.failure) = Some(Failing {
-            why: why.to_string(),
-            replay: replay.to_string(),
-        });
+    pub(super) fn set_failure(&self, why: &str, replay: &str, command: &str) {
+        let again = again(command, replay);
+        *lock(&self.0.failure) = format!("error: a schedule fails: {why}\n{again}\n");
     }
 }
 
 impl TrialRun {
-    /// Adds schedules on another kernel.
-    pub(super) fn beside(&self) -> Arc<Self> {
-        self.all.add()
-    }
-
-    /// Returns whether the watchdog has seen the end of the search.
-    #[inline]
-    pub(super) fn is_over(&self) -> bool {
-        self.all.0.is_over.load(Ordering::Relaxed)
-    }
-
-    /// Notes the seed of the next schedule.
-    pub(super) fn set_seed(&self, seed: u64) {
-        self.seed.store(seed, Ordering::Relaxed);
-    }
-
-    /// Notes the decisions of the next schedule.
-    pub(super) fn set_decisions(&self, decisions: String) {
-        *lock(&self.decisions) = decisions;
-    }
-
-    /// Notes one more decision of the schedule that is under way.
-    pub(super) fn add_decision(&self, decision: &impl Display) {
-        let mut decisions = lock(&self.decisions);
-        let dash = if decisions.is_empty() { "" } else { "-" };
-        let _ = write!(decisions, "{dash}{decision}");
-    }
-
-    /// Notes the kernel of the next schedule.
-    pub(super) fn set_turn(&self, turn: CurrentTurn) {
-        *lock(&self.turn) = Some(turn);
-    }
-
-    /// Notes that a schedule begins, or ends. One thread does.
-    pub(super) fn begin_or_end(&self) {
-        let next = self.begins_and_ends.load(Ordering::Relaxed) + 1;
-        self.begins_and_ends.store(next, Ordering::Relaxed);
-    }
-
     /// Returns the turn that is under way, if a schedule is: the numbers of both.
     fn progress(&self) -> Option<(u64, u64)> {
         let runs = self.begins_and_ends.load(Ordering::Relaxed);
@@ -137,17 +89,15 @@ impl TrialRun {
         let text = match turn.and_then(|turn| turn.task()) {
             None => "no task has a turn: the test itself does not go on".to_string(),
             Some(task) => {
-                let mut text = format!("task {} {:?} makes no trap", task.tid, task.name);
-                match task.call {
-                    Some(call) => text += &format!(" since, or is still in, its call {call}"),
-                    None => text += " in its first turn",
-                }
-                match (task.call, task.place) {
-                    (Some(_), Some(place)) => text += &format!(", at or after {place}"),
-                    (None, Some(place)) => text += &format!(", spawned at {place}"),
-                    (_, None) => {}
-                }
-                text
+                let since = match (task.call, task.place) {
+                    (Some(call), Some(place)) => {
+                        format!("since, or is still in, its call {call}, at or after {place}")
+                    }
+                    (Some(call), None) => format!("since, or is still in, its call {call}"),
+                    (None, Some(place)) => format!("in its first turn, spawned at {place}"),
+                    (None, None) => "in its first turn".to_string(),
+                };
+                format!("task {} {:?} makes no trap {since}", task.tid, task.name)
             }
         };
         let seed = self.seed.load(Ordering::Relaxed);
@@ -155,6 +105,114 @@ impl TrialRun {
         // No hash: it is of a schedule that has ended.
         let replay = format!("{seed}.{decisions}.00000000");
         format!("{text}\n{}", again(command, &replay))
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum CutAt {
+    Turn,
+    /// In a wait that only other threads can end.
+    Wait,
+}
+
+/// The schedules of a thread on one kernel: what the watchdog knows of them, and the end of their
+/// time, which cuts the one under way. Clones are handles to the same watch.
+#[derive(Clone, Debug, Default)]
+pub(super) struct TrialWatch {
+    deadline: Deadline,
+    cut: Rc<Cell<Option<CutAt>>>,
+    run: Arc<TrialRun>,
+    publishes: bool,
+}
+
+impl TrialWatch {
+    /// Returns the watch over schedules of a thread. Without a deadline none is cut.
+    pub(super) fn new(deadline: Deadline, all: &UnderWay, publishes: bool) -> Self {
+        Self {
+            deadline,
+            run: all.add(),
+            publishes,
+            ..Self::default()
+        }
+    }
+
+    /// Returns the same for schedules on another kernel.
+    pub(super) fn beside(&self) -> Self {
+        Self {
+            run: self.run.all.add(),
+            ..self.clone()
+        }
+    }
+
+    pub(super) fn is_set(&self) -> bool {
+        self.deadline.is_set()
+    }
+
+    /// Whether a schedule was cut. Its result is none.
+    pub(super) fn has_cut(&self) -> bool {
+        self.cut.get().is_some()
+    }
+
+    pub(super) fn waits(&self) -> bool {
+        self.cut.get() == Some(CutAt::Wait)
+    }
+
+    pub(super) fn within(&self) -> Option<&'static str> {
+        Some(match self.cut.get()? {
+            CutAt::Turn => "within a schedule",
+            CutAt::Wait => "within a schedule that waits for another thread (Setter::remote)",
+        })
+    }
+
+    /// Whether the watchdog has seen the end of the search.
+    #[inline]
+    pub(super) fn is_ended(&self) -> bool {
+        self.run.all.0.is_over.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether the time is over, which cuts the schedule here.
+    pub(super) fn is_over(&self, here: CutAt) -> bool {
+        let is_over = self.deadline.is_over();
+        if is_over {
+            self.cut.set(Some(here));
+        }
+        is_over
+    }
+
+    /// Notes the decisions of the schedules from now on, as a replay has them.
+    pub(super) fn decide(&self, decisions: &impl Display) {
+        if self.publishes {
+            *lock(&self.run.decisions) = decisions.to_string();
+        }
+    }
+
+    pub(super) fn decide_also(&self, decision: &impl Display) {
+        if self.publishes {
+            let mut decisions = lock(&self.run.decisions);
+            let dash = if decisions.is_empty() { "" } else { "-" };
+            let _ = write!(decisions, "{dash}{decision}");
+        }
+    }
+
+    pub(super) fn seed(&self, seed: u64) {
+        self.run.seed.store(seed, Ordering::Relaxed);
+    }
+
+    pub(super) fn begin(&self, kernel: &mut Kernel) {
+        if self.publishes {
+            let turn = kernel.current_turn();
+            let mut known = lock(&self.run.turn);
+            if known.as_ref().is_none_or(|known| !known.is_same(turn)) {
+                *known = Some(turn.clone());
+            }
+        }
+        self.begin_or_end();
+    }
+
+    /// Notes that a schedule begins, or ends. One thread does.
+    pub(super) fn begin_or_end(&self) {
+        let count = &self.run.begins_and_ends;
+        count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 }
 
@@ -190,7 +248,6 @@ impl Watchdog {
     }
 }
 
-/// What the thread keeps between its looks.
 struct Looks {
     all: UnderWay,
     deadline: Deadline,
@@ -201,7 +258,6 @@ struct Looks {
     seen: Vec<Seen>,
 }
 
-/// What the last look has seen of a schedule.
 struct Seen {
     run: Arc<TrialRun>,
     progress: Option<(u64, u64)>,
@@ -227,20 +283,14 @@ impl Looks {
             _ => "the search was interrupted".to_string(),
         };
         let found = lock(&self.all.0.failure).clone();
-        let found = found.map_or(String::new(), |Failing { why, replay }| {
-            let again = again(&self.command, &replay);
-            format!("error: a schedule fails: {why}\n{again}\n")
-        });
-        tell(&format!(
-            "{found}error: {why}, and {}",
-            run.describe(&self.command)
-        ));
+        let turn = run.describe(&self.command);
+        tell(&format!("{found}error: {why}, and {turn}"));
         process::exit(1)
     }
 
     fn look(&mut self) {
-        let before = std::mem::take(&mut self.seen);
-        let runs: Vec<Arc<TrialRun>> = lock(&self.all.0.runs)
+        let before = mem::take(&mut self.seen);
+        let runs: Vec<_> = lock(&self.all.0.runs)
             .iter()
             .filter_map(Weak::upgrade)
             .collect();
@@ -254,11 +304,8 @@ impl Looks {
                 self.end(&run);
             }
             if looks == LONG {
-                let span = EVERY * LONG;
-                tell(&format!(
-                    "warning: for {span:?}, {}",
-                    run.describe(&self.command)
-                ));
+                let (span, turn) = (EVERY * LONG, run.describe(&self.command));
+                tell(&format!("warning: for {span:?}, {turn}"));
             }
             self.seen.push(Seen {
                 run,
@@ -269,12 +316,9 @@ impl Looks {
     }
 }
 
-/// Returns the line with the command that runs a schedule again.
 fn again(command: &str, replay: &str) -> String {
-    format!(
-        "to see it again:  {}",
-        command.replacen("{replay}", replay, 1)
-    )
+    let command = command.replacen("{replay}", replay, 1);
+    format!("to see it again:  {command}")
 }
 
 /// Writes past the test harness, which shows no output of a test that goes on.

@@ -2,13 +2,12 @@
 
 use std::{
     panic::{Location, PanicHookInfo},
-    rc::Rc,
     time::Duration,
 };
 
 use super::{Kernel, task::OnExit};
 use crate::{
-    abi::{Errno, Place, QueueInfo, Share, Tid},
+    abi::{Errno, HostId, Place, QueueInfo, Share, Tid},
     interrupt::{External, Remote},
     log::{Log, Tracer},
     panic::note_origin,
@@ -77,18 +76,12 @@ impl Kernel {
         program: impl AsyncFnOnce(&mut Os) -> T + 'static,
     ) -> Result<Tid, Errno> {
         self.log.observe_by_tracing();
-        let host = host.map(|host| self.host_named(host)).transpose()?;
+        let host = host.map_or(Ok(HostId::LOCAL), |host| self.host_named(host))?;
         self.frame.set_place_of_spawn(place);
-        let name = self.frame.intern(name.as_ref());
-        let name = host.map_or_else(
-            || Rc::clone(&name),
-            |host| self.name_on(host, Rc::clone(&name)),
-        );
+        let name = self.name_on(host, self.frame.kept.intern(name.as_ref()));
         let program = program::program(&self.frame, program);
         let task = self.admit(name, program, None, OnExit::Report, false, Start::First)?;
-        if let Some(host) = host {
-            self.tasks[task].set_host(host);
-        }
+        self.tasks[task].host = host;
         self.log.leave_span();
         Ok(task.tid)
     }

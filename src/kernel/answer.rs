@@ -26,7 +26,6 @@ pub(super) enum Beside {
 }
 
 impl Answer {
-    /// The answer of a yield and of a finished sleep.
     pub(super) const SLEPT: Self = Self {
         reply: Reply::Done,
         beside: Beside::Slept,
@@ -37,13 +36,11 @@ impl Answer {
         Self { reply, beside }
     }
 
-    /// A reply that gives the caller a message of this queue.
     pub(super) fn message(reply: Reply, queue: QueueId) -> Self {
         let beside = Beside::Queue(queue);
         Self { reply, beside }
     }
 
-    /// The exit of a task. [`Exit::Done`] needs no payload.
     pub(super) fn exit(exit: Exit) -> Self {
         match exit {
             Exit::Done => Reply::Exit.into(),

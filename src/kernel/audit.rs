@@ -8,10 +8,7 @@ use super::{
     task::{Pending, State, WaitingOn},
     waiters::Waiters,
 };
-use crate::{
-    abi::{Direction, Nanos, Tid},
-    sched::Runnable,
-};
+use crate::abi::{Direction, Nanos, Tid};
 
 /// The most tasks that an audit at each step or poll checks.
 const MOST: usize = 512;
@@ -30,7 +27,7 @@ impl Kernel {
     #[doc(hidden)]
     pub fn audit_all(&self) {
         let (mut live, mut ready, mut devices) = (0, 0, 0);
-        let (mut timers, mut computing) = (Vec::new(), Vec::new());
+        let (mut timers, mut computing) = (Vec::new(), BTreeSet::new());
         let queued = pairs(self.queues.iter().flat_map(|queue| {
             let waiters = queue.waiters();
             waiters.map(move |waiter| (queue.id(), waiter.tid))
@@ -40,98 +37,80 @@ impl Kernel {
             waiters.map(move |waiter| (target.tid(), waiter.tid))
         }));
         for task in self.tasks.iter() {
-            let (tid, me) = (
-                task.tid(),
-                self.tasks.find(task.tid()).expect("a task is in the map"),
-            );
+            let tid = task.tid();
+            let me = self.tasks.find(tid).expect("a task is in the map");
             live += usize::from(task.is_live() && !tid.is_daemon());
             timers.extend(task.timeouts());
-            match *task.state() {
-                State::Pending(Pending::Read(device, _)) => {
+            let is_in_place = match *task.state() {
+                State::Ready(_) if self.processors.is_done(me) => true,
+                State::Ready(_) | State::Late(_) | State::Pending(_) => {
                     ready += 1;
-                    let owner = self.devices.owner(device, Direction::Read);
-                    assert_eq!(owner, Some(me), "task {tid}");
+                    match *task.state() {
+                        State::Pending(Pending::Read(device, _)) => {
+                            self.devices.owner(device, Direction::Read) == Some(me)
+                        }
+                        _ => true,
+                    }
                 }
-                State::Pending(Pending::Select(key)) => {
-                    ready += 1;
-                    timers.extend(self.selects.timer(key));
-                    devices += self.devices_of(key).count();
-                }
-                State::Ready(_) if self.processors.is_done(me) => {}
-                State::Ready(_) | State::Late(_) | State::Pending(_) => ready += 1,
-                State::Computing => computing.push(tid),
-                State::Running | State::Ending => {
-                    panic!("task {tid} runs between two turns")
-                }
-                State::Zombie(_) => {
-                    assert!(
-                        task.family().parent.is_some(),
-                        "task {tid} is a zombie without a parent"
-                    );
+                State::Computing => computing.insert(tid),
+                // Between two turns no task runs.
+                State::Running | State::Ending => false,
+                State::Zombie(_) => task.family().parent.is_some(),
+                State::Blocked(WaitingOn::Timer(timer)) => {
+                    timers.push(timer);
+                    true
                 }
                 State::Blocked(WaitingOn::Select(key, _)) => {
-                    assert!(self.selects.is_listed(key), "task {tid}");
                     timers.extend(self.selects.timer(key));
                     devices += self.devices_of(key).count();
+                    self.selects.is_listed(key)
                 }
-                State::Blocked(WaitingOn::Timer(timer)) => timers.push(timer),
                 State::Blocked(WaitingOn::Delay(timer)) => {
                     timers.push(timer);
-                    assert!(self.held.holds(Ticket::Delay(timer.1), me), "task {tid}");
+                    self.held.holds(Ticket::Delay(timer.1), me)
                 }
                 State::Blocked(WaitingOn::Device(device, direction, _)) => {
                     devices += 1;
-                    assert_eq!(
-                        self.devices.owner(device, direction),
-                        Some(me),
-                        "task {tid}"
-                    );
+                    self.devices.owner(device, direction) == Some(me)
                 }
                 State::Blocked(WaitingOn::Console(ticket)) => {
                     devices += 1;
-                    assert!(self.held.holds(Ticket::Console(ticket), me), "task {tid}");
+                    self.held.holds(Ticket::Console(ticket), me)
                 }
-                State::Blocked(WaitingOn::Queue(queue, _)) => {
-                    assert!(queued.contains(&(queue, tid)), "task {tid}");
-                }
+                State::Blocked(WaitingOn::Queue(queue, _)) => queued.contains(&(queue, tid)),
                 State::Blocked(WaitingOn::Exit(target)) => {
-                    let target = &self.tasks[target];
-                    let is_listed = joining.contains(&(target.tid(), tid));
-                    assert!(target.is_live() && is_listed, "task {tid}");
+                    self.tasks[target].is_live() && joining.contains(&(target.tid, tid))
                 }
-            }
+            };
+            assert!(
+                is_in_place,
+                "task {tid} is not in its place: {:?}",
+                task.state()
+            );
         }
         let computations = self.processors.computing().iter();
-        let mut on_processors: Vec<Tid> = computations.map(|c| c.task.tid).collect();
-        on_processors.sort_unstable();
+        let on_processors: BTreeSet<Tid> = computations.map(|c| c.task.tid).collect();
         assert_eq!(computing, on_processors, "tasks that compute");
         assert_eq!(live, self.tasks.live(), "live tasks");
         // The length of a policy is not trusted: it may withhold tasks.
-        assert!(
-            !self.ready.is_plain() || ready <= self.ready.len() + self.ready.daemons(),
-            "ready tasks"
-        );
+        let is_queued = ready <= self.ready.len() + self.ready.daemons();
+        assert!(!self.ready.is_plain() || is_queued, "ready tasks");
         timers.retain(|(deadline, _)| *deadline != Nanos::FOREVER);
         timers.sort_unstable();
-        let mut armed = self.timers.tasks.all();
-        armed.extend(self.timers.daemons.all());
+        let sets = [&self.timers.tasks, &self.timers.daemons];
+        let mut armed: Vec<_> = sets.iter().flat_map(|set| set.all()).collect();
         armed.sort_unstable();
         assert_eq!(timers, armed, "armed timers");
-        let count = self.timers.tasks.len() + self.timers.daemons.len();
+        let count: usize = sets.iter().map(|set| set.len()).sum();
         assert_eq!(timers.len(), count, "armed timers");
-        assert_eq!(
-            devices,
-            self.devices.waiting() + self.devices.daemons(),
-            "tasks that wait for devices"
-        );
+        let waiting: usize = self.devices.waiting().iter().sum();
+        assert_eq!(devices, waiting, "tasks that wait for devices");
         if let Some(injection) = &self.injection {
-            let is_live = |task: Runnable| self.tasks[task].is_live();
-            injection.audit(|tid| self.tasks.find(tid).is_some_and(is_live));
+            injection.audit(|tid| self.tasks.find_live(tid).is_some());
         }
     }
 }
 
-/// Collects pairs of an object and a task in its list of waiters, where no task is twice.
 fn pairs<T: Ord>(waits: impl Iterator<Item = (T, Tid)>) -> BTreeSet<(T, Tid)> {
     let mut pairs = BTreeSet::new();
     for wait in waits {

@@ -4,20 +4,12 @@ use std::{fmt, rc::Rc, time::Duration};
 
 use super::{
     Kernel,
-    alone::next_number,
-    console::Console,
-    daemons::Daemons,
-    devices::Devices,
-    held::HeldCalls,
     holders::{Holders, OnDeadlock},
-    hosts::Restarts,
     inject::Injection,
-    places::Places,
     processors::Processors,
-    queues::Queues,
     ready::{Named, Ready},
-    report::{Error, Report},
-    selects::Selects,
+    report::Error,
+    reset::next_number,
     shares::Shares,
     stall::Stall,
 };
@@ -36,6 +28,17 @@ pub(super) struct Limits {
     pub(super) queues: usize,
     pub(super) ticks: u64,
     pub(super) time: Nanos,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            tasks: Self::MANY_TASKS,
+            queues: QueueId::PLACES,
+            ticks: u64::MAX,
+            time: Nanos::FOREVER,
+        }
+    }
 }
 
 impl Limits {
@@ -62,6 +65,7 @@ impl Limits {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use]
+#[derive(Default)]
 pub struct Builder {
     world: Option<Box<dyn World>>,
     seed: Option<u64>,
@@ -71,34 +75,10 @@ pub struct Builder {
     shares: Vec<(String, Share)>,
     log: Log,
     limits: Limits,
-    max_stall: Duration,
+    max_stall: Option<Duration>,
     captures: bool,
     injection: Option<Injection>,
     on_deadlock: OnDeadlock,
-}
-
-impl Default for Builder {
-    fn default() -> Self {
-        Self {
-            world: None,
-            seed: None,
-            policy: None,
-            quantum: 1,
-            processors: 1,
-            shares: Vec::new(),
-            log: Log::default(),
-            limits: Limits {
-                tasks: Limits::MANY_TASKS,
-                queues: QueueId::PLACES,
-                ticks: u64::MAX,
-                time: Nanos::FOREVER,
-            },
-            max_stall: Duration::MAX,
-            captures: false,
-            injection: None,
-            on_deadlock: OnDeadlock::default(),
-        }
-    }
 }
 
 impl Builder {
@@ -204,7 +184,7 @@ impl Builder {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn max_stall(mut self, span: Duration) -> Self {
-        self.max_stall = span;
+        self.max_stall = Some(span);
         self
     }
 
@@ -293,34 +273,27 @@ impl Builder {
         }
         note_origins();
         let remote = world.remote();
-        let frame = Rc::new(TrapFrame::new(remote.clone()));
-        if let Some(net) = world.net() {
-            net.bind(&frame);
-        }
-        if self.injection.is_some() {
-            frame.set_injected();
-        }
         let processors = if world.spins() { 1 } else { self.processors };
-        Kernel {
+        let mut kernel = Kernel {
             number: next_number(),
             tasks: Default::default(),
             processors: Processors::new(processors),
             shares: Shares::new(self.shares),
             ready: Ready::new(self.policy, self.quantum),
             timers: Default::default(),
-            devices: Devices::default(),
-            console: Console::default(),
-            held: HeldCalls::default(),
-            selects: Selects::default(),
+            devices: Default::default(),
+            console: Default::default(),
+            held: Default::default(),
+            selects: Default::default(),
             injection: self.injection,
-            queues: Queues::default(),
+            queues: Default::default(),
             holders: Holders::new(self.on_deadlock),
-            places: Places::default(),
+            places: Default::default(),
             published: None,
             is_watched: false,
             world,
-            frame,
-            restarts: Restarts::default(),
+            frame: Rc::new(TrapFrame::new(remote.clone())),
+            restarts: Default::default(),
             remote,
             log: self.log,
             limits: self.limits,
@@ -328,16 +301,18 @@ impl Builder {
             next_poll: 0,
             pass_ends: 0,
             stepping: None,
-            daemons: Daemons::default(),
+            daemons: Default::default(),
             slept: None,
             happened: Vec::new(),
             over: [0; 2],
-            stall: Stall::new(self.max_stall),
+            stall: Stall::new(self.max_stall.unwrap_or(Duration::MAX)),
             standstill: Default::default(),
             captured: self.captures.then(String::new),
             trouble: None,
-            stats: Report::default(),
-        }
+            stats: Default::default(),
+        };
+        kernel.bind_frame();
+        kernel
     }
 }
 
@@ -368,7 +343,7 @@ impl fmt::Debug for Builder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Builder")
             .field("seed", &self.seed)
-            .field("quantum", &self.quantum)
+            .field("quantum", &self.quantum.max(1))
             .field("limits", &self.limits)
             .finish_non_exhaustive()
     }

@@ -30,38 +30,25 @@ pub(super) struct Console {
     waiting: u64,
     /// Whether the end of the run waits only for [`PATIENCE`].
     hurries: bool,
-    /// Whether a failure has been reported.
     is_reported: bool,
-    /// The number of lost bytes that have been reported.
+    /// The number of bytes that are lost, and how many of them have been reported.
+    lost: u64,
     reported_lost: u64,
 }
 
 impl Console {
-    /// Returns whether the world has taken everything.
     pub(super) fn is_empty(&self) -> bool {
         self.text.is_empty()
     }
 
-    /// Returns whether a task that prints has to wait.
     pub(super) fn is_full(&self) -> bool {
         self.text.len() >= CONSOLE_ROOM
     }
 
-    /// Drops the kept text, and forgets an earlier run.
-    pub(super) fn reset(&mut self) {
-        if !self.text.is_empty() {
-            self.text = VecDeque::new();
-        }
-        (self.next, self.waiting, self.reported_lost) = (0, 0, 0);
-        (self.hurries, self.is_reported) = (false, false);
-    }
-
-    /// Prepares for a new run.
     pub(super) fn begin(&mut self) {
         self.hurries = false;
     }
 
-    /// Limits the wait at the end of the run to [`PATIENCE`].
     pub(super) fn hurry(&mut self) {
         self.hurries = true;
     }
@@ -74,28 +61,31 @@ impl Console {
         until
     }
 
-    /// Drops the kept text. Returns the number of bytes that are lost.
-    pub(super) fn drop_text(&mut self) -> u64 {
-        let lost = self.text.len() as u64;
+    /// Drops the kept text, which is lost.
+    pub(super) fn drop_text(&mut self) {
+        self.lost += self.text.len() as u64;
         self.text.clear();
-        lost
     }
 
     /// The same, because the console has failed. Warns once.
-    pub(super) fn lose(&mut self, error: &io::Error) -> u64 {
+    pub(super) fn lose(&mut self, error: &io::Error) {
         if !std::mem::replace(&mut self.is_reported, true) {
             tracing::warn!(
                 target: "trapline::kernel",
                 "cannot write to the console: {error}; the text of tasks is lost until the console works again"
             );
         }
-        self.drop_text()
+        self.drop_text();
     }
 
-    /// Warns of the bytes that were lost since the last such warning. `lost` is their number since
-    /// boot.
-    pub(super) fn report_lost(&mut self, lost: u64) {
-        let new = lost - std::mem::replace(&mut self.reported_lost, lost);
+    /// The number of bytes that are lost since boot.
+    pub(super) fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    /// Warns of the bytes that were lost since the last such warning.
+    pub(super) fn report_lost(&mut self) {
+        let new = self.lost - std::mem::replace(&mut self.reported_lost, self.lost);
         if new > 0 {
             tracing::warn!(
                 target: "trapline::kernel",
@@ -106,7 +96,6 @@ impl Console {
 }
 
 impl Kernel {
-    /// Prints a text, after the kept one.
     pub(super) fn print(&mut self, text: &str) {
         if let Some(captured) = &mut self.captured {
             return captured.push_str(text);
@@ -125,7 +114,7 @@ impl Kernel {
     pub(super) fn write_out(&mut self) {
         while !self.console.is_empty() {
             match self.world.print(self.console.text.as_slices().0) {
-                Ok(0) => self.stats.lost += self.console.lose(&io::ErrorKind::WriteZero.into()),
+                Ok(0) => self.console.lose(&io::ErrorKind::WriteZero.into()),
                 Ok(n) => drop(self.console.text.drain(..n)),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
@@ -133,7 +122,7 @@ impl Kernel {
                     self.trouble.get_or_insert(error);
                     self.poll_soon();
                 }
-                Err(error) => self.stats.lost += self.console.lose(&error),
+                Err(error) => self.console.lose(&error),
             }
         }
         self.frame.kept_text.set(self.console.text.len());
@@ -160,13 +149,12 @@ impl Kernel {
         }
         let number = self.console.next;
         self.console.next += 1;
-        self.held
-            .hold(Ticket::Console(number), me, call, &self.frame);
+        let ticket = Ticket::Console(number);
+        self.held.hold(ticket, me, call, &self.frame);
         self.devices.begin_wait(me);
         self.block(me, WaitingOn::Console(number));
     }
 
-    /// Fails if the console has failed.
     #[inline]
     pub(super) fn check_console(&mut self) -> io::Result<()> {
         self.trouble.take().map_or(Ok(()), Err)

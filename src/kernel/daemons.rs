@@ -14,22 +14,17 @@ use crate::{
 /// After these the daemons count as spinning, and the run continues without them.
 const PATIENCE: u32 = 16;
 
-/// The account of daemons and their turns.
 #[derive(Debug, Default)]
 pub(super) struct Daemons {
-    /// The ticks of tasks at the previous poll.
     ticks: u64,
-    /// The polls since the last turn of a task.
     pub(super) idle: u32,
     /// The polls since the last turn of a task or the last progress of the clock.
     pub(super) still: u32,
-    /// The count of random numbers that they have drawn.
     drawn: u64,
 }
 
 impl Daemons {
-    /// Returns a random number for a daemon. It comes from a separate sequence, so that the
-    /// sequence of the tasks does not change. (SplitMix64.)
+    /// Draws from a sequence apart, so that that of the tasks does not change. (SplitMix64.)
     pub(super) fn random(&mut self, seed: u64) -> u64 {
         self.drawn += 1;
         let mut z = seed.wrapping_add(self.drawn.wrapping_mul(0x9e37_79b9_7f4a_7c15));
@@ -73,14 +68,13 @@ impl Kernel {
         name: impl AsRef<str>,
         program: impl AsyncFnOnce(&mut Os) -> T + 'static,
     ) -> Tid {
-        let name = self.frame.intern(name.as_ref());
+        let name = self.frame.kept.intern(name.as_ref());
         let program = program::program(&self.frame, program);
         let task = self.admit(name, program, None, OnExit::Nothing, true, Start::First);
         task.expect("there is no limit on daemons").tid
     }
 
-    /// Gives each ready daemon one turn; if no task is ready, a pass of turns. These turns count as
-    /// no ticks.
+    /// Gives each ready daemon a turn; if no task is ready, a pass of turns. These are no ticks.
     pub(super) fn run_daemons(&mut self) {
         let ticks = self.stats.ticks;
         if ticks != self.daemons.ticks {
@@ -102,13 +96,11 @@ impl Kernel {
         self.stats.ticks = ticks;
     }
 
-    /// Returns whether a daemon may make a task ready.
     #[inline]
     pub(super) fn may_daemons_help(&self) -> bool {
         self.ready.daemons() > 0 && self.daemons.idle < PATIENCE
     }
 
-    /// Returns whether daemons have turns before the kernel waits.
     #[inline]
     pub(super) fn do_daemons_hurry(&self) -> bool {
         self.ready.daemons() > 0 && self.daemons.still < PATIENCE

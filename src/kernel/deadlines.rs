@@ -5,7 +5,6 @@ use std::rc::Rc;
 use super::timers::Timer;
 use crate::{abi::Nanos, trap::ScopeState};
 
-/// The timeouts around a task's calls.
 #[derive(Default, Debug)]
 pub(super) struct Timeouts {
     /// The timeouts that have not fired, the outermost first.
@@ -34,7 +33,6 @@ struct Shield {
 }
 
 impl Timeouts {
-    /// Takes an armed timeout, and then those within it.
     pub(super) fn take(&mut self, number: u64) -> impl Iterator<Item = Timer> {
         let outer = self.armed.iter();
         let outer = outer.take_while(|(_, other)| *other != number).count();
@@ -113,7 +111,7 @@ impl Timeouts {
             .position(|shield| shield.number == number);
         let left = left.and_then(|at| guards.shields.drain(at..).next());
         let held = left.and_then(|shield| shield.held);
-        self.due = held.map(Due::new).or(self.due);
+        self.due = held.map(|number| Due::new(number, false)).or(self.due);
         held.is_some()
     }
 
@@ -137,7 +135,7 @@ impl Timeouts {
 pub(super) struct Due {
     pub(super) number: u64,
     /// The calls that it has let through because they only ask.
-    pub(super) asked: u8,
+    asked: u8,
     /// Whether it has let one answer through. Then it cuts the next call before its effect.
     pub(super) spent: bool,
 }
@@ -146,25 +144,14 @@ impl Due {
     /// The most calls that only ask before the one answer.
     const MOST_ASKED: u8 = 16;
 
-    pub(super) fn new(number: u64) -> Self {
-        let (asked, spent) = (0, false);
+    pub(super) fn new(number: u64, spent: bool) -> Self {
         Self {
             number,
-            asked,
+            asked: 0,
             spent,
         }
     }
 
-    /// A timeout that has let its one answer through.
-    pub(super) fn spent(number: u64) -> Self {
-        let spent = true;
-        Self {
-            spent,
-            ..Self::new(number)
-        }
-    }
-
-    /// Counts an answer that it lets through.
     pub(super) fn let_through(&mut self, only_asks: bool) {
         if only_asks && self.asked < Self::MOST_ASKED {
             self.asked += 1;

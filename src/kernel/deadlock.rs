@@ -126,13 +126,8 @@ impl Deadlock {
         accepts && self.cycles.is_empty() && self.clients().next().is_none()
     }
 
-    /// The clients that wait for an answer.
     fn clients(&self) -> impl Iterator<Item = &TaskInfo> {
         self.blocked.iter().filter(|task| task.wait.is_client)
-    }
-
-    fn on_cycle(&self) -> BTreeSet<&Tid> {
-        self.cycles.iter().flatten().collect()
     }
 }
 
@@ -152,20 +147,17 @@ impl fmt::Display for Deadlock {
         for ring in &self.cycles {
             write!(f, "\n  cycle: {}", Cycle(ring))?;
         }
-        let on_cycle = self.on_cycle();
+        let on_cycle: BTreeSet<&Tid> = self.cycles.iter().flatten().collect();
         for path in &self.tails {
-            write!(f, "\n  waits on a cycle: {}", Path(path))?;
+            let tids: Vec<String> = path.iter().map(Tid::to_string).collect();
+            write!(f, "\n  waits on a cycle: {}", tids.join(" -> "))?;
             if path.last().is_some_and(|last| !on_cycle.contains(last)) {
                 f.write_str(" (see above)")?;
             }
         }
         if !self.is_partial {
-            for client in self.clients() {
-                write!(
-                    f,
-                    "\n  a client without an answer: {} {:?}",
-                    client.tid, client.name
-                )?;
+            for TaskInfo { tid, name, .. } in self.clients() {
+                write!(f, "\n  a client without an answer: {tid} {name:?}")?;
             }
         }
         Ok(())
@@ -181,16 +173,4 @@ pub(super) fn write_tasks(f: &mut fmt::Formatter<'_>, tasks: &[TaskInfo]) -> fmt
         }
     }
     Ok(())
-}
-
-struct Path<'a>(&'a [Tid]);
-
-impl fmt::Display for Path<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, tid) in self.0.iter().enumerate() {
-            let arrow = if at == 0 { "" } else { " -> " };
-            write!(f, "{arrow}{tid}")?;
-        }
-        Ok(())
-    }
 }

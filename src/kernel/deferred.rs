@@ -70,7 +70,6 @@ impl Kernel {
         }
     }
 
-    /// Prints the deferred text, and takes the calls.
     fn open_deferred(&mut self, me: Runnable) -> VecDeque<Deferred> {
         let text = self.frame.take_text();
         let calls = self.frame.take_deferred();

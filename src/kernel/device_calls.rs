@@ -24,7 +24,7 @@ impl Kernel {
         };
         let id = self.devices.next_id(me);
         let request = Request::Attach {
-            host: self.tasks[me].host(),
+            host: self.tasks[me].host,
             descriptor: source.clone(),
         };
         let result = self.world.io(id, request).and_then(world::Answer::done);
@@ -37,7 +37,7 @@ impl Kernel {
         let Some(Payload::Addr(addr)) = self.frame.take() else {
             return Errno::Invalid.into();
         };
-        let (id, host) = (self.devices.next_id(me), self.tasks[me].host());
+        let (id, host) = (self.devices.next_id(me), self.tasks[me].host);
         let result = self.world.io(id, Request::Listen { host, addr });
         let result = result.and_then(world::Answer::addr);
         self.opened(id, result.map(Some)).into()
@@ -47,7 +47,7 @@ impl Kernel {
         let Some(Payload::Addr(addr)) = self.frame.take() else {
             return Errno::Invalid.into();
         };
-        let (id, host) = (self.devices.next_id(me), self.tasks[me].host());
+        let (id, host) = (self.devices.next_id(me), self.tasks[me].host);
         let result = self.world.io(id, Request::Connect { host, addr });
         let result = result.and_then(world::Answer::done);
         self.opened(id, result.map(|()| None)).into()
@@ -68,10 +68,11 @@ impl Kernel {
         match self.devices.check(device, Direction::Write) {
             Err(errno) => errno.into(),
             Ok(()) => match self.world.io(device, Request::Connected) {
-                Ok(world::Answer::Addr(own)) => Answer::with(Reply::Done, Payload::Addr(own)),
-                other => done(other),
-            }
-            .into(),
+                Ok(world::Answer::Addr(own)) => {
+                    Answer::with(Reply::Done, Payload::Addr(own)).into()
+                }
+                other => done(other).into(),
+            },
         }
     }
 
@@ -138,9 +139,9 @@ impl Kernel {
             return errno.into();
         }
         let len = self.frame.take_word().unwrap_or(0) as usize;
-        let result = self
-            .world
-            .io(device, Request::Send(&self.frame.buffer(len)));
+        let buffer = self.frame.buffer(len);
+        let result = self.world.io(device, Request::Send(&buffer));
+        drop(buffer);
         self.sent(me, device, result)
     }
 
@@ -227,26 +228,23 @@ impl Kernel {
     }
 
     fn recv(&mut self, me: Runnable, device: DeviceId, room: u32) -> Option<Answer> {
-        let result = self
-            .world
-            .io(device, Request::Recv(&mut self.frame.buffer(room as usize)));
+        let mut buffer = self.frame.buffer(room as usize);
+        let result = self.world.io(device, Request::Recv(&mut buffer));
+        drop(buffer);
         let result = result.and_then(world::Answer::bytes);
         self.transferred(me.tid, device, Direction::Read, result)
     }
 
     fn accept(&mut self, me: Runnable, listener: DeviceId) -> Option<Answer> {
         let id = self.devices.next_id(me);
-        let mut peer = None;
         let request = Request::Accept {
-            host: self.tasks[me].host(),
+            host: self.tasks[me].host,
             connection: id,
         };
         let result = self.world.io(listener, request);
-        let result = result.and_then(world::Answer::addr).map(|addr| {
-            peer = Some(addr);
-            0
-        });
-        let answer = self.transferred(me.tid, listener, Direction::Read, result)?;
+        let result = result.and_then(world::Answer::addr);
+        let peer = result.as_ref().ok().copied();
+        let answer = self.transferred(me.tid, listener, Direction::Read, result.map(|_| 0))?;
         Some(match peer {
             Some(_) => self.opened(id, Ok(peer)),
             None => answer,

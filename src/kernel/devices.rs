@@ -13,59 +13,42 @@ pub(super) struct Devices {
     open: DeviceMap<[Option<Runnable>; 2]>,
     /// The last token of a task's device, and of a daemon's.
     last: [u64; 2],
-    /// How many tasks wait, daemons apart.
-    waiting: usize,
-    /// How many daemons wait.
-    daemons: usize,
+    /// How many tasks wait, and how many daemons.
+    waiting: [usize; 2],
 }
 
 impl Devices {
     /// Forgets the devices of an earlier run.
     pub(super) fn reset(&mut self) {
-        if !self.open.is_empty() {
-            self.open.clear();
-        }
+        self.open.clear();
         self.last = [0; 2];
-        (self.waiting, self.daemons) = (0, 0);
+        self.waiting = [0; 2];
     }
 
-    /// A token that no device has had before.
     pub(super) fn next_id(&self, task: Runnable) -> DeviceId {
         let of_daemon = task.tid.is_daemon();
         let first = if of_daemon { DeviceId::DAEMONS } else { 0 };
         DeviceId::from_raw(first + self.last[usize::from(of_daemon)] + 1)
     }
 
-    /// Adds the device that was opened under the next token.
     pub(super) fn insert(&mut self, device: DeviceId) {
         self.last[usize::from(device.is_of_daemon())] += 1;
         self.open.insert(device, [None; 2]);
     }
 
-    /// Takes a device off the table. Returns the tasks that had it, the reader first.
     pub(super) fn remove(&mut self, device: DeviceId) -> Option<[Option<Runnable>; 2]> {
         self.open.remove(&device)
     }
 
     /// Counts a task that waits: for a device, or for the console.
     pub(super) fn begin_wait(&mut self, task: Runnable) {
-        *self.waiting_like(task) += 1;
+        self.waiting[usize::from(task.tid.is_daemon())] += 1;
     }
 
     pub(super) fn end_wait(&mut self, task: Runnable) {
-        *self.waiting_like(task) -= 1;
+        self.waiting[usize::from(task.tid.is_daemon())] -= 1;
     }
 
-    /// How many wait that count as this one does.
-    fn waiting_like(&mut self, task: Runnable) -> &mut usize {
-        if task.tid.is_daemon() {
-            &mut self.daemons
-        } else {
-            &mut self.waiting
-        }
-    }
-
-    /// Whether a task may have this direction of the device.
     pub(super) fn check(&self, device: DeviceId, direction: Direction) -> Result<(), Errno> {
         match self.open.get(&device) {
             None => Err(Errno::BadFd),
@@ -88,34 +71,24 @@ impl Devices {
     }
 
     pub(super) fn claim(&mut self, device: DeviceId, direction: Direction, task: Runnable) {
-        let claims = self
-            .open
-            .get_mut(&device)
-            .expect("a device that a task has is open");
-        claims[direction as usize] = Some(task);
+        let claims = self.open.get_mut(&device);
+        claims.expect("a device that a task has is open")[direction as usize] = Some(task);
     }
 
-    /// Releases this direction of the device.
     pub(super) fn release(&mut self, device: DeviceId, direction: Direction) {
         if let Some(claims) = self.open.get_mut(&device) {
             claims[direction as usize] = None;
         }
     }
 
-    /// The same, for a task that waits.
     pub(super) fn leave(&mut self, device: DeviceId, direction: Direction, task: Runnable) {
         self.release(device, direction);
         self.end_wait(task);
     }
 
-    /// How many tasks wait for a device, daemons apart.
-    pub(super) fn waiting(&self) -> usize {
+    /// Returns how many tasks wait, and how many daemons.
+    pub(super) fn waiting(&self) -> [usize; 2] {
         self.waiting
-    }
-
-    /// How many daemons wait for a device.
-    pub(super) fn daemons(&self) -> usize {
-        self.daemons
     }
 
     pub(super) fn owner(&self, device: DeviceId, direction: Direction) -> Option<Runnable> {

@@ -16,10 +16,15 @@ use crate::{
 };
 
 impl Kernel {
+    #[inline(always)]
+    fn is_seen(&self, tid: Tid) -> bool {
+        self.log.is_observed() && !tid.is_daemon()
+    }
+
     /// Emits a fact with the current time.
     #[inline(always)]
     pub(super) fn emit<'a>(&mut self, tid: Tid, fact: impl FnOnce() -> Fact<'a>) {
-        if self.log.is_observed() && !tid.is_daemon() {
+        if self.is_seen(tid) {
             self.read_clock();
             self.log.emit(tid, fact());
         }
@@ -28,13 +33,12 @@ impl Kernel {
     /// Emits a fact with the time of the previous one, from which it follows at once.
     #[inline(always)]
     pub(super) fn emit_at_once<'a>(&mut self, tid: Tid, fact: impl FnOnce() -> Fact<'a>) {
-        if self.log.is_observed() && !tid.is_daemon() {
+        if self.is_seen(tid) {
             self.emit_slept();
             self.log.emit(tid, fact());
         }
     }
 
-    /// Emits that a task was made, and where in the source.
     #[cold]
     pub(super) fn emit_spawned(&mut self, task: Runnable, parent: Option<Runnable>) {
         if !task.tid.is_daemon() {
@@ -47,7 +51,6 @@ impl Kernel {
         }
     }
 
-    /// Emits that a task has ended, and where in the source it has faulted.
     #[cold]
     pub(super) fn emit_exited(&mut self, tid: Tid, exit: &Exit, place: Option<Place>) {
         if !tid.is_daemon() {
@@ -60,7 +63,7 @@ impl Kernel {
     /// Emits that a call blocks, and where in the source it was made.
     #[inline(always)]
     pub(super) fn emit_blocked(&mut self, me: Runnable, on: WaitingOn) {
-        if self.log.is_observed() && !me.tid.is_daemon() {
+        if self.is_seen(me.tid) {
             self.emit_slept();
             let place = self.places.of_call(me, on);
             self.log
@@ -80,12 +83,11 @@ impl Kernel {
     /// Reads the clock after work within a call: its time belongs to the call, not to the next turn.
     #[inline(always)]
     pub(super) fn time_passed(&mut self, tid: Tid) {
-        if self.log.is_observed() && !tid.is_daemon() {
+        if self.is_seen(tid) {
             self.read_clock();
         }
     }
 
-    /// Notes a wait, to be emitted later.
     pub(super) fn keep_slept(&mut self, before: Duration, now: Duration) {
         if now > before && self.log.is_observed() {
             let from = self.slept.map_or(before, |(from, _)| from);
@@ -100,7 +102,15 @@ impl Kernel {
         emit_slept(&mut self.log, &mut self.slept);
     }
 
-    /// Emits a call and what travels beside it.
+    /// Emits a call with which nothing travels.
+    #[inline(always)]
+    pub(super) fn emit_bare_call(&mut self, tid: Tid, call: SystemCall) {
+        self.emit(tid, || Fact::Trapped {
+            call,
+            detail: Detail::None,
+        });
+    }
+
     #[inline(always)]
     pub(super) fn emit_call(&mut self, tid: Tid, call: SystemCall) {
         if self.log.is_observed() {
@@ -126,7 +136,6 @@ impl Kernel {
         self.frame.put_parcel(beside);
     }
 
-    /// Emits the answer to a call that is answered at once.
     #[inline(always)]
     pub(super) fn emit_reply<'a>(
         &mut self,
@@ -143,7 +152,7 @@ impl Kernel {
     /// Emits the answer of a task that is ready, if it is known by now.
     #[inline(always)]
     pub(super) fn emit_answer(&mut self, task: Runnable) {
-        if self.log.is_observed() && !task.tid.is_daemon() {
+        if self.is_seen(task.tid) {
             self.emit_answer_in_full(task);
         }
     }
@@ -167,16 +176,21 @@ impl Kernel {
             return Errno::Invalid.into();
         };
         self.log.attach(number, tracer);
-        self.frame.set_observed(true);
-        self.is_watched = true;
+        self.note_tracers();
         Reply::Done.into()
     }
 
     pub(super) fn unobserve(&mut self, number: u64) -> Outcome {
         contain(|| self.log.detach(number));
-        self.frame.set_observed(self.log.is_observed());
-        self.is_watched = self.log.is_observed() || self.published.is_some();
+        self.note_tracers();
         Reply::Done.into()
+    }
+
+    /// Notes whether there are tracers.
+    pub(super) fn note_tracers(&mut self) {
+        let is_observed = self.log.is_observed();
+        self.frame.set_observed(is_observed);
+        self.is_watched = is_observed || self.published.is_some();
     }
 }
 

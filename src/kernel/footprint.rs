@@ -77,7 +77,6 @@ impl Kernel {
         }
     }
 
-    /// Notes that the turn changes an object.
     #[inline]
     pub(super) fn touch(&self, object: Object) {
         self.frame.touch(object, true);
@@ -88,8 +87,7 @@ impl Kernel {
         self.frame.touch_queue(queue, true);
     }
 
-    /// A deferred put of a permit or a lock cannot find an unbounded queue full: it commutes with a
-    /// get, as a put does.
+    /// A deferred put finds no unbounded queue full: it commutes with a get, as a put does.
     pub(super) fn note_try_put(&mut self, queue: QueueId) {
         match self.queues.get(queue) {
             Some(found) if found.is_unbounded() => self.touch(Object::PutEnd(queue)),
@@ -149,8 +147,7 @@ impl Kernel {
     }
 
     /// Notes that a task is killed before it receives its answer. The turn that gave the answer does
-    /// not commute with the kill: without it the kill finds the task blocked. For a message that goes
-    /// back to its queue, `give_back` notes it.
+    /// not commute with that. For a message that goes back to its queue, `give_back` notes it.
     #[inline]
     pub(super) fn note_answer_lost(&self, me: Runnable) {
         if self.frame.is_noted()
@@ -163,7 +160,6 @@ impl Kernel {
         }
     }
 
-    /// Notes the birth of a task.
     pub(super) fn note_birth(&self, child: Tid, parent: Option<Runnable>, on_exit: OnExit) {
         self.frame.note(Note::Woken(child));
         self.frame.forget_place();

@@ -22,7 +22,6 @@ impl Kernel {
         self.take_readiness();
     }
 
-    /// Handles the interrupts among what the world has reported.
     pub(super) fn take_interrupts(&mut self) {
         for at in 0..self.happened.len() {
             let Happening::Interrupt(interrupt) = self.happened[at] else {
@@ -54,7 +53,6 @@ impl Kernel {
         self.happened = happened;
     }
 
-    /// Wakes the task that waits for a device which the world has reported ready.
     fn report_ready(&mut self, device: DeviceId, direction: Direction) {
         let Some(task) = self.devices.owner(device, direction) else {
             return;
@@ -99,19 +97,18 @@ impl Kernel {
             let now = Nanos::from(self.world.now());
             until = self.console.patience(until, now);
             if now >= until {
-                self.stats.lost += self.console.drop_text();
+                self.console.drop_text();
                 break;
             }
             let deadline = (until != Nanos::FOREVER).then(|| until.into());
             if let Err(error) = self.world.wait(deadline, &mut self.happened) {
-                self.stats.lost += self.console.lose(&error);
+                self.console.lose(&error);
             }
             self.take_reports();
         }
-        self.console.report_lost(self.stats.lost);
+        self.console.report_lost();
     }
 
-    /// Returns whether a poll of the world would report nothing now.
     fn is_still(&self) -> bool {
         !self.remote.is_used() && self.world.is_idle()
     }

@@ -20,11 +20,9 @@ pub(super) enum Ticket {
     Delay(u64),
 }
 
-/// The calls that are held back.
 #[derive(Default)]
 pub(super) struct HeldCalls(BTreeMap<Ticket, Held>);
 
-/// A call that is held back.
 pub(super) struct Held {
     task: Runnable,
     /// `None` for a program that has ended: its exit is the payload.
@@ -35,13 +33,6 @@ pub(super) struct Held {
 }
 
 impl HeldCalls {
-    /// Drops the calls of an earlier run.
-    pub(super) fn reset(&mut self) {
-        if !self.0.is_empty() {
-            self.0.clear();
-        }
-    }
-
     /// Holds the call under way back, with what travels beside it.
     pub(super) fn hold(
         &mut self,
@@ -63,7 +54,6 @@ impl HeldCalls {
         self.0.insert(ticket, held);
     }
 
-    /// Returns whether the call of this task is held back under this name.
     pub(super) fn holds(&self, ticket: Ticket, task: Runnable) -> bool {
         self.0.get(&ticket).is_some_and(|held| held.task == task)
     }

@@ -82,10 +82,8 @@ impl Holders {
         }
     }
 
-    /// Forgets the tasks of an earlier run.
     pub(super) fn reset(&mut self) {
-        self.is_contended = false;
-        self.closed.clear();
+        *self = Self::new(self.action);
     }
 }
 
@@ -115,8 +113,7 @@ impl Kernel {
         None
     }
 
-    /// Follows the waits, beginning with the caller's. They lead back to the caller, or to a task
-    /// that waits for no other.
+    /// Follows the waits. They lead back to the caller, or to a task that waits for no other.
     fn follow(&mut self, me: Runnable) -> Option<Runnable> {
         if !self.selects.are_none() {
             let cycle = self.find_ring(me)?;
@@ -212,7 +209,6 @@ impl Kernel {
         }
     }
 
-    /// Reports a cycle that has closed, and takes the host's action.
     fn deadlocked(&mut self, me: Runnable, cycle: &[Tid]) -> Option<Runnable> {
         self.emit_at_once(me.tid, || Fact::Deadlocked {
             cycle: cycle.into(),
@@ -234,18 +230,9 @@ impl Kernel {
 
     /// Warns of the cycles that have closed, or ends the run. A run that is stuck ends with a report
     /// that includes them. A cycle is over if one of its tasks was killed since.
-    #[inline]
     pub(super) fn check_cycles(&mut self, is_stuck: bool) -> Result<(), Error> {
-        if self.holders.closed.is_empty() {
-            return Ok(());
-        }
-        self.report_cycles(is_stuck)
-    }
-
-    #[cold]
-    fn report_cycles(&mut self, is_stuck: bool) -> Result<(), Error> {
         let is_warned = self.holders.action == OnDeadlock::Warn;
-        if is_stuck && is_warned {
+        if self.holders.closed.is_empty() || is_stuck && is_warned {
             return Ok(());
         }
         for tid in std::mem::take(&mut self.holders.closed) {
@@ -261,7 +248,6 @@ impl Kernel {
         Ok(())
     }
 
-    /// Returns the error of a run in which nothing can happen any more. It names every cycle.
     pub(super) fn stuck(&self) -> Error {
         Error::Deadlock(Deadlock::of(self.tasks()))
     }

@@ -22,7 +22,6 @@ const LOCALHOST: &str = "localhost";
 /// A closure of [`Kernel::on_restart`].
 type Boot = Box<dyn FnMut(&mut Kernel)>;
 
-/// What starts the programs of hosts again.
 #[derive(Default)]
 pub(super) struct Restarts {
     of: BTreeMap<HostId, Vec<Boot>>,
@@ -30,17 +29,6 @@ pub(super) struct Restarts {
     is_booting: bool,
     /// The hosts that crash or restart, the first of them now.
     fates: VecDeque<(HostId, Fate)>,
-}
-
-impl Restarts {
-    /// Forgets the closures of an earlier run.
-    pub(super) fn reset(&mut self) {
-        if !self.of.is_empty() {
-            self.of.clear();
-        }
-        self.is_booting = false;
-        self.fates.clear();
-    }
 }
 
 impl Kernel {
@@ -96,11 +84,8 @@ impl Kernel {
         let host = net.find_or_make(host.as_ref());
         let host = host.map_err(|_| Errno::NoSuchHost)?;
         net.set_boots(host);
-        self.restarts
-            .of
-            .entry(host)
-            .or_default()
-            .push(Box::new(boot));
+        let boots = self.restarts.of.entry(host).or_default();
+        boots.push(Box::new(boot));
         Ok(())
     }
 
@@ -113,42 +98,39 @@ impl Kernel {
         task: Rc<str>,
     ) -> Result<(HostId, Rc<str>), Errno> {
         let host = match host {
-            None => self.tasks[parent].host(),
+            None => self.tasks[parent].host,
             Some(host) => self.host_named(host)?,
         };
         Ok((host, self.name_on(host, task)))
     }
 
     /// Returns the name of a task on this host, as it is in logs and lists: `echo@server`.
+    #[inline(always)]
     pub(super) fn name_on(&self, host: HostId, name: Rc<str>) -> Rc<str> {
         if host == HostId::LOCAL {
             return name;
         }
         match self.world.net() {
-            Some(net) => self.frame.intern(&format!("{name}@{}", net.name_of(host))),
+            Some(net) => self
+                .frame
+                .kept
+                .intern(&format!("{name}@{}", net.name_of(host))),
             None => name,
         }
     }
 
     pub(super) fn host_named(&self, name: &str) -> Result<HostId, Errno> {
-        let host = match self.world.net() {
-            None if name == LOCALHOST => HostId::LOCAL,
-            None => return Err(Errno::NoSuchHost),
-            Some(net) => {
-                let host = net.find_or_make(name).map_err(|_| Errno::NoSuchHost)?;
-                if !net.is_up(host) {
-                    return Err(Errno::HostDown);
-                }
-                host
-            }
+        let Some(net) = self.world.net() else {
+            let is_here = name == LOCALHOST;
+            return is_here.then_some(HostId::LOCAL).ok_or(Errno::NoSuchHost);
         };
-        Ok(host)
+        let host = net.find_or_make(name).map_err(|_| Errno::NoSuchHost)?;
+        net.is_up(host).then_some(host).ok_or(Errno::HostDown)
     }
 
     // ---- faults
 
-    /// Handles a fault of the network: a crash ends the tasks of its host, a restart starts them
-    /// again.
+    /// A fault of the network: a crash ends the tasks of its host, a restart starts them again.
     pub(super) fn fault(&mut self, me: Runnable) -> Outcome {
         let Some(Payload::Fault { text, fate }) = self.frame.take() else {
             return Errno::Invalid.into();
@@ -171,14 +153,13 @@ impl Kernel {
         }
         while let Some((host, fate)) = self.restarts.fates.front().copied() {
             match fate {
-                Fate::Crash => self.end_all(|task| task.host() == host),
+                Fate::Crash => self.end_all(|task| task.host == host),
                 Fate::Restart => self.restart(host),
             }
             self.restarts.fates.pop_front();
         }
     }
 
-    /// Calls the closures that start the programs of a host again.
     fn restart(&mut self, host: HostId) {
         let Some(mut boots) = self.restarts.of.remove(&host) else {
             return;
@@ -190,26 +171,24 @@ impl Kernel {
         }
         self.frame.set_place_of_spawn(place);
         self.restarts.is_booting = outer;
-        let added = self.restarts.of.insert(host, boots);
-        if let Some(added) = added {
-            self.restarts.of.entry(host).or_default().extend(added);
-        }
+        // Those that they have added come after them.
+        let added = self.restarts.of.remove(&host);
+        boots.extend(added.into_iter().flatten());
+        self.restarts.of.insert(host, boots);
     }
 
-    /// Fails inside of a closure that starts programs.
     pub(super) fn check_restarts(&self) -> Result<(), Error> {
         if self.restarts.is_booting {
             let why = "a closure of on_restart runs the kernel that called it: let it spawn only";
-            return Err(Error::Io(io::Error::new(io::ErrorKind::Deadlock, why)));
+            return Err(io::Error::new(io::ErrorKind::Deadlock, why).into());
         }
         Ok(())
     }
 
     // ---- the calls
 
-    /// Answers the name of the caller's host.
     pub(super) fn host(&mut self, me: Runnable) -> Outcome {
-        let host = self.tasks[me].host();
+        let host = self.tasks[me].host;
         let name = match self.world.net() {
             Some(net) => net.name_of(host).into(),
             None => LOCALHOST.into(),
@@ -217,7 +196,6 @@ impl Kernel {
         Answer::with(Reply::Host, Payload::Name(name)).into()
     }
 
-    /// Looks up the name of a host.
     pub(super) fn resolve(&mut self) -> Outcome {
         let Some(Payload::Name(name)) = self.frame.take() else {
             return Errno::Invalid.into();

@@ -24,9 +24,8 @@ impl Task {
                 on: (*on).into(),
                 since: self.since().into(),
             },
-            State::Zombie(exit) => {
-                TaskState::Zombie(exit.as_deref().cloned().unwrap_or(Exit::Done))
-            }
+            State::Zombie(None) => TaskState::Zombie(Exit::Done),
+            State::Zombie(Some(exit)) => TaskState::Zombie(Exit::clone(exit)),
         };
         TaskInfo {
             tid: self.tid(),
@@ -62,7 +61,6 @@ impl Kernel {
         tasks.map(|(task, info)| self.complete(task, info))
     }
 
-    /// Adds to the description of a task what the tables of queues and places say of it.
     fn complete(&self, task: Runnable, mut info: TaskInfo) -> TaskInfo {
         info.spawned = self.places.of_spawn(task);
         let &State::Blocked(on) = self.tasks[task].state() else {
@@ -81,7 +79,13 @@ impl Kernel {
             info.wait.thing = Some(self.describe_sources(key));
             info.wait.enders = self.enders(task, key).unwrap_or_default();
         }
-        self.describe(&mut info);
+        if let WaitingOn::Device(device, direction, _) = on
+            && let Some(net) = self.world.net()
+            && let Some(what) = net.describe(device)
+        {
+            info.wait.thing = Some(format!("{}, {what}", On::from(on)));
+            info.wait.is_client = net.is_client(device, direction);
+        }
         info.wait.is_timed = self.tasks[task].is_timed();
         info.wait.is_accept = matches!(on, WaitingOn::Device(_, _, Then::Read(ReadOp::Connection)));
         info.wait.call = name(on, kind);
@@ -108,24 +112,8 @@ impl Kernel {
             }
         }))
     }
-
-    /// Describes the device at which a task waits, for reports.
-    fn describe(&self, info: &mut TaskInfo) {
-        if let TaskState::Blocked {
-            on: On::Device(device, direction),
-            ..
-        } = info.state
-            && let Some(net) = self.world.net()
-            && let Some(what) = net.describe(device)
-        {
-            let on = On::Device(device, direction);
-            info.wait.thing = Some(format!("{on}, {what}"));
-            info.wait.is_client = net.is_client(device, direction);
-        }
-    }
 }
 
-/// Returns the name of the method in which a task is blocked.
 fn name(on: WaitingOn, kind: Kind) -> &'static str {
     match on {
         WaitingOn::Exit(_) => "wait",

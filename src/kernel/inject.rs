@@ -19,7 +19,6 @@ pub(super) type Injector = Box<dyn FnMut(Tid, SystemCall, u64) -> Option<Inject>
 
 pub(super) struct Injection {
     injector: Injector,
-    /// How many calls of each kind the kernel has seen, by the number of the kind.
     seen: BTreeMap<u8, u64>,
     /// The calls that the injector has seen before: the task, and the number of its trap.
     again: BTreeMap<Tid, u64>,
@@ -34,7 +33,6 @@ impl Injection {
         }
     }
 
-    /// Forgets the calls of an earlier run.
     pub(super) fn reset(&mut self) {
         self.seen.clear();
         self.again.clear();
@@ -46,13 +44,11 @@ impl Injection {
         self.again.insert(tid, traps);
     }
 
-    /// Forgets that an ended task was to repeat a call.
     #[cold]
     pub(super) fn ended(&mut self, tid: Tid) {
         self.again.remove(&tid);
     }
 
-    /// Panics if it keeps a call of a task that has ended. For tests.
     pub(super) fn audit(&self, is_live: impl Fn(Tid) -> bool) {
         let stale: Vec<_> = self.again.keys().filter(|tid| !is_live(**tid)).collect();
         assert!(stale.is_empty(), "calls of ended tasks: {stale:?}");
@@ -62,13 +58,9 @@ impl Injection {
     fn ask(&mut self, tid: Tid, call: SystemCall) -> Result<Option<Inject>, String> {
         let nth = self.seen.entry(call.number()).or_default();
         *nth += 1;
-        let nth = *nth;
-        let asked = catch_unwind(AssertUnwindSafe(|| (self.injector)(tid, call, nth)));
-        let inject = asked.map_err(|panic| {
-            let message = panic_message(panic);
-            format!("the injection panicked: {message}")
-        })?;
-        match inject {
+        let asked = catch_unwind(AssertUnwindSafe(|| (self.injector)(tid, call, *nth)));
+        let panicked = |panic| format!("the injection panicked: {}", panic_message(panic));
+        match asked.map_err(panicked)? {
             Some(Inject::Fail(kind)) if !call.is_io() => Err(format!(
                 "an injection cannot fail {} ({kind}): it does not return an io::Result",
                 call.name()

@@ -58,7 +58,6 @@ impl Kernel {
         Ok(task)
     }
 
-    /// Ends a live task, whatever its state.
     #[inline(always)]
     pub(super) fn end(&mut self, me: Runnable, exit: Exit) {
         let dies = matches!(exit, Exit::Killed | Exit::Faulted(_));
@@ -101,7 +100,7 @@ impl Kernel {
     #[inline(always)]
     pub(super) fn publish_exit(&mut self, me: Runnable, exit: Exit) {
         if self.frame.is_noted() {
-            self.note_end(me, self.tasks[me].on_exit());
+            self.note_end(me, self.tasks[me].on_exit);
         }
         let waiters = self.tasks[me].bury(&exit);
         let place = self.places.take_fault(me.tid);
@@ -128,15 +127,14 @@ impl Kernel {
                 self.reap(child);
             }
         }
-        match self.tasks[me].on_exit() {
+        match self.tasks[me].on_exit {
             OnExit::Zombie if !answered => return,
             OnExit::Zombie | OnExit::Nothing => {}
-            OnExit::Report => self.stats.exits.insert(me.tid, exit),
+            OnExit::Report => self.stats.ended(me.tid, exit),
         }
         self.reap(me);
     }
 
-    /// Counts a task that failed or faulted, and warns of it.
     #[cold]
     #[inline(never)]
     fn count_failure(
@@ -155,7 +153,6 @@ impl Kernel {
         }
     }
 
-    /// Removes a zombie from the table, and returns its exit.
     pub(super) fn reap(&mut self, me: Runnable) -> Exit {
         self.emit(me.tid, || Fact::Reaped);
         if let Some(published) = &self.published {
@@ -185,7 +182,6 @@ impl Kernel {
         self.stats.given_up(tid);
     }
 
-    /// Ends every task for which this holds, the youngest first.
     pub(super) fn end_all(&mut self, is_meant: impl Fn(&Task) -> bool) {
         if self.tasks.is_empty() {
             return;

@@ -8,47 +8,33 @@
 //! ```
 //!
 //! `docs/reading-the-kernel.md` follows a call, a timeout, a kill and an event through these files.
-//! Parts own their state and know no kernel. The loop composes them: it resumes, performs, settles,
-//! wakes and polls.
+//! Parts own their state and know no kernel. The loop composes them.
 //!
-//! | file | owns |
+//! | file | what its name does not say |
 //! |---|---|
-//! | `mod.rs` | [`Kernel`], and the loop: [`Kernel::run`], [`Kernel::step`] |
-//! | `run.rs` | a pass, and the poll of the world between two passes |
-//! | `turn.rs` | a turn: resume, perform, settle |
+//! | `run.rs`, `turn.rs` | a pass, and the poll between two; a turn: resume, perform, settle |
 //! | `lifecycle.rs`, `deferred.rs` | birth and end of a task; calls that tasks make without a trap |
 //! | `fast.rs` | the fast lane: calls that need only their caller, or one queue |
-//! | `syscall.rs` | the one match over all calls; the handlers of calls about tasks |
-//! | `queue_calls.rs`, `device_calls.rs`, `timeouts.rs`, `hosts.rs` | the handlers of the other calls |
+//! | `syscall.rs` | the one match over all calls; other handlers are in `*_calls.rs`, `timeouts.rs`, `hosts.rs` |
 //! | `schedule.rs`, `undo.rs` | what changes several parts: block, wake, compute; cancel, take back |
-//! | `happenings.rs`, `console.rs` | what the world reports; the device that every task prints to |
-//!
-//! | part | owns |
-//! |---|---|
-//! | `task.rs`, `deadlines.rs`, `waiters.rs` | a task and its states; its timeouts; what waits for its end |
-//! | `table.rs`, `places.rs`, `shares.rs` | the task map; source lines; what a policy knows of a task |
-//! | `answer.rs`, `outcome.rs` | the answer of a call; the verdict of a handler |
+//! | `happenings.rs` | what the world reports |
+//! | `table.rs`, `waiters.rs` | the tasks; what waits for the end of one |
+//! | `places.rs`, `shares.rs` | source lines; what a policy knows of a task |
 //! | `ready.rs`, `processors.rs` | the ready queue: a policy and a quantum, or neither; what computes |
-//! | `timers.rs`, `queues.rs`, `devices.rs` | the timers; message queues; open devices |
 //! | `held.rs` | calls that are handled later |
-//! | `scopes.rs` | scopes and shields |
-//! | `selects.rs`, `select_calls.rs` | waits for the first of several sources; their call |
-//!
-//! | file | beside the loop |
-//! |---|---|
-//! | `emit.rs`, `footprint.rs` | events for the log; notes for a search of what each call touches |
-//! | `holders.rs`, `inject.rs`, `daemons.rs` | cycles of waits, found when they close; faults at the trap; daemons |
-//! | `builder.rs`, `access.rs`, `reset.rs` | settings; the other calls of the host; a kernel for one more run |
-//! | `info.rs`, `published.rs` | the description of a task; the turn under way, for other threads |
-//! | `report.rs`, `deadlock.rs`, `stall.rs`, `standstill.rs` | reports, errors and warnings for the host |
-//! | `audit.rs`, `alone.rs` | the check of the invariant; whether another kernel has run |
+//! | `selects.rs`, `scopes.rs` | waits for the first of several sources; scopes and shields |
+//! | `footprint.rs` | notes for a search of what each call touches |
+//! | `holders.rs`, `inject.rs` | cycles of waits, found when they close; faults at the trap |
+//! | `access.rs`, `reset.rs` | the other calls of the host; a kernel for one more run |
+//! | `published.rs` | the turn under way, for other threads |
+//! | `stall.rs`, `standstill.rs` | a wait that only threads end; a task that stops the clock |
+//! | `audit.rs` | the check of the invariant |
 //!
 //! Invariant: a live task is in exactly one place, which is running, on the ready queue, or
 //! blocked. A blocked task is in the one queue that can wake it. A debug build checks this at each
 //! poll.
 
 mod access;
-mod alone;
 mod answer;
 mod audit;
 mod builder;
@@ -103,26 +89,7 @@ pub use holders::OnDeadlock;
 pub use published::{CurrentTurn, TaskTurn};
 pub use report::{Blocked, Error, Failures, Limit, Report, Stalled, Step};
 
-use builder::Limits;
-use console::Console;
-use daemons::Daemons;
-use devices::Devices;
-use held::HeldCalls;
-use holders::Holders;
-use hosts::Restarts;
-use inject::Injection;
-use places::Places;
-use processors::Processors;
-use published::Published;
-use queues::Queues;
-use ready::Ready;
 use run::Ends;
-use selects::Selects;
-use shares::Shares;
-use stall::Stall;
-use standstill::Standstill;
-use table::Tasks;
-use timers::TimerSets;
 
 use crate::{
     abi::{Nanos, Tid},
@@ -139,28 +106,28 @@ use crate::{
 pub struct Kernel {
     /// No other kernel of its thread has had it, nor this one before it was made as new.
     number: u64,
-    tasks: Tasks,
-    ready: Ready,
-    processors: Processors,
-    shares: Shares,
-    timers: TimerSets,
-    devices: Devices,
-    console: Console,
-    held: HeldCalls,
-    selects: Selects,
-    injection: Option<Injection>,
-    queues: Queues,
-    holders: Holders,
-    places: Places,
+    tasks: table::Tasks,
+    ready: ready::Ready,
+    processors: processors::Processors,
+    shares: shares::Shares,
+    timers: timers::TimerSets,
+    devices: devices::Devices,
+    console: console::Console,
+    held: held::HeldCalls,
+    selects: selects::Selects,
+    injection: Option<inject::Injection>,
+    queues: queues::Queues,
+    holders: holders::Holders,
+    places: places::Places,
     /// The turn under way, if other threads look at it.
-    published: Option<Box<Published>>,
+    published: Option<Box<published::Published>>,
     /// Whether tracers or other threads learn of each turn.
     is_watched: bool,
     world: Box<dyn World>,
     frame: Rc<TrapFrame>,
     log: Log,
     remote: Remote,
-    limits: Limits,
+    limits: builder::Limits,
     /// The world's time at the last poll.
     clock: Nanos,
     /// The tick, counted from boot, at which the next poll is due.
@@ -169,19 +136,19 @@ pub struct Kernel {
     pass_ends: u64,
     /// Where the steps end, if the last call of the host was a step after which the run goes on.
     stepping: Option<Ends>,
-    daemons: Daemons,
+    daemons: daemons::Daemons,
     /// A wait that the log has not recorded yet: its begin and its end.
     slept: Option<(Duration, Duration)>,
     /// What starts the programs of hosts again.
-    restarts: Restarts,
+    restarts: hosts::Restarts,
     /// The last reports of the world; kept to reuse its memory.
     happened: Vec<Happening>,
     /// The number of threads that have ended and that the kernel counted on, by [`External`](crate::interrupt::External).
     over: [usize; 2],
     /// The wait in which only other threads can wake a task.
-    stall: Stall,
+    stall: stall::Stall,
     /// The turns since the clock has moved.
-    standstill: Standstill,
+    standstill: standstill::Standstill,
     /// Printed text, if the kernel keeps it instead of the world.
     captured: Option<String>,
     /// An error of the console. No call of a task can return it.

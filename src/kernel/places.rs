@@ -30,19 +30,15 @@ struct Spot {
 }
 
 impl Places {
-    /// Forgets the tasks of an earlier run. Their spots are overwritten by the next in their slots.
+    /// Forgets an earlier run. The next tasks overwrite the spots.
     pub(super) fn reset(&mut self) {
-        if !self.faults.is_empty() {
-            self.faults.clear();
-        }
+        self.faults.clear();
     }
 
     /// Notes the place at which a new task was made.
     pub(super) fn spawned(&mut self, task: Runnable, at: Caller) {
-        let spot = Spot {
-            spawned: at,
-            called: at,
-        };
+        let (spawned, called) = (at, at);
+        let spot = Spot { spawned, called };
         match self.slots.get_mut(task.slot.index()) {
             Some(free) => *free = spot,
             None => self.slots.resize(task.slot.index() + 1, spot),
@@ -63,19 +59,15 @@ impl Places {
 
     #[inline(always)]
     pub(super) fn take_fault(&mut self, tid: Tid) -> Option<Place> {
-        if self.faults.is_empty() {
-            return None;
-        }
-        self.faults.remove(&tid)
+        let is_any = !self.faults.is_empty();
+        is_any.then(|| self.faults.remove(&tid)).flatten()
     }
 
-    /// Returns the place at which the task was made.
     pub(super) fn of_spawn(&self, task: Runnable) -> Option<Place> {
         let spot = self.slots.get(task.slot.index())?;
         spot.spawned.map(Place::from)
     }
 
-    /// Returns the place of the task's last call.
     pub(super) fn of_last_call(&self, task: Runnable) -> Option<Place> {
         let spot = self.slots.get(task.slot.index())?;
         spot.called.map(Place::from)

@@ -10,9 +10,8 @@ use std::collections::VecDeque;
 use crate::{abi::Nanos, sched::Runnable};
 
 /// The most processors of a kernel.
-pub(super) const MOST: usize = 1024;
+const MOST: usize = 1024;
 
-/// The processors of a kernel.
 #[derive(Debug)]
 pub(super) struct Processors {
     count: usize,
@@ -30,12 +29,11 @@ pub(super) struct Processors {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Computation {
     pub(super) task: Runnable,
-    processor: usize,
-    since: Nanos,
+    pub(super) processor: usize,
+    pub(super) since: Nanos,
     /// What was left of it at that instant.
-    left: Nanos,
-    /// The instant at which its slice ends.
-    slice_ends: Nanos,
+    pub(super) left: Nanos,
+    pub(super) slice_ends: Nanos,
 }
 
 impl Computation {
@@ -72,12 +70,8 @@ impl Processors {
         }
     }
 
-    /// Forgets the tasks of an earlier run.
     pub(super) fn reset(&mut self) {
-        self.computing.clear();
-        self.done.clear();
-        self.left.clear();
-        self.in_pass = false;
+        *self = Self::new(self.count);
     }
 
     /// Returns whether no task computes and none has just computed.
@@ -114,33 +108,44 @@ impl Processors {
         self.in_pass = false;
     }
 
-    /// Returns the computations, in order of their starts.
     pub(super) fn computing(&self) -> &[Computation] {
         &self.computing
     }
 
-    /// Returns the tasks whose computations are over, in the order of their turns.
-    pub(super) fn done(&mut self) -> &mut VecDeque<Runnable> {
-        &mut self.done
+    /// Adds a task whose computation is over or was cut.
+    pub(super) fn finish(&mut self, task: Runnable) {
+        self.done.push_back(task);
     }
 
-    /// Returns whether a task has its turn next, after its computation.
+    /// Takes the next task that has a turn after its computation.
+    pub(super) fn pop_done(&mut self) -> Option<Runnable> {
+        self.done.pop_front()
+    }
+
+    /// Takes a task out of those that have turns after their computations. Returns whether it was
+    /// among them.
+    pub(super) fn leave_done(&mut self, task: Runnable) -> bool {
+        let at = self.done.iter().position(|done| *done == task);
+        at.and_then(|at| self.done.remove(at)).is_some()
+    }
+
+    pub(super) fn clear_done(&mut self) {
+        self.done.clear();
+    }
+
     pub(super) fn is_done(&self, task: Runnable) -> bool {
         self.done.contains(&task)
     }
 
-    /// Returns whether any task has its turn next, after its computation.
     pub(super) fn has_done(&self) -> bool {
         !self.done.is_empty()
     }
 
-    /// Returns the next instant at which a computation or a slice ends.
     pub(super) fn next(&self) -> Option<Nanos> {
         let ends = self.computing.iter().map(Computation::ends).min();
         ends.filter(|ends| *ends < Nanos::FOREVER)
     }
 
-    /// Returns the first computation that ends by now, or whose slice does.
     pub(super) fn due(&self, now: Nanos) -> Option<usize> {
         let mut computing = self.computing.iter();
         computing.position(|computation| computation.ends() <= now)
@@ -159,36 +164,20 @@ impl Processors {
     }
 
     /// Starts or continues a computation on a processor.
-    pub(super) fn start(
-        &mut self,
-        task: Runnable,
-        processor: usize,
-        since: Nanos,
-        left: Nanos,
-        slice: Nanos,
-    ) {
-        self.computing.push(Computation {
-            task,
-            processor,
-            since,
-            left,
-            slice_ends: since.saturating_add(slice),
-        });
+    pub(super) fn start(&mut self, computation: Computation) {
+        self.computing.push(computation);
     }
 
     /// Takes a computation off its processor. `interrupted` is what its task has left to compute.
     pub(super) fn stop(&mut self, at: usize, interrupted: Option<Nanos>) {
-        let Computation {
-            task, processor, ..
-        } = self.computing.remove(at);
+        let stopped = self.computing.remove(at);
         self.left.push(Left {
-            task,
-            processor,
+            task: stopped.task,
+            processor: stopped.processor,
             interrupted,
         });
     }
 
-    /// Returns whether any task left a processor at this instant.
     pub(super) fn has_left(&self) -> bool {
         !self.left.is_empty()
     }

@@ -20,6 +20,7 @@ use crate::{
     abi::{Place, SystemCall, Tid},
     interrupt::Remote,
     sched::Runnable,
+    trap::Caller,
 };
 
 /// A view of the turn under way, for any thread, of
@@ -61,30 +62,14 @@ struct Shared {
 pub(super) struct Published {
     turn: CurrentTurn,
     turns: u64,
-    /// The last call of each task, by its slot.
-    calls: Vec<Last>,
+    /// The last call of each task and its place, by its slot. A word: the number of the place above, that
+    /// of the call below. Both count from 1; 0 is none.
+    calls: Vec<u64>,
     /// The number of each place, by its address.
-    known: FxHashMap<usize, u32>,
+    known: FxHashMap<usize, u64>,
 }
 
-/// A call and its place, as a word: the number of the place above, that of the call below. Both count
-/// from 1; 0 is none.
-#[derive(Clone, Copy, Default, Debug)]
-struct Last(u64);
-
-impl Last {
-    fn new(call: u8, place: u32) -> Self {
-        Self(u64::from(place) << 8 | u64::from(call))
-    }
-
-    fn call(self) -> u8 {
-        self.0 as u8
-    }
-
-    fn place(self) -> u32 {
-        (self.0 >> 8) as u32
-    }
-}
+const CALL: u64 = 0xff;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -106,10 +91,12 @@ impl CurrentTurn {
         if tid == Tid::KERNEL {
             return None;
         }
-        let last = Last(self.0.last.load(Ordering::Relaxed));
-        let call = last.call().checked_sub(1).and_then(SystemCall::from_number);
-        let place = last.place().checked_sub(1);
-        let place = place.and_then(|at| lock(&self.0.places).get(at as usize).copied());
+        let last = self.0.last.load(Ordering::Relaxed);
+        let call = (last as u8)
+            .checked_sub(1)
+            .and_then(SystemCall::from_number);
+        let place = (last as usize >> 8).checked_sub(1);
+        let place = place.and_then(|at| lock(&self.0.places).get(at).copied());
         Some(TaskTurn {
             tid,
             name: lock(&self.0.names).get(&tid).cloned().unwrap_or_default(),
@@ -142,15 +129,8 @@ impl Published {
         }
     }
 
-    /// Names a new task.
-    pub(super) fn spawned(
-        &mut self,
-        task: Runnable,
-        name: &str,
-        at: Option<&'static Location<'static>>,
-    ) {
-        let place = at.map_or(0, |at| self.place(at));
-        *self.last(task) = Last::new(0, place);
+    pub(super) fn spawned(&mut self, task: Runnable, name: &str, at: Option<Caller>) {
+        *self.last(task) = at.map_or(0, |at| self.place(at));
         if !task.tid.is_daemon() {
             lock(&self.turn.0.names).insert(task.tid, name.to_string());
         }
@@ -161,7 +141,6 @@ impl Published {
         lock(&self.turn.0.names).remove(&tid);
     }
 
-    /// Forgets the names of all tasks.
     pub(super) fn reset(&self) {
         lock(&self.turn.0.names).clear();
     }
@@ -169,52 +148,44 @@ impl Published {
     /// Notes and publishes the last call of a task, which has the turn. A call without a place leaves
     /// that of the call before.
     #[inline]
-    pub(super) fn called(
-        &mut self,
-        task: Runnable,
-        call: SystemCall,
-        at: Option<&'static Location<'static>>,
-    ) {
+    pub(super) fn called(&mut self, task: Runnable, call: SystemCall, at: Option<Caller>) {
         let place = at.map(|at| self.place(at));
         let last = self.last(task);
-        *last = Last::new(call.number() + 1, place.unwrap_or(last.place()));
+        *last = place.unwrap_or(*last & !CALL) | u64::from(call.number() + 1);
         let last = *last;
-        self.turn.0.last.store(last.0, Ordering::Relaxed);
+        self.turn.0.last.store(last, Ordering::Relaxed);
     }
 
-    /// Publishes the turn of a task.
     #[inline]
     pub(super) fn resumed(&mut self, task: Runnable) {
         self.turns += 1;
         let last = *self.last(task);
         let shared = &self.turn.0;
-        shared.last.store(last.0, Ordering::Relaxed);
+        shared.last.store(last, Ordering::Relaxed);
         shared.number.store(self.turns, Ordering::Relaxed);
     }
 
-    /// Has the view follow another line to the kernel.
     pub(super) fn follow(&self, remote: &Remote) {
         lock(&self.turn.0.remote).clone_from(remote);
     }
 
-    fn last(&mut self, task: Runnable) -> &mut Last {
+    fn last(&mut self, task: Runnable) -> &mut u64 {
         let at = task.slot.index();
         if self.calls.len() <= at {
-            self.calls.resize(at + 1, Last::default());
+            self.calls.resize(at + 1, 0);
         }
         &mut self.calls[at]
     }
 
-    /// Returns the number of a place, from 1 upward.
-    fn place(&mut self, at: &'static Location<'static>) -> u32 {
-        *self
-            .known
-            .entry(ptr::from_ref(at).addr())
-            .or_insert_with(|| {
-                let mut places = lock(&self.turn.0.places);
-                places.push(at);
-                places.len() as u32
-            })
+    /// Returns the number of a place, where it is in a word.
+    fn place(&mut self, at: Caller) -> u64 {
+        let number = self.known.entry(ptr::from_ref(at).addr());
+        let number = number.or_insert_with(|| {
+            let mut places = lock(&self.turn.0.places);
+            places.push(at);
+            places.len() as u64
+        });
+        *number << CALL.count_ones()
     }
 }
 
@@ -250,33 +221,36 @@ mod tests {
     use super::*;
     use crate::{Fifo, Os, SimWorld};
 
-    #[test]
-    fn a_task_that_is_no_more_has_no_name() {
+    fn published() -> (Kernel, CurrentTurn) {
         let builder = Kernel::builder().world(SimWorld::new(0));
         let mut kernel = builder.policy(Fifo::default()).build().unwrap();
         let view = kernel.current_turn().clone();
+        (kernel, view)
+    }
+
+    #[test]
+    fn a_task_that_is_no_more_has_no_name() {
+        let (mut kernel, view) = published();
         let names = move || {
             let mut names: Vec<String> = lock(&view.0.names).values().cloned().collect();
             names.sort();
             names
         };
         let seen = names.clone();
-        kernel
-            .spawn("parent", async move |os: &mut Os| {
-                for _ in 0..10 {
-                    let child = async |os: &mut Os| os.yield_now().await;
-                    let child = os.spawn("child", child).await.unwrap();
-                    assert_eq!(seen(), ["child", "parent"]);
-                    os.wait(child).await.unwrap();
-                }
-                assert_eq!(seen(), ["parent"]);
-            })
-            .unwrap();
+        let parent = async move |os: &mut Os| {
+            for _ in 0..10 {
+                let child = async |os: &mut Os| os.yield_now().await;
+                let child = os.spawn("child", child).await.unwrap();
+                assert_eq!(seen(), ["child", "parent"]);
+                os.wait(child).await.unwrap();
+            }
+            assert_eq!(seen(), ["parent"]);
+        };
+        kernel.spawn("parent", parent).unwrap();
         kernel.run().unwrap().check().unwrap();
         assert_eq!(names(), [""; 0]);
-        kernel
-            .spawn("begins", async |os: &mut Os| os.yield_now().await)
-            .unwrap();
+        let begins = async |os: &mut Os| os.yield_now().await;
+        kernel.spawn("begins", begins).unwrap();
         assert_eq!(names(), ["begins"]);
         kernel.reset(1).unwrap();
         assert_eq!(names(), [""; 0]);
@@ -284,17 +258,14 @@ mod tests {
 
     #[test]
     fn a_call_under_way_is_the_last_call() {
-        let builder = Kernel::builder().world(SimWorld::new(0));
-        let mut kernel = builder.policy(Fifo::default()).build().unwrap();
-        let view = kernel.current_turn().clone();
-        kernel
-            .spawn("asks", async move |os: &mut Os| {
-                // The simulated world does the work within the call.
-                let task = os.run_blocking(move || view.task()).await.unwrap();
-                let task = task.expect("it has the turn");
-                assert_eq!((&*task.name, task.call), ("asks", Some("submit")));
-            })
-            .unwrap();
+        let (mut kernel, view) = published();
+        let asks = async move |os: &mut Os| {
+            // The simulated world does the work within the call.
+            let task = os.run_blocking(move || view.task()).await.unwrap();
+            let task = task.expect("it has the turn");
+            assert_eq!((&*task.name, task.call), ("asks", Some("submit")));
+        };
+        kernel.spawn("asks", asks).unwrap();
         kernel.run().unwrap().check().unwrap();
     }
 }

@@ -100,10 +100,9 @@ impl Kernel {
                 let is_lock = found.is_lock();
                 self.notify_selects(queue);
                 let on = WaitingOn::Queue(queue, End::Get);
-                if is_lock {
-                    Outcome::BlockOnTask(on)
-                } else {
-                    Outcome::Block(on)
+                match is_lock {
+                    true => Outcome::BlockOnTask(on),
+                    false => Outcome::Block(on),
                 }
             }
             got => self.got(queue, got),
@@ -117,11 +116,9 @@ impl Kernel {
         }
     }
 
-    /// Answers a get that does not block.
     fn got(&mut self, queue: QueueId, got: Got) -> Outcome {
         let (message, admitted) = match got {
-            Got::Message(message) => (message, None),
-            Got::Admitted(message, putter) => (message, Some(putter)),
+            Got::Message(message, admitted) => (message, admitted),
             Got::Empty => return Reply::Again.into(),
             Got::Closed => return Errno::Closed.into(),
         };
@@ -143,18 +140,12 @@ impl Kernel {
         };
         let was_open = found.close();
         // One by one, which keeps the memory of the lists.
-        while let Some(getter) = self
-            .queues
-            .get_mut(queue)
-            .and_then(MessageQueue::pop_getter)
-        {
+        let next = MessageQueue::next_getter;
+        while let Some(getter) = self.queues.get_mut(queue).and_then(next) {
             self.wake(getter, Wake::Queue(queue), Errno::Closed);
         }
-        while let Some((putter, message)) = self
-            .queues
-            .get_mut(queue)
-            .and_then(MessageQueue::pop_putter)
-        {
+        let next = MessageQueue::pop_putter;
+        while let Some((putter, message)) = self.queues.get_mut(queue).and_then(next) {
             let refused = Answer::message(Reply::Refused(message), queue);
             self.wake(putter, Wake::Queue(queue), refused);
         }
@@ -172,19 +163,17 @@ impl Kernel {
         self.close_queue(queue);
         if let Some((store, status)) = self.queues.remove(queue) {
             drop(store);
-            self.frame.keep_status(status);
+            self.frame.kept.keep_status(status);
         }
         Reply::Done.into()
     }
 
     pub(super) fn give_back_by_call(&mut self, queue: QueueId) -> Outcome {
-        match self.frame.take_word() {
-            Some(message) => {
-                self.give_back(queue, message);
-                Reply::Done.into()
-            }
-            None => Errno::Invalid.into(),
-        }
+        let Some(message) = self.frame.take_word() else {
+            return Errno::Invalid.into();
+        };
+        self.give_back(queue, message);
+        Reply::Done.into()
     }
 
     /// Gives a message to the next waiting task, or back to its queue: its task cannot receive it.
@@ -201,7 +190,6 @@ impl Kernel {
         }
     }
 
-    /// Drops a message that no task receives.
     pub(super) fn discard(&mut self, queue: QueueId, message: u64) {
         if let Some(found) = self.queues.get(queue) {
             found.discard(message);

@@ -17,7 +17,6 @@ use crate::{
 pub(super) struct MessageQueue {
     id: QueueId,
     capacity: u64,
-    closed: bool,
     /// The messages ready to be taken, in order of their numbers.
     available: VecDeque<u64>,
     /// The tasks that wait for a message. Empty while a message is available.
@@ -43,20 +42,17 @@ pub(super) enum Put {
 /// The result of a get.
 #[derive(Clone, Copy)]
 pub(super) enum Got {
-    Message(u64),
-    /// The same; and the put of this task, which waited for room, is done.
-    Admitted(u64, Runnable),
+    /// A message. The put of this task, which waited for room, is done.
+    Message(u64, Option<Runnable>),
     Empty,
     Closed,
 }
 
 impl MessageQueue {
-    /// Returns the queue of a slot that is free.
     fn vacant(gone: Rc<QueueStatus>) -> Self {
         Self {
             id: QueueId::of_none_in(0),
             capacity: 0,
-            closed: false,
             available: VecDeque::new(),
             getters: VecDeque::new(),
             putters: VecDeque::new(),
@@ -67,7 +63,7 @@ impl MessageQueue {
     }
 
     pub(super) fn put(&mut self, message: u64) -> Put {
-        if self.closed {
+        if self.is_closed() {
             return Put::Closed;
         }
         if let Some(getter) = self.next_getter() {
@@ -83,12 +79,12 @@ impl MessageQueue {
     /// Returns whether a message can be stored, and no task waits for one.
     pub(super) fn has_room(&self) -> bool {
         let is_full = self.available.len() as u64 >= self.capacity;
-        !is_full && !self.closed && self.getters.is_empty()
+        !is_full && !self.is_closed() && self.getters.is_empty()
     }
 
     /// Returns whether the call at this end would not block.
     pub(super) fn is_ready(&self, end: End) -> bool {
-        self.closed
+        self.is_closed()
             || match end {
                 End::Get => !self.available.is_empty() || !self.putters.is_empty(),
                 End::Put => !self.getters.is_empty() || self.has_room(),
@@ -129,18 +125,20 @@ impl MessageQueue {
         // Messages that were given back may exceed the capacity.
         let room = first.is_none() || (self.available.len() as u64) < self.capacity;
         let admitted = room.then(|| self.putters.pop_front()).flatten();
-        let got = match (first, admitted) {
-            (Some(message), None) => Got::Message(message),
-            (Some(message), Some((putter, next))) => {
-                self.available.push_back(next);
-                Got::Admitted(message, putter)
+        let (putter, next) = admitted.unzip();
+        let message = match first {
+            None => next,
+            first => {
+                self.available.extend(next);
+                first
             }
-            (None, Some((putter, message))) => Got::Admitted(message, putter),
-            (None, None) if self.closed => Got::Closed,
-            (None, None) => Got::Empty,
         };
         self.publish();
-        got
+        match message {
+            Some(message) => Got::Message(message, putter),
+            None if self.is_closed() => Got::Closed,
+            None => Got::Empty,
+        }
     }
 
     /// Takes back a message from a task that cannot receive it. Returns the next waiting task,
@@ -159,7 +157,6 @@ impl MessageQueue {
     pub(super) fn open(&mut self) -> bool {
         let is_flag = self.status.kind == Kind::Flag;
         if is_flag {
-            self.closed = false;
             self.status.closed.set(false);
         }
         is_flag
@@ -167,21 +164,13 @@ impl MessageQueue {
 
     /// Closes the queue. The waiting tasks are still to be woken. Returns whether it was open.
     pub(super) fn close(&mut self) -> bool {
-        self.status.closed.set(true);
-        !std::mem::replace(&mut self.closed, true)
+        !self.status.closed.replace(true)
     }
 
-    /// Takes the first task that waits for a message.
-    pub(super) fn pop_getter(&mut self) -> Option<Runnable> {
-        self.getters.pop_front()
-    }
-
-    /// Takes the first task that waits for room, with its message.
     pub(super) fn pop_putter(&mut self) -> Option<(Runnable, u64)> {
         self.putters.pop_front()
     }
 
-    /// Adds a task that waits for room.
     pub(super) fn add_putter(&mut self, task: Runnable, message: u64) {
         self.putters.push_back((task, message));
     }
@@ -205,10 +194,14 @@ impl MessageQueue {
     }
 
     /// Takes the task that has waited longest for a message.
-    fn next_getter(&mut self) -> Option<Runnable> {
+    pub(super) fn next_getter(&mut self) -> Option<Runnable> {
         let next = self.getters.pop_front();
         self.status.waiting.set(self.getters.len());
         next
+    }
+
+    fn is_closed(&self) -> bool {
+        self.status.closed.get()
     }
 
     pub(super) fn is_unbounded(&self) -> bool {
@@ -223,7 +216,6 @@ impl MessageQueue {
         self.status.kind == Kind::Mutex
     }
 
-    /// Drops a message that no task receives.
     pub(super) fn discard(&self, message: u64) {
         if let Some(store) = &self.store {
             contain(|| store.discard(message));
@@ -235,10 +227,8 @@ impl MessageQueue {
     }
 
     pub(super) fn waiters(&self) -> impl Iterator<Item = Runnable> {
-        self.getters
-            .iter()
-            .copied()
-            .chain(self.putters.iter().map(|(task, _)| *task))
+        let putters = self.putters.iter().map(|(task, _)| *task);
+        self.getters.iter().copied().chain(putters)
     }
 
     fn publish(&self) {
@@ -253,7 +243,7 @@ impl MessageQueue {
             capacity: (!self.is_unbounded()).then_some(self.capacity),
             getters: self.getters.len(),
             putters: self.putters.len(),
-            is_closed: self.closed,
+            is_closed: self.is_closed(),
         }
     }
 }
@@ -323,15 +313,13 @@ impl Queues {
             set.slots.push(MessageQueue::vacant(Rc::clone(&self.gone)));
         }
         let queue = &mut set.slots[slot];
-        (queue.id, queue.capacity, queue.closed) = (id, capacity, false);
+        (queue.id, queue.capacity) = (id, capacity);
         (queue.store, queue.status) = (Some(store), status);
         Some(id)
     }
 
-    /// Describes the queues of tasks, in order of their numbers.
     pub(super) fn infos(&self) -> Vec<QueueInfo> {
-        let queues = self.sets[0].slots.iter();
-        let queues = queues.filter(|queue| queue.store.is_some());
+        let queues = self.iter().filter(|queue| !queue.id.is_of_daemon());
         let mut infos: Vec<QueueInfo> = queues.map(MessageQueue::info).collect();
         infos.sort_unstable_by_key(|info| info.id);
         infos
@@ -371,13 +359,11 @@ impl Queues {
         set.vacate(id.slot(), &self.gone)
     }
 
-    /// Returns the holder of a queue that is a lock.
     pub(super) fn holder_of_lock(&self, id: QueueId) -> Option<Tid> {
         let lock = self.get(id).filter(|queue| queue.is_lock())?;
         lock.status.holder()
     }
 
-    /// Marks that a deferred put has arrived.
     pub(super) fn arrived(&mut self, id: QueueId) {
         if let Some(queue) = self.get_mut(id) {
             let posted = &queue.status.posted;
@@ -388,15 +374,10 @@ impl Queues {
     /// Drops the messages left in the queues. A message may hold a handle of its own queue, and the
     /// two would keep each other alive.
     pub(super) fn clear(&mut self) {
-        let Self { sets, gone } = self;
-        for set in sets {
-            if set.free.len() == set.slots.len() {
-                continue;
-            }
-            for slot in 0..set.slots.len() {
-                if let Some((store, _)) = set.vacate(slot, gone) {
-                    store.clear();
-                }
+        for set in &mut self.sets {
+            if set.free.len() < set.slots.len() {
+                let left = (0..set.slots.len()).filter_map(|slot| set.vacate(slot, &self.gone));
+                left.for_each(|(store, _)| store.clear());
             }
         }
     }

@@ -17,7 +17,6 @@ pub(super) const POLL_AFTER: u64 = 256;
 /// From this number on, tasks and their programs exceed the nearer caches.
 const CROWD: usize = 4096;
 
-/// The kernel's ready queue.
 pub(super) struct Ready {
     /// First in, first out, with turns of one tick: the default, without indirection.
     plain: Fifo,
@@ -57,28 +56,11 @@ struct Turns {
     wants_facts: bool,
 }
 
+/// Tasks that come and go.
 impl Ready {
     pub(super) fn new(policy: Option<Named>, quantum: u32) -> Self {
-        let turns = (policy.is_some() || quantum > 1).then(|| {
-            let (name, policy) = policy.unwrap_or_else(fifo);
-            let mut turns = Turns {
-                name,
-                policy,
-                handed: 0,
-                is_doubted: false,
-                failure: OnceCell::new(),
-                quantum: quantum.max(1),
-                left: 0,
-                holder: None,
-                alarm: Nanos::ZERO,
-                inherits: false,
-                wants_facts: true,
-            };
-            turns.inherits = turns.view("inherits", |policy| policy.inherits()) == Some(true);
-            let wants = turns.view("wants_facts", |policy| policy.wants_facts());
-            turns.wants_facts = wants == Some(true);
-            Box::new(turns)
-        });
+        let turns = (policy.is_some() || quantum > 1)
+            .then(|| Box::new(Turns::new(policy.unwrap_or_else(fifo), quantum)));
         Self {
             plain: Fifo::default(),
             is_special: turns.is_some(),
@@ -87,33 +69,27 @@ impl Ready {
         }
     }
 
-    /// Adds a task that no policy gets.
+    /// Adds a task. Returns whether it did: a policy that wants facts gets it by
+    /// [`Ready::push_with`].
     #[inline(always)]
-    pub(super) fn push(&mut self, task: Runnable, cause: Cause) {
-        if task.tid.is_daemon() {
-            return self.daemons.push(task, cause);
-        }
-        debug_assert!(self.turns.is_none(), "a policy gets the facts");
-        self.plain.push(task, cause);
-    }
-
-    /// Gives the policy a task, if it wants no facts. Returns whether it did.
-    #[inline(always)]
-    pub(super) fn push_bare(&mut self, task: Runnable, cause: Cause) -> bool {
+    pub(super) fn push(&mut self, task: Runnable, cause: Cause) -> bool {
         match &mut self.turns {
-            Some(turns) if !turns.wants_facts => {
+            _ if task.tid.is_daemon() => self.daemons.push(task, cause),
+            None => self.plain.push(task, cause),
+            Some(turns) if turns.wants_facts => return false,
+            Some(turns) => {
                 turns.handed += 1;
                 turns.ask("push", |policy| policy.push(task, cause));
-                true
             }
-            _ => false,
         }
+        true
     }
 
     /// Gives the policy a task, with what the kernel knows of it.
     pub(super) fn push_with(&mut self, cause: Cause, facts: &Facts<'_>) {
         if let Some(turns) = &mut self.turns {
-            turns.push(cause, facts);
+            turns.handed += 1;
+            turns.ask("push", |policy| policy.push_with(cause, facts));
         }
     }
 
@@ -121,84 +97,26 @@ impl Ready {
     /// cause with which it goes back to a policy that wants facts.
     #[inline(always)]
     pub(super) fn requeue(&mut self, task: Runnable, call: SystemCall) -> Option<Cause> {
-        let cause = self.turns.as_mut()?.requeue(task, call)?;
-        (!self.push_bare(task, cause)).then_some(cause)
-    }
-
-    /// Tells the policy that a task has left its processor.
-    pub(super) fn charge(&mut self, facts: &Facts<'_>) {
-        if let Some(turns) = &mut self.turns {
-            turns.ask("charge", |policy| policy.charge(facts));
-        }
-    }
-
-    /// Returns how long a task may compute, at least a nanosecond.
-    pub(super) fn slice(&mut self, facts: &Facts<'_>) -> Nanos {
-        let turns = self.turns.as_mut();
-        let slice = turns.and_then(|turns| turns.ask("slice", |policy| policy.slice(facts)));
-        slice.unwrap_or(Nanos::FOREVER).max(Nanos(1))
-    }
-
-    /// Returns whether a task that becomes ready interrupts one that computes.
-    pub(super) fn preempts(&self, ready: &Facts<'_>, running: &Facts<'_>) -> bool {
-        let Some(turns) = &self.turns else {
-            return false;
+        let cause = match &mut self.turns {
+            Some(turns) if !task.tid.is_daemon() => turns.requeue(task, call)?,
+            _ => Cause::Preempted,
         };
-        turns.view("preempts", |policy| policy.preempts(ready, running)) == Some(true)
+        (!self.push(task, cause)).then_some(cause)
     }
 
-    /// Tells the policy that a task on its queue has changed.
-    pub(super) fn changed(&mut self, facts: &Facts<'_>) {
-        if let Some(turns) = &mut self.turns
-            && turns.holder != Some(facts.task)
+    /// Returns the task that has the next turn: the next of the list, or the one that the policy
+    /// chooses and gives away.
+    #[inline(always)]
+    pub(super) fn next(&mut self) -> Option<Runnable> {
+        if self.is_special
+            && let Some(turns) = &mut self.turns
         {
-            turns.ask("changed", |policy| policy.changed(facts));
+            return turns.pop();
         }
-    }
-
-    /// Tells the policy that a task has ended.
-    #[inline(always)]
-    pub(super) fn ended(&mut self, task: Runnable) {
-        if let Some(turns) = &mut self.turns
-            && !task.tid.is_daemon()
-        {
-            turns.ask("ended", |policy| policy.ended(task));
-        }
-    }
-
-    /// Returns the next instant at which the policy wants to be called.
-    pub(super) fn next_alarm(&self) -> Nanos {
-        self.turns
-            .as_ref()
-            .map_or(Nanos::FOREVER, |turns| turns.alarm)
-    }
-
-    /// Calls the policy at its instant.
-    pub(super) fn alarm(&mut self, now: Nanos) {
-        if let Some(turns) = &mut self.turns {
-            let next = turns.ask("alarm", |policy| policy.alarm(now));
-            turns.alarm = next.filter(|next| *next > now).unwrap_or(Nanos::FOREVER);
-        }
-    }
-
-    /// Returns whether the policy inherits priorities.
-    pub(super) fn inherits(&self) -> bool {
-        self.turns.as_ref().is_some_and(|turns| turns.inherits)
-    }
-
-    /// Returns whether there is a policy, or a crowd of tasks, for which prefetching pays.
-    #[inline(always)]
-    pub(super) fn is_special(&self) -> bool {
-        self.is_special
-    }
-
-    /// Returns the next task of the list.
-    #[inline(always)]
-    fn first(&mut self) -> Option<Runnable> {
-        match self.plain.peek() {
-            None if self.plain.rewind() => self.plain.peek(),
-            next => next,
-        }
+        self.plain.peek().or_else(|| {
+            self.plain.rewind();
+            self.plain.peek()
+        })
     }
 
     /// Takes the next task of the list. It keeps its place until [`Ready::leave`], and must leave
@@ -209,55 +127,28 @@ impl Ready {
         self.plain.peek()
     }
 
-    /// Returns the task that has the next turn: the next of the list, or the one that the policy
-    /// chooses and gives away.
-    #[inline(always)]
-    pub(super) fn next(&mut self) -> Option<Runnable> {
-        if !self.is_special {
-            return self.first();
-        }
-        match &mut self.turns {
-            None => self.first(),
-            Some(turns) => turns.pop(),
-        }
-    }
-
     /// Removes the task that was popped last, if it keeps its place.
     #[inline(always)]
     pub(super) fn leave(&mut self) {
         self.plain.leave();
     }
 
-    /// Ends a pass. The tasks that have kept their places are last in the order.
-    pub(super) fn end_pass(&mut self) {
-        self.plain.end_pass();
-    }
-
-    /// Returns the task that comes after so many others, if the policy is first in, first out.
-    pub(super) fn ahead(&self, turns: usize) -> Option<Runnable> {
-        self.plain.ahead(turns)
-    }
-
-    /// Prepares for the turns up to the next poll, and gives back memory that a crowd has left.
-    pub(super) fn begin(&mut self) {
-        self.plain.shrink();
-        self.is_special = self.turns.is_some() || self.plain.exceeds(CROWD);
+    pub(super) fn remove(&mut self, task: Runnable) {
+        match &mut self.turns {
+            _ if task.tid.is_daemon() => self.daemons.remove(task),
+            None => self.plain.remove(task),
+            Some(turns) if turns.holder == Some(task) => turns.holder = None,
+            Some(turns) => drop(turns.ask("remove", |policy| policy.remove(task))),
+        }
     }
 
     pub(super) fn pop_daemon(&mut self) -> Option<Runnable> {
         self.daemons.pop()
     }
 
+    /// Returns the number of ready daemons.
     pub(super) fn daemons(&self) -> usize {
         self.daemons.len()
-    }
-
-    pub(super) fn remove(&mut self, task: Runnable) {
-        match &mut self.turns {
-            _ if task.tid.is_daemon() => self.daemons.remove(task),
-            None => self.plain.remove(task),
-            Some(turns) => turns.remove(task),
-        }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -272,12 +163,6 @@ impl Ready {
         }
     }
 
-    /// Returns the number of ticks up to the next poll of the world.
-    #[inline]
-    pub(super) fn pass(&self) -> u64 {
-        POLL_AFTER.max(self.len() as u64)
-    }
-
     /// Removes all entries, which are of ended tasks, and reseeds the policy.
     pub(super) fn reset(&mut self, seed: u64) {
         self.plain.clear();
@@ -286,16 +171,103 @@ impl Ready {
             turns.reset(seed);
         }
     }
+}
+
+/// Passes of turns.
+impl Ready {
+    /// Prepares for the turns up to the next poll, and gives back memory that a crowd has left.
+    pub(super) fn begin(&mut self) {
+        self.plain.shrink();
+        self.is_special = self.turns.is_some() || self.plain.exceeds(CROWD);
+    }
+
+    /// Ends a pass. The tasks that have kept their places are last in the order.
+    pub(super) fn end_pass(&mut self) {
+        self.plain.end_pass();
+    }
+
+    /// Returns the number of ticks up to the next poll of the world.
+    #[inline]
+    pub(super) fn pass(&self) -> u64 {
+        POLL_AFTER.max(self.len() as u64)
+    }
 
     pub(super) fn is_plain(&self) -> bool {
         self.turns.is_none()
     }
 
+    /// Returns whether there is a policy, or a crowd of tasks, for which prefetching pays.
+    #[inline(always)]
+    pub(super) fn is_special(&self) -> bool {
+        self.is_special
+    }
+
+    /// Returns the task of the list that comes after so many others.
+    pub(super) fn ahead(&self, turns: usize) -> Option<Runnable> {
+        self.plain.ahead(turns)
+    }
+}
+
+/// What a policy is told and asked.
+impl Ready {
+    fn ask<T>(&mut self, method: &str, ask: impl FnOnce(&mut dyn Policy) -> T) -> Option<T> {
+        self.turns.as_mut()?.ask(method, ask)
+    }
+
+    pub(super) fn charge(&mut self, facts: &Facts<'_>) {
+        self.ask("charge", |policy| policy.charge(facts));
+    }
+
+    /// Returns how long a task may compute, at least a nanosecond.
+    pub(super) fn slice(&mut self, facts: &Facts<'_>) -> Nanos {
+        let slice = self.ask("slice", |policy| policy.slice(facts));
+        slice.unwrap_or(Nanos::FOREVER).max(Nanos(1))
+    }
+
+    /// Returns whether a task that becomes ready interrupts one that computes.
+    pub(super) fn preempts(&self, ready: &Facts<'_>, running: &Facts<'_>) -> bool {
+        let turns = self.turns.as_ref();
+        let preempts = turns
+            .and_then(|turns| turns.view("preempts", |policy| policy.preempts(ready, running)));
+        preempts == Some(true)
+    }
+
+    pub(super) fn changed(&mut self, facts: &Facts<'_>) {
+        if let Some(turns) = &mut self.turns
+            && turns.holder != Some(facts.task)
+        {
+            turns.ask("changed", |policy| policy.changed(facts));
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn ended(&mut self, task: Runnable) {
+        if !task.tid.is_daemon() {
+            self.ask("ended", |policy| policy.ended(task));
+        }
+    }
+
+    pub(super) fn next_alarm(&self) -> Nanos {
+        let turns = self.turns.as_ref();
+        turns.map_or(Nanos::FOREVER, |turns| turns.alarm)
+    }
+
+    /// Calls the policy at its instant.
+    pub(super) fn alarm(&mut self, now: Nanos) {
+        if let Some(turns) = &mut self.turns {
+            let next = turns.ask("alarm", |policy| policy.alarm(now));
+            turns.alarm = next.filter(|next| *next > now).unwrap_or(Nanos::FOREVER);
+        }
+    }
+
+    pub(super) fn inherits(&self) -> bool {
+        self.turns.as_ref().is_some_and(|turns| turns.inherits)
+    }
+
     /// Returns whether the policy may withhold a task: it has not returned all.
     pub(super) fn is_doubtful(&self) -> bool {
-        self.turns
-            .as_ref()
-            .is_some_and(|turns| turns.is_doubted || turns.handed > 0)
+        let turns = self.turns.as_ref();
+        turns.is_some_and(|turns| turns.is_doubted || turns.handed > 0)
     }
 
     /// Ends the doubt: the policy fails if it withholds a task.
@@ -318,6 +290,26 @@ impl Ready {
 }
 
 impl Turns {
+    fn new((name, policy): Named, quantum: u32) -> Self {
+        let mut turns = Self {
+            name,
+            policy,
+            handed: 0,
+            is_doubted: false,
+            failure: OnceCell::new(),
+            quantum: quantum.max(1),
+            left: 0,
+            holder: None,
+            alarm: Nanos::ZERO,
+            inherits: false,
+            wants_facts: true,
+        };
+        turns.inherits = turns.view("inherits", |policy| policy.inherits()) == Some(true);
+        let wants = turns.view("wants_facts", |policy| policy.wants_facts());
+        turns.wants_facts = wants == Some(true);
+        turns
+    }
+
     fn requeue(&mut self, task: Runnable, call: SystemCall) -> Option<Cause> {
         match call {
             SystemCall::Yield
@@ -331,6 +323,7 @@ impl Turns {
         }
     }
 
+    /// Takes the next task: the one whose turn continues, or the one that the policy chooses.
     #[inline(always)]
     fn pop(&mut self) -> Option<Runnable> {
         if let Some(holder) = self.holder.take() {
@@ -338,51 +331,6 @@ impl Turns {
             return Some(holder);
         }
         self.left = self.quantum - 1;
-        self.choose()
-    }
-
-    fn remove(&mut self, task: Runnable) {
-        if self.holder == Some(task) {
-            self.holder = None;
-        } else {
-            self.ask("remove", |policy| policy.remove(task));
-        }
-    }
-
-    fn reset(&mut self, seed: u64) {
-        (self.left, self.holder) = (0, None);
-        // Not until the policy is empty: it may return tasks for ever.
-        for _ in 0..self.handed {
-            if self.ask("pop", |policy| policy.pop()).flatten().is_none() {
-                break;
-            }
-        }
-        (self.handed, self.is_doubted, self.alarm) = (0, false, Nanos::ZERO);
-        self.ask("reseed", |policy| policy.reseed(seed));
-    }
-
-    /// Returns the length that the policy claims, but at most the number of tasks it has.
-    fn len(&self) -> usize {
-        if self.failure.get().is_some() {
-            return 0;
-        }
-        let len = self.view("len", |policy| policy.len());
-        len.unwrap_or(0).min(self.handed)
-    }
-
-    /// Calls a method that does not change the policy; returns `None` if it has failed.
-    fn view<T>(&self, method: &str, view: impl FnOnce(&dyn Policy) -> T) -> Option<T> {
-        guarded(&self.failure, self.name, method, || view(&*self.policy))
-    }
-
-    fn push(&mut self, cause: Cause, facts: &Facts<'_>) {
-        self.handed += 1;
-        self.ask("push", |policy| policy.push_with(cause, facts));
-    }
-
-    /// Takes the next task from the policy.
-    #[inline(always)]
-    fn choose(&mut self) -> Option<Runnable> {
         let task = self.ask("pop", |policy| policy.pop())?;
         if task.is_none() || self.handed == 0 {
             self.check_chosen(task);
@@ -404,6 +352,29 @@ impl Turns {
                 self.handed = 0;
             }
         }
+    }
+
+    fn reset(&mut self, seed: u64) {
+        (self.left, self.holder) = (0, None);
+        // Not until the policy is empty: it may return tasks for ever.
+        for _ in 0..self.handed {
+            if self.ask("pop", |policy| policy.pop()).flatten().is_none() {
+                break;
+            }
+        }
+        (self.handed, self.is_doubted, self.alarm) = (0, false, Nanos::ZERO);
+        self.ask("reseed", |policy| policy.reseed(seed));
+    }
+
+    /// Returns the length that the policy claims, but at most the number of tasks it has.
+    fn len(&self) -> usize {
+        let len = self.view("len", |policy| policy.len());
+        len.unwrap_or(0).min(self.handed)
+    }
+
+    /// Calls a method that does not change the policy; returns `None` if it has failed.
+    fn view<T>(&self, method: &str, view: impl FnOnce(&dyn Policy) -> T) -> Option<T> {
+        guarded(&self.failure, self.name, method, || view(&*self.policy))
     }
 
     /// Calls a method of the policy; returns `None` if it has failed.

@@ -1,11 +1,6 @@
 //! What a run returns to the host: a [`Report`] or an [`Error`].
 
-use std::{
-    collections::BTreeMap,
-    fmt, io,
-    sync::{Arc, OnceLock},
-    time::Duration,
-};
+use std::{collections::BTreeMap, fmt, io, sync::Arc, time::Duration};
 
 use super::{
     Kernel,
@@ -46,60 +41,20 @@ pub struct Report {
     ended_badly: u64,
     /// The number of tasks that faulted.
     pub(super) faults: u64,
-    pub(super) exits: Exits,
-}
-
-/// The exits of the host's tasks.
-#[derive(Clone, Default)]
-pub(super) struct Exits {
-    /// All of several, or of one that the host has looked at. Shared; copied if more tasks end while
-    /// the host keeps a report.
-    all: OnceLock<Arc<BTreeMap<Tid, Exit>>>,
-    /// The first, if there is no other: many runs have one, which needs no memory of its own.
-    first: Option<(Tid, Exit)>,
-}
-
-impl Exits {
-    pub(super) fn insert(&mut self, tid: Tid, exit: Exit) {
-        if self.first.is_none() && self.all.get().is_none() {
-            self.first = Some((tid, exit));
-            return;
-        }
-        self.all();
-        self.first = None;
-        if let Some(all) = self.all.get_mut() {
-            Arc::make_mut(all).insert(tid, exit);
-        }
-    }
-
-    fn all(&self) -> &BTreeMap<Tid, Exit> {
-        let all = || Arc::new(self.first.clone().into_iter().collect());
-        self.all.get_or_init(all)
-    }
-
-    fn reset(&mut self) {
-        self.first = None;
-        match self.all.get_mut().map(Arc::get_mut) {
-            // One by one, which keeps the memory of the last.
-            Some(Some(all)) => while all.pop_first().is_some() {},
-            // The host has kept a report.
-            Some(None) => self.all = OnceLock::new(),
-            None => {}
-        }
-    }
-}
-
-impl fmt::Debug for Exits {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.all().fmt(f)
-    }
+    /// The exits of the host's tasks. Shared; copied if more tasks end while the host keeps a report.
+    exits: Option<Arc<BTreeMap<Tid, Exit>>>,
 }
 
 impl Report {
     /// Returns the exits of the tasks that the host has spawned. These leave no zombies.
     #[must_use]
     pub fn exits(&self) -> &BTreeMap<Tid, Exit> {
-        self.exits.all()
+        static NONE: BTreeMap<Tid, Exit> = BTreeMap::new();
+        self.exits.as_deref().unwrap_or(&NONE)
+    }
+
+    pub(super) fn ended(&mut self, tid: Tid, exit: Exit) {
+        Arc::make_mut(self.exits.get_or_insert_default()).insert(tid, exit);
     }
 
     /// Fails if any task has faulted since boot, or has failed and no task has waited for it. A task
@@ -122,13 +77,7 @@ impl Report {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn check(&self) -> Result<(), Error> {
-        if self.failures == 0 {
-            return Ok(());
-        }
-        Err(Error::Failed(Failures {
-            count: self.failures,
-            first: self.first(|_| true),
-        }))
+        self.check_count(self.failures, |_| true)
     }
 
     /// Fails if any task has faulted since boot: it panicked, or awaited something that is not a
@@ -136,24 +85,31 @@ impl Report {
     ///
     /// *Errors:* [`Error::Failed`], which names the tasks.
     pub fn check_faults(&self) -> Result<(), Error> {
-        if self.faults == 0 {
-            return Ok(());
-        }
-        Err(Error::Failed(Failures {
-            count: self.faults,
-            first: self.first(Failed::is_fault),
-        }))
+        self.check_count(self.faults, Failed::is_fault)
     }
 
-    /// Forgets an earlier run.
+    fn check_count(&self, count: u64, is: impl Fn(&Failed) -> bool) -> Result<(), Error> {
+        if count == 0 {
+            return Ok(());
+        }
+        let all = self.failed.iter().flat_map(|failed| failed.values());
+        let mut first: Vec<&Failed> = all.filter(|failed| is(failed)).collect();
+        first.sort_unstable_by_key(|failed| failed.nth);
+        let first = first.into_iter().take(Failures::NAMED).cloned().collect();
+        Err(Error::Failed(Failures { count, first }))
+    }
+
     pub(super) fn reset(&mut self) {
-        self.failed = None;
-        (self.named, self.ended_badly) = ([0; 2], 0);
-        self.exits.reset();
-        (self.ticks, self.traps, self.finished) = (0, 0, 0);
-        self.elapsed = Duration::ZERO;
-        self.peak_tasks = 0;
-        (self.failures, self.faults, self.lost) = (0, 0, 0);
+        let exits = self.exits.take().and_then(|mut exits| {
+            // The host has kept no report. One by one, which keeps the memory of the last.
+            let all = Arc::get_mut(&mut exits)?;
+            while all.pop_first().is_some() {}
+            Some(exits)
+        });
+        *self = Self {
+            exits,
+            ..Self::default()
+        };
     }
 
     /// Counts a task that failed or faulted.
@@ -194,58 +150,45 @@ impl Report {
     /// Notes that a task has waited for that task. If it failed, it counts no more.
     #[inline]
     pub(super) fn waited_for(&mut self, tid: Tid) {
-        if self.failures > 0 && self.is_open(tid, Verdict::is_open) {
+        if self.failed.is_some() && self.close(tid, Verdict::is_open, Verdict::Waited) {
             self.failures -= 1;
-            self.remove(tid);
         }
     }
 
     /// Notes that a task was reaped. If it failed, it counts, unless a handle still has its exit.
     pub(super) fn reaped(&mut self, tid: Tid) {
-        if self.is_open(tid, |verdict| verdict == Verdict::Zombie) {
-            self.close(tid);
-        }
+        let is_zombie = |verdict| verdict == Verdict::Zombie;
+        self.close(tid, is_zombie, Verdict::Counts);
     }
 
     /// Notes that no handle has the exit of a task any more. If it failed, it counts.
     #[inline]
     pub(super) fn given_up(&mut self, tid: Tid) {
-        if self.failures > 0 && self.is_open(tid, Verdict::is_open) {
-            self.close(tid);
+        if self.failed.is_some() {
+            self.close(tid, Verdict::is_open, Verdict::Counts);
         }
     }
 
-    fn close(&mut self, tid: Tid) {
-        if !self.has_room(false) {
-            return self.remove(tid);
-        }
-        self.named[0] += 1;
-        if let Some(all) = &mut self.failed
-            && let Some(failed) = Arc::make_mut(all).get_mut(&tid)
-        {
-            failed.verdict = Verdict::Counts;
-        }
-    }
-
-    fn remove(&mut self, tid: Tid) {
-        if let Some(all) = &mut self.failed {
-            Arc::make_mut(all).remove(&tid);
-        }
-    }
-
-    /// Returns whether that task failed, and its verdict is open in this way.
+    /// Closes the verdict on a task that failed, if it is open in this way. Returns whether it was.
     #[cold]
-    fn is_open(&self, tid: Tid, is: impl Fn(Verdict) -> bool) -> bool {
-        let failed = self.failed.as_ref().and_then(|all| all.get(&tid));
-        failed.is_some_and(|failed| !failed.is_fault() && is(failed.verdict))
-    }
-
-    /// Returns the first of these that failed or faulted.
-    fn first(&self, is: impl Fn(&Failed) -> bool) -> Vec<Failed> {
-        let all = self.failed.iter().flat_map(|failed| failed.values());
-        let mut first: Vec<&Failed> = all.filter(|failed| is(failed)).collect();
-        first.sort_unstable_by_key(|failed| failed.nth);
-        first.into_iter().take(Failures::NAMED).cloned().collect()
+    fn close(&mut self, tid: Tid, is: impl Fn(Verdict) -> bool, verdict: Verdict) -> bool {
+        let is_named = verdict == Verdict::Counts && self.has_room(false);
+        let Some(all) = &mut self.failed else {
+            return false;
+        };
+        let failed = all.get(&tid);
+        let is_open = failed.is_some_and(|failed| !failed.is_fault() && is(failed.verdict));
+        if !is_open {
+            return false;
+        }
+        let all = Arc::make_mut(all);
+        if is_named && let Some(failed) = all.get_mut(&tid) {
+            self.named[0] += 1;
+            failed.verdict = verdict;
+        } else {
+            all.remove(&tid);
+        }
+        true
     }
 }
 
@@ -270,7 +213,7 @@ impl Verdict {
         match waiters {
             Some(waiters) if waiters.iter().any(is_task) => Self::Waited,
             Some(waiters) if waiters.keeper.is_some() => Self::Kept,
-            _ if task.on_exit() == OnExit::Zombie => Self::Zombie,
+            _ if task.on_exit == OnExit::Zombie => Self::Zombie,
             _ => Self::Counts,
         }
     }
@@ -319,12 +262,10 @@ impl std::error::Error for Failures {}
 impl fmt::Display for Failures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (nth, failed) in self.first.iter().enumerate() {
-            let line = if nth == 0 { "" } else { "\n" };
-            write!(
-                f,
-                "{line}task {} {:?} {}",
-                failed.tid, failed.name, failed.exit
-            )?;
+            if nth > 0 {
+                f.write_str("\n")?;
+            }
+            write!(f, "task {} {:?} {}", failed.tid, failed.name, failed.exit)?;
             if let Some(at) = &failed.at {
                 write!(f, ", at {at}")?;
             }
@@ -433,23 +374,19 @@ impl std::error::Error for Stalled {}
 
 impl fmt::Display for Stalled {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            waited,
-            remote_setters,
-            jobs,
-            ..
-        } = self;
-        let waited = Duration::from_millis(waited.as_millis().try_into().unwrap_or(u64::MAX));
+        let waited = self.waited.as_millis().try_into().unwrap_or(u64::MAX);
         write!(
             f,
-            "stalled: no task is ready, and only other threads could make one ready, for {waited:?}"
+            "stalled: no task is ready, and only other threads could make one ready, for {:?}",
+            Duration::from_millis(waited)
         )?;
-        if *remote_setters > 0 {
+        if self.remote_setters > 0 {
             let leaked = "one that is leaked keeps the run for ever";
-            write!(f, "\n  remote setters alive: {remote_setters}; {leaked}")?;
+            let setters = self.remote_setters;
+            write!(f, "\n  remote setters alive: {setters}; {leaked}")?;
         }
-        if *jobs > 0 {
-            write!(f, "\n  jobs under way: {jobs}")?;
+        if self.jobs > 0 {
+            write!(f, "\n  jobs under way: {}", self.jobs)?;
         }
         write_tasks(f, &self.blocked)
     }
@@ -491,6 +428,7 @@ impl Kernel {
         let stats = &mut self.stats;
         stats.elapsed = self.world.now_for_log();
         stats.traps = stats.ticks - stats.finished;
+        stats.lost = self.console.lost();
         stats.clone()
     }
 }

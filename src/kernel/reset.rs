@@ -1,11 +1,45 @@
-//! A kernel for one more run, in the memory of the last.
+//! A kernel for one more run, in the memory of the last; and whether one kernel alone has run on its
+//! thread. A search decides the turns of the kernel that it gives to its closure, and of no other.
 
-use std::{io, rc::Rc};
+use std::{cell::Cell, io, rc::Rc};
 
-use super::{Kernel, alone::next_number, report::Error};
+use super::{Kernel, report::Error};
 use crate::{abi::Nanos, trap::TrapFrame};
 
+thread_local! {
+    /// The last number that a kernel of this thread got.
+    static LAST: Cell<u64> = const { Cell::new(0) };
+    /// The number of the kernel that is watched, and whether another one has run since.
+    static WATCHED: Cell<(u64, bool)> = const { Cell::new((0, false)) };
+}
+
+pub(super) fn next_number() -> u64 {
+    LAST.set(LAST.get() + 1);
+    LAST.get()
+}
+
 impl Kernel {
+    /// Watches from now on whether another kernel runs on this thread.
+    #[doc(hidden)]
+    pub fn watch_alone(&self) {
+        WATCHED.set((self.number, false));
+    }
+
+    /// Returns whether this is the kernel that is watched, not made as new since, and no other has
+    /// run. Ends the watch.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn was_alone(&self) -> bool {
+        WATCHED.take() == (self.number, false)
+    }
+
+    pub(super) fn mark_run(&self) {
+        let (watched, _) = WATCHED.get();
+        if watched != self.number {
+            WATCHED.set((watched, true));
+        }
+    }
+
     /// Makes the kernel as new, with another seed, and keeps its memory. A search runs thousands of
     /// schedules on one kernel.
     ///
@@ -38,14 +72,11 @@ impl Kernel {
     /// # Ok::<(), trapline::Error>(())
     /// ```
     pub fn reset(&mut self, seed: u64) -> Result<(), Error> {
-        self.restarts.reset();
+        self.restarts = Default::default();
         self.end_everything();
         if !self.world.reset(seed) {
-            let error = io::Error::new(
-                io::ErrorKind::Unsupported,
-                "this world cannot begin anew: build another kernel",
-            );
-            return Err(Error::Io(error));
+            let why = "this world cannot begin anew: build another kernel";
+            return Err(io::Error::new(io::ErrorKind::Unsupported, why).into());
         }
         self.number = next_number();
         self.reset_frame();
@@ -55,11 +86,11 @@ impl Kernel {
         self.shares.reset();
         self.timers.reset();
         self.devices.reset();
-        self.console.reset();
+        self.console = Default::default();
         self.queues.reset();
         self.holders.reset();
-        self.held.reset();
-        self.selects.reset();
+        self.held = Default::default();
+        self.selects = Default::default();
         self.places.reset();
         if let Some(published) = &self.published {
             published.reset();
@@ -68,8 +99,7 @@ impl Kernel {
             injection.reset();
         }
         self.clock = Nanos::ZERO;
-        self.next_poll = 0;
-        self.pass_ends = 0;
+        (self.next_poll, self.pass_ends) = (0, 0);
         self.stepping = None;
         self.daemons = Default::default();
         self.slept = None;
@@ -99,12 +129,17 @@ impl Kernel {
                 published.follow(&self.remote);
             }
         }
-        if let Some(net) = self.world.net() {
-            net.bind(&self.frame);
-        }
         if let Some(footprints) = footprints {
             footprints.reset();
             self.frame.set_footprints(footprints);
+        }
+        self.bind_frame();
+    }
+
+    /// Makes a new frame that of this kernel.
+    pub(super) fn bind_frame(&mut self) {
+        if let Some(net) = self.world.net() {
+            net.bind(&self.frame);
         }
         if self.injection.is_some() {
             self.frame.set_injected();

@@ -30,9 +30,8 @@ impl Kernel {
     pub(super) fn enter(&mut self, now: Duration) -> Result<(), Error> {
         self.check_restarts()?;
         self.log.observe_by_tracing();
-        self.frame.set_observed(self.log.is_observed());
         self.frame.set_published(self.published.is_some());
-        self.is_watched = self.log.is_observed() || self.published.is_some();
+        self.note_tracers();
         self.frame.set_requeued(!self.ready.is_plain());
         self.log.set_clock(now);
         // The host has acted.
@@ -95,7 +94,7 @@ impl Kernel {
     /// task that was resumed last, if any.
     fn run_done(&mut self, ticks: u64) -> Option<Tid> {
         self.processors.begin_done();
-        let last = self.run_apart(ticks, |kernel| kernel.processors.done().pop_front());
+        let last = self.run_apart(ticks, |kernel| kernel.processors.pop_done());
         self.processors.end_pass();
         if last.is_some() && !self.processors.has_done() {
             // In single steps, too, the world is asked before the next pass.
@@ -138,16 +137,14 @@ impl Kernel {
     /// Returns the failure of the policy, if it has failed. Its tasks go to the new policy.
     #[inline(always)]
     pub(super) fn check_policy(&mut self) -> Result<(), Error> {
-        match self.ready.take_failure() {
-            None => Ok(()),
-            Some(why) => Err(self.leave_policy(why)),
-        }
+        let failure = self.ready.take_failure();
+        failure.map_or(Ok(()), |why| Err(self.leave_policy(why)))
     }
 
     #[cold]
     fn leave_policy(&mut self, why: String) -> Error {
-        self.processors.done().clear();
-        for task in self.tasks.all_ready() {
+        self.processors.clear_done();
+        for task in self.tasks.ready().collect::<Vec<_>>() {
             self.enqueue(task, Cause::Woken);
         }
         Error::Policy(why)
@@ -185,7 +182,7 @@ impl Kernel {
         }
         let waits = self.is_waiting();
         if self.ready.is_doubtful() && self.ready.is_empty() {
-            self.ready.decide(self.tasks.is_any_ready());
+            self.ready.decide(self.tasks.ready().next().is_some());
         }
         self.check_policy()?;
         let on_threads = waits && self.waits_on_threads();
@@ -275,7 +272,7 @@ impl Kernel {
         waited.map_or(Ok(()), |waited| self.check_stall(waited))
     }
 
-    /// Fails when the time of the run is used up. A task that is ready at the limit has its turn.
+    /// A task that is ready at the limit has its turn.
     fn check_time(&mut self, limit: Nanos) -> Result<(), Error> {
         if self.clock < limit || self.clock == limit && !self.is_waiting() {
             return Ok(());

@@ -5,6 +5,7 @@
 use super::{
     Kernel,
     answer::Answer,
+    processors::Computation,
     shares::facts,
     task::{Pending, State, WaitingOn},
 };
@@ -20,7 +21,6 @@ const PIECE: Nanos = Nanos::from_millis(1);
 
 /// Blocked and ready.
 impl Kernel {
-    /// Blocks a task. A handler has put it into the queue where it waits.
     #[inline(always)]
     pub(super) fn block(&mut self, me: Runnable, on: WaitingOn) {
         self.emit_blocked(me, on);
@@ -43,16 +43,12 @@ impl Kernel {
         self.enqueue(task, Cause::Woken);
     }
 
-    /// Puts a task on the ready queue. A task that computes may give way to it.
     #[inline(always)]
     pub(super) fn enqueue(&mut self, task: Runnable, cause: Cause) {
-        if self.ready.is_plain() || task.tid.is_daemon() {
-            return self.ready.push(task, cause);
-        }
-        if self.processors.are_taken() {
+        if self.processors.are_taken() && !task.tid.is_daemon() {
             self.preempt_for(task);
         }
-        if !self.ready.push_bare(task, cause) {
+        if !self.ready.push(task, cause) {
             self.hand_over(task, cause, Nanos::ZERO, false);
         }
     }
@@ -63,14 +59,12 @@ impl Kernel {
         if let SystemCall::Compute(_) = call
             && let &State::Pending(Pending::Compute(left)) = self.tasks[me].state()
         {
-            return if self.ready.is_plain() {
+            if self.ready.is_plain() {
                 self.compute_now(me, left);
-            } else if !self.ready.push_bare(me, Cause::Preempted) {
+            } else if !self.ready.push(me, Cause::Preempted) {
                 self.hand_over(me, Cause::Preempted, Nanos::ZERO, true);
-            };
-        }
-        if self.ready.is_plain() || me.tid.is_daemon() {
-            return self.ready.push(me, Cause::Preempted);
+            }
+            return;
         }
         if let Some(cause) = self.ready.requeue(me, call) {
             self.hand_over(me, cause, Nanos::ZERO, false);
@@ -93,7 +87,6 @@ impl Kernel {
         self.ready.push_with(cause, &given);
     }
 
-    /// Tells the policy that the length or the priority of a ready task has changed.
     pub(super) fn policy_learns(&mut self, task: Runnable) {
         let is_queued = self.tasks[task].state().is_ready() && !self.processors.is_done(task);
         if !self.ready.is_plain() && is_queued {
@@ -104,31 +97,26 @@ impl Kernel {
 
     /// Tells the policy that a task has left its processor.
     fn charge(&mut self, task: Runnable, computed: Nanos) {
-        if !self.ready.is_plain() {
-            let facts = facts(&self.tasks, &self.queues, &self.shares, task, self.clock);
-            self.ready.charge(&Facts { computed, ..facts });
-        }
+        let facts = facts(&self.tasks, &self.queues, &self.shares, task, self.clock);
+        self.ready.charge(&Facts { computed, ..facts });
     }
 
     /// Interrupts the least urgent computation, if the policy prefers this task.
     fn preempt_for(&mut self, task: Runnable) {
         let facts_of = |task| facts(&self.tasks, &self.queues, &self.shares, task, self.clock);
-        let mut victim: Option<(usize, _)> = None;
-        for (at, computation) in self.processors.computing().iter().enumerate() {
+        let running = self.processors.computing().iter().map(|computation| {
             let (computed, length) = computation.progress(self.clock);
-            let facts = Facts {
+            Facts {
                 computed,
                 length,
                 ..facts_of(computation.task)
-            };
-            let is_weaker = victim
-                .as_ref()
-                .is_none_or(|(_, weakest)| self.ready.preempts(weakest, &facts));
-            if is_weaker {
-                victim = Some((at, facts));
             }
-        }
-        let victim = victim.filter(|(_, running)| self.ready.preempts(&facts_of(task), running));
+        });
+        let weakest = running.enumerate().reduce(|weakest, next| {
+            let is_weaker = self.ready.preempts(&weakest.1, &next.1);
+            if is_weaker { next } else { weakest }
+        });
+        let victim = weakest.filter(|(_, running)| self.ready.preempts(&facts_of(task), running));
         if let Some((at, _)) = victim {
             self.interrupt(at, true);
         }
@@ -136,10 +124,8 @@ impl Kernel {
 
     /// Takes a ready task out of the ready queue, or out of the turns that come before it.
     pub(super) fn leave_ready(&mut self, me: Runnable) {
-        let done = self.processors.done();
-        match done.iter().position(|task| *task == me) {
-            Some(at) => drop(done.remove(at)),
-            None => self.ready.remove(me),
+        if !self.processors.leave_done(me) {
+            self.ready.remove(me);
         }
     }
 }
@@ -148,12 +134,8 @@ impl Kernel {
 impl Kernel {
     /// Starts or continues a computation on a free processor.
     pub(super) fn compute_now(&mut self, me: Runnable, left: Nanos) {
-        let slice = if self.ready.is_plain() {
-            Nanos::FOREVER
-        } else {
-            let facts = facts(&self.tasks, &self.queues, &self.shares, me, self.clock);
-            self.ready.slice(&facts)
-        };
+        let facts = facts(&self.tasks, &self.queues, &self.shares, me, self.clock);
+        let slice = self.ready.slice(&facts);
         // A turn that comes before the start may come after the computation otherwise.
         self.touch(Object::All);
         let (processor, own) = self.processors.place(me);
@@ -161,8 +143,14 @@ impl Kernel {
             self.emit_left(Some(processor));
             self.emit(me.tid, || Fact::Computing { processor });
         }
-        let now = self.world.now().into();
-        self.processors.start(me, processor, now, left, slice);
+        let since = Nanos::from(self.world.now());
+        self.processors.start(Computation {
+            task: me,
+            processor,
+            since,
+            left,
+            slice_ends: since.saturating_add(slice),
+        });
         self.tasks[me].compute();
         if self.processors.are_full() {
             self.poll_soon();
@@ -227,9 +215,7 @@ impl Kernel {
         self.processors.stop(at, Some(left));
         self.tasks[task].answer(Pending::Compute(left));
         self.charge(task, ran);
-        if self.ready.is_plain() {
-            self.ready.push(task, Cause::Preempted);
-        } else if !self.ready.push_bare(task, Cause::Preempted) {
+        if !self.ready.push(task, Cause::Preempted) {
             self.hand_over(task, Cause::Preempted, ran, keeps_place);
         }
     }
@@ -239,7 +225,7 @@ impl Kernel {
         self.tasks[task].answer(state);
         self.emit_answer(task);
         self.charge(task, ran);
-        self.processors.done().push_back(task);
+        self.processors.finish(task);
     }
 
     /// Frees the processor of a task that is killed or whose computation is cut. Returns what it has
@@ -273,11 +259,11 @@ impl Kernel {
             let Some(task) = self.tasks.get_mut(left.task) else {
                 continue;
             };
-            if let (Some(rest), State::Pending(Pending::Compute(_))) =
-                (left.interrupted, task.state())
+            if let State::Pending(Pending::Compute(_)) = task.state()
+                && let Some(rest) = left.interrupted
             {
-                let left = left.task;
-                self.emit(left.tid, || Fact::Preempted { left: rest.into() });
+                let tid = left.task.tid;
+                self.emit(tid, || Fact::Preempted { left: rest.into() });
             }
         }
     }

@@ -116,13 +116,6 @@ impl Selects {
         self.free.push(key);
     }
 
-    pub(super) fn reset(&mut self) {
-        self.slots.clear();
-        self.free.clear();
-        self.watches.clear();
-        self.last = 0;
-    }
-
     /// Returns whether no select is under way.
     pub(super) fn are_none(&self) -> bool {
         self.free.len() == self.slots.len()

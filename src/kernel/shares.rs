@@ -62,10 +62,11 @@ impl Shared {
 
 impl Shares {
     pub(super) fn new(named: Vec<(String, Share)>) -> Self {
+        let is_used = false;
         let named = named.into_iter().map(|(name, share)| Named {
             name,
             share,
-            is_used: false,
+            is_used,
         });
         Self {
             named: named.collect(),
@@ -73,7 +74,6 @@ impl Shares {
         }
     }
 
-    /// Forgets the tasks of an earlier run.
     pub(super) fn reset(&mut self) {
         self.of.clear();
         self.lock_waits.clear();
@@ -103,21 +103,18 @@ impl Shares {
     /// Gives a new task the shares of its parent, and then those of its name.
     #[cold]
     pub(super) fn inherit(&mut self, child: Runnable, parent: Option<Runnable>, name: &str) {
-        *self.at(child) = parent.map_or_else(Shared::default, |parent| self.get(parent));
-        let mut named = std::mem::take(&mut self.named);
-        for named in named.iter_mut().filter(|named| named.name == name) {
-            self.at(child).set(named.share);
+        let mut shared = parent.map_or_else(Shared::default, |parent| self.get(parent));
+        for named in self.named.iter_mut().filter(|named| named.name == name) {
+            shared.set(named.share);
             named.is_used = true;
         }
-        self.named = named;
+        *self.at(child) = shared;
     }
 
-    /// Sets a share of a task.
     pub(super) fn set(&mut self, task: Runnable, share: Share) {
         self.at(task).set(share);
     }
 
-    /// Returns the names that no task has had so far.
     pub(super) fn unused(&self) -> impl Iterator<Item = &str> {
         let unused = self.named.iter().filter(|named| !named.is_used);
         unused.map(|named| named.name.as_str())
@@ -183,7 +180,6 @@ fn leads_to(tasks: &Tasks, queues: &Queues, waiter: Runnable, task: Runnable) ->
     chain(waiter, holder).skip(1).any(|holder| holder == task)
 }
 
-/// Returns the holder of the lock for which a task waits.
 fn holder_awaited_by(tasks: &Tasks, queues: &Queues, waiter: Runnable) -> Option<Runnable> {
     let waiter = tasks.find_live(waiter.tid)?;
     match *tasks[waiter].state() {
@@ -202,19 +198,17 @@ mod tests {
 
     #[test]
     fn a_task_that_waits_for_a_lock_again_and_again_is_listed_once() {
-        let ms = Duration::from_millis;
         let policy = Priority::new(Duration::ZERO).inherit();
         let builder = Kernel::builder().world(SimWorld::new(1)).policy(policy);
         let mut kernel = builder.build().unwrap();
         let main = async move |os: &mut Os| {
             let lock = Mutex::new(os, ()).await;
-            for begin in 0..2 {
+            for _ in 0..2 {
                 let lock = lock.clone();
                 let worker = async move |os: &mut Os| {
-                    os.sleep(ms(begin)).await;
                     for _ in 0..50 {
                         let _guard = lock.lock(os).await;
-                        os.sleep(ms(2)).await;
+                        os.sleep(Duration::from_millis(2)).await;
                     }
                 };
                 os.spawn("worker", worker).await.unwrap();

@@ -32,19 +32,17 @@ impl Stall {
         }
     }
 
-    /// Forgets the wait.
     pub(super) fn reset(&mut self) {
         *self = Self::new(self.limit);
     }
 }
 
 impl Kernel {
-    /// Returns whether no timer and no device can wake a task.
     #[inline]
     pub(super) fn waits_on_threads(&self) -> bool {
         self.timers.tasks.len() == 0
             && !self.will_compute()
-            && (self.devices.waiting() == 0 || self.world.is_idle())
+            && (self.devices.waiting()[0] == 0 || self.world.is_idle())
     }
 
     /// Returns whether computations will end, or slices of them, or go on until the run is ended: by
@@ -71,21 +69,18 @@ impl Kernel {
     pub(super) fn wait_for_threads(&mut self, deadline: Option<Duration>) -> io::Result<Duration> {
         let turns = self.stats.ticks;
         if self.stall.turns != turns {
-            self.stall = Stall::new(self.stall.limit);
+            self.stall.reset();
             self.stall.turns = turns;
         }
-        let Stall { limit, waited, .. } = self.stall;
-        let next = if self.stall.is_reported {
-            limit
-        } else {
-            limit.min(WARN_AFTER)
+        let stall = &mut self.stall;
+        let next = match stall.is_reported {
+            true => stall.limit,
+            false => stall.limit.min(WARN_AFTER),
         };
-        let patience = next.saturating_sub(waited);
-        let span = self
-            .world
-            .wait_for_threads(deadline, patience, &mut self.happened);
-        self.stall.waited = waited.saturating_add(span?);
-        Ok(self.stall.waited)
+        let (world, patience) = (&mut self.world, next.saturating_sub(stall.waited));
+        let span = world.wait_for_threads(deadline, patience, &mut self.happened)?;
+        stall.waited = stall.waited.saturating_add(span);
+        Ok(stall.waited)
     }
 
     /// Reports a wait for other threads that has taken long.
@@ -96,15 +91,13 @@ impl Kernel {
             // The last thread has finished meanwhile; the next poll decides what follows.
             return Ok(());
         }
-        let limit = self.stall.limit;
-        if waited >= limit {
-            self.stall = Stall::new(limit);
+        if waited >= self.stall.limit {
+            self.stall.reset();
             return Err(Error::Stalled(self.stalled(waited)));
         }
         if waited >= WARN_AFTER && !self.stall.is_reported {
             self.stall.is_reported = true;
-            let stalled = self.stalled(waited);
-            warn_report(&stalled);
+            warn_report(&self.stalled(waited));
         }
         Ok(())
     }

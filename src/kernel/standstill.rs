@@ -19,7 +19,6 @@ const FOR_EACH: u64 = 64;
 
 const AT_LATEST: u64 = MANY / 2;
 
-/// An instant that lasts.
 #[derive(Debug)]
 pub(super) struct Standstill {
     /// The tick from which the next poll counts.

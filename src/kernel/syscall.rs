@@ -13,7 +13,6 @@ use crate::{
 };
 
 impl Kernel {
-    /// Handles a call. Its second word and its payload are in the frame.
     #[inline(always)]
     pub(super) fn handle(&mut self, me: Runnable, call: SystemCall) -> Outcome {
         match call {
@@ -105,10 +104,10 @@ impl Kernel {
             Ok(child) => child,
             Err(errno) => return errno.into(),
         };
-        self.tasks[child].set_host(host);
+        self.tasks[child].host = host;
         if let Some(keeper) = options.keeper {
             keeper.spawned(child.tid);
-            self.tasks.waiters_of(child).keeper = Some(keeper);
+            self.tasks.keep(child, keeper);
         }
         let state = State::from(Reply::Tid(child.tid));
         match start {
@@ -124,18 +123,16 @@ impl Kernel {
         }
     }
 
-    /// Ends a task and reaps it.
     fn release(&mut self, tid: Tid) -> Outcome {
         let waited = self.frame.take_word();
         self.give_up_exit(tid, waited.is_some());
         let victim = self.tasks.find_live(tid).map(|task| &mut self.tasks[task]);
-        if let Some(victim) = victim.filter(|task| task.on_exit() == OnExit::Zombie) {
-            victim.set_on_exit(OnExit::Nothing);
+        if let Some(victim) = victim.filter(|task| task.on_exit == OnExit::Zombie) {
+            victim.on_exit = OnExit::Nothing;
         }
         self.kill_task(tid)
     }
 
-    /// Ends all tasks, the caller too.
     fn shutdown(&mut self) -> Outcome {
         self.end_all(|_| true);
         Outcome::Over
@@ -146,10 +143,8 @@ impl Kernel {
         let waited = self.frame.take_word();
         self.give_up_exit(tid, waited.is_some());
         if let Some(task) = self.tasks.find_live(tid) {
-            self.tasks[task].set_on_exit(OnExit::Nothing);
-            if let Some(waiters) = self.tasks[task].waiters_mut() {
-                waiters.keeper = None;
-            }
+            self.tasks[task].on_exit = OnExit::Nothing;
+            self.tasks[task].drop_keeper();
         }
         Reply::Done.into()
     }
@@ -159,7 +154,7 @@ impl Kernel {
             None => Errno::NoSuchTask.into(),
             Some(target) if target == me => Errno::WouldDeadlock.into(),
             Some(target) if self.tasks[target].is_live() => {
-                self.tasks.waiters_of(target).push(me);
+                self.tasks.wait_for(target, me);
                 Outcome::BlockOnTask(WaitingOn::Exit(target))
             }
             Some(zombie) => {
@@ -180,7 +175,6 @@ impl Kernel {
 
     // ---- other
 
-    /// Draws from the world, or from the sequence of the daemons.
     fn random(&mut self, me: Runnable) -> Outcome {
         let number = if me.tid.is_daemon() {
             self.daemons.random(self.world.seed())

@@ -13,22 +13,19 @@ use super::{
 use crate::{
     abi::{HostId, TaskInfo, Tid},
     sched::{Runnable, Slot},
-    trap::Program,
+    trap::{Keeper, Program},
 };
 
-/// The task map. Tasks live in numbered slots. Queues contain slots, so a turn needs no search. The
-/// list by tid serves kill, wait and `ps`.
+/// Tasks live in numbered slots. Queues contain slots, so a turn needs no search. The list by tid
+/// serves kill, wait and `ps`.
 pub(super) struct Tasks {
     slots: Vec<Task>,
     /// The free slots. Their tasks have the number 0, which no task has.
     free: Vec<Slot>,
-    by_tid: ByTid,
-    last: u64,
+    /// The tasks, and the daemons, which count nowhere.
+    lists: [ByTid; 2],
     /// The number of live tasks, daemons apart.
     live: usize,
-    /// The daemons, which count nowhere.
-    daemons: ByTid,
-    last_daemon: u64,
     /// Empty lists of waiters, at most [`SPARE`]: the next tasks that are waited for use their memory.
     #[expect(clippy::vec_box, reason = "a task takes the box as it is")]
     spare: Vec<Box<Waiters>>,
@@ -41,19 +38,14 @@ impl Default for Tasks {
         Self {
             slots: vec![Task::vacant(Rc::default())],
             free: Vec::new(),
-            by_tid: ByTid::default(),
-            last: 0,
+            lists: Default::default(),
             live: 0,
-            daemons: ByTid::default(),
-            last_daemon: 0,
             spare: Vec::new(),
         }
     }
 }
 
 impl Tasks {
-    /// Adds a task, and returns its entry for the queues. The children of a parent form a list
-    /// through their links, the youngest first.
     pub(super) fn insert(
         &mut self,
         name: Rc<str>,
@@ -62,62 +54,49 @@ impl Tasks {
         on_exit: OnExit,
         is_daemon: bool,
     ) -> Runnable {
-        let tid = self.next_tid(is_daemon);
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Task::vacant(Rc::clone(&name)));
             Slot::new(self.slots.len() - 1)
         });
+        let list = &mut self.lists[usize::from(is_daemon)];
+        list.last += 1;
+        let first = if is_daemon { Tid::DAEMONS } else { 0 };
+        let tid = Tid::from(first + list.last);
+        let task = Runnable { tid, slot };
+        list.all.push(task);
+        self.live += usize::from(!is_daemon);
         let (next, host) = parent.map_or((None, HostId::LOCAL), |parent| {
-            let family = self[parent].family_mut();
-            let next = family.first_child.replace(slot);
-            (next, self[parent].host())
+            let parent = &mut self[parent];
+            let next = parent.family().first_child;
+            parent.set_first_child(Some(slot));
+            (next, parent.host)
         });
         let newborn = self.at(slot);
-        newborn.begin(tid, name, program);
-        newborn.family_mut().parent = parent.map(|parent| parent.slot);
-        newborn.family_mut().next = next;
-        newborn.set_on_exit(on_exit);
-        newborn.set_host(host);
+        newborn.begin(tid, name, program, on_exit);
+        newborn.host = host;
+        newborn.join_family(parent.map(|parent| parent.slot), next);
         if let Some(next) = next {
-            self.at(next).family_mut().previous = Some(slot);
-        }
-        let task = Runnable { tid, slot };
-        if is_daemon {
-            self.daemons.all.push(task);
-        } else {
-            self.by_tid.all.push(task);
-            self.live += 1;
+            self.at(next).set_previous(Some(slot));
         }
         task
     }
 
-    fn next_tid(&mut self, is_daemon: bool) -> Tid {
-        if is_daemon {
-            self.last_daemon += 1;
-            Tid::from(Tid::DAEMONS + self.last_daemon)
-        } else {
-            self.last += 1;
-            Tid::from(self.last)
-        }
-    }
-
-    /// Forgets the numbers of tasks. All tasks have ended and are reaped.
     pub(super) fn reset(&mut self) {
         debug_assert!(self.is_empty());
         // In the order of a new table, so that a run finds its tasks in the same slots.
         self.free.clear();
         self.free.extend((1..self.slots.len()).rev().map(Slot::new));
-        self.by_tid.clear();
-        self.daemons.clear();
-        (self.last, self.last_daemon) = (0, 0);
+        for list in &mut self.lists {
+            list.all.clear();
+            (list.stale, list.last) = (0, 0);
+        }
     }
 
     /// Returns whether a task had this number, dead or alive.
     pub(super) fn was_made(&self, tid: Tid) -> bool {
-        let daemon = u64::from(tid).checked_sub(Tid::DAEMONS);
-        daemon.map_or(u64::from(tid) <= self.last, |daemon| {
-            daemon <= self.last_daemon
-        })
+        let number = u64::from(tid);
+        let nth = number.checked_sub(Tid::DAEMONS).unwrap_or(number);
+        nth <= self.lists[usize::from(tid.is_daemon())].last
     }
 
     /// Returns the number of live tasks, daemons apart.
@@ -130,31 +109,20 @@ impl Tasks {
         self.free.len() + 1 == self.slots.len()
     }
 
-    /// Returns whether any task is ready, daemons apart.
-    pub(super) fn is_any_ready(&self) -> bool {
-        let mut tasks = self.by_tid.iter(&self.slots);
-        tasks.any(|task| self[task].state().is_ready())
-    }
-
     /// Returns the ready tasks by tid, daemons apart.
-    pub(super) fn all_ready(&self) -> Vec<Runnable> {
-        let tasks = self.by_tid.iter(&self.slots);
-        tasks
-            .filter(|task| self[*task].state().is_ready())
-            .collect()
+    pub(super) fn ready(&self) -> impl Iterator<Item = Runnable> {
+        let tasks = self.lists[0].iter(&self.slots);
+        tasks.filter(|task| self[*task].state().is_ready())
     }
 
-    /// Marks that a task has ended.
     pub(super) fn ended(&mut self, task: Runnable) {
         self.live -= usize::from(!task.tid.is_daemon());
     }
 
-    /// Returns whether a task has not ended.
     pub(super) fn is_live(&mut self, task: Runnable) -> bool {
         self.get_mut(task).is_some_and(|task| task.is_live())
     }
 
-    /// Returns the live task of that number.
     pub(super) fn find_live(&self, tid: Tid) -> Option<Runnable> {
         self.find(tid).filter(|task| self[*task].is_live())
     }
@@ -168,7 +136,6 @@ impl Tasks {
             .filter(|found| found.tid() == task.tid)
     }
 
-    /// Prefetches what a turn touches of a task.
     pub(super) fn prefetch_task(&self, task: Runnable) {
         if let Some(task) = self.slots.get(task.slot.index()) {
             prefetch(ptr::from_ref(task).cast());
@@ -187,54 +154,42 @@ impl Tasks {
 
     /// Returns the task of that number, zombie or alive.
     pub(super) fn find(&self, tid: Tid) -> Option<Runnable> {
-        let list = if tid.is_daemon() {
-            &self.daemons
-        } else {
-            &self.by_tid
-        };
+        let list = &self.lists[usize::from(tid.is_daemon())];
         list.find(tid).filter(|task| is_there(&self.slots, *task))
     }
 
     /// Returns the live tasks, the youngest first, and daemons before the others.
     pub(super) fn youngest_first(&self) -> Vec<Runnable> {
-        let all = self.daemons.iter(&self.slots);
-        let all = all.chain(self.by_tid.iter(&self.slots)).rev();
+        let [tasks, daemons] = &self.lists;
+        let all = daemons.iter(&self.slots);
+        let all = all.chain(tasks.iter(&self.slots)).rev();
         all.filter(|task| self[*task].is_live()).collect()
     }
 
     /// Iterates over every task by tid, daemons included.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Task> {
-        let all = self.by_tid.iter(&self.slots);
-        let all = all.chain(self.daemons.iter(&self.slots));
+        let all = self.lists.iter().flat_map(|list| list.iter(&self.slots));
         all.map(|task| &self[task])
     }
 
-    /// Describes each task, by tid, daemons apart.
     pub(super) fn infos(&self) -> impl Iterator<Item = (Runnable, TaskInfo)> {
-        self.by_tid.iter(&self.slots).map(|at| {
+        self.lists[0].iter(&self.slots).map(|at| {
             let task = &self[at];
             let parent = self.parent_of(at).unwrap_or(Tid::KERNEL);
             (at, task.info(parent))
         })
     }
 
-    /// Returns the parent of a task, while it is alive.
     pub(super) fn parent_of(&self, task: Runnable) -> Option<Tid> {
         let parent = self[task].family().parent?;
         Some(self.slots[parent.index()].tid())
     }
 
-    /// Removes an ended task, and returns its state.
     pub(super) fn remove(&mut self, task: Runnable) -> State {
         self.unlink(task);
         self.free.push(task.slot);
         let state = self[task].vacate();
-        let list = if task.tid.is_daemon() {
-            &mut self.daemons
-        } else {
-            &mut self.by_tid
-        };
-        list.forget(task, &self.slots);
+        self.lists[usize::from(task.tid.is_daemon())].forget(task, &self.slots);
         state
     }
 
@@ -242,30 +197,35 @@ impl Tasks {
     pub(super) fn release_child(&mut self, parent: Runnable) -> Option<Runnable> {
         let child = self.runnable(self[parent].family().first_child?);
         self.unlink(child);
-        self[child].set_on_exit(OnExit::Nothing);
+        self[child].on_exit = OnExit::Nothing;
         Some(child)
     }
 
     #[inline(always)]
     fn unlink(&mut self, task: Runnable) {
-        let family = self[task].family_mut();
-        let Some(parent) = family.parent.take() else {
+        let Some((parent, next, previous)) = self[task].leave_family() else {
             return;
         };
-        let (next, previous) = (family.next.take(), family.previous.take());
         if let Some(next) = next {
-            self.at(next).family_mut().previous = previous;
+            self.at(next).set_previous(previous);
         }
         match previous {
-            Some(previous) => self.at(previous).family_mut().next = next,
-            None => self.at(parent).family_mut().first_child = next,
+            Some(previous) => self.at(previous).set_next(next),
+            None => self.at(parent).set_first_child(next),
         }
     }
 
-    /// Returns the list of what waits for the end of a task.
+    pub(super) fn wait_for(&mut self, target: Runnable, waiter: Runnable) {
+        self.waiters_of(target).push(waiter);
+    }
+
+    pub(super) fn keep(&mut self, task: Runnable, keeper: Rc<dyn Keeper>) {
+        self.waiters_of(task).keeper = Some(keeper);
+    }
+
     pub(super) fn waiters_of(&mut self, task: Runnable) -> &mut Waiters {
-        let waiters = self.slots[task.slot.index()].waiters_mut();
-        waiters.get_or_insert_with(|| self.spare.pop().unwrap_or_default())
+        let spare = || self.spare.pop().unwrap_or_default();
+        self.slots[task.slot.index()].waiters_or(spare)
     }
 
     /// Keeps an empty list of waiters, if it had no more than one.
@@ -276,7 +236,6 @@ impl Tasks {
         }
     }
 
-    /// Returns the queue entry of the task in a slot.
     pub(super) fn runnable(&self, slot: Slot) -> Runnable {
         let tid = self.slots[slot.index()].tid();
         Runnable { tid, slot }
@@ -292,8 +251,9 @@ impl Tasks {
 #[derive(Default)]
 struct ByTid {
     all: Vec<Runnable>,
-    /// The number of stale entries.
     stale: usize,
+    /// How many there were.
+    last: u64,
 }
 
 impl ByTid {
@@ -307,17 +267,11 @@ impl ByTid {
         found.copied()
     }
 
-    fn clear(&mut self) {
-        self.all.clear();
-        self.stale = 0;
-    }
-
     fn iter(&self, slots: &[Task]) -> impl DoubleEndedIterator<Item = Runnable> {
         let all = self.all.iter().copied();
         all.filter(|task| is_there(slots, *task))
     }
 
-    /// Marks that the entry of a task is stale.
     fn forget(&mut self, task: Runnable, slots: &[Task]) {
         if self.all.pop_if(|last| *last == task).is_none() {
             self.stale += 1;
@@ -329,7 +283,6 @@ impl ByTid {
     }
 }
 
-/// Returns whether a task is in its slot, zombie or alive.
 fn is_there(slots: &[Task], task: Runnable) -> bool {
     slots
         .get(task.slot.index())

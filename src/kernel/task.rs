@@ -98,7 +98,6 @@ impl From<Pending> for State {
     }
 }
 
-/// What a task reads from a device.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ReadOp {
     /// At most this number of bytes.
@@ -121,7 +120,6 @@ pub(super) enum WaitingOn {
     Select(u32, u32),
 }
 
-/// What follows when a device is ready.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Then {
     /// The caller asked only for readiness.
@@ -141,17 +139,17 @@ pub(super) enum OnExit {
     Nothing,
 }
 
-/// The places of a task in its family, which the table of tasks keeps.
+/// The places of a task in its family. The children of a task are a list, the youngest first.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Family {
     /// The parent, while it is alive.
     pub(super) parent: Option<Slot>,
     pub(super) first_child: Option<Slot>,
+    /// The next older sibling.
     pub(super) next: Option<Slot>,
     pub(super) previous: Option<Slot>,
 }
 
-/// What a timeout that has fired does to its task.
 pub(super) enum Fired {
     /// It cuts this wait.
     Wait(WaitingOn),
@@ -177,14 +175,14 @@ pub(super) struct Task {
     waiters: Option<Box<Waiters>>,
     timeouts: Option<Box<Timeouts>>,
     family: Family,
-    on_exit: OnExit,
+    pub(super) on_exit: OnExit,
     /// The machine on which it runs.
-    host: HostId,
+    pub(super) host: HostId,
 }
 
 /// Birth and end.
 impl Task {
-    /// Returns the task of a slot that is free. It owns nothing but a name.
+    /// The task of a slot that is free. It owns nothing but a name.
     pub(super) fn vacant(name: Rc<str>) -> Self {
         Self {
             tid: Tid::KERNEL,
@@ -201,19 +199,19 @@ impl Task {
         }
     }
 
-    /// Begins a task in a free slot. Field by field: a copy of the whole would wait for the stores of
-    /// its parts.
+    /// Begins a task in a free slot, on the host of its parent. Field by field: a copy of the whole
+    /// would wait for the stores of its parts.
     #[inline(always)]
-    pub(super) fn begin(&mut self, tid: Tid, name: Rc<str>, program: Program) {
+    pub(super) fn begin(&mut self, tid: Tid, name: Rc<str>, program: Program, on_exit: OnExit) {
         self.tid = tid;
         self.program = program;
         self.traps = 0;
         self.change(State::Ready(Answer::SLEPT));
         self.since = Nanos::ZERO;
         self.name = name;
+        self.on_exit = on_exit;
     }
 
-    /// Frees the slot of an ended task, and returns its last state.
     pub(super) fn vacate(&mut self) -> State {
         self.tid = Tid::KERNEL;
         std::mem::replace(&mut self.state, State::Ending)
@@ -225,7 +223,7 @@ impl Task {
         std::mem::replace(&mut self.state, State::Ending)
     }
 
-    /// Makes the task a zombie. Returns what waits for its end.
+    /// Makes the task a zombie. Returns what has waited for its end.
     pub(super) fn bury(&mut self, exit: &Exit) -> Option<Box<Waiters>> {
         self.change(State::zombie(exit));
         self.waiters.take()
@@ -241,7 +239,6 @@ impl Task {
 
 /// The changes of state.
 impl Task {
-    /// Continues the program with this reply, until its next call.
     #[inline(always)]
     pub(super) fn resume(
         &mut self,
@@ -255,7 +252,7 @@ impl Task {
         Ok(call)
     }
 
-    /// Makes a ready task the current one, and returns its state; `None` if it is not ready.
+    /// Makes a ready task the current one, and returns the state that it has left.
     pub(super) fn take_turn(&mut self) -> Option<State> {
         let is_ready = self.state.is_ready();
         is_ready.then(|| std::mem::replace(&mut self.state, State::Running))
@@ -266,7 +263,6 @@ impl Task {
         self.change(State::Running);
     }
 
-    /// Makes the task ready, with this answer.
     #[inline(always)]
     pub(super) fn answer(&mut self, answer: impl Into<State>) {
         self.change(answer.into());
@@ -284,14 +280,12 @@ impl Task {
         self.answer(answer);
     }
 
-    /// Blocks the task from now on.
     #[inline(always)]
     pub(super) fn block(&mut self, on: WaitingOn, now: Nanos) {
         self.since = now;
         self.change(State::Blocked(on));
     }
 
-    /// Marks that the task has a processor.
     pub(super) fn compute(&mut self) {
         self.change(State::Computing);
     }
@@ -338,7 +332,6 @@ impl Task {
         self.timeouts.get_or_insert_default()
     }
 
-    /// Takes the timeouts of a task that makes no more calls.
     #[inline(always)]
     pub(super) fn take_all_timeouts(&mut self) -> Option<Box<Timeouts>> {
         self.timeouts.take()
@@ -352,7 +345,6 @@ impl Task {
         }
     }
 
-    /// Returns the armed timeouts, the outermost first.
     pub(super) fn timeouts(&self) -> impl Iterator<Item = &Timer> {
         self.timeouts.iter().flat_map(|timeouts| &timeouts.armed)
     }
@@ -362,7 +354,6 @@ impl Task {
         self.timeouts.as_ref().is_some_and(|all| all.is_timed())
     }
 
-    /// Returns the due timeout, if there is one.
     pub(super) fn due(&self) -> Option<Due> {
         self.timeouts.as_ref()?.due
     }
@@ -371,9 +362,8 @@ impl Task {
         self.timeouts.get_or_insert_default().due = due;
     }
 
-    /// Handles a timeout that has fired.
     pub(super) fn fire(&mut self, number: u64) -> Fired {
-        let mut due = Due::new(number);
+        let mut due = Due::new(number, false);
         match &mut self.state {
             State::Computing | State::Pending(Pending::Compute(_)) => return Fired::Computation,
             State::Blocked(on) => return Fired::Wait(*on),
@@ -416,6 +406,58 @@ impl Task {
     }
 }
 
+/// What waits for its end, and its family. `table.rs` keeps the links of a family consistent.
+impl Task {
+    pub(super) fn waiters(&self) -> Option<&Waiters> {
+        self.waiters.as_deref()
+    }
+
+    /// Returns what waits for its end. A task that has none yet gets `new`.
+    pub(super) fn waiters_or(&mut self, new: impl FnOnce() -> Box<Waiters>) -> &mut Waiters {
+        self.waiters.get_or_insert_with(new)
+    }
+
+    pub(super) fn leave_waiters(&mut self, waiter: Runnable) {
+        if let Some(waiters) = &mut self.waiters {
+            waiters.remove(waiter);
+        }
+    }
+
+    pub(super) fn drop_keeper(&mut self) {
+        if let Some(waiters) = &mut self.waiters {
+            waiters.keeper = None;
+        }
+    }
+
+    pub(super) fn family(&self) -> &Family {
+        &self.family
+    }
+
+    /// Joins a family as the youngest child, before its siblings.
+    pub(super) fn join_family(&mut self, parent: Option<Slot>, next: Option<Slot>) {
+        (self.family.parent, self.family.next) = (parent, next);
+    }
+
+    /// Leaves the family of its parent, if it has one, and returns the links to it. The children stay.
+    #[inline(always)]
+    pub(super) fn leave_family(&mut self) -> Option<(Slot, Option<Slot>, Option<Slot>)> {
+        let parent = self.family.parent.take()?;
+        Some((parent, self.family.next.take(), self.family.previous.take()))
+    }
+
+    pub(super) fn set_first_child(&mut self, child: Option<Slot>) {
+        self.family.first_child = child;
+    }
+
+    pub(super) fn set_next(&mut self, sibling: Option<Slot>) {
+        self.family.next = sibling;
+    }
+
+    pub(super) fn set_previous(&mut self, sibling: Option<Slot>) {
+        self.family.previous = sibling;
+    }
+}
+
 /// What others may read, and the settings.
 impl Task {
     #[inline(always)]
@@ -432,12 +474,11 @@ impl Task {
         &self.state
     }
 
-    /// Returns the number of its traps.
     pub(super) fn traps(&self) -> u64 {
         self.traps
     }
 
-    /// Returns the time at which it last blocked.
+    /// The time at which it last blocked.
     pub(super) fn since(&self) -> Nanos {
         self.since
     }
@@ -450,56 +491,16 @@ impl Task {
         matches!(self.state, State::Zombie(_))
     }
 
-    pub(super) fn waiters(&self) -> Option<&Waiters> {
-        self.waiters.as_deref()
-    }
-
-    pub(super) fn waiters_mut(&mut self) -> &mut Option<Box<Waiters>> {
-        &mut self.waiters
-    }
-
     /// Returns the selects on its end, if it has a list of what waits for that.
     pub(super) fn selects_mut(&mut self) -> Option<&mut Watchers> {
         Some(&mut self.waiters.as_mut()?.selects)
     }
 
-    pub(super) fn family(&self) -> &Family {
-        &self.family
-    }
-
-    pub(super) fn family_mut(&mut self) -> &mut Family {
-        &mut self.family
-    }
-
-    pub(super) fn on_exit(&self) -> OnExit {
-        self.on_exit
-    }
-
-    pub(super) fn set_on_exit(&mut self, on_exit: OnExit) {
-        self.on_exit = on_exit;
-    }
-
-    pub(super) fn host(&self) -> HostId {
-        self.host
-    }
-
-    pub(super) fn set_host(&mut self, host: HostId) {
-        self.host = host;
-    }
-
-    /// Returns the address of the program, to be prefetched.
+    /// The address of the program, to be prefetched.
     pub(super) fn program_start(&self) -> *const u8 {
         ptr::from_ref(&*self.program).cast()
     }
 }
 
-#[cfg(all(test, target_pointer_width = "64"))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_a_turn_touches_is_a_line_of_the_cache() {
-        assert_eq!(std::mem::offset_of!(Task, since), 64);
-        assert_eq!(size_of::<Task>(), 128);
-    }
-}
+#[cfg(target_pointer_width = "64")]
+const _: () = assert!(std::mem::offset_of!(Task, since) == 64 && size_of::<Task>() == 128);

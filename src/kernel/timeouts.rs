@@ -28,7 +28,6 @@ impl Kernel {
         self.sleep_until(me, now, now.saturating_add(span))
     }
 
-    /// Lets the caller sleep from now up to the deadline.
     pub(super) fn sleep_until(&mut self, me: Runnable, now: Nanos, deadline: Nanos) -> Outcome {
         if deadline <= now {
             return Answer::SLEPT.into();
@@ -86,7 +85,7 @@ impl Kernel {
             self.frame.set_due();
         } else if timer.0 <= self.clock {
             self.cancelled(me, number);
-            self.tasks[me].set_due(Some(Due::new(number)));
+            self.tasks[me].set_due(Some(Due::new(number, false)));
             self.frame.set_due();
         } else {
             self.timers.of(me).start(timer, me.slot);
@@ -95,7 +94,6 @@ impl Kernel {
         Reply::Timeout(number)
     }
 
-    /// Handles the timers that are due.
     #[inline]
     pub(super) fn fire_timers(&mut self) {
         let holds_tasks = self.world.holds_tasks();
@@ -104,7 +102,6 @@ impl Kernel {
         }
     }
 
-    /// Handles a timer that has fired: of a sleep, a delay or a timeout.
     fn alarm(&mut self, timer: Timer, slot: Slot) {
         let me = self.tasks.runnable(slot);
         match *self.tasks[me].state() {
@@ -150,7 +147,6 @@ impl Kernel {
         self.wake(me, Wake::Timeout, Reply::Elapsed(number));
     }
 
-    /// Returns whether the call takes a lock.
     pub(super) fn takes_lock(&self, call: SystemCall) -> bool {
         let SystemCall::Get(queue) = call else {
             return false;
@@ -158,7 +154,6 @@ impl Kernel {
         self.queues.get(queue).is_some_and(MessageQueue::is_lock)
     }
 
-    /// Answers a call that a timeout cuts.
     pub(super) fn cut(&mut self, me: Runnable, number: u64) -> Outcome {
         self.tasks[me].set_due(None);
         Reply::Elapsed(number).into()
@@ -167,14 +162,10 @@ impl Kernel {
     /// Returns the timeout that is due around the call of the running task. It may have cut an
     /// earlier call whose future was dropped.
     pub(super) fn due(&self, me: Runnable) -> Option<Due> {
-        let unheard = || {
-            let number = self.frame.elapsed.take()?;
-            Some(Due::spent(number))
-        };
+        let unheard = || Some(Due::new(self.frame.elapsed.take()?, true));
         self.tasks[me].due().or_else(unheard)
     }
 
-    /// Disarms a timeout and those within it.
     pub(super) fn disarm(&mut self, me: Runnable, number: u64) -> Outcome {
         if let Some(task) = self.tasks.get_mut(me) {
             if task.due().is_some_and(|due| due.number == number) {
@@ -188,15 +179,13 @@ impl Kernel {
         Reply::Done.into()
     }
 
-    /// Disarms the timeouts around the calls of a task that makes no more.
     #[inline]
     pub(super) fn disarm_all(&mut self, me: Runnable) {
-        let Some(mut timeouts) = self.tasks[me].take_all_timeouts() else {
-            return;
-        };
-        timeouts.end_scopes(None);
-        for timer in timeouts.armed {
-            self.timers.of(me).disarm(timer);
+        if let Some(mut timeouts) = self.tasks[me].take_all_timeouts() {
+            timeouts.end_scopes(None);
+            for timer in timeouts.armed {
+                self.timers.of(me).disarm(timer);
+            }
         }
     }
 }

@@ -35,9 +35,7 @@ pub(crate) struct Timers {
     rungs: Vec<Rung>,
     /// The numbers of disarmed timers that are still on a rung.
     disarmed: FxHashSet<u64>,
-    /// The number of armed timers.
     len: usize,
-    /// The number of the last timer.
     count: u64,
 }
 
@@ -48,7 +46,6 @@ struct Rung {
     timers: Vec<Armed>,
 }
 
-/// The timer stores of a kernel.
 #[derive(Debug, Default)]
 pub(crate) struct TimerSets {
     pub(crate) tasks: Timers,
@@ -57,16 +54,13 @@ pub(crate) struct TimerSets {
 }
 
 impl TimerSets {
-    /// Returns the store of a task's timers.
     pub(crate) fn of(&mut self, task: Runnable) -> &mut Timers {
-        if task.tid.is_daemon() {
-            &mut self.daemons
-        } else {
-            &mut self.tasks
+        match task.tid.is_daemon() {
+            true => &mut self.daemons,
+            false => &mut self.tasks,
         }
     }
 
-    /// Returns the next deadline of any task or daemon.
     pub(crate) fn next(&mut self) -> Option<Nanos> {
         let deadlines = [self.tasks.next(), self.daemons.next()];
         deadlines.into_iter().flatten().min()
@@ -74,14 +68,10 @@ impl TimerSets {
 
     /// Takes the first timer that is due at `now`: of a daemon, if the world holds the tasks.
     pub(crate) fn pop_due(&mut self, now: Nanos, holds_tasks: bool) -> Option<Armed> {
-        let due = match holds_tasks {
-            false => self.tasks.pop_due(now),
-            true => None,
-        };
-        due.or_else(|| self.daemons.pop_due(now))
+        let due = (!holds_tasks).then(|| self.tasks.pop_due(now));
+        due.flatten().or_else(|| self.daemons.pop_due(now))
     }
 
-    /// Forgets the timers of an earlier run.
     pub(crate) fn reset(&mut self) {
         self.tasks.reset();
         self.daemons.reset();
@@ -89,7 +79,6 @@ impl TimerSets {
 }
 
 impl Timers {
-    /// Arms a timer for `task`.
     pub(crate) fn arm(&mut self, deadline: Nanos, task: Slot) -> Timer {
         let timer = self.reserve(deadline);
         self.start(timer, task);
@@ -158,7 +147,6 @@ impl Timers {
         }
     }
 
-    /// Returns the next deadline.
     pub(crate) fn next(&mut self) -> Option<Nanos> {
         if self.foot.is_empty() && (!self.rungs.is_empty() || self.foot.capacity() > 2 * FOOT) {
             self.descend();
@@ -166,7 +154,6 @@ impl Timers {
         self.foot.last().map(|((deadline, _), _)| *deadline)
     }
 
-    /// Takes the first timer that is due at `now`.
     pub(crate) fn pop_due(&mut self, now: Nanos) -> Option<Armed> {
         let due = self.next()? <= now;
         self.len -= usize::from(due);
@@ -177,7 +164,6 @@ impl Timers {
         self.len
     }
 
-    /// Returns every armed timer, in order.
     pub(crate) fn all(&self) -> Vec<Timer> {
         let rungs = self.rungs.iter().flat_map(|rung| &rung.timers);
         let rungs = rungs.filter(|((_, number), _)| !self.disarmed.contains(number));
@@ -199,7 +185,6 @@ impl Timers {
         self.rungs.get_mut(at)
     }
 
-    /// Fills the empty foot.
     #[cold]
     fn descend(&mut self) {
         while self.foot.is_empty()
@@ -209,33 +194,25 @@ impl Timers {
                 let marks = &mut self.disarmed;
                 rung.timers.retain(|((_, number), _)| !marks.remove(number));
             }
-            let (first, last) = range(&rung, deadline);
-            if rung.timers.len() <= FOOT {
+            if rung.timers.len() > FOOT {
+                self.split(rung);
+            } else {
                 self.foot = rung.timers;
                 self.foot.sort_unstable_by_key(|armed| Reverse(armed.0));
-            } else if first < last {
-                self.split(rung, (first, last), deadline, |from| (Nanos(from), 0));
-            } else {
-                let numbers = range(&rung, number);
-                self.split(rung, numbers, number, |from| (Nanos(first), from));
             }
         }
         // Returns the memory of a crowd.
         self.foot.shrink_to(FOOT);
     }
 
-    /// Splits a rung into steps of equal length. `key` is the deadline, or the number if the
-    /// deadlines are equal; `first` and `last` are its range. `timer` makes the first timer of a
-    /// step.
-    fn split(
-        &mut self,
-        rung: Rung,
-        (first, last): (u64, u64),
-        key: impl Fn(&Armed) -> u64,
-        timer: impl Fn(u64) -> Timer,
-    ) {
-        let shift = (u64::BITS - (last - first).leading_zeros()).saturating_sub(STEPS.ilog2());
-        let step = |armed: &Armed| ((key(armed) - first) >> shift) as usize;
+    /// Splits a rung into steps of equal length.
+    fn split(&mut self, rung: Rung) {
+        let keys = rung.timers.iter().map(|(timer, _)| key(*timer));
+        let (first, last) = keys.fold((u128::MAX, 0), |(first, last), key| {
+            (key.min(first), key.max(last))
+        });
+        let shift = (u128::BITS - (last - first).leading_zeros()).saturating_sub(STEPS.ilog2());
+        let step = |(timer, _): &Armed| ((key(*timer) - first) >> shift) as usize;
         let mut lens = [0; STEPS];
         for armed in &rung.timers {
             lens[step(armed)] += 1;
@@ -244,7 +221,7 @@ impl Timers {
         for at in (0..STEPS).rev().filter(|at| lens[*at] > 0) {
             places[at] = self.rungs.len();
             self.rungs.push(Rung {
-                from: timer(first + ((at as u64) << shift)),
+                from: timer(first + ((at as u128) << shift)),
                 timers: Vec::with_capacity(lens[at]),
             });
         }
@@ -256,7 +233,6 @@ impl Timers {
         }
     }
 
-    /// Drops the disarmed timers.
     #[cold]
     fn sweep(&mut self) {
         let marks = std::mem::take(&mut self.disarmed);
@@ -268,20 +244,13 @@ impl Timers {
     }
 }
 
-fn deadline(((deadline, _), _): &Armed) -> u64 {
-    deadline.0
+/// A timer as a number, in the order of timers.
+fn key((deadline, number): Timer) -> u128 {
+    u128::from(deadline.0) << u64::BITS | u128::from(number)
 }
 
-fn number(((_, number), _): &Armed) -> u64 {
-    *number
-}
-
-/// Returns the lowest and the highest key of the timers of a rung.
-fn range(rung: &Rung, key: impl Fn(&Armed) -> u64) -> (u64, u64) {
-    let keys = rung.timers.iter().map(key);
-    keys.fold((u64::MAX, 0), |(first, last), key| {
-        (key.min(first), key.max(last))
-    })
+fn timer(key: u128) -> Timer {
+    (Nanos((key >> u64::BITS) as u64), key as u64)
 }
 
 #[cfg(test)]
@@ -309,8 +278,6 @@ mod tests {
         Reserve(u64),
         /// Disarms timers from a position on, with a step between them.
         Disarm(usize, usize),
-        /// Arms a timer and disarms it at once.
-        Both(u64),
         /// Asks for the next deadline.
         Next,
         /// Moves the clock to the next deadline, and further by a span.
@@ -318,30 +285,23 @@ mod tests {
     }
 
     impl Pair {
-        fn arm(&mut self, deadline: Nanos) -> Timer {
-            let task = Slot::new(self.model.len() + 1);
-            let timer = self.timers.arm(deadline, task);
-            self.model.insert(timer, task);
-            timer
+        fn later(&self, span: u64) -> Nanos {
+            Nanos(self.now).saturating_add(Nanos(span))
         }
 
-        fn disarm(&mut self, timer: Timer) {
-            self.timers.disarm(timer);
-            self.model.remove(&timer);
-        }
-
-        fn next(&mut self) -> Option<Nanos> {
+        fn next(&mut self) -> u64 {
             let next = self.timers.next();
             assert_eq!(next, self.model.keys().next().map(|timer| timer.0));
-            next
+            next.map_or(0, |next| next.0)
         }
 
         fn act(&mut self, act: &Act, mut random: impl FnMut() -> u64) {
             match *act {
                 Act::Arm(count, span, spread) => {
                     for _ in 0..count {
-                        let span = span.saturating_add(random() % spread);
-                        self.arm(Nanos(self.now).saturating_add(Nanos(span)));
+                        let deadline = self.later(span.saturating_add(random() % spread));
+                        let task = Slot::new(self.model.len() + 1);
+                        self.model.insert(self.timers.arm(deadline, task), task);
                     }
                 }
                 Act::Reserve(span) => {
@@ -349,26 +309,23 @@ mod tests {
                         self.timers.start(timer, Slot::LAST);
                         self.model.insert(timer, Slot::LAST);
                     }
-                    let deadline = Nanos(self.now).saturating_add(Nanos(span));
+                    let deadline = self.later(span);
                     self.reserved.push(self.timers.reserve(deadline));
                 }
                 Act::Disarm(from, step) => {
                     let some = self.model.keys().copied().skip(from).step_by(step);
                     for timer in some.collect::<Vec<_>>() {
-                        self.disarm(timer);
+                        self.timers.disarm(timer);
+                        self.model.remove(&timer);
                         assert!(self.timers.kept() <= FOOT + 2 * self.model.len());
                     }
                 }
-                Act::Both(span) => {
-                    let timer = self.arm(Nanos(self.now).saturating_add(Nanos(span)));
-                    self.disarm(timer);
-                }
                 Act::Next => drop(self.next()),
                 Act::Wait(more) => {
-                    let next = self.next().map_or(0, |next| next.0);
-                    self.now = self.now.max(next).saturating_add(more).min(u64::MAX - 1);
-                    while let Some((timer, task)) = self.timers.pop_due(Nanos(self.now)) {
-                        assert_eq!(self.model.pop_first(), Some((timer, task)));
+                    let next = self.next().max(self.now);
+                    self.now = next.saturating_add(more).min(u64::MAX - 1);
+                    while let Some(due) = self.timers.pop_due(Nanos(self.now)) {
+                        assert_eq!(self.model.pop_first(), Some(due));
                     }
                     let next = self.model.keys().next();
                     assert!(next.is_none_or(|next| next.0 > Nanos(self.now)));
@@ -387,7 +344,7 @@ mod tests {
     }
 
     impl Timers {
-        /// Returns the number of timers in memory, disarmed ones included.
+        /// The number of timers in memory, disarmed ones included.
         fn kept(&self) -> usize {
             let rungs = self.rungs.iter().map(|rung| rung.timers.len());
             self.foot.len() + rungs.sum::<usize>()
@@ -406,13 +363,11 @@ mod tests {
     }
 
     fn act() -> impl Strategy<Value = Act> {
+        let arm = (1..300usize, span(), span());
         prop_oneof![
-            4 => (1..300usize, span(), span()).prop_map(|(count, span, spread)| {
-                Act::Arm(count, span, spread.max(1))
-            }),
+            4 => arm.prop_map(|(count, span, spread)| Act::Arm(count, span, spread.max(1))),
             2 => span().prop_map(Act::Reserve),
             2 => (0..200usize, 1..8usize).prop_map(|(from, step)| Act::Disarm(from, step)),
-            1 => span().prop_map(Act::Both),
             2 => Just(Act::Next),
             4 => span().prop_map(Act::Wait),
         ]
@@ -439,19 +394,15 @@ mod tests {
     #[test]
     fn what_is_armed_and_disarmed_for_ever_leaves_nothing_behind() {
         let mut timers = Timers::default();
-        let second = 1_000_000_000;
-        let mut of_connections: Vec<_> = (0..500)
-            .map(|n| timers.arm(Nanos(30 * second + n), Slot::LAST))
-            .collect();
+        let deadline = |n| Nanos(30_000_000_000 + n);
+        let of_connections = (0..500).map(|n| timers.arm(deadline(n), Slot::LAST));
+        let mut of_connections: Vec<_> = of_connections.collect();
         for n in 0..100_000u64 {
-            let timer = timers.arm(Nanos(n * 1000 + 30 * second), Slot::LAST);
+            let timer = timers.arm(deadline(n * 1000), Slot::LAST);
             let at = n as usize * 7 % of_connections.len();
             timers.disarm(std::mem::replace(&mut of_connections[at], timer));
-            assert!(
-                timers.kept() <= 2 * (FOOT + 500),
-                "{} are kept",
-                timers.kept()
-            );
+            let kept = timers.kept();
+            assert!(kept <= 2 * (FOOT + 500), "{kept} are kept");
         }
         for timer in of_connections {
             timers.disarm(timer);

@@ -23,7 +23,6 @@ use crate::{
     trap::{Object, Payload, fault},
 };
 
-/// What a turn has done to the ready queue.
 #[derive(PartialEq, Eq)]
 pub(super) enum Turn {
     /// There was no turn: the task was killed on the ready queue, blocks again because its device has
@@ -156,13 +155,12 @@ impl Kernel {
             return self.dispatch_plain(me, call);
         }
         let reply = task.state().plain();
-        self.emit_call(me.tid, call);
+        self.emit_bare_call(me.tid, call);
         if let Some(reply) = reply {
             self.emit_reply(me.tid, reply, || Detail::None);
         }
     }
 
-    /// Handles a call in the plain lane.
     #[cold]
     #[inline(never)]
     fn dispatch_plain(&mut self, me: Runnable, call: SystemCall) {
@@ -174,29 +172,23 @@ impl Kernel {
             // A cancelled trap has left it, or the task has not taken its answer.
             self.frame.drop_payload();
         }
-        let mut is_held = false;
-        if self.frame.has_deferred() {
-            let prints = self.frame.prints();
-            if !self.run_deferred(me) {
-                return self.abandon(call);
-            }
-            is_held = prints && self.console.is_full();
-            // A shield may have been left.
-            is_late |= self.frame.take_due();
-        }
+        let Some(is_held) = self.run_own_deferred(me) else {
+            return self.abandon(call);
+        };
+        // A shield may have been left.
+        is_late |= self.frame.take_due();
         self.emit_call(me.tid, call);
         match is_late.then(|| self.due(me)).flatten() {
             None if is_held => self.hold(me, Some(call)),
             None => self.carry_out(me, call),
-            Some(due) => {
+            Some(mut due) => {
                 // The wait for the console would be cut at once.
-                let spent = due.spent || is_held;
-                self.carry_out_late(me, call, Due { spent, ..due });
+                due.spent |= is_held;
+                self.carry_out_late(me, call, due);
             }
         }
     }
 
-    /// Handles a call that was held back, in the turn of its task.
     #[cold]
     fn resume_held(&mut self, me: Runnable, ticket: Ticket) {
         let held = self.held.take(ticket);
@@ -220,7 +212,6 @@ impl Kernel {
         }
     }
 
-    /// Ends a task whose program has returned or panicked.
     #[cold]
     #[inline(never)]
     fn finish(&mut self, me: Runnable, panic: Option<Panic>) {
@@ -241,17 +232,26 @@ impl Kernel {
                 self.frame.take_exit()
             }
         };
-        if self.frame.has_deferred() {
-            let prints = self.frame.prints();
-            if !self.run_deferred(me) {
-                return;
-            }
-            if prints && self.console.is_full() {
+        match self.run_own_deferred(me) {
+            None => {}
+            Some(false) => self.end(me, exit),
+            Some(true) => {
                 self.frame.put(Payload::Exit(exit));
-                return self.hold(me, None);
+                self.hold(me, None);
             }
         }
-        self.end(me, exit);
+    }
+
+    /// Handles the deferred calls of the task that has stopped. Returns whether it waits for the
+    /// console; `None` if it was killed.
+    #[inline(always)]
+    fn run_own_deferred(&mut self, me: Runnable) -> Option<bool> {
+        if !self.frame.has_deferred() {
+            return Some(false);
+        }
+        let prints = self.frame.prints();
+        let lives = self.run_deferred(me);
+        lives.then(|| prints && self.console.is_full())
     }
 }
 
@@ -284,7 +284,6 @@ impl Kernel {
         self.perform(me, call, false)
     }
 
-    /// Handles the call of a trap, and acts on the verdict.
     #[inline(always)]
     fn carry_out(&mut self, me: Runnable, call: SystemCall) {
         let outcome = self.perform(me, call, false);
@@ -338,7 +337,6 @@ impl Kernel {
         self.settle_apart(me, call, outcome);
     }
 
-    /// Acts on the verdict of a handler.
     #[inline(always)]
     fn settle(&mut self, me: Runnable, call: SystemCall, outcome: Outcome) {
         match outcome {
@@ -367,8 +365,7 @@ impl Kernel {
         self.settle(me, call, outcome);
     }
 
-    /// Blocks the caller until a task has ended, or until it has a lock. Kills the task that is to
-    /// break the cycle of waits that this closes.
+    /// Kills the task that is to break the cycle of waits that this closes.
     fn block_on_task(&mut self, me: Runnable, on: WaitingOn) {
         self.block(me, on);
         if let Some(victim) = self.follow_wait(me, on) {

@@ -96,9 +96,7 @@ impl Kernel {
                 self.touch(Object::Cycles);
                 self.touch(Object::Waits(target.tid));
                 self.touch(Object::Exit(target.tid));
-                if let Some(waiters) = self.tasks[target].waiters_mut() {
-                    waiters.remove(me);
-                }
+                self.tasks[target].leave_waiters(me);
             }
             WaitingOn::Timer(timer) => self.timers.of(me).disarm(timer),
             WaitingOn::Device(device, direction, _) => {
@@ -136,7 +134,6 @@ impl Kernel {
         }
     }
 
-    /// Drops a call that was held back: its task was killed, or a timeout has cut the call.
     fn drop_held(&mut self, ticket: Ticket) {
         let held = self.held.take(ticket);
         let outer = self.frame.take_parcel();

@@ -5,7 +5,6 @@ use std::{collections::VecDeque, rc::Rc};
 use super::selects::Watchers;
 use crate::{sched::Runnable, trap::Keeper};
 
-/// What waits for the end of a task.
 #[derive(Default)]
 pub(super) struct Waiters {
     /// The first of the tasks, apart: most tasks have one waiter, which needs no memory of its own.
@@ -48,7 +47,6 @@ impl Waiters {
         self.first.is_none()
     }
 
-    /// Iterates in order of arrival.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Runnable> {
         self.first.iter().chain(&self.others)
     }

@@ -2,8 +2,6 @@
 //!
 //! A call on a queue has the word of the object that the queue is part of, with its kind, its number
 //! and its name: `lock(mutex 1 "savings")`. [`Call`] is its text in the canonical log.
-//!
-//! Uses the ABI and the event log.
 
 use std::{fmt, net::SocketAddr, rc::Rc, time::Duration};
 
@@ -52,7 +50,6 @@ pub struct CallInfo {
     /// The call.
     pub call: SystemCall,
     pub(super) detail: Detail<'static>,
-    /// The object of the queue in its argument.
     pub(super) object: Option<Rc<Object>>,
     /// What it selects among, in words.
     pub(super) sources: Option<Box<str>>,
@@ -66,6 +63,25 @@ pub struct CallInfo {
 }
 
 impl CallInfo {
+    pub(super) fn new(
+        at: Duration,
+        call: SystemCall,
+        detail: &Detail<'_>,
+        object: Option<Rc<Object>>,
+    ) -> Self {
+        Self {
+            at,
+            call,
+            detail: detail.clone().into_owned(),
+            object,
+            sources: None,
+            blocked: None,
+            place: None,
+            reply: None,
+            is_late: false,
+        }
+    }
+
     /// The answer, once it is there; of a call that a timeout cut after its answer, the timeout.
     #[must_use]
     pub fn reply(&self) -> Option<Answered<'_>> {
@@ -150,7 +166,6 @@ impl fmt::Display for CallInfo {
     }
 }
 
-/// The answer to a call in words.
 fn answer(call: Option<&CallInfo>, answered: Answered<'_>) -> String {
     match (answered.0, call.and_then(CallInfo::made)) {
         (Reply::Queue(queue), Some(made)) => made.title(queue),
@@ -158,7 +173,6 @@ fn answer(call: Option<&CallInfo>, answered: Answered<'_>) -> String {
     }
 }
 
-/// Writes a call in words.
 fn write_call(f: &mut fmt::Formatter<'_>, call: Call<'_>, object: Option<&Object>) -> fmt::Result {
     let Call(of, _) = call;
     let Some(queue) = of.queue() else {
@@ -174,11 +188,9 @@ fn write_call(f: &mut fmt::Formatter<'_>, call: Call<'_>, object: Option<&Object
 #[derive(Clone, Copy)]
 pub struct TraceLine<'a> {
     pub(super) fact: &'a Fact<'a>,
-    /// The last call of the task.
     pub(super) call: Option<&'a CallInfo>,
     /// Whether the log has the spawn of the task, and so all its calls.
     pub(super) is_whole: bool,
-    /// The object of the queue that the fact names.
     pub(super) object: Option<&'a Object>,
 }
 
@@ -221,14 +233,10 @@ impl fmt::Display for TraceLine<'_> {
                 write_call(f, Call(*call, &Detail::None), object)?;
                 f.write_str(" deferred")
             }
-            (
-                Fact::Woken {
-                    by: Wake::Queue(queue),
-                },
-                Some(object),
-            ) => {
-                write!(f, "woken by {}", object.title(*queue))
-            }
+            (Fact::Woken { by }, Some(object)) => match by {
+                Wake::Queue(queue) => write!(f, "woken by {}", object.title(*queue)),
+                by => write!(f, "woken by {by}"),
+            },
             (Fact::Injected { inject }, _) => {
                 f.write_str("injected into ")?;
                 self.write_last(f)?;

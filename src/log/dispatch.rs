@@ -1,13 +1,16 @@
 //! The tracers of a kernel, and containment of their panics.
 
 use std::{
+    cell::RefCell,
     mem::ManuallyDrop,
     panic::{AssertUnwindSafe, catch_unwind},
     rc::Rc,
     time::Duration,
 };
 
-use super::{Event, Fact, Tracer, entered::Entered};
+use tracing::{dispatcher, span::Id};
+
+use super::{Event, Fact, Tracer};
 use crate::{
     abi::{Place, Tid},
     panic::{Panic, contain, panic_message},
@@ -19,7 +22,6 @@ pub(crate) struct Log {
     tracers: Vec<Attached>,
     /// Set if one of them leads, or led, to `tracing`.
     bridge: Option<Rc<Entered>>,
-    /// True if one of them asks for exact times.
     is_exact: bool,
     /// The last time that was read for the log.
     now: Duration,
@@ -87,7 +89,6 @@ impl Log {
         !self.tracers.is_empty()
     }
 
-    /// Returns whether a tracer asks for exact times.
     pub(crate) fn is_exact(&self) -> bool {
         self.is_exact
     }
@@ -141,12 +142,10 @@ impl Log {
         }
     }
 
-    /// Tells the tracers that the kernel may sleep.
     pub(crate) fn before_sleep(&mut self) {
         self.tell_each(|tracer| tracer.before_sleep());
     }
 
-    /// Sets the time of the next facts.
     pub(crate) fn set_clock(&mut self, now: Duration) {
         self.now = now;
     }
@@ -161,11 +160,36 @@ impl Log {
     }
 }
 
-/// The destructor of a tracer may panic.
 impl Drop for Log {
     fn drop(&mut self) {
         for tracer in self.tracers.drain(..) {
             contain(|| drop(tracer));
+        }
+    }
+}
+
+/// The task whose span is entered.
+#[derive(Default)]
+pub(crate) struct Entered(RefCell<Option<(Tid, Id)>>);
+
+impl Entered {
+    pub(super) fn is(&self, tid: Tid) -> bool {
+        self.0.borrow().as_ref().is_some_and(|(of, _)| *of == tid)
+    }
+
+    /// Enters the span of a task, unless one is entered.
+    pub(super) fn enter(&self, tid: Tid, span: &tracing::Span) {
+        if self.0.borrow().is_none()
+            && let Some(id) = span.id()
+        {
+            dispatcher::get_default(|dispatch| dispatch.enter(&id));
+            self.0.replace(Some((tid, id)));
+        }
+    }
+
+    pub(super) fn leave(&self) {
+        if let Some((_, id)) = self.0.take() {
+            dispatcher::get_default(|dispatch| dispatch.exit(&id));
         }
     }
 }

@@ -1,7 +1,4 @@
-//! The event log: one typed [`Event`] for each fact of a run. Trace lines, summaries and
-//! transcripts derive from it.
-//!
-//! Uses the ABI and the world's clock.
+//! The event log: one typed [`Event`] for each fact of a run. Everything else derives from it.
 
 use std::{borrow::Cow, fmt, io, time::Duration};
 
@@ -13,13 +10,12 @@ use crate::abi::{DeviceId, Direction, Exit, Inject, Nanos, On, Place, Reply, Sys
 /// A tracer gets events that borrow their texts from the kernel. [`Event::into_owned`] makes one
 /// that can be kept; a [`Recording`](crate::record::Recording) returns such events.
 ///
-/// Its `Display` is the line of the canonical log: the same programs, seed and policy in the
-/// simulated world print the same lines, byte for byte.
+/// Its `Display` is the line of the canonical log. The same programs, seed and policy in the
+/// simulated world print the same lines.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Event<'a> {
-    /// The time, counted from boot. The kernel reads its clock after a task has stopped, after a call
-    /// for which it has worked, and after a wait for the world. Facts that follow at once have the
-    /// same time.
+    /// The time since boot. The kernel reads its clock after a task has stopped, after a call for which
+    /// it has worked, and after a wait for the world. Facts that follow at once have the same time.
     pub at: Duration,
     /// The task; [`Tid::KERNEL`] for the kernel itself.
     pub tid: Tid,
@@ -30,7 +26,6 @@ pub struct Event<'a> {
     pub place: Option<Place>,
 }
 
-/// The line of the canonical log.
 impl fmt::Display for Event<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:.9} {} {}", Nanos::from(self.at), self.tid, self.fact)
@@ -44,24 +39,17 @@ impl Event<'_> {
     /// Returns the event with its own texts.
     #[must_use]
     pub fn into_owned(self) -> OwnedEvent {
-        let Self {
-            at,
-            tid,
-            fact,
-            place,
-        } = self;
         Event {
-            at,
-            tid,
-            fact: fact.into_owned(),
-            place,
+            at: self.at,
+            tid: self.tid,
+            fact: self.fact.into_owned(),
+            place: self.place,
         }
     }
 }
 
 impl OwnedEvent {
-    /// Returns the event itself, for programs of a time when an event of a recording had a type of
-    /// its own.
+    /// Returns the event itself: an event of a recording once had a type of its own.
     #[must_use]
     #[expect(
         clippy::should_implement_trait,
@@ -177,8 +165,8 @@ pub enum Fact<'a> {
 }
 
 impl Fact<'_> {
-    /// True for a failure of a call, of an input or output, or of a task, for an injected fault, and
-    /// for a cycle of waits that closes.
+    /// True for a failure of a call, a device or a task, for an injected fault, and for a cycle of
+    /// waits that closes.
     #[must_use]
     pub fn is_error(&self) -> bool {
         match self {
@@ -205,52 +193,37 @@ impl Fact<'_> {
     /// Returns what it is about.
     #[must_use]
     pub fn topic(&self) -> Topic {
-        match self {
-            Self::Trapped { .. }
-            | Self::Deferred { .. }
-            | Self::Replied { .. }
-            | Self::Blocked { .. } => Topic::Call,
-            Self::Resumed
-            | Self::Woken { .. }
-            | Self::Computing { .. }
-            | Self::Preempted { .. }
-            | Self::ClockJumped { .. } => Topic::Sched,
-            Self::DeviceIo { .. } => Topic::Device,
-            Self::Console { .. } => Topic::Console,
-            Self::Spawned { .. }
-            | Self::Fault { .. }
-            | Self::Injected { .. }
-            | Self::Exited { .. }
-            | Self::Reaped
-            | Self::Deadlocked { .. } => Topic::Life,
-        }
+        self.row().1
     }
 
     /// Returns its name in tables, such as `spawned` or `device_io`.
     #[must_use]
     pub fn word(&self) -> &'static str {
+        self.row().0
+    }
+
+    fn row(&self) -> (&'static str, Topic) {
         match self {
-            Self::Spawned { .. } => "spawned",
-            Self::Fault { .. } => "fault",
-            Self::Resumed => "resumed",
-            Self::Trapped { .. } => "trapped",
-            Self::Deferred { .. } => "deferred",
-            Self::Injected { .. } => "injected",
-            Self::Replied { .. } => "replied",
-            Self::Blocked { .. } => "blocked",
-            Self::Woken { .. } => "woken",
-            Self::DeviceIo { .. } => "device_io",
-            Self::Console { .. } => "console",
-            Self::Exited { .. } => "exited",
-            Self::Reaped => "reaped",
-            Self::Deadlocked { .. } => "deadlocked",
-            Self::Computing { .. } => "computing",
-            Self::Preempted { .. } => "preempted",
-            Self::ClockJumped { .. } => "clock_jumped",
+            Self::Spawned { .. } => ("spawned", Topic::Life),
+            Self::Fault { .. } => ("fault", Topic::Life),
+            Self::Resumed => ("resumed", Topic::Sched),
+            Self::Trapped { .. } => ("trapped", Topic::Call),
+            Self::Deferred { .. } => ("deferred", Topic::Call),
+            Self::Injected { .. } => ("injected", Topic::Life),
+            Self::Replied { .. } => ("replied", Topic::Call),
+            Self::Blocked { .. } => ("blocked", Topic::Call),
+            Self::Woken { .. } => ("woken", Topic::Sched),
+            Self::DeviceIo { .. } => ("device_io", Topic::Device),
+            Self::Console { .. } => ("console", Topic::Console),
+            Self::Exited { .. } => ("exited", Topic::Life),
+            Self::Reaped => ("reaped", Topic::Life),
+            Self::Deadlocked { .. } => ("deadlocked", Topic::Life),
+            Self::Computing { .. } => ("computing", Topic::Sched),
+            Self::Preempted { .. } => ("preempted", Topic::Sched),
+            Self::ClockJumped { .. } => ("clock_jumped", Topic::Sched),
         }
     }
 
-    /// Returns the step in the life of its task, if it is one.
     pub(super) fn step(&self) -> Option<Step<'_>> {
         Some(match self {
             Self::Spawned { .. } => Step::Born,
@@ -263,137 +236,16 @@ impl Fact<'_> {
         })
     }
 
-    /// Returns the parent and the name of a task that was created.
-    #[must_use]
-    pub fn spawned(&self) -> Option<(Tid, &str)> {
-        match self {
-            Self::Spawned { parent, name } => Some((*parent, name)),
-            _ => None,
-        }
-    }
-
-    /// Returns the call that was made.
-    #[must_use]
-    pub fn call(&self) -> Option<Call<'_>> {
-        match self {
-            Self::Trapped { call, detail } => Some(Call(*call, detail)),
-            _ => None,
-        }
-    }
-
-    /// Returns the answer to a call.
-    #[must_use]
-    pub fn answer(&self) -> Option<Answered<'_>> {
-        match self {
-            Self::Replied { reply, detail } => Some(Answered(*reply, detail)),
-            _ => None,
-        }
-    }
-
-    /// Returns what a task waits for from now on.
-    #[must_use]
-    pub fn blocked_on(&self) -> Option<On> {
-        match self {
-            Self::Blocked { on } => Some(*on),
-            _ => None,
-        }
-    }
-
-    /// Returns the cause of a wake-up.
-    #[must_use]
-    pub fn woken_by(&self) -> Option<Wake> {
-        match self {
-            Self::Woken { by } => Some(*by),
-            _ => None,
-        }
-    }
-
-    /// Returns a call without a trap.
-    #[must_use]
-    pub fn deferred(&self) -> Option<SystemCall> {
-        match self {
-            Self::Deferred { call } => Some(*call),
-            _ => None,
-        }
-    }
-
-    /// Returns what went through a device: the bytes, or the error.
-    #[must_use]
-    pub fn device_io(&self) -> Option<(DeviceId, Direction, Result<usize, io::ErrorKind>)> {
-        match self {
-            Self::DeviceIo {
-                device,
-                direction,
-                result,
-            } => Some((*device, *direction, *result)),
-            _ => None,
-        }
-    }
-
     /// Returns true if the turn of its task begins.
     #[must_use]
     pub fn is_resumed(&self) -> bool {
         matches!(self, Self::Resumed)
     }
 
-    /// Returns the processor on which a computation begins or goes on.
-    #[must_use]
-    pub fn processor(&self) -> Option<usize> {
-        match self {
-            Self::Computing { processor } => Some(*processor),
-            _ => None,
-        }
-    }
-
-    /// Returns what is left of a computation that lost its processor.
-    #[must_use]
-    pub fn left(&self) -> Option<Duration> {
-        match self {
-            Self::Preempted { left } => Some(*left),
-            _ => None,
-        }
-    }
-
-    /// Returns the instant from which the clock moved on.
-    #[must_use]
-    pub fn jumped_from(&self) -> Option<Duration> {
-        match self {
-            Self::ClockJumped { from } => Some(*from),
-            _ => None,
-        }
-    }
-
-    /// Returns the tasks of a cycle of waits that closed.
-    #[must_use]
-    pub fn cycle(&self) -> Option<&[Tid]> {
-        match self {
-            Self::Deadlocked { cycle } => Some(cycle),
-            _ => None,
-        }
-    }
-
     /// Returns true if its task was removed from the task map.
     #[must_use]
     pub fn is_reaped(&self) -> bool {
         matches!(self, Self::Reaped)
-    }
-
-    /// Returns what was printed.
-    #[must_use]
-    pub fn printed(&self) -> Option<&str> {
-        match self {
-            Self::Console { text } => Some(text),
-            _ => None,
-        }
-    }
-
-    /// Returns how a task has ended.
-    #[must_use]
-    pub fn exit(&self) -> Option<&Exit> {
-        match self {
-            Self::Exited { exit } => Some(exit),
-            _ => None,
-        }
     }
 
     /// Returns whether it may own a text. The most frequent facts do not.
@@ -452,6 +304,54 @@ impl Fact<'_> {
     }
 }
 
+/// Makes a method for each row, which returns a part of one kind of facts and `None` for others.
+macro_rules! parts {
+    ($($(#[$docs:meta])* $name:ident: $Part:ty = $fact:pat => $part:expr;)+) => {
+        impl Fact<'_> {
+            $(
+                $(#[$docs])*
+                #[must_use]
+                pub fn $name(&self) -> Option<$Part> {
+                    match self {
+                        $fact => Some($part),
+                        _ => None,
+                    }
+                }
+            )+
+        }
+    };
+}
+
+parts! {
+    /// Returns the parent and the name of a task that was created.
+    spawned: (Tid, &str) = Self::Spawned { parent, name } => (*parent, name);
+    /// Returns the call that was made.
+    call: Call<'_> = Self::Trapped { call, detail } => Call(*call, detail);
+    /// Returns the answer to a call.
+    answer: Answered<'_> = Self::Replied { reply, detail } => Answered(*reply, detail);
+    /// Returns what a task waits for from now on.
+    blocked_on: On = Self::Blocked { on } => *on;
+    /// Returns the cause of a wake-up.
+    woken_by: Wake = Self::Woken { by } => *by;
+    /// Returns a call without a trap.
+    deferred: SystemCall = Self::Deferred { call } => *call;
+    /// Returns what went through a device: the bytes, or the error.
+    device_io: (DeviceId, Direction, Result<usize, io::ErrorKind>) =
+        Self::DeviceIo { device, direction, result } => (*device, *direction, *result);
+    /// Returns the processor on which a computation begins or goes on.
+    processor: usize = Self::Computing { processor } => *processor;
+    /// Returns what is left of a computation that lost its processor.
+    left: Duration = Self::Preempted { left } => *left;
+    /// Returns the instant from which the clock moved on.
+    jumped_from: Duration = Self::ClockJumped { from } => *from;
+    /// Returns the tasks of a cycle of waits that closed.
+    cycle: &[Tid] = Self::Deadlocked { cycle } => cycle;
+    /// Returns what was printed.
+    printed: &str = Self::Console { text } => text;
+    /// Returns how a task has ended.
+    exit: &Exit = Self::Exited { exit } => exit;
+}
+
 impl fmt::Display for Fact<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -467,17 +367,11 @@ impl fmt::Display for Fact<'_> {
             Self::DeviceIo {
                 device,
                 direction,
-                result: Ok(n),
-            } => {
-                write!(f, "device {device} {direction} {n}")
-            }
-            Self::DeviceIo {
-                device,
-                direction,
-                result: Err(kind),
-            } => {
-                write!(f, "device {device} {direction} failed: {kind}")
-            }
+                result,
+            } => match result {
+                Ok(n) => write!(f, "device {device} {direction} {n}"),
+                Err(kind) => write!(f, "device {device} {direction} failed: {kind}"),
+            },
             Self::Console { text } => write!(f, "console {text:?}"),
             Self::Exited { exit } => write!(f, "exited {exit}"),
             Self::Reaped => f.write_str("reaped"),
@@ -541,14 +435,13 @@ pub trait Tracer {
     /// its destructor is also a warning.
     fn event(&mut self, event: &Event<'_>);
 
-    /// Called before the kernel may sleep until something happens outside. A tracer that keeps events
-    /// in memory writes them down here: the process may be killed while it sleeps. A virtual clock
-    /// does not sleep, except for threads.
+    /// Called before the kernel may sleep until something happens outside. A tracer writes down here what
+    /// it keeps in memory: the process may be killed. A virtual clock sleeps only for threads.
     fn before_sleep(&mut self) {}
 
-    /// Returns whether the kernel reads the clock for each event. Called once. Reading the clock is
-    /// most of the price of an event. If no tracer asks for it, [`Event::at`] is the time of the
-    /// last poll of the world, at most 256 resumes or a pass earlier.
+    /// Returns whether the kernel reads the clock for each event, which is most of an event's price.
+    /// Called once. If no tracer asks for it, [`Event::at`] is the time of the last poll of the world,
+    /// at most 256 resumes or a pass earlier.
     fn is_exact(&self) -> bool {
         true
     }

@@ -1,25 +1,25 @@
 //! The event log: typed facts, their text, and the tracers that receive them.
 //!
-//! Uses the ABI and containment.
-//!
 //! | file | owns |
 //! |---|---|
 //! | `event.rs` | [`Event`], [`Fact`], [`Tracer`], and the lines of the canonical log |
 //! | `text.rs` | what they hold, and its text: [`Detail`], [`Call`], [`Answered`] |
-//! | `ledger.rs` | [`Ledger`]: what each task does and waits for, and its last calls |
+//! | `ledger.rs` | [`Ledger`]: what the events do to the books of tasks |
+//! | `describe.rs` | what the ledger says of the tasks |
+//! | `spans.rs` | the books of a task, and its spans: [`Span`], [`Moment`] |
 //! | `calls.rs` | calls in words, and the lines of a trace |
 //! | `waits.rs` | chains and cycles of tasks that wait for each other |
-//! | `dispatch.rs` | the tracers of a kernel |
-//! | `entered.rs` | the span of `tracing` that is entered |
+//! | `dispatch.rs` | the tracers of a kernel, and the span of `tracing` that is entered |
 //! | `tracing.rs` | the bridge to `tracing` |
 //! | `recording/` | the event log in a file |
 
 mod calls;
+mod describe;
 mod dispatch;
-mod entered;
 mod event;
 mod ledger;
 pub mod recording;
+mod spans;
 mod text;
 pub(crate) mod tracing;
 pub(crate) mod waits;
@@ -27,5 +27,6 @@ pub(crate) mod waits;
 pub use calls::{CallInfo, TraceLine};
 pub(crate) use dispatch::Log;
 pub use event::{Event, Fact, Topic, Tracer};
-pub use ledger::{Doing, Ending, Follower, Ledger, Moment, Span};
+pub use ledger::{Follower, Ledger};
+pub use spans::{Doing, Ending, Moment, Span};
 pub use text::{Answered, Call, Cycle, Detail, Wake};

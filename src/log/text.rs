@@ -64,7 +64,7 @@ impl Detail<'_> {
     }
 }
 
-/// Takes a text, or a list, out of what lends it.
+/// Copies a text, or a list, from what lends it.
 pub(super) fn owned<T: ToOwned + ?Sized>(lent: Cow<'_, T>) -> Cow<'static, T> {
     Cow::Owned(lent.into_owned())
 }

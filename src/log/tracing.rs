@@ -8,15 +8,12 @@
 //! - `trapline::device`: what went through which device.
 //! - `trapline::console`: what was printed.
 //!
-//! Fields: `at` (seconds since boot), `tid`, `comm` (the task's name; a field called `name` would
-//! be a second key of that name in JSON), `call` (with its arguments), `op` (its name), `device`,
-//! `queue` (their numbers), `bytes`, `reply`, `blocked_on`, `woken_by`, `parent`, `exit`, and the
-//! message. Each task has a span `task` with `tid` and `comm`, which follows from its parent's. It is
-//! entered once a turn, from the turn's first event to its last: a program's own `tracing` events are
-//! between its traps. It is also entered for events about the task in turns of others, since filters
-//! by span look at the span that is entered. No task's span is entered while the host runs. The
-//! kernel has a span of tid 0. A task that fails or faults is also a WARN, even without a tracer.
-//! `docs/tracing.md` is the page for readers.
+//! `docs/tracing.md` lists the fields. `comm` is the task's name: a field called `name` would be a
+//! second key of that name in JSON. Each task has a span `task` with `tid` and `comm`, which follows
+//! from its parent's. It is entered once a turn, from the turn's first event to its last, and for
+//! events about the task in turns of others: filters by span look at the span that is entered. No
+//! task's span is entered while the host runs. The kernel has a span of tid 0. A task that fails or
+//! faults is also a WARN, even without a tracer.
 
 use std::{collections::BTreeMap, fmt::Display, rc::Rc};
 
@@ -25,10 +22,9 @@ use tracing::{
     trace_span, warn,
 };
 
-use super::{Event, Ledger, Log, Topic, Tracer, entered::Entered, event::Step};
+use super::{Event, Ledger, Log, Topic, Tracer, dispatch::Entered, event::Step};
 use crate::abi::{Exit, Nanos, Place, QueueId, Reply, SystemCall, Tid};
 
-/// Warns through `tracing` of a task that failed or faulted.
 pub(crate) fn warn_of(tid: Tid, comm: &str, exit: &Exit, place: Option<&Place>) {
     let at = place.map_or_else(String::new, |place| format!(", at {place:#}"));
     warn!(target: "trapline::kernel", tid = u64::from(tid), comm, "task {tid} {comm:?} {exit}{at}");
@@ -85,7 +81,6 @@ impl Log {
 struct Bridge {
     tasks: Ledger,
     spans: BTreeMap<Tid, Span>,
-    /// The kernel's own span.
     kernel: Span,
     entered: Rc<Entered>,
     /// Whether the task whose span is entered has had a turn since.

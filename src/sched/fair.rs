@@ -15,7 +15,6 @@ const WEIGHTS: [u32; 40] = [
     70, 56, 45, 36, 29, 23, 18, 15,
 ];
 
-/// The weight of the nice value 0.
 const USUAL: u32 = 1024;
 
 /// The fixed point of a virtual runtime: this many units are a nanosecond at the nice value 0.
@@ -45,10 +44,8 @@ const UNIT: u128 = 16;
 /// ```
 #[derive(Debug)]
 pub struct Fair {
-    /// The ready tasks by their virtual runtimes.
     ready: Order,
     tasks: PerTask<FairTask>,
-    /// The weights of the ready tasks.
     weight: u64,
     /// The lowest virtual runtime of a task that was ready or computed. It never falls.
     lowest: u64,
@@ -58,14 +55,12 @@ pub struct Fair {
     granularity: Nanos,
 }
 
-/// What is kept for a task.
 #[derive(Clone, Copy, Debug, Default)]
 struct FairTask {
     /// Its weight among the ready tasks; 0 if it is not one of them.
     weight: u32,
     /// The weights among which its slice shares the latency, its own included.
     all: u32,
-    /// What it has computed of its slice.
     used: Nanos,
 }
 
@@ -77,13 +72,16 @@ impl Default for Fair {
             weight: 0,
             lowest: 0,
             going_on: Vec::new(),
-            latency: Nanos::from_millis(48),
-            granularity: Nanos::from_millis(6),
+            latency: Self::LATENCY.into(),
+            granularity: Self::GRANULARITY.into(),
         }
     }
 }
 
 impl Fair {
+    pub(super) const LATENCY: Duration = Duration::from_millis(48);
+    pub(super) const GRANULARITY: Duration = Duration::from_millis(6);
+
     /// Sets the time in which each ready task computes once.
     #[must_use]
     pub fn latency(mut self, span: Duration) -> Self {
@@ -112,7 +110,7 @@ impl Fair {
     /// Returns the next task whose slice is not over.
     fn next_going_on(&mut self) -> Option<Runnable> {
         while let Some(task) = self.going_on.pop() {
-            let FairTask { weight, used, .. } = self.tasks[task];
+            let FairTask { weight, used, .. } = self.tasks.get(task.slot);
             if used < self.share(weight, self.weight) {
                 return Some(task);
             }
@@ -121,7 +119,6 @@ impl Fair {
         None
     }
 
-    /// Returns the slice of a task with this weight.
     fn share(&self, own: u32, all: impl Into<u128>) -> Nanos {
         let share = u128::from(own) * u128::from(self.latency.0) / all.into();
         let share = Nanos(u64::try_from(share).unwrap_or(u64::MAX));
@@ -185,11 +182,11 @@ impl Policy for Fair {
         task.used = task.used.saturating_add(facts.computed);
         let all = task.all.max(own);
         let slice = self.share(own, all);
-        let price = if slice > self.granularity {
-            u128::from(self.latency.0) * UNIT * u128::from(USUAL) / u128::from(all)
-        } else {
-            u128::from(slice.0) * UNIT * u128::from(USUAL) / u128::from(own)
+        let (span, weight) = match slice > self.granularity {
+            true => (self.latency, all),
+            false => (slice, own),
         };
+        let price = u128::from(span.0) * UNIT * u128::from(USUAL) / u128::from(weight);
         let price = price * u128::from(facts.computed.0) / u128::from(slice.0);
         let price = u64::try_from(price).unwrap_or(u64::MAX);
         let runtime = self.ready.key(facts.task);

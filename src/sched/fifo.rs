@@ -5,6 +5,9 @@ use super::{Cause, Facts, Policy, Runnable};
 /// The capacity below which memory is not returned.
 const SMALL: usize = 1024;
 
+/// The number of entries of tasks that have left which are not worth a sweep.
+const SHORT: usize = 16;
+
 /// First in, first out: tasks run in the order in which they became ready. With a quantum above one
 /// this is round robin.
 ///
@@ -16,9 +19,7 @@ pub struct Fifo {
     /// Three parts. First come entries of tasks that have left. Then come tasks that have had their
     /// turns and keep their places. Then come tasks that wait for their turns, and precede those.
     list: Vec<Runnable>,
-    /// The begin of the second part.
     kept: usize,
-    /// The begin of the third part.
     next: usize,
 }
 
@@ -35,15 +36,10 @@ impl Fifo {
         self.next += 1;
     }
 
-    /// Returns to the first task that has kept its place, at the end of the list. Returns whether
-    /// there is one.
-    #[cold]
-    pub(crate) fn rewind(&mut self) -> bool {
-        if self.kept > 0 {
-            self.forget_left();
-        }
-        self.next = 0;
-        !self.list.is_empty()
+    /// Returns to the first task that has kept its place, at the end of the list.
+    #[inline(always)]
+    pub(crate) fn rewind(&mut self) {
+        self.next = self.kept;
     }
 
     /// Removes the task that was taken last. Tasks that have kept their places come before every
@@ -73,14 +69,18 @@ impl Fifo {
         self.kept += count;
     }
 
-    /// Uses the room of the tasks that have left, before the list allocates more.
+    /// Uses the room of the tasks that have left, before a list that is not short allocates more.
+    #[cold]
+    #[inline(never)]
     fn make_room(&mut self, count: usize) {
         let is_full = self.list.capacity() - self.list.len() < count;
-        if is_full && self.kept >= self.list.len() / 2 {
+        if is_full && self.kept >= SHORT.max(self.list.len() / 2) {
             self.forget_left();
         }
     }
 
+    #[cold]
+    #[inline(never)]
     fn forget_left(&mut self) {
         self.list.drain(..self.kept);
         self.next -= self.kept;
@@ -92,13 +92,11 @@ impl Fifo {
         self.list.get(self.next + turns).copied()
     }
 
-    /// Returns whether the list is longer than this.
     #[inline(always)]
     pub(crate) fn exceeds(&self, len: usize) -> bool {
         self.list.len() > len
     }
 
-    /// Removes all entries.
     pub(crate) fn clear(&mut self) {
         self.list.clear();
         (self.kept, self.next) = (0, 0);

@@ -3,7 +3,6 @@
 use std::{
     cmp::Reverse,
     collections::{BinaryHeap, VecDeque},
-    ops::{Index, IndexMut},
     time::Duration,
 };
 
@@ -14,7 +13,11 @@ use crate::abi::{Nanos, Tid};
 #[derive(Debug, Default)]
 pub(super) struct PerTask<T>(Vec<T>);
 
-impl<T: Default + Clone> PerTask<T> {
+impl<T: Default + Copy> PerTask<T> {
+    pub(super) fn get(&self, slot: Slot) -> T {
+        self.0.get(slot.index()).copied().unwrap_or_default()
+    }
+
     pub(super) fn at(&mut self, task: Runnable) -> &mut T {
         let index = task.slot.index();
         if self.0.len() <= index {
@@ -38,85 +41,47 @@ impl<T: Default + Clone> PerTask<T> {
     pub(super) fn all(&mut self) -> impl Iterator<Item = &mut T> {
         self.0.iter_mut()
     }
-
-    pub(super) fn get(&self, task: Runnable) -> Option<&T> {
-        self.0.get(task.slot.index())
-    }
 }
 
-impl<T> Index<Runnable> for PerTask<T> {
-    type Output = T;
-
-    fn index(&self, task: Runnable) -> &T {
-        &self.0[task.slot.index()]
-    }
-}
-
-impl<T> IndexMut<Runnable> for PerTask<T> {
-    fn index_mut(&mut self, task: Runnable) -> &mut T {
-        &mut self.0[task.slot.index()]
-    }
-}
-
-/// The slices of tasks. What is left of a slice stays with a task that keeps its place.
+/// The slices of tasks. A task that keeps its place keeps the rest of its slice.
 #[derive(Debug)]
 pub(super) struct Slices {
-    of: PerTask<Slice>,
-    /// The length of a new slice, which is at least a nanosecond.
+    /// What each task has computed of its slice.
+    used: PerTask<Nanos>,
+    /// The length of a slice, which is at least a nanosecond.
     pub(super) quantum: Nanos,
-}
-
-/// What is left of the slice of a task; [`Slice::FRESH`] until it starts.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Slice(Nanos);
-
-impl Slice {
-    const FRESH: Self = Self(Nanos::FOREVER);
-}
-
-impl Default for Slice {
-    fn default() -> Self {
-        Self::FRESH
-    }
 }
 
 impl Slices {
     pub(super) fn of_length(quantum: Duration) -> Self {
-        let quantum = Nanos::from(quantum).max(Nanos(1));
-        let of = PerTask::default();
-        Self { of, quantum }
+        Self {
+            used: PerTask::default(),
+            quantum: Nanos::from(quantum).max(Nanos(1)),
+        }
     }
 
-    /// Takes off what a task has computed.
     pub(super) fn charge(&mut self, facts: &Facts<'_>) {
-        let slice = self.of.at(facts.task);
-        if *slice != Slice::FRESH {
-            slice.0 = slice.0.saturating_sub(facts.computed);
-        }
+        let used = self.used.at(facts.task);
+        *used = used.saturating_add(facts.computed);
     }
 
     /// Returns whether a task that becomes ready goes on with its slice. Otherwise its next slice
     /// is a new one.
     pub(super) fn go_on(&mut self, facts: &Facts<'_>) -> bool {
-        let slice = self.of.at(facts.task);
-        let goes_on = facts.keeps_place && slice.0 > Nanos::ZERO;
+        let used = self.used.at(facts.task);
+        let goes_on = facts.keeps_place && *used < self.quantum;
         if !goes_on {
-            *slice = Slice::FRESH;
+            *used = Nanos::ZERO;
         }
         goes_on
     }
 
-    /// Returns what is left of the slice of a task.
-    pub(super) fn left(&mut self, task: Runnable) -> Nanos {
-        let slice = self.of.at(task);
-        if *slice == Slice::FRESH {
-            slice.0 = self.quantum;
-        }
-        slice.0
+    pub(super) fn left(&self, task: Runnable) -> Nanos {
+        self.quantum.saturating_sub(self.used.get(task.slot))
     }
 
     pub(super) fn forget(&mut self, task: Runnable) {
-        self.of.forget(task);
+        self.used.forget(task);
     }
 }
 
@@ -167,9 +132,7 @@ impl Line {
 pub(super) struct Order {
     heap: BinaryHeap<Reverse<HeapEntry>>,
     places: PerTask<OrderPlace>,
-    /// The number of tasks that have arrived.
     arrived: u32,
-    /// The number of tasks in the order.
     ready: usize,
 }
 
@@ -180,7 +143,6 @@ struct HeapEntry {
     slot: Slot,
 }
 
-/// A task's place in the order.
 #[derive(Clone, Copy, Debug, Default)]
 struct OrderPlace {
     tid: Tid,
@@ -196,7 +158,6 @@ impl Order {
         &mut self.places.at(task).key
     }
 
-    /// Adds a task under its key.
     pub(super) fn insert(&mut self, task: Runnable) {
         let place = self.places.at(task);
         if place.number == 0 {
@@ -216,14 +177,9 @@ impl Order {
         self.heap.push(Reverse(entry));
     }
 
-    /// Returns the key of the first task.
     pub(super) fn first_key(&mut self) -> Option<u64> {
         while let Some(Reverse(entry)) = self.heap.peek() {
-            let task = Runnable {
-                tid: Tid::KERNEL,
-                slot: entry.slot,
-            };
-            if self.places[task].has(*entry) {
+            if self.places.get(entry.slot).has(entry) {
                 return Some(entry.key);
             }
             self.heap.pop();
@@ -231,16 +187,14 @@ impl Order {
         None
     }
 
-    /// Removes and returns the first task.
     pub(super) fn pop(&mut self) -> Option<Runnable> {
         self.first_key()?;
         let Reverse(HeapEntry { slot, .. }) = self.heap.pop()?;
-        let tid = Tid::KERNEL;
-        let place = &mut self.places[Runnable { tid, slot }];
-        place.is_ready = false;
+        let OrderPlace { tid, .. } = self.places.get(slot);
+        let task = Runnable { tid, slot };
+        self.places.at(task).is_ready = false;
         self.ready -= 1;
-        let tid = place.tid;
-        Some(Runnable { tid, slot })
+        Some(task)
     }
 
     /// Removes a task. Returns whether it was there.
@@ -249,13 +203,8 @@ impl Order {
         self.ready -= usize::from(was_there);
         if self.heap.len() > 2 * self.ready + 64 {
             let places = &self.places;
-            self.heap.retain(|Reverse(entry)| {
-                let task = Runnable {
-                    tid: Tid::KERNEL,
-                    slot: entry.slot,
-                };
-                places[task].has(*entry)
-            });
+            self.heap
+                .retain(|Reverse(entry)| places.get(entry.slot).has(entry));
         }
         was_there
     }
@@ -272,7 +221,7 @@ impl Order {
 }
 
 impl OrderPlace {
-    fn has(&self, entry: HeapEntry) -> bool {
+    fn has(&self, entry: &HeapEntry) -> bool {
         self.is_ready && (self.key, self.number) == (entry.key, entry.number)
     }
 }

@@ -37,37 +37,23 @@ impl Sums {
         self.0.last().map_or(0, |top| top.iter().sum())
     }
 
-    /// Adds to the number at a place, which may be the first free one.
-    fn add(&mut self, mut place: usize, number: u64) {
+    /// Sets the number at a place, which may be the first free one.
+    fn set(&mut self, mut place: usize, number: u64) {
+        let old = self.at(place);
         for level in &mut self.0 {
             if level.len() <= place {
                 level.resize(place + 1, 0);
             }
-            level[place] += number;
+            level[place] = level[place] - old + number;
             place /= Self::WIDTH;
         }
-        let is_full = self.0.last().is_none_or(|top| top.len() > Self::WIDTH);
-        if is_full {
-            self.grow(number);
-        }
-    }
-
-    /// Adds a level above the highest; the first level gets the first number.
-    fn grow(&mut self, first: u64) {
-        let top = match self.0.last() {
-            None => vec![first],
-            Some(top) => top
-                .chunks(Self::WIDTH)
-                .map(|some| some.iter().sum())
-                .collect(),
-        };
-        self.0.push(top);
-    }
-
-    fn subtract(&mut self, mut place: usize, number: u64) {
-        for level in &mut self.0 {
-            level[place] -= number;
-            place /= Self::WIDTH;
+        match self.0.last() {
+            None => self.0.push(vec![number]),
+            Some(top) if top.len() > Self::WIDTH => {
+                let sums = top.chunks(Self::WIDTH).map(|some| some.iter().sum());
+                self.0.push(sums.collect());
+            }
+            Some(_) => {}
         }
     }
 
@@ -85,7 +71,9 @@ impl Sums {
     }
 
     fn at(&self, place: usize) -> u64 {
-        self.0[0][place]
+        let numbers = self.0.first();
+        let number = numbers.and_then(|numbers| numbers.get(place));
+        number.copied().unwrap_or(0)
     }
 }
 
@@ -105,7 +93,7 @@ impl Lottery {
     }
 
     fn insert(&mut self, task: Runnable, tickets: u32) {
-        self.tickets.add(self.ready.len(), tickets.into());
+        self.tickets.set(self.ready.len(), tickets.into());
         self.ready.push(task);
         let count = u32::try_from(self.ready.len());
         *self.places.at(task) = count.expect("a kernel has fewer tasks");
@@ -114,12 +102,8 @@ impl Lottery {
     /// Takes the task at a place, to which the last one moves.
     fn take(&mut self, place: usize) -> Runnable {
         let last = self.ready.len() - 1;
-        let moved = self.tickets.at(last);
-        self.tickets.subtract(place, self.tickets.at(place));
-        if place < last {
-            self.tickets.subtract(last, moved);
-            self.tickets.add(place, moved);
-        }
+        self.tickets.set(place, self.tickets.at(last));
+        self.tickets.set(last, 0);
         let task = self.ready.swap_remove(place);
         let number = std::mem::take(self.places.at(task));
         if let Some(moved) = self.ready.get(place) {
@@ -143,18 +127,14 @@ impl Policy for Lottery {
     }
 
     fn pop(&mut self) -> Option<Runnable> {
-        if let Some(winner) = self.winners.pop() {
-            return Some(winner);
-        }
-        let place = match self.ready.len() {
-            0 => return None,
-            1 => 0,
-            _ => {
-                let ticket = self.draws.below(self.tickets.total());
-                self.tickets.find(ticket)
-            }
-        };
-        Some(self.take(place))
+        self.winners.pop().or_else(|| {
+            let place = match self.ready.len() {
+                0 => return None,
+                1 => 0,
+                _ => self.tickets.find(self.draws.below(self.tickets.total())),
+            };
+            Some(self.take(place))
+        })
     }
 
     fn remove(&mut self, task: Runnable) {
@@ -182,9 +162,7 @@ impl Policy for Lottery {
 
     fn changed(&mut self, facts: &Facts<'_>) {
         if let Some(place) = self.places.at(facts.task).checked_sub(1) {
-            let place = place as usize;
-            self.tickets.subtract(place, self.tickets.at(place));
-            self.tickets.add(place, facts.tickets.into());
+            self.tickets.set(place as usize, facts.tickets.into());
         }
     }
 
@@ -202,11 +180,11 @@ mod tests {
         // Three levels, and places that were given up and taken again.
         let mut sums = Sums::default();
         for place in 0..5000 {
-            sums.add(place, place as u64 % 3);
+            sums.set(place, place as u64 % 3);
         }
         for place in (0..5000).step_by(7) {
-            sums.subtract(place, sums.at(place));
-            sums.add(place, 2);
+            sums.set(place, 0);
+            sums.set(place, 2);
         }
         let owners = (0..5000).flat_map(|place| vec![place; sums.at(place) as usize]);
         let owners: Vec<usize> = owners.collect();

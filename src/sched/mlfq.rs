@@ -1,6 +1,6 @@
 //! The multi-level feedback queue.
 
-use std::{iter, time::Duration};
+use std::time::Duration;
 
 use super::{
     Cause, Facts, Policy, Runnable,
@@ -42,11 +42,9 @@ pub struct Mlfq {
 struct Level {
     ready: Line,
     quantum: Nanos,
-    /// How long a task may compute at this level.
     allotment: Nanos,
 }
 
-/// What is kept for a task.
 #[derive(Clone, Copy, Debug, Default)]
 struct MlfqTask {
     has_arrived: bool,
@@ -113,10 +111,10 @@ impl Mlfq {
     /// zero is none.
     #[must_use]
     pub fn boost(mut self, period: Duration) -> Self {
-        self.boost = Nanos::from(period);
-        if self.boost == Nanos::ZERO {
-            self.boost = Nanos::FOREVER;
-        }
+        self.boost = match Nanos::from(period) {
+            Nanos::ZERO => Nanos::FOREVER,
+            period => period,
+        };
         self
     }
 
@@ -137,9 +135,8 @@ impl Mlfq {
 
     /// Returns a task at a level, with a new slice and a new allotment.
     fn fresh(&self, level: usize) -> MlfqTask {
-        let Level {
-            quantum, allotment, ..
-        } = self.levels[level];
+        let quantum = self.levels[level].quantum;
+        let allotment = self.levels[level].allotment;
         MlfqTask {
             has_arrived: true,
             level: u8::try_from(level).expect("there are 256 levels at most"),
@@ -152,38 +149,20 @@ impl Mlfq {
     /// Returns a task that has waited, under the older rule 4. A slice that was used up to its end
     /// counts, as in OSTEP's simulator.
     fn stayed(&self, task: MlfqTask) -> MlfqTask {
-        let Some(level) = task.used_at else {
-            return self.fresh(task.level.into());
-        };
-        let Level {
-            quantum, allotment, ..
-        } = self.levels[usize::from(level)];
-        if allotment <= quantum {
-            return self.fresh(task.level.into());
+        if let Some(level) = task.used_at {
+            let Level {
+                quantum, allotment, ..
+            } = self.levels[usize::from(level)];
+            let allotment = allotment.saturating_sub(quantum);
+            if allotment > Nanos::ZERO {
+                return MlfqTask {
+                    allotment,
+                    slice: quantum.min(allotment),
+                    ..self.fresh(level.into())
+                };
+            }
         }
-        let left = allotment.saturating_sub(quantum);
-        MlfqTask {
-            allotment: left,
-            slice: quantum.min(left),
-            ..self.fresh(level.into())
-        }
-    }
-
-    /// Returns the level at which a task that becomes ready will be.
-    fn level_at_wake(&self, task: Runnable) -> u8 {
-        match self.tasks.get(task) {
-            Some(task) if task.has_arrived && self.stay => self.stayed(*task).level,
-            Some(task) => task.level,
-            None => 0,
-        }
-    }
-
-    fn level_of(&self, task: Runnable) -> u8 {
-        self.tasks.get(task).map_or(0, |task| task.level)
-    }
-
-    fn has_arrived(&self, task: Runnable) -> bool {
-        self.tasks.get(task).is_some_and(|task| task.has_arrived)
+        self.fresh(task.level.into())
     }
 }
 
@@ -206,7 +185,7 @@ impl Policy for Mlfq {
             facts.keeps_place && task.used_at.is_none()
         };
         task.used_at = None;
-        self.tasks[facts.task] = task;
+        *self.tasks.at(facts.task) = task;
         let ready = &mut self.levels[usize::from(task.level)].ready;
         if is_first {
             ready.push_front(facts.task);
@@ -234,17 +213,13 @@ impl Policy for Mlfq {
         task.slice = task.slice.saturating_sub(facts.computed);
         task.allotment = task.allotment.saturating_sub(facts.computed);
         if task.allotment == Nanos::ZERO {
-            let next = (level + 1).min(self.levels.len() - 1);
-            let used_at = Some(task.level);
-            task = MlfqTask {
-                used_at,
-                ..self.fresh(next)
-            };
+            task = self.fresh((level + 1).min(self.levels.len() - 1));
+            task.used_at = u8::try_from(level).ok();
         } else if task.slice == Nanos::ZERO {
             task.used_at = Some(task.level);
             task.slice = self.levels[level].quantum.min(task.allotment);
         }
-        self.tasks[facts.task] = task;
+        *self.tasks.at(facts.task) = task;
     }
 
     fn slice(&mut self, facts: &Facts<'_>) -> Nanos {
@@ -252,9 +227,13 @@ impl Policy for Mlfq {
     }
 
     fn preempts(&self, ready: &Facts<'_>, running: &Facts<'_>) -> bool {
-        let (level, other) = (self.level_at_wake(ready.task), self.level_of(running.task));
-        let is_bumped = self.bump && self.has_arrived(ready.task);
-        level < other || level == other && is_bumped
+        let task = self.tasks.get(ready.task.slot);
+        let level = match task.has_arrived && self.stay {
+            true => self.stayed(task).level,
+            false => task.level,
+        };
+        let other = self.tasks.get(running.task.slot).level;
+        level < other || level == other && self.bump && task.has_arrived
     }
 
     fn ended(&mut self, task: Runnable) {
@@ -266,8 +245,9 @@ impl Policy for Mlfq {
         if now > Nanos::ZERO {
             if let [highest, lower @ ..] = &mut self.levels[..] {
                 for level in lower.iter_mut().rev() {
-                    iter::from_fn(|| level.ready.pop_front())
-                        .for_each(|task| highest.ready.push_back(task));
+                    while let Some(task) = level.ready.pop_front() {
+                        highest.ready.push_back(task);
+                    }
                 }
             }
             let fresh = self.fresh(0);

@@ -2,20 +2,8 @@
 //! Where tasks compute ([`Os::compute`](crate::Os::compute)), it also gives slices, and says which
 //! task interrupts which.
 //!
-//! | file | owns |
-//! |---|---|
-//! | `mod.rs` | [`Policy`], and what it receives: [`Runnable`], [`Cause`] |
-//! | `fifo.rs` | [`Fifo`]: first in, first out |
-//! | `round_robin.rs` | [`RoundRobin`]: slices in turn |
-//! | `shortest.rs` | [`Sjf`], [`Stcf`]: the shortest computation first |
-//! | `priority.rs` | [`Priority`]: fixed priorities |
-//! | `mlfq.rs` | [`Mlfq`]: the multi-level feedback queue |
-//! | `lottery.rs`, `stride.rs` | [`Lottery`], [`Stride`]: slices in proportion to tickets |
-//! | `fair.rs` | [`Fair`]: the completely fair scheduler of OSTEP |
-//! | `kept.rs` | what these keep for each task |
-//! | `random.rs` | [`Random`]: each turn is drawn |
-//! | `pct.rs` | [`Pct`]: random priorities that change a few times |
-//! | `table.rs` | [`POLICIES`]: the names and the parameters of all of these |
+//! Each policy has a file, after its name. `kept.rs` has what several of them keep for each task, and
+//! `table.rs` their names and parameters: [`POLICIES`].
 
 mod fair;
 mod fifo;

@@ -42,25 +42,20 @@ const LENGTHS: (u64, u64) = (2, 12);
 /// ```
 #[derive(Debug)]
 pub struct Pct {
-    /// By priority.
     ready: BTreeMap<(u64, Tid), Runnable>,
     seed: u64,
     draws: Draws,
-    /// Determines the priorities.
     salt: u64,
     changes: u32,
-    /// The length of a run, if it is known.
     known: Option<u64>,
-    /// The same, or the drawn one.
+    /// The known or the drawn one.
     length: u64,
     /// The last turn for which changes are drawn.
     end: u64,
     /// The turns after which a task falls, and how low, the next of them at the end.
     points: Vec<(u64, u64)>,
-    /// The priorities of the tasks that have lost their own.
     fallen: FxHashMap<Tid, u64>,
     turns: u64,
-    /// The lowest priority so far.
     low: u64,
 }
 
@@ -74,13 +69,18 @@ impl Pct {
     /// Returns the policy with this number of changes, and the draws of this seed.
     #[must_use]
     pub fn new(changes: u32, seed: u64) -> Self {
+        Self::of(changes, None, seed)
+    }
+
+    /// Returns the same for a run of so many turns, if they are known.
+    pub(crate) fn of(changes: u32, known: Option<u64>, seed: u64) -> Self {
         let mut pct = Self {
             ready: BTreeMap::new(),
             seed,
             draws: Draws::new(seed),
             salt: 0,
             changes,
-            known: None,
+            known,
             length: 0,
             end: 0,
             points: Vec::new(),
@@ -95,10 +95,8 @@ impl Pct {
     /// Sets the number of turns of a run, all tasks together, and at least one. To be set before the
     /// run.
     #[must_use]
-    pub fn length(mut self, turns: u64) -> Self {
-        self.known = Some(turns.max(1));
-        self.reseed(self.seed);
-        self
+    pub fn length(self, turns: u64) -> Self {
+        Self::of(self.changes, Some(turns), self.seed)
     }
 
     /// Reads the number of changes and the length of a run in the text of `--policy pct:3,length=120`.
@@ -143,17 +141,6 @@ impl Pct {
         let own = || mixed(self.salt, task) | FALLEN;
         self.fallen.get(&task).copied().unwrap_or_else(own)
     }
-
-    /// Counts a turn of this task, and makes the change that is due.
-    fn count(&mut self, task: Tid) {
-        self.turns += 1;
-        while let Some((_, low)) = self.points.pop_if(|(turn, _)| *turn == self.turns) {
-            self.fallen.insert(task, low);
-        }
-        if self.turns == self.end {
-            self.draw_up_to(self.end.saturating_mul(2));
-        }
-    }
 }
 
 impl Policy for Pct {
@@ -167,7 +154,13 @@ impl Policy for Pct {
 
     fn pop(&mut self) -> Option<Runnable> {
         let (_, task) = self.ready.pop_last()?;
-        self.count(task.tid);
+        self.turns += 1;
+        while let Some((_, low)) = self.points.pop_if(|(turn, _)| *turn == self.turns) {
+            self.fallen.insert(task.tid, low);
+        }
+        if self.turns == self.end {
+            self.draw_up_to(self.end.saturating_mul(2));
+        }
         Some(task)
     }
 
@@ -191,7 +184,7 @@ impl Policy for Pct {
         (self.seed, self.draws) = (seed, Draws::new(seed));
         self.salt = self.draws.draw();
         let drawn = 1 << (LENGTHS.0 + self.draws.below(LENGTHS.1 - LENGTHS.0 + 1));
-        self.length = self.known.unwrap_or(drawn);
+        self.length = self.known.unwrap_or(drawn).max(1);
         (self.turns, self.end, self.low) = (0, 0, FALLEN);
         self.fallen.clear();
         self.points.clear();

@@ -1,12 +1,11 @@
 //! The shortest first, with and without interruption.
 
 use super::{Cause, Facts, Policy, Runnable, kept::Order};
-use crate::abi::Nanos;
 
 /// Shortest job first: the ready task with the shortest computation. A computation is not
 /// interrupted. Of equals, the one that arrived first. (OSTEP, chapter 7.)
 #[derive(Debug, Default)]
-pub struct Sjf(Shortest);
+pub struct Sjf(Order);
 
 /// Shortest time to completion first: as [`Sjf`], and a task that becomes ready interrupts one that
 /// has more left. (OSTEP, chapter 7.)
@@ -34,46 +33,31 @@ pub struct Sjf(Shortest);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Default)]
-pub struct Stcf(Shortest);
-
-/// The ready tasks by the lengths of their computations.
-#[derive(Debug, Default)]
-struct Shortest(Order);
-
-impl Shortest {
-    fn insert(&mut self, task: Runnable, length: Nanos) {
-        *self.0.key(task) = length.0;
-        self.0.insert(task);
-    }
-
-    fn changed(&mut self, facts: &Facts<'_>) {
-        if self.0.remove(facts.task) {
-            self.insert(facts.task, facts.length);
-        }
-    }
-}
+pub struct Stcf(Order);
 
 macro_rules! shortest {
     ($Policy:ident, $preempts:expr) => {
         impl Policy for $Policy {
             fn push(&mut self, task: Runnable, _: Cause) {
-                self.0.insert(task, Nanos::ZERO);
+                *self.0.key(task) = 0;
+                self.0.insert(task);
             }
 
             fn push_with(&mut self, _: Cause, facts: &Facts<'_>) {
-                self.0.insert(facts.task, facts.length);
+                *self.0.key(facts.task) = facts.length.0;
+                self.0.insert(facts.task);
             }
 
             fn pop(&mut self) -> Option<Runnable> {
-                self.0.0.pop()
+                self.0.pop()
             }
 
             fn remove(&mut self, task: Runnable) {
-                self.0.0.remove(task);
+                self.0.remove(task);
             }
 
             fn len(&self) -> usize {
-                self.0.0.len()
+                self.0.len()
             }
 
             fn preempts(&self, ready: &Facts<'_>, running: &Facts<'_>) -> bool {
@@ -81,11 +65,13 @@ macro_rules! shortest {
             }
 
             fn changed(&mut self, facts: &Facts<'_>) {
-                self.0.changed(facts);
+                if self.0.remove(facts.task) {
+                    self.push_with(Cause::Preempted, facts);
+                }
             }
 
             fn ended(&mut self, task: Runnable) {
-                self.0.0.forget(task);
+                self.0.forget(task);
             }
         }
     };

@@ -21,7 +21,6 @@ const STRIDE: u64 = 720_720_000_000;
 /// otherwise it would compute alone until it had caught up. Of equals, the task that arrived first.
 #[derive(Debug)]
 pub struct Stride {
-    /// The ready tasks by their passes.
     ready: Order,
     /// The pass of the task that ran last.
     now: u64,

@@ -36,39 +36,23 @@ pub struct NamedPolicy {
 /// # Ok::<(), String>(())
 /// ```
 pub const POLICIES: [NamedPolicy; 11] = [
-    row("fifo", "", "first in, first out", "", fifo),
-    row("rr", "10ms", "round robin with this time slice", "", rr),
-    row("sjf", "", "the shortest computation first", "", sjf),
-    row("stcf", "", "the same, with interruption", "", stcf),
-    row("priority", "10ms,inherit", LENDS, "priority", priority),
-    row("mlfq", LEVELS, "a multi-level feedback queue", "", mlfq),
-    row(
-        "lottery",
-        "10ms",
-        "slices drawn by tickets",
-        "tickets",
-        lottery,
-    ),
-    row(
-        "stride",
-        "10ms",
-        "slices in proportion to tickets",
-        "tickets",
-        stride,
-    ),
-    row(
-        "fair",
-        "latency=48ms,granularity=6ms",
-        "OSTEP's CFS",
-        "nice",
-        fair,
-    ),
-    row("random", "", "draws each turn", "", random),
-    row("pct", "3,length=120", CHANGES, "", pct),
+    row("fifo", "", "first in, first out", fifo),
+    row("rr", "10ms", "round robin with this time slice", rr),
+    row("sjf", "", "the shortest computation first", sjf),
+    row("stcf", "", "the same, with interruption", stcf),
+    row("priority", "10ms,inherit", LENDS, priority).of("priority"),
+    row("mlfq", LEVELS, "a multi-level feedback queue", mlfq),
+    row("lottery", "10ms", "slices drawn by tickets", lottery).of("tickets"),
+    row("stride", "10ms", SHARES, stride).of("tickets"),
+    row("fair", SPANS, "OSTEP's CFS", fair).of("nice"),
+    row("random", "", "draws each turn", random),
+    row("pct", "3,length=120", CHANGES, pct),
 ];
 
 const LENDS: &str = "fixed priorities; inherit lends them to holders of locks";
 const LEVELS: &str = "quanta=10ms/20ms/40ms,allotment=2,boost=1s,stay,bump";
+const SHARES: &str = "slices in proportion to tickets";
+const SPANS: &str = "latency=48ms,granularity=6ms";
 const CHANGES: &str = "random priorities, of which 3 change during a run of 120 turns; without a \
                        length, the seed draws one";
 
@@ -76,19 +60,23 @@ const fn row(
     name: &'static str,
     params: &'static str,
     help: &'static str,
-    share: &'static str,
     read: fn(&mut Params<'_>) -> Result<Make, String>,
 ) -> NamedPolicy {
     NamedPolicy {
         name,
         params,
         help,
-        share,
+        share: "",
         read,
     }
 }
 
 impl NamedPolicy {
+    const fn of(mut self, share: &'static str) -> Self {
+        self.share = share;
+        self
+    }
+
     /// Returns the policy of this name.
     #[must_use]
     pub fn find(name: &str) -> Option<&'static Self> {
@@ -112,12 +100,18 @@ impl NamedPolicy {
             span,
         };
         let make = (self.read)(&mut params)?;
+        let name = self.name;
         let Some(param) = params.left.first() else {
             return Ok(make);
         };
-        let name = self.name;
         if self.params.is_empty() {
             return Err(format!("{name} takes no parameters"));
+        }
+        if span(param).is_some() {
+            let first = self.params.split(',').next().unwrap_or_default();
+            return Err(format!(
+                "{name} takes one time, such as {first}: '{param}' is a second"
+            ));
         }
         let all = match self.params.replace(',', ", ").rsplit_once(", ") {
             Some((others, last)) => format!("are {others} and {last}"),
@@ -139,14 +133,12 @@ fn made<P: Policy + 'static>(
     Ok(Box::new(move |seed| Box::new(policy(seed))))
 }
 
-/// The time slice of a policy without a parameter.
 const QUANTUM: Duration = Duration::from_millis(10);
 
 /// The shortest time of a policy. A simulated kernel has about a million slices a second, so with
 /// shorter ones it is slower than the time that it simulates.
 const SHORTEST: Duration = Duration::from_micros(1);
 
-/// The parameters of a policy that are not read yet.
 struct Params<'a> {
     policy: &'static str,
     left: Vec<&'a str>,
@@ -180,13 +172,11 @@ impl<'a> Params<'a> {
         text.map_or(Ok(QUANTUM), |text| self.span("quantum", text))
     }
 
-    /// Takes the time of a key.
     fn time(&mut self, key: &str) -> Result<Option<Duration>, String> {
         let text = self.value(key);
         text.map(|text| self.span(key, text)).transpose()
     }
 
-    /// Reads a time from [`SHORTEST`].
     fn span(&self, what: &str, text: &str) -> Result<Duration, String> {
         let policy = self.policy;
         match (self.span)(text) {
@@ -245,18 +235,10 @@ fn priority(params: &mut Params<'_>) -> Result<Make, String> {
 }
 
 fn fair(params: &mut Params<'_>) -> Result<Make, String> {
-    let latency = params.time("latency")?;
+    let latency = params.time("latency")?.unwrap_or(Fair::LATENCY);
     let granularity = params.time("granularity")?;
-    made(move |_| {
-        let mut policy = Fair::default();
-        if let Some(span) = latency {
-            policy = policy.latency(span);
-        }
-        if let Some(span) = granularity {
-            policy = policy.granularity(span);
-        }
-        policy
-    })
+    let granularity = granularity.unwrap_or(Fair::GRANULARITY);
+    made(move |_| Fair::default().latency(latency).granularity(granularity))
 }
 
 fn mlfq(params: &mut Params<'_>) -> Result<Make, String> {
@@ -269,8 +251,8 @@ fn mlfq(params: &mut Params<'_>) -> Result<Make, String> {
             spans.collect::<Result<Vec<_>, _>>()?
         }
     };
-    let allotments = params.value("allotment").map(|texts| texts.split('/'));
-    let allotments = allotments.into_iter().flatten();
+    let texts = params.value("allotment").map(|texts| texts.split('/'));
+    let allotments = texts.into_iter().flatten();
     let allotments = allotments.map(|text| allotment(params, text));
     let allotments = allotments.collect::<Result<Vec<_>, _>>()?;
     if quanta.len() > 256 {
@@ -297,27 +279,22 @@ fn mlfq(params: &mut Params<'_>) -> Result<Make, String> {
     })
 }
 
-/// Reads a number of slices, or a time.
 fn allotment(params: &Params<'_>, text: &str) -> Result<Allotment, String> {
     match text.parse::<u32>() {
         Ok(0) => Err("an allotment of mlfq is zero: give a number of slices from 1".into()),
         Ok(slices) => Ok(Allotment::Slices(slices)),
-        Err(_) => params
-            .span("allotment", text)
-            .map(Allotment::Time)
-            .map_err(|_| {
-                format!(
-                    "'{text}' is no allotment of mlfq: give a number of slices, such as 2, or a time"
-                )
-            }),
+        Err(_) => {
+            let wrong = format!(
+                "'{text}' is no allotment of mlfq: give a number of slices, such as 2, or a time"
+            );
+            let span = params.span("allotment", text);
+            span.map(Allotment::Time).map_err(|_| wrong)
+        }
     }
 }
 
 fn pct(params: &mut Params<'_>) -> Result<Make, String> {
     let (changes, length) = Pct::parameters(&params.left.join(","))?;
     params.left.clear();
-    made(move |seed| match length {
-        Some(turns) => Pct::new(changes, seed).length(turns),
-        None => Pct::new(changes, seed),
-    })
+    made(move |seed| Pct::of(changes, length, seed))
 }

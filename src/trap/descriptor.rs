@@ -1,6 +1,4 @@
 //! A descriptor that a program hands to a world.
-//!
-//! Uses nothing of the crate.
 
 use std::{
     any::Any,
@@ -14,8 +12,7 @@ use rustix::fs::OFlags;
 /// A descriptor and the value that keeps it open. [`Os::attach`](crate::Os::attach) makes it, and
 /// [`Request::Attach`](crate::Request::Attach) carries it to the world.
 ///
-/// [`Descriptor::new`] calls `as_fd` of the value once. A value whose later calls of `as_fd` panic,
-/// or return another descriptor, has no effect. Clones share the value.
+/// [`Descriptor::new`] calls `as_fd` of the value, and nothing else does. Clones share the value.
 ///
 /// ```
 /// use std::{fs::File, os::fd::{AsFd, AsRawFd}, rc::Rc};
@@ -73,13 +70,12 @@ impl Descriptor {
         self.owner.is::<Carrier>()
     }
 
-    /// Whether it is one of the three standard streams, which other processes may share.
+    /// Other processes may share these three.
     pub(crate) fn is_standard(&self) -> bool {
         self.fd.as_raw_fd() <= 2
     }
 
-    /// Has calls on the value fail with `WouldBlock` rather than block. Leaves a standard stream as it
-    /// is.
+    /// Leaves a standard stream as it is.
     pub(crate) fn set_nonblocking(&self) -> io::Result<()> {
         if !self.is_standard() {
             let flags = rustix::fs::fcntl_getfl(self.fd)?;

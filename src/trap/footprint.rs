@@ -1,11 +1,9 @@
 //! Footprints: what each turn touches. A search derives from them which turns commute.
 //!
 //! Two turns of different tasks commute if no object is in both footprints, or if both only read it.
-//! A blocking put and a blocking get of one queue have no object in common: they commute, because
-//! messages and waiters are first in, first out, without barging. So do a wait and the exit for
-//! which it waits. What remains of them is an order of the turns after: see [`Note`].
-//!
-//! Uses the ABI, and `panic.rs` for the text of backtraces.
+//! A blocking put and a blocking get of one queue commute, because messages and waiters are first in,
+//! first out, without barging. So do a wait and the exit for which it waits. What remains of them is
+//! an order of the turns after: see [`Note`].
 
 use std::{
     backtrace::Backtrace, cell::RefCell, collections::BTreeMap, fmt, panic::Location, rc::Rc,
@@ -47,8 +45,8 @@ pub enum Object {
     Beside(QueueId),
     /// The handles of a device: dropping the last one closes it.
     Handles(DeviceId),
-    /// The waits of tasks for locks and for the ends of other tasks. A wait may close a cycle of
-    /// them, and reads this; a kill that ends another task's wait changes it.
+    /// The waits for locks and for the ends of tasks. A wait may close a cycle of them, and reads this;
+    /// a kill that ends another task's wait changes it.
     Cycles,
     /// Which scopes are run and which are cancelled.
     Scopes,
@@ -75,8 +73,8 @@ pub enum Note {
         /// How many there are now.
         left: u64,
     },
-    /// The turn begins a wait. If this task begins one at this object next, that closes a cycle of
-    /// waits, and did not before.
+    /// The turn begins a wait. A wait of this task at this object now closes a cycle of waits, and did
+    /// not before.
     Closes {
         /// The task for which all on the chain of waits wait.
         task: Tid,
@@ -103,8 +101,8 @@ pub enum Note {
     Joined(Tid),
     /// The turn makes a call at this place of the source. Calls that never block have none.
     Called(&'static Location<'static>),
-    /// The world reports something, the clock jumps, or the host acts. This comes after every turn
-    /// before it, and before every turn after it. It ends the notes of a turn.
+    /// The world reports something, the clock jumps, or the host acts: it commutes with no turn. It
+    /// ends the notes of a turn.
     Barrier,
 }
 
@@ -159,7 +157,6 @@ impl Footprints {
         self.0.borrow_mut().notes.push(note);
     }
 
-    /// Forgets an earlier run.
     pub(crate) fn reset(&self) {
         let mut this = self.0.borrow_mut();
         this.notes.clear();
@@ -168,7 +165,6 @@ impl Footprints {
         this.answers.clear();
     }
 
-    /// Notes the parent of a task that may become a zombie.
     pub(crate) fn set_parent(&self, child: Tid, parent: Tid) {
         self.0.borrow_mut().parents.insert(child, parent);
     }

@@ -1,7 +1,5 @@
-//! Pauses of blocking work, on the clock of the world that runs it. Uses nothing.
-//!
-//! Work runs on any thread and receives no handle. A thread-local variable therefore says how work
-//! pauses.
+//! Pauses of blocking work, on the clock of the world that runs it. Work runs on any thread and
+//! receives no handle, so a thread-local variable says how it pauses.
 
 use std::{cell::Cell, thread, time::Duration};
 
@@ -9,7 +7,6 @@ thread_local! {
     static PAUSES: Cell<Pauses> = const { Cell::new(Pauses::Sleep) };
 }
 
-/// What a pause does.
 #[derive(Clone, Copy)]
 enum Pauses {
     /// It blocks the thread.
@@ -24,11 +21,9 @@ enum Pauses {
 ///
 /// In the real world it blocks the thread, as [`std::thread::sleep`] does. The simulated world runs
 /// work in place: there `pause` returns at once, and the task receives the result after `span` on
-/// the virtual clock. Other effects of the work, such as a value for a
-/// [`RemoteSetter`](crate::RemoteSetter), are not delayed there.
-///
-/// Only blocking work calls this. A task calls [`Os::sleep`](crate::Os::sleep): in a task `pause`
-/// blocks the kernel's thread, and with it every task.
+/// the virtual clock. Only the result is delayed, and no value for a
+/// [`RemoteSetter`](crate::RemoteSetter). In a task, which calls [`Os::sleep`](crate::Os::sleep)
+/// instead, it blocks every task.
 ///
 /// ```
 /// use std::time::Duration;
@@ -54,8 +49,7 @@ pub fn pause(span: Duration) {
     }
 }
 
-/// Runs work on the kernel's thread. Its pauses are added up, because they must not block the
-/// kernel.
+/// Runs work on the kernel's thread, which its pauses must not block: they are added up.
 pub(crate) fn in_place(job: impl FnOnce()) {
     with(Pauses::Sum(Duration::ZERO), job);
 }
@@ -87,7 +81,6 @@ pub(crate) fn paused() -> Option<Duration> {
     }
 }
 
-/// Returns whether the work that runs is that of a replay, which another thread did before.
 #[cfg(feature = "serde")]
 pub(crate) fn is_again() -> bool {
     matches!(PAUSES.get(), Pauses::Skip)

@@ -1,17 +1,18 @@
-//! The status of a queue.
+//! The status of a queue, and memory that is kept for the next ones.
 
-use std::{cell::Cell, rc::Rc};
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+};
 
 use crate::abi::{Kind, Tid};
 
 /// The status of a queue, which its handles read without a trap. The kernel writes it.
 #[derive(Default)]
 pub(crate) struct QueueStatus {
-    /// The number of messages in the queue.
     pub(crate) len: Cell<usize>,
     /// The number of messages in deferred puts.
     pub(crate) posted: Cell<usize>,
-    /// The number of tasks that wait for a message.
     pub(crate) waiting: Cell<usize>,
     pub(crate) closed: Cell<bool>,
     /// The task that holds the lock, or [`Tid::KERNEL`]. The handles of the lock write it; the
@@ -22,7 +23,6 @@ pub(crate) struct QueueStatus {
 }
 
 impl QueueStatus {
-    /// Returns the name of the object, or nothing.
     pub(crate) fn name(&self) -> &str {
         self.name.as_deref().unwrap_or_default()
     }
@@ -30,5 +30,55 @@ impl QueueStatus {
     /// Returns the task that holds the lock, or took the last permit.
     pub(crate) fn holder(&self) -> Option<Tid> {
         Some(self.holder.get()).filter(|holder| *holder != Tid::KERNEL)
+    }
+}
+
+const STATUSES: usize = 16;
+
+const NAMES: usize = 4;
+
+#[derive(Default)]
+pub(crate) struct Kept {
+    /// The memory of queues that are gone.
+    statuses: RefCell<Vec<Rc<QueueStatus>>>,
+    /// The names of the last new tasks. Tasks with the same name share its memory.
+    names: RefCell<Vec<Rc<str>>>,
+}
+
+impl Kept {
+    /// Makes the status of a new queue. Field by field: a copy of the whole would wait for the stores
+    /// of its parts.
+    pub(crate) fn new_status(&self, kind: Kind, name: Option<Rc<str>>) -> Rc<QueueStatus> {
+        let mut status = self.statuses.borrow_mut().pop().unwrap_or_default();
+        let new = Rc::get_mut(&mut status).expect("it has no handle yet");
+        (new.kind, new.name) = (kind, name);
+        status
+    }
+
+    /// Keeps the memory of the status of a queue that is gone, if no handle looks at it.
+    pub(crate) fn keep_status(&self, mut status: Rc<QueueStatus>) {
+        let mut kept = self.statuses.borrow_mut();
+        if kept.len() < STATUSES
+            && let Some(gone) = Rc::get_mut(&mut status)
+        {
+            gone.name = None;
+            gone.len.take();
+            gone.posted.take();
+            gone.waiting.take();
+            gone.closed.take();
+            gone.holder.take();
+            kept.push(status);
+        }
+    }
+
+    pub(crate) fn intern(&self, name: &str) -> Rc<str> {
+        let mut names = self.names.borrow_mut();
+        if let Some(known) = names.iter().find(|known| ***known == *name) {
+            return Rc::clone(known);
+        }
+        let new = Rc::from(name);
+        names.truncate(NAMES - 1);
+        names.insert(0, Rc::clone(&new));
+        new
     }
 }

@@ -1,21 +1,20 @@
 //! Blocking work on threads, whose completion is an interrupt.
 
 use std::{
-    any::Any,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Mutex},
     time::Duration,
 };
 
 use super::{
-    os::{Os, checked},
+    os::{Os, carrying, checked},
     queue::Queue,
 };
 use crate::{
     abi::SystemCall,
     interrupt::{External, ExternalWork, Job},
     panic::{lock, panic_message},
-    trap::{Caller, Kind, Payload, TrapFrame, pause::paused},
+    trap::{Caller, Kind, Payload, pause::paused},
 };
 
 /// Blocking work panicked with this message.
@@ -27,12 +26,12 @@ impl Os {
     /// Runs `work` on a separate thread, and returns its result. Other tasks continue meanwhile.
     /// This is for calls that the kernel cannot watch: a file, a name look-up, a long computation.
     ///
-    /// *Blocks* until the work is done. Its completion is an interrupt, which wakes a waiting
-    /// kernel. The simulated world runs the work in place; only a [`pause`](crate::pause()) delays
-    /// the result there. If the task is killed, the work runs to its end and its result is dropped.
+    /// *Blocks* until the work is done. The simulated world runs the work in place; only a
+    /// [`pause`](crate::pause()) delays the result there. If the task is killed, the work runs to its
+    /// end and its result is dropped.
     ///
-    /// At most 16 jobs of one task run at once. Further jobs wait for one of them. A job whose call
-    /// was cut by a timeout counts until it ends.
+    /// At most 16 jobs of one task run at once; further jobs wait. A job whose call was cut by a
+    /// timeout counts until it ends.
     ///
     /// A replay of a [tape](mod@crate::tape) runs the work again; `Os::run_recorded` takes its value
     /// from the tape.
@@ -52,24 +51,20 @@ impl Os {
         place: Caller,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Panicked> {
-        let done = Queue::<()>::required(self, u64::MAX, Kind::Job, None).await;
+        let done = Queue::<()>::required(self, Kind::Job, None).await;
         let (remote, queue) = (self.frame().remote.clone(), done.id());
         let external = ExternalWork::new(&remote, External::Job);
         let result = Arc::new(Mutex::new(None));
         let slot = Arc::clone(&result);
         let job: Job = Box::new(move || {
-            let outcome = catch_unwind(AssertUnwindSafe(work));
-            let outcome =
-                outcome.map_err(|panic: Box<dyn Any + Send>| Panicked(panic_message(panic)));
+            let outcome = catch_unwind(AssertUnwindSafe(work))
+                .map_err(|panic| Panicked(panic_message(panic)));
             *lock(&slot) = Some((outcome, paused()));
             remote.ring(queue);
             drop(external);
         });
-        let submit = |frame: &TrapFrame| {
-            frame.put(Payload::Job(job));
-            SystemCall::Submit
-        };
         // The world runs the job even if it cannot start a thread, so this call does not fail.
+        let submit = carrying(SystemCall::Submit, Payload::Job(job));
         let _ = self.call(submit, checked).await;
         // The result of another thread counts once the kernel has its interrupt. So a run does not
         // depend on the speed of the thread.
@@ -85,10 +80,7 @@ impl Os {
         // The thread closes the queue when the job is done.
         self.frame().set_place(place);
         let _ = done.take(self).await;
-        let result = lock(&result).take();
-        result.map_or_else(
-            || Err(Panicked("the thread did not come back".into())),
-            |(outcome, _)| outcome,
-        )
+        let result = lock(&result).take().map(|(outcome, _)| outcome);
+        result.unwrap_or_else(|| Err(Panicked("the thread did not come back".into())))
     }
 }

@@ -8,14 +8,11 @@ use crate::{
     trap::{Options, Start},
 };
 
-/// Callbacks, in the manner of asyncio and of timers in browsers. Each callback is a task;
-/// [`Os::kill`] cancels it.
+/// Callbacks, in the manner of asyncio and browsers. Each is a task; [`Os::kill`] cancels it.
 impl Os {
-    /// Runs `callback` as a new task, and returns the number of that task. Its first turn comes
-    /// after the next turn of the caller, under first in, first out. Never blocks.
-    ///
-    /// At the kernel's limit of live tasks this drops the callback with a warning, and returns
-    /// [`Tid::KERNEL`].
+    /// Runs `callback` as a new task, and returns its number. Its first turn comes after the next turn
+    /// of the caller, under first in, first out. Never blocks. At the kernel's limit of live tasks this
+    /// drops the callback with a warning, and returns [`Tid::KERNEL`].
     #[track_caller]
     pub fn call_soon<T: IntoExit>(
         &mut self,
@@ -40,8 +37,8 @@ impl Os {
     /// Runs `callback` each time `period` has passed, until the task is killed. Otherwise like
     /// [`Os::call_soon`]. The period is exact: a late call does not delay the next one.
     ///
-    /// A period of zero counts as a millisecond. Otherwise a virtual clock, which advances only
-    /// while no task is ready, would stop. (`setInterval` does the same.)
+    /// A period of zero counts as a millisecond: otherwise a virtual clock would stop.
+    /// (`setInterval` does the same.)
     #[track_caller]
     pub fn call_every(
         &mut self,
@@ -49,10 +46,9 @@ impl Os {
         mut callback: impl AsyncFnMut(&mut Self) + 'static,
     ) -> impl Future<Output = Tid> {
         let place = self.note_caller();
-        let period = if period.is_zero() {
-            Duration::from_millis(1)
-        } else {
-            period
+        let period = match period {
+            Duration::ZERO => Duration::from_millis(1),
+            period => period,
         };
         async move {
             let mut deadline = self.now().await.saturating_add(period);

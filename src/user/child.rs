@@ -27,7 +27,6 @@ pub struct Child<T: 'static> {
     frame: Rc<TrapFrame>,
 }
 
-/// The exit of the task, after its end.
 #[derive(Default)]
 struct ChildEnd(RefCell<Option<Exit>>);
 
@@ -40,15 +39,33 @@ impl Keeper for ChildEnd {
     }
 }
 
-impl<T: 'static> Child<T> {
-    pub(crate) async fn spawn(
-        os: &mut Os,
-        name: &str,
-        program: impl AsyncFnOnce(&mut Os) -> T + 'static,
-    ) -> Result<Self, Errno> {
+impl Os {
+    /// Like [`Os::spawn`], for a program that returns a value of any type: the handle waits for it. A
+    /// program that returns ends with [`Exit::Done`].
+    ///
+    /// *Errors:* as [`Os::spawn`].
+    ///
+    /// ```
+    /// # use trapline::{Errno, Exit, Kernel, Os};
+    /// # let mut kernel = Kernel::simulated(0);
+    /// kernel.spawn("main", async |os: &mut Os| {
+    ///     let mut child = os.spawn_child("sum", async |_| (1..=4).sum::<u32>()).await?;
+    ///     assert_eq!(child.wait(os).await, Ok(10));
+    ///     Ok::<(), Errno>(())
+    /// })?;
+    /// # assert_eq!(kernel.run()?.exits()[&1.into()], Exit::Done);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[track_caller]
+    pub fn spawn_child<T: 'static>(
+        &mut self,
+        name: impl AsRef<str>,
+        program: impl AsyncFnOnce(&mut Self) -> T + 'static,
+    ) -> impl Future<Output = Result<Child<T>, Errno>> {
+        self.note_caller();
         let (value, end) = (Rc::new(Cell::new(None)), Rc::<ChildEnd>::default());
         let result = Rc::clone(&value);
-        let program = async move |os: &mut Os| {
+        let program = async move |os: &mut Self| {
             let value = program(os).await;
             result.set(Some(value));
         };
@@ -56,30 +73,32 @@ impl<T: 'static> Child<T> {
             keeper: Some(end.clone()),
             ..Options::default()
         };
-        let tid = os
-            .new_task(SystemCall::NewTask, name, program, Some(options))
-            .await?;
-        Ok(Self {
-            tid,
-            value,
-            end,
-            frame: Rc::clone(os.frame()),
-        })
+        let frame = Rc::clone(self.frame());
+        let spawned = self.new_task(SystemCall::NewTask, name.as_ref(), program, Some(options));
+        async move {
+            let tid = spawned.await?;
+            Ok(Child {
+                tid,
+                value,
+                end,
+                frame,
+            })
+        }
     }
+}
 
+impl<T: 'static> Child<T> {
     /// Returns the task's number.
     #[must_use]
     pub fn tid(&self) -> Tid {
         self.tid
     }
 
-    /// Waits for the task, and returns its value. The first call to finish takes the value; other
-    /// tasks that [wait](Os::wait) for the same task do not. A call that a timeout cuts does not
-    /// take it. *Blocks* until the task has ended.
+    /// Waits for the task, and takes its value. *Blocks* until the task has ended. A call that a timeout
+    /// cuts does not take the value.
     ///
-    /// *Errors:* the task's exit, if there is no value. The task was killed, faulted or called
-    /// [`Os::exit`]. Or the value was taken before; the exit is [`Exit::Done`] then. A task that
-    /// waits for itself faults.
+    /// *Errors:* the task's exit, if it was killed, faulted or called [`Os::exit`]; [`Exit::Done`] if
+    /// the value was taken before. A task that waits for itself faults.
     #[track_caller]
     pub fn wait(&mut self, os: &mut Os) -> impl Future<Output = Result<T, Exit>> {
         os.note_caller();

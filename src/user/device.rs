@@ -1,10 +1,8 @@
 //! [`Device`]: a program's handle to a descriptor that the kernel owns.
-//!
-//! Built on the calls of [`Os`]; uses the ABI and the frame.
 
 use std::{fmt, fs::File, io, net::SocketAddr, ops::Deref, os::fd::AsFd, rc::Rc, sync::Arc};
 
-use super::os::{Os, checked, io_error};
+use super::os::{Os, carrying, checked, io_error};
 use crate::{
     abi::{DeviceId, Errno, Reply, SystemCall},
     trap::{Caller, Descriptor, DeviceRef, MAX_IO, Payload, TrapFrame},
@@ -17,13 +15,11 @@ const MAX_FILE: usize = 256 * 1024;
 /// A handle to a descriptor that the kernel owns. [`Os::attach`] returns one;
 /// [`TcpStream`](crate::TcpStream) and [`TcpListener`](crate::TcpListener) are devices.
 ///
-/// It can be cloned and shared between tasks. One task may wait to read while another waits to
-/// write. Dropping the last handle closes the descriptor. [`Device::close`] closes a descriptor
-/// that the kernel opened, such as that of a [`TcpStream`](crate::TcpStream), for all handles.
+/// Clones are handles to the same device, for any task. One task may wait to read while another waits
+/// to write. Dropping the last handle closes the descriptor.
 ///
 /// It dereferences to the attached value. I/O on that value is not a trap: it appears in no trace,
-/// and works only in the real world. [`Device::recv`] and [`Device::send`] are traps, for every
-/// kind of descriptor.
+/// and works only in the real world. [`Device::recv`] and [`Device::send`] are traps.
 ///
 /// ```
 /// use std::{io::Write, os::unix::net::UnixStream};
@@ -65,9 +61,8 @@ impl<S> Device<S> {
     /// Reads the available bytes, up to the buffer's length and 64 KiB. Returns their number; 0 at
     /// the end of the stream.
     ///
-    /// *Blocks* until there is something to read. An empty buffer never blocks: the answer is 0 at
-    /// once, in every world, even while another task waits to read. A task that is killed meanwhile
-    /// consumes no bytes.
+    /// *Blocks* until there is something to read. With an empty buffer it returns 0 at once, even while
+    /// another task waits to read. A task that is killed meanwhile consumes no bytes.
     ///
     /// *Errors:* those of the operating system (`ConnectionReset`, ...), or an [`Errno`] as
     /// [`Os::read_wait`] returns.
@@ -84,13 +79,10 @@ impl<S> Device<S> {
                 frame.put_word(room as u64);
                 SystemCall::Recv(id)
             },
-            move |reply, frame| match reply {
-                Reply::Bytes(n) => {
-                    let n = n as usize;
-                    buf[..n].copy_from_slice(&frame.buffer(n));
-                    Ok(n)
-                }
-                other => Err(io_error(other, frame)),
+            move |reply, frame| {
+                let n = moved(reply, frame)?;
+                buf[..n].copy_from_slice(&frame.buffer(n));
+                Ok(n)
             },
         )
     }
@@ -138,15 +130,15 @@ impl<S> Device<S> {
         }
     }
 
-    /// Writes at most `len` bytes of a file from `offset` on. Returns their number; 0 at the end of
-    /// the file. One call writes at most 256 KiB, so a long file needs several calls.
+    /// Writes at most `len` bytes of a file from `offset` on, and at most 256 KiB. Returns their
+    /// number; 0 at the end of the file.
     ///
-    /// On Linux, to a [`TcpStream`](crate::TcpStream), the system copies the bytes without this
-    /// process. Bytes that change before the peer receives them may arrive changed. Elsewhere the
-    /// bytes are read and sent, up to 64 KiB at once.
+    /// On Linux the system copies the bytes to a [`TcpStream`](crate::TcpStream) itself. Bytes that
+    /// change before the peer receives them may arrive changed. Elsewhere the bytes are read and sent,
+    /// up to 64 KiB at once.
     ///
-    /// *Blocks* until something can be written. Bytes that are not in memory are read from the
-    /// disk, which delays every task; [`Os::run_blocking`] can read a file ahead.
+    /// *Blocks* until something can be written. A read from the disk delays every task:
+    /// [`Os::run_blocking`] can read a file ahead.
     ///
     /// *Errors:* those of [`send`](Self::send), and those of the operating system for the file: it
     /// is not open for reading, or has no positions (a pipe, a terminal).
@@ -189,10 +181,8 @@ impl<S> Device<S> {
     }
 
     /// Closes the device for every handle. Tasks that wait on it wake with [`Errno::Closed`]; later
-    /// calls fail with [`Errno::BadFd`]. Never blocks.
-    ///
-    /// This also closes a descriptor that the kernel opened. An attached descriptor stays open
-    /// until the last handle is dropped, because every handle can reach it.
+    /// calls fail with [`Errno::BadFd`]. Never blocks. An attached descriptor stays open until the last
+    /// handle is dropped, because every handle can reach it.
     ///
     /// *Errors:* [`Errno::BadFd`] if the device is closed already.
     pub fn close(&self, os: &mut Os) -> impl Future<Output = Result<(), Errno>> {
@@ -201,22 +191,11 @@ impl<S> Device<S> {
     }
 }
 
-impl<S: AsFd + 'static> Device<S> {
-    pub(crate) async fn attach(os: &mut Os, source: S) -> io::Result<Self> {
-        let source = Rc::new(source);
-        // Made here, because a panic in `as_fd` belongs to the caller.
-        let argument = Payload::Source(Descriptor::new(Rc::clone(&source)));
-        let (handle, _) = os.call(open(SystemCall::Attach, argument), opened).await?;
-        Ok(Self::new(handle, source))
-    }
-}
-
 impl Os {
     /// Waits until the device can be read, or its stream has ended. (Beazley's `ReadWait`.)
     ///
-    /// *Blocks* until there is something to read. The wait is level-triggered: while bytes are
-    /// left, it returns at once. A device that cannot be watched, such as a regular file, is always
-    /// ready.
+    /// *Blocks* until there is something to read; while bytes are left, it returns at once. A device
+    /// that cannot be watched, such as a regular file, is always ready.
     ///
     /// *Errors:* [`Errno::Busy`] if another task waits to read the same device, or has a read
     /// pending. [`Errno::Closed`] if the device is closed meanwhile. [`Errno::BadFd`] if it is
@@ -241,7 +220,7 @@ impl Os {
         self.write_wait_noted(device.device_id(self))
     }
 
-    /// Waits until the device can be written, for a caller that has noted its own caller.
+    /// For a caller that has noted its own caller.
     pub(crate) fn write_wait_noted(
         &mut self,
         device: DeviceId,
@@ -249,16 +228,19 @@ impl Os {
         self.call(move |_| SystemCall::WriteWait(device), checked)
     }
 
-    /// Hands a descriptor to the kernel: a socket, a pipe, a terminal, a file. The kernel owns it
-    /// from then on, and closes it after the last handle is dropped. Never blocks.
-    ///
-    /// The descriptor becomes non-blocking, except for the three standard streams, which other
-    /// processes may share.
+    /// Hands a descriptor to the kernel: a socket, a pipe, a terminal, a file. The kernel closes it
+    /// after the last handle is dropped. It becomes non-blocking, except for the three standard
+    /// streams, which other processes may share. Never blocks.
     ///
     /// *Errors:* those of the operating system; `AlreadyExists` if it is attached already;
     /// `Unsupported` in a world without devices.
     pub async fn attach<S: AsFd + 'static>(&mut self, source: S) -> io::Result<Device<S>> {
-        Device::attach(self, source).await
+        let source = Rc::new(source);
+        // Made here, because a panic in `as_fd` belongs to the caller.
+        let argument = Payload::Source(Descriptor::new(Rc::clone(&source)));
+        let attach = self.call(carrying(SystemCall::Attach, argument), opened);
+        let (handle, _) = attach.await?;
+        Ok(Device::new(handle, source))
     }
 }
 
@@ -311,17 +293,6 @@ impl<D: AsDevice + ?Sized> AsDevice for Rc<D> {
     }
 }
 
-/// Prepares a call that opens a device and takes `argument`.
-pub(crate) fn open(
-    call: SystemCall,
-    argument: Payload,
-) -> impl FnOnce(&TrapFrame) -> SystemCall + Unpin {
-    move |frame| {
-        frame.put(argument);
-        call
-    }
-}
-
 /// Makes a call that writes, until it need not be made again.
 async fn write(
     os: &mut Os,
@@ -332,8 +303,7 @@ async fn write(
         os.frame().set_place(place);
         let attempt = os.call(&prepare, |reply, frame| match reply {
             Reply::Again => None,
-            Reply::Bytes(n) => Some(Ok(n as usize)),
-            other => Some(Err(io_error(other, frame))),
+            other => Some(moved(other, frame)),
         });
         if let Some(result) = attempt.await {
             return result;
@@ -341,8 +311,15 @@ async fn write(
     }
 }
 
-/// Decodes the reply of a call that opens a device. The kernel makes the handle, so that a device
-/// always has an owner: dropping the reply closes the device.
+fn moved(reply: Reply, frame: &TrapFrame) -> io::Result<usize> {
+    match reply {
+        Reply::Bytes(n) => Ok(n as usize),
+        other => Err(io_error(other, frame)),
+    }
+}
+
+/// Decodes the reply of a call that opens a device. The kernel makes the handle: so dropping the reply
+/// closes the device.
 pub(crate) fn opened(
     reply: Reply,
     frame: &Rc<TrapFrame>,

@@ -15,7 +15,6 @@ use crate::{
     trap::{QueueStatus, Store, TrapFrame},
 };
 
-/// The tasks' side of a queue.
 pub(crate) struct Side<T> {
     /// [`QueueId::NONE`] until the kernel has made the queue.
     pub(super) id: Cell<QueueId>,
@@ -43,12 +42,11 @@ impl<T: 'static> Side<T> {
 }
 
 impl<T> Side<T> {
-    /// Stores a message that the kernel puts, and returns its number.
+    /// For a message that the kernel puts.
     pub(crate) fn push(&self, message: T) -> u64 {
         self.messages.push(message)
     }
 
-    /// Frees the queue, after its last handle.
     pub(super) fn free(&self) {
         self.frame.defer(SystemCall::FreeQueue(self.id.get()));
         // Dropped here, because these destructors belong to the task.
@@ -78,8 +76,8 @@ fn in_order<T>((aside, kept): Untaken<T>) -> impl Iterator<Item = T> {
     aside.into_values().chain(kept.into_iter().flatten())
 }
 
-/// A queue's messages by number. They include the messages of tasks that wait to put, and those
-/// that are matched with a task before its turn.
+/// A queue's messages by number, with those of tasks that wait to put, and those that are matched with
+/// a task before its turn.
 pub(super) struct Messages<T> {
     /// The latest messages in order; `None` is a gap, left by a message that was removed early.
     kept: RefCell<VecDeque<Option<T>>>,
@@ -89,7 +87,7 @@ pub(super) struct Messages<T> {
     gaps: Cell<usize>,
     /// Older messages. Kept in order, they would leave too many gaps behind them. Few queues have any.
     aside: RefCell<Option<BTreeMap<u64, T>>>,
-    /// The messages of a type without content, of which each is like the others. They take no memory.
+    /// The messages of a type without content, which take no memory.
     units: RefCell<VecDeque<T>>,
 }
 
@@ -178,83 +176,45 @@ impl<T> Messages<T> {
 mod tests {
     use super::*;
 
-    /// Messages whose values are their numbers.
-    #[derive(Default)]
-    struct Counted {
-        messages: Messages<u64>,
-        pushed: u64,
-        /// The number of messages.
-        live: usize,
-        /// The highest number of gaps.
-        spare: usize,
-    }
-
-    impl Counted {
-        fn push(&mut self) -> u64 {
-            let number = self.messages.push(self.pushed);
-            assert_eq!(number, self.pushed);
-            self.pushed += 1;
-            self.live += 1;
-            let aside = self.messages.aside.borrow();
-            let aside = aside.as_ref().map_or(0, BTreeMap::len);
-            let kept = self.messages.kept.borrow().len() + aside;
-            self.spare = self.spare.max(kept - self.live);
-            number
-        }
-
-        fn remove(&mut self, number: u64) {
-            assert_eq!(self.messages.remove(number), Some(number));
-            assert_eq!(self.messages.remove(number), None);
-            self.live -= 1;
-            let kept = self.messages.kept.borrow();
-            let gaps = kept.iter().filter(|message| message.is_none());
-            assert_eq!(gaps.count(), self.messages.gaps.get());
-        }
-    }
-
-    #[test]
-    fn what_is_refused_costs_no_memory() {
-        let mut counted = Counted::default();
-        counted.push();
-        for _ in 0..1000 {
-            let refused = counted.push();
-            counted.remove(refused);
-        }
-        assert!(counted.spare < 40, "{}", counted.spare);
-        counted.remove(0);
+    fn unused(messages: &Messages<u64>, live: usize) -> usize {
+        let aside = messages.aside.borrow();
+        let kept = messages.kept.borrow();
+        let gaps = kept.iter().filter(|message| message.is_none());
+        assert_eq!(gaps.count(), messages.gaps.get());
+        kept.len() + aside.as_ref().map_or(0, BTreeMap::len) - live
     }
 
     #[test]
     fn one_that_stays_does_not_keep_the_room_of_those_behind_it() {
-        for length in [1, 5, 100] {
-            let mut counted = Counted::default();
-            counted.push();
-            for _ in 0..length {
-                counted.push();
+        // With none between them, each is refused at once.
+        for between in [0, 1, 5, 100] {
+            let messages = Messages::default();
+            for number in 0..1001 {
+                assert_eq!(messages.push(number), number);
+                if number > between {
+                    let gone = number - between;
+                    assert_eq!(messages.remove(gone), Some(gone));
+                    assert_eq!(messages.remove(gone), None);
+                }
+                let live = 1 + number.min(between) as usize;
+                assert!(unused(&messages, live) < 40 + live);
             }
-            for _ in 0..1000 {
-                counted.remove(counted.pushed - length);
-                counted.push();
-            }
-            let most = 40 + length as usize;
-            assert!(counted.spare < most, "{}", counted.spare);
-            counted.remove(0);
+            assert_eq!(messages.remove(0), Some(0));
         }
     }
 
     #[test]
     fn in_whatever_order_they_leave_nothing_stays() {
         for stride in [1, 2, 3, 50, 97, 100] {
-            let mut counted = Counted::default();
-            for _ in 0..101 {
-                counted.push();
+            let messages = Messages::default();
+            for number in 0..101 {
+                messages.push(number);
             }
             for n in 0..101 {
-                counted.remove(n * stride % 101);
+                let number = n * stride % 101;
+                assert_eq!(messages.remove(number), Some(number));
             }
-            assert_eq!(counted.messages.kept.borrow().len(), 0);
-            let aside = counted.messages.aside.borrow();
-            assert!(aside.as_ref().is_none_or(BTreeMap::is_empty));
+            assert_eq!(unused(&messages, 0), 0);
         }
     }
 }

@@ -1,7 +1,5 @@
 //! The task's side, as a libc: [`Os`](os::Os), and the types built on its calls.
 //!
-//! Uses `trap.rs` and the modules below it; never the kernel, never the world.
-//!
 //! | file | owns |
 //! |---|---|
 //! | `os.rs` | [`Os`](os::Os), and the crate's only yield |

@@ -8,12 +8,12 @@ use std::{
 };
 
 use super::{
-    device::{AsDevice, Device, open, opened},
-    os::{Os, io_checked, io_error, mismatch},
+    device::{AsDevice, Device, opened},
+    os::{Os, carrying, io_checked, io_error, mismatch},
 };
 use crate::{
     abi::{Reply, SystemCall},
-    trap::{Caller, DeviceRef, Payload, TrapFrame},
+    trap::{Caller, Payload, TrapFrame},
 };
 
 /// A listening TCP socket, opened by [`Os::listen`].
@@ -53,27 +53,31 @@ impl Stream {
 }
 
 impl Os {
-    /// Opens a listening TCP socket. Port 0 means any free port; [`Listener::local_addr`] returns
-    /// it. The address can be reused, so that a server can restart at once. Never blocks.
+    /// Opens a listening TCP socket, at any free port for port 0 ([`Listener::local_addr`] returns it).
+    /// The address can be reused, so that a server can restart at once. Never blocks.
     ///
     /// *Errors:* those of the operating system, such as `AddrInUse`; `Unsupported` in a world
-    /// without a network. Their text names the address. Their source is the world's own
-    /// [`io::Error`], which has the `raw_os_error`.
+    /// without a network. The text names the address; the source is the world's own [`io::Error`],
+    /// which has the `raw_os_error`.
     pub async fn listen(&mut self, addr: SocketAddr) -> io::Result<TcpListener> {
-        TcpListener::open(self, addr).await
+        let (handle, local) = self
+            .call(carrying(SystemCall::Listen, Payload::Addr(addr)), opened)
+            .await
+            .map_err(|error| cannot_listen(addr, error))?;
+        let local = local.unwrap_or(addr);
+        Ok(Device::new(handle, Rc::new(Listener { local })))
     }
 
-    /// Connects to a TCP server: at a [`SocketAddr`], at an address and a port, as in
-    /// `os.connect(([127, 0, 0, 1], 80))`, or at a host's name and port, as in
-    /// `os.connect(("server", 80))`. A name is looked up by [`Os::resolve`], and its addresses are
-    /// tried in order.
+    /// Connects to a TCP server: at a [`SocketAddr`], an address and a port, or a host's name and port,
+    /// as in `os.connect(("server", 80))`. A name is looked up by [`Os::resolve`], and its addresses
+    /// are tried in order.
     ///
     /// *Blocks* until the connection is established or has failed.
     ///
-    /// *Errors:* an [`io::Error`] such as `ConnectionRefused`, `NetworkUnreachable` or `TimedOut`,
-    /// that of the last address; those of [`Os::resolve`]; `Unsupported` in a world without a
-    /// network. The text names the address, or the name and the port if the look-up failed. The
-    /// source is the world's own error, as of [`Os::listen`].
+    /// *Errors:* that of the last address, such as `ConnectionRefused`, `NetworkUnreachable` or
+    /// `TimedOut`; those of [`Os::resolve`]; `Unsupported` in a world without a network. The text names
+    /// the address, or the name and the port. The source is the world's own error, as of
+    /// [`Os::listen`].
     ///
     /// ```
     /// use std::error::Error;
@@ -102,28 +106,20 @@ impl Os {
             Endpoint::Addr(addr) => return TcpStream::open(self, *addr, place).await,
             Endpoint::Name(name, port) => (name, *port),
         };
-        let found = self.resolve_at(place, name).await;
-        let addresses = match found {
-            Ok(addresses) => addresses,
-            Err(error) => return Err(cannot("connect to", to, error, "")),
-        };
+        let cannot = |error| cannot("connect to", to.clone(), error, "");
         let mut last = None;
-        for address in addresses {
+        for address in self.resolve_at(place, name).await.map_err(cannot)? {
             self.frame().set_place(place);
             match TcpStream::open(self, (address, port).into(), place).await {
                 Ok(stream) => return Ok(stream),
                 Err(error) => last = Some(error),
             }
         }
-        let none = || cannot("connect to", to, io::ErrorKind::NotFound.into(), "");
-        Err(last.unwrap_or_else(none))
+        Err(last.unwrap_or_else(|| cannot(io::ErrorKind::NotFound.into())))
     }
 
-    /// Returns the addresses of a host, the preferred one first; at least one. An address in the
-    /// place of a name is its own.
-    ///
-    /// The simulated world knows the hosts of its network. In the real world a thread asks the
-    /// operating system, and the call *blocks* until it has answered.
+    /// Returns the addresses of a host, the preferred one first; at least one. An address is its own.
+    /// In the real world the call *blocks* until the operating system has answered a thread.
     ///
     /// *Errors:* `NotFound` if the simulated network has no such host; those of the operating
     /// system.
@@ -156,7 +152,7 @@ impl Os {
         }
         let argument = Payload::Name(name.into());
         if let Some(known) = self
-            .call(open(SystemCall::Resolve, argument), resolved)
+            .call(carrying(SystemCall::Resolve, argument), resolved)
             .await
         {
             return known;
@@ -167,10 +163,8 @@ impl Os {
             io::Result::Ok(found.map(|addr| addr.ip()).collect())
         };
         self.frame().set_place(place);
-        match self.run_blocking_at(place, ask).await {
-            Ok(found) => found,
-            Err(panicked) => Err(io::Error::other(panicked)),
-        }
+        let found = self.run_blocking_at(place, ask).await;
+        found.map_err(io::Error::other)?
     }
 
     /// Returns the name of the host that this task runs on. It is `localhost` in the real world,
@@ -178,33 +172,22 @@ impl Os {
     #[track_caller]
     pub fn host(&mut self) -> impl Future<Output = String> {
         self.note_caller();
-        self.call(
-            |_| SystemCall::Host,
-            |reply, frame| match (reply, frame.take()) {
-                (Reply::Host, Some(Payload::Name(name))) => name.to_string(),
-                (other, _) => mismatch(other),
-            },
-        )
+        let named = |reply, frame: &Rc<TrapFrame>| match (reply, frame.take()) {
+            (Reply::Host, Some(Payload::Name(name))) => name.to_string(),
+            (other, _) => mismatch(other),
+        };
+        self.call(|_| SystemCall::Host, named)
     }
 }
 
 impl TcpListener {
-    pub(crate) async fn open(os: &mut Os, addr: SocketAddr) -> io::Result<Self> {
-        let (handle, local) = os
-            .call(open(SystemCall::Listen, Payload::Addr(addr)), opened)
-            .await
-            .map_err(|error| cannot_listen(addr, error))?;
-        let local = local.unwrap_or(addr);
-        Ok(Self::new(handle, Rc::new(Listener { local })))
-    }
-
     /// Accepts the next connection, and returns it with its peer's address.
     ///
     /// *Blocks* until a peer connects.
     ///
-    /// *Errors:* those of the operating system; a server can continue after any of them. Without
-    /// free descriptors (`EMFILE`) an immediate retry fails again, so sleep first. Or an
-    /// [`Errno`](crate::Errno) as [`Os::read_wait`] returns.
+    /// *Errors:* those of the operating system, after which a server can continue; without free
+    /// descriptors (`EMFILE`), sleep before the retry. Or an [`Errno`](crate::Errno) as
+    /// [`Os::read_wait`] returns.
     #[track_caller]
     pub fn accept(&self, os: &mut Os) -> impl Future<Output = io::Result<(TcpStream, SocketAddr)>> {
         os.note_caller();
@@ -212,7 +195,7 @@ impl TcpListener {
         async move {
             let (handle, peer) = os.call(move |_| SystemCall::Accept(id), opened).await?;
             let peer = peer.ok_or(io::ErrorKind::AddrNotAvailable)?;
-            Ok((connection(handle, peer), peer))
+            Ok((Device::new(handle, Rc::new(Stream { peer })), peer))
         }
     }
 }
@@ -221,10 +204,10 @@ impl TcpStream {
     async fn open(os: &mut Os, addr: SocketAddr, place: Caller) -> io::Result<Self> {
         let cannot = |error| cannot("connect to", addr.into(), error, "");
         let (handle, _) = os
-            .call(open(SystemCall::Connect, Payload::Addr(addr)), opened)
+            .call(carrying(SystemCall::Connect, Payload::Addr(addr)), opened)
             .await
             .map_err(cannot)?;
-        let stream = connection(handle, addr);
+        let stream = Self::new(handle, Rc::new(Stream { peer: addr }));
         let id = stream.id();
         os.frame().set_place(place);
         let ready = os.write_wait_noted(id).await;
@@ -247,21 +230,19 @@ impl TcpStream {
 
 /// The error with the address, and with what to do about it.
 fn cannot_listen(addr: SocketAddr, error: io::Error) -> io::Error {
+    use io::ErrorKind as Kind;
     let advice = match error.kind() {
-        io::ErrorKind::AddrInUse if addr.port() != 0 => {
-            "; choose another port, or 0 for a free one"
-        }
+        Kind::AddrInUse if addr.port() != 0 => "; choose another port, or 0 for a free one",
         // A simulated network says more itself.
-        io::ErrorKind::AddrNotAvailable if error.raw_os_error().is_some() => {
+        Kind::AddrNotAvailable if error.raw_os_error().is_some() => {
             "; choose an address of this machine"
         }
-        io::ErrorKind::PermissionDenied => "; choose a port above 1023, which needs no privilege",
+        Kind::PermissionDenied => "; choose a port above 1023, which needs no privilege",
         _ => "",
     };
     cannot("listen on", addr.into(), error, advice)
 }
 
-/// An error with the address of its call.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {what} {addr}: {source}{advice}")]
 struct AtAddr {
@@ -371,7 +352,6 @@ impl From<(String, u16)> for Endpoint {
     }
 }
 
-/// Makes an endpoint of what a [`SocketAddr`] is made of.
 macro_rules! from_addr {
     ($($Type:ty),*) => {
         $(impl From<$Type> for Endpoint {
@@ -390,7 +370,3 @@ from_addr!(
     ([u8; 16], u16),
     ([u16; 8], u16)
 );
-
-fn connection(handle: DeviceRef, peer: SocketAddr) -> TcpStream {
-    Device::new(handle, Rc::new(Stream { peer }))
-}

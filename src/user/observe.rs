@@ -9,7 +9,7 @@ use crate::{
     trap::{Payload, TrapFrame},
 };
 
-/// A tracer that a task has attached with [`Os::observe`]. Dropping this detaches the tracer.
+/// A tracer that a task has attached with [`Os::observe`]. Dropping this detaches it.
 pub struct Observer {
     frame: Rc<TrapFrame>,
     number: u64,
@@ -17,10 +17,8 @@ pub struct Observer {
 
 impl Os {
     /// Attaches `tracer`, which receives every event from this task's next trap on. Dropping the
-    /// returned [`Observer`] detaches it. This makes no trap, and never blocks.
-    ///
-    /// A tracer receives no earlier events. [`Os::tasks`] as the next call returns the state at the
-    /// begin; no event is lost in between.
+    /// returned [`Observer`] detaches it. This makes no trap, and never blocks. [`Os::tasks`] as the
+    /// next call returns the state at the begin: no event is lost in between.
     ///
     /// ```
     /// use std::{cell::Cell, rc::Rc};

@@ -1,6 +1,4 @@
-//! [`Os`], the handle through which a program makes its system calls.
-//!
-//! Uses the ABI and the frame. The only file that yields; `program.rs` makes the generators.
+//! [`Os`], the handle through which a program makes its system calls. The only file that yields.
 
 use std::{
     fmt, io,
@@ -25,16 +23,14 @@ use crate::{
 /// The reply is the value of the `.await`. Nothing happens before the `.await`. A call that does
 /// not block returns in the task's next turn. The documentation of a call says when it blocks.
 ///
-/// A future that is polled and then dropped in the same turn is a bug. In a release build the next
-/// awaited call replaces it; in a debug build the task faults. A future that is dropped in a later
-/// turn has made its call, and the answer is dropped. A message in that answer goes back to its old
-/// place in the queue.
+/// A future that is polled and dropped in the same turn is a bug. In a release build the next awaited
+/// call replaces it; in a debug build the task faults. A future that is dropped in a later turn has
+/// made its call. The answer is dropped, and a message in it goes back to its old place in the queue.
 ///
 /// Two mistakes in safe code end the whole process, and not only the task:
 ///
-/// - An exchange of two handles by [`std::mem::swap`]. It takes a task that runs a kernel of its own,
-///   and a scoped thread-local variable that leads from a task of one kernel to a task of the other.
-///   The drop of a handle out of its place aborts, because memory that is gone would be used.
+/// - An exchange of the handles of two kernels by [`std::mem::swap`], through a scoped thread-local
+///   variable. The drop of a handle out of its place aborts, because it would use freed memory.
 /// - A second panic, in a destructor that runs while its task unwinds from the first. Rust aborts.
 ///
 /// ```
@@ -62,7 +58,7 @@ impl Os {
         Self { co, frame, home }
     }
 
-    /// Notes that this is its place in its program, which never moves.
+    /// Notes its place in its program, which never moves.
     pub(super) fn settle(&mut self) {
         self.home = self;
     }
@@ -81,8 +77,7 @@ impl Os {
         place
     }
 
-    /// Makes a trap. `prepare` puts what travels beside the call into the frame, and returns the
-    /// call. `decode` turns the reply into the result.
+    /// Makes a trap. `prepare` puts what travels beside the call into the frame.
     pub(crate) fn call<'a, T>(
         &'a mut self,
         prepare: impl FnOnce(&TrapFrame) -> SystemCall + 'a,
@@ -107,12 +102,11 @@ impl Os {
 
     /// Makes any system call, and returns the kernel's bare reply. *Blocks* when the call does.
     ///
-    /// Calls with arguments that are not part of [`SystemCall`] need their stubs; so does the
-    /// timeout, which needs a body. Made here, they fail with [`Errno::Invalid`].
+    /// Calls with arguments that are not part of [`SystemCall`], and the timeout, need their stubs.
+    /// Made here, they fail with [`Errno::Invalid`].
     ///
-    /// The kernel does not know which task holds a handle. A raw call that names a device or a
-    /// queue therefore works for every task of the kernel, and `Close` of a number closes the
-    /// device of another task. The tasks of a kernel share one
+    /// The kernel does not know which task holds a handle. A raw call therefore reaches every device
+    /// and queue of the kernel, and can close the device of another task: see the
     /// [protection domain](crate#what-is-isolated-and-what-is-not).
     ///
     /// ```
@@ -144,19 +138,16 @@ impl Os {
     }
 
     /// Appends to the console; `writeln!(os, "...")` prints a line. This makes no trap. The text is
-    /// printed at the task's next trap or end.
-    ///
-    /// *Blocks* at that trap or end while more than 64 KiB wait for the console; other tasks
-    /// continue. Text that a failed console does not take is lost, and counted in
+    /// printed at the task's next trap or end, which *blocks* while more than 64 KiB wait for the
+    /// console. Text that a failed console does not take is counted in
     /// [`Report::lost`](crate::Report::lost).
     pub fn write_fmt(&mut self, text: fmt::Arguments<'_>) {
         self.frame.print(text);
     }
 }
 
-// Records that a panic unwinds through the program. The alternative checks after each poll whether
-// the program has yielded. It needs one more future around each program, which makes a trap a third
-// more expensive.
+// Records that a panic unwinds through the program. A check after each poll whether it has yielded
+// would need one more future around each program: a trap would cost a third more.
 impl Drop for Os {
     fn drop(&mut self) {
         if !self.home.is_null() && !ptr::eq(self.home, self) {
@@ -166,8 +157,8 @@ impl Drop for Os {
     }
 }
 
-/// Ends the process. Two programs have exchanged their handles: of two kernels, one within a task of
-/// the other. The memory of this program goes, and the other program would write to it.
+/// Ends the process: two programs have exchanged their handles. The other program would write to the
+/// memory of this one, which is freed.
 #[cold]
 fn moved_out() -> ! {
     eprintln!("trapline: a program has exchanged its Os for that of another program");
@@ -180,15 +171,29 @@ impl fmt::Debug for Os {
     }
 }
 
-/// Decodes the reply of a call without a result.
-pub(super) fn done(reply: Reply, _: &Rc<TrapFrame>) {
-    match reply {
-        Reply::Done => (),
-        other => mismatch(other),
+/// Decodes a reply by these arms. Any other reply is a bug of the kernel.
+macro_rules! answer {
+    ($($reply:pat => $value:expr),+) => {
+        |reply, _| match reply {
+            $($reply => $value,)+
+            other => $crate::user::os::mismatch(other),
+        }
+    };
+}
+
+pub(super) use answer;
+
+/// Prepares a call with a payload.
+pub(super) fn carrying(
+    call: SystemCall,
+    payload: Payload,
+) -> impl FnOnce(&TrapFrame) -> SystemCall + Unpin {
+    move |frame| {
+        frame.put(payload);
+        call
     }
 }
 
-/// Decodes the reply of a call that returns only an [`Errno`].
 pub(crate) fn checked(reply: Reply, _: &Rc<TrapFrame>) -> Result<(), Errno> {
     match reply {
         Reply::Done => Ok(()),
@@ -206,7 +211,6 @@ pub(crate) fn io_checked(reply: Reply, frame: &Rc<TrapFrame>) -> io::Result<()> 
     Err(io_error(reply, frame))
 }
 
-/// Returns the error of a reply that is one.
 pub(crate) fn io_error(reply: Reply, frame: &TrapFrame) -> io::Error {
     match (reply, frame.take()) {
         (Reply::Err(errno), _) => errno.into(),
@@ -223,7 +227,6 @@ pub(crate) fn mismatch(reply: Reply) -> ! {
     unreachable!("the kernel answered {reply:?} to a call that has no such answer")
 }
 
-/// Turns the reply of a call into its result.
 pub(crate) trait Decode {
     type Output;
 
@@ -244,8 +247,7 @@ impl<T, F: FnMut(Reply, &Rc<TrapFrame>) -> T> Decode for F {
     }
 }
 
-/// A trap under way, as a future of a single layer. Each `async fn` between a program and the yield
-/// would make a trap a third more expensive.
+/// A trap under way. Each layer of `async fn` here would make a trap cost a third more.
 struct Trap<'a, P, D: Decode> {
     os: &'a Os,
     /// Builds the call; taken at the first poll, which makes the trap.
@@ -299,7 +301,6 @@ impl<P, D: Decode> Trap<'_, P, D> {
         Poll::Pending
     }
 
-    /// Undoes the reply, if it has arrived.
     #[cold]
     #[inline(never)]
     fn cancel(&mut self) {

@@ -13,8 +13,8 @@ use crate::{
     trap::{Program, TrapFrame},
 };
 
-/// A type that a program may return. These are `()`, `Result<(), E>` with an error that implements
-/// `Display`, and `!`, as in `async |os| loop { .. }`.
+/// A type that a program may return: `()`, `Result<(), E>` with an error that implements `Display`, and
+/// `!`, as in `async |os| loop { .. }`.
 #[diagnostic::on_unimplemented(
     message = "a program cannot return `{Self}`",
     label = "this program returns `{Self}`",
@@ -68,9 +68,9 @@ pub(crate) fn program<T: IntoExit>(
     body: impl AsyncFnOnce(&mut Os) -> T + 'static,
 ) -> Program {
     let frame = Rc::clone(frame);
-    // SAFETY: the `Co` is in the `Os`, which the future owns. The body has only a reference, whose
-    // lifetime is that of its own future. If it exchanges the `Os` for another one, the drop of the
-    // first of the two ends the process.
+    // SAFETY: the `Co` is in the `Os`, which the future owns. The body has only a reference, as long as
+    // its own future. If it exchanges the `Os` for another one, the drop of the first of the two ends
+    // the process.
     unsafe {
         Shelved::pin(move |co| {
             // Made outside the async block, which then stores the `Os` and not also its parts.

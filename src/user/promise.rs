@@ -23,7 +23,7 @@ use crate::{
     trap::{Caller, Kind, Object, TrapFrame},
 };
 
-/// The promise was set before. Returns the value.
+/// The promise was set before: the value is returned.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 #[error("the promise is set already")]
 pub struct AlreadySet<T>(pub T);
@@ -62,29 +62,24 @@ pub struct Promise<T> {
     callbacks: Rc<Callbacks>,
 }
 
-/// The callbacks of a promise that have not begun. They begin in the order of adding.
-#[derive(Default)]
-struct Callbacks {
-    last: Cell<u64>,
-    /// By order of adding. A callback that runs before an earlier one waits at a gate.
-    waiting: RefCell<BTreeMap<u64, Option<Queue<()>>>>,
-}
+/// The callbacks of a promise that have not begun, by their numbers in the order in which they were
+/// added. A callback that runs before an earlier one waits at a gate.
+type Callbacks = RefCell<BTreeMap<u64, Option<Queue<()>>>>;
 
-/// A callback's position. It is dropped when the callback begins or is killed; then the next
-/// callback may begin.
+/// A callback's position, until it begins or is killed. Then the next callback may begin.
 struct Ticket {
     callbacks: Rc<Callbacks>,
     number: u64,
-    /// The queue of the promise. A search finds the callbacks beside it.
+    /// A search finds the callbacks beside this queue of the promise.
     decided: Queue<()>,
 }
 
 impl Ticket {
     fn new(callbacks: &Rc<Callbacks>, decided: &Queue<()>) -> Self {
         decided.touch_beside(true);
-        let number = callbacks.last.get() + 1;
-        callbacks.last.set(number);
-        callbacks.waiting.borrow_mut().insert(number, None);
+        let last = callbacks.borrow().keys().next_back().copied();
+        let number = last.map_or(0, |last| last + 1);
+        callbacks.borrow_mut().insert(number, None);
         Self {
             callbacks: Rc::clone(callbacks),
             number,
@@ -94,9 +89,7 @@ impl Ticket {
 
     fn is_first(&self) -> bool {
         self.decided.touch_beside(true);
-        let waiting = self.callbacks.waiting.borrow();
-        let first = waiting.first_key_value();
-        first.is_some_and(|(number, _)| *number == self.number)
+        self.callbacks.borrow().keys().next() == Some(&self.number)
     }
 
     /// Waits until the earlier callbacks have begun. A policy may run this one first.
@@ -104,13 +97,10 @@ impl Ticket {
         if self.is_first() {
             return;
         }
-        let gate = Queue::required(os, u64::MAX, Kind::Callback, None).await;
+        let gate = Queue::required(os, Kind::Callback, None).await;
         if !self.is_first() {
             let mine = Some(gate.clone());
-            self.callbacks
-                .waiting
-                .borrow_mut()
-                .insert(self.number, mine);
+            self.callbacks.borrow_mut().insert(self.number, mine);
             os.frame().set_place(place);
             let _ = gate.take(os).await;
         }
@@ -120,9 +110,9 @@ impl Ticket {
 impl Drop for Ticket {
     fn drop(&mut self) {
         self.decided.touch_beside(true);
-        let mut waiting = self.callbacks.waiting.borrow_mut();
-        waiting.remove(&self.number);
-        if let Some((_, Some(gate))) = waiting.first_key_value() {
+        let mut callbacks = self.callbacks.borrow_mut();
+        callbacks.remove(&self.number);
+        if let Some((_, Some(gate))) = callbacks.first_key_value() {
             gate.defer_put(());
         }
     }
@@ -138,9 +128,8 @@ pub struct Setter<T> {
 /// A [`Setter`] for other threads.
 ///
 /// While one exists, the kernel waits for it and reports no deadlock, unless a daemon has made it.
-/// For a leaked one, as by [`std::mem::forget`], the kernel waits for ever: no thread can set it, and
-/// the kernel cannot know. If nothing else is left to wait for, it warns after 10 seconds. The warning
-/// names the tasks, their promises and the number of remote setters.
+/// For a leaked one, as by [`std::mem::forget`], it waits for ever. If nothing else is left to wait
+/// for, it warns after 10 seconds: of the tasks, their promises and the number of remote setters.
 /// [`Builder::max_stall`](crate::Builder::max_stall) limits the wait.
 pub struct RemoteSetter<T> {
     slot: Arc<Slot<T>>,
@@ -149,23 +138,19 @@ pub struct RemoteSetter<T> {
     external: ExternalWork,
 }
 
-/// The state that both ends share.
 struct Slot<T> {
-    /// `None` before the promise is set.
     value: Mutex<Option<T>>,
-    /// Drops the value.
     drop: fn(&TrapFrame, T),
 }
 
 impl<T> Slot<T> {
-    /// Sets the value. If a value is set already, returns the new one.
-    fn set(&self, value: T) -> Option<T> {
+    fn set(&self, value: T) -> Result<(), AlreadySet<T>> {
         let mut slot = lock(&self.value);
         if slot.is_some() {
-            return Some(value);
+            return Err(AlreadySet(value));
         }
         *slot = Some(value);
-        None
+        Ok(())
     }
 
     /// Drops the value if this is the last end, and a task drops it.
@@ -213,7 +198,7 @@ impl<T: Clone + 'static> Promise<T> {
     }
 
     async fn maybe_named(os: &mut Os, name: Option<&str>) -> (Setter<T>, Self) {
-        let decided = Queue::required(os, u64::MAX, Kind::Promise, name).await;
+        let decided = Queue::required(os, Kind::Promise, name).await;
         let slot = Arc::new(Slot {
             value: Mutex::new(None),
             drop: TrapFrame::drop_iteratively,
@@ -224,18 +209,17 @@ impl<T: Clone + 'static> Promise<T> {
             decided: decided.id(),
             is_closed: AtomicBool::new(false),
         });
-        (
-            Setter {
-                slot: Arc::clone(&slot),
-                setters,
-                frame,
-            },
-            Self {
-                slot,
-                decided,
-                callbacks: Rc::default(),
-            },
-        )
+        let setter = Setter {
+            slot: Arc::clone(&slot),
+            setters,
+            frame,
+        };
+        let promise = Self {
+            slot,
+            decided,
+            callbacks: Rc::default(),
+        };
+        (setter, promise)
     }
 
     /// Waits for the value. *Blocks* until it is set or every setter is dropped. Faults the caller
@@ -248,7 +232,7 @@ impl<T: Clone + 'static> Promise<T> {
         self.wait_noted(os)
     }
 
-    /// Waits for the value, for a caller that has noted its own caller.
+    /// For a caller that has noted its own caller.
     async fn wait_noted(&self, os: &mut Os) -> Result<T, Abandoned> {
         self.decided.require_home(os, "the promise");
         // Nothing is ever put: this returns when the queue is closed.
@@ -301,13 +285,13 @@ impl<T: 'static> Setter<T> {
     ///
     /// *Errors:* [`AlreadySet`], with the value.
     pub async fn set(&self, os: &mut Os, value: T) -> Result<(), AlreadySet<T>> {
-        let refused = Cell::new(None);
+        let result = Cell::new(Ok(()));
         let mut deciding = Deciding {
             frame: &self.frame,
             decided: Cell::new(None),
         };
         let decide = |frame: &TrapFrame| {
-            refused.set(self.slot.set(value));
+            result.set(self.slot.set(value));
             self.setters.is_closed.store(true, Ordering::Relaxed);
             if std::ptr::eq(frame, &*self.frame) {
                 deciding.decided.set(Some(self.setters.decided));
@@ -318,16 +302,13 @@ impl<T: 'static> Setter<T> {
         };
         os.call(decide, |_, _| ()).await;
         *deciding.decided.get_mut() = None;
-        refused
-            .take()
-            .map_or(Ok(()), |value| Err(AlreadySet(value)))
+        result.into_inner()
     }
 }
 
 /// The call of a setter that has set the value. If it is cut, the waiting tasks wake without it.
 struct Deciding<'a> {
     frame: &'a TrapFrame,
-    /// The queue to close, until it is closed.
     decided: Cell<Option<QueueId>>,
 }
 
@@ -356,9 +337,7 @@ impl<T: Send> RemoteSetter<T> {
     ///
     /// *Errors:* [`AlreadySet`], with the value.
     pub fn set(&self, value: T) -> Result<(), AlreadySet<T>> {
-        if let Some(value) = self.slot.set(value) {
-            return Err(AlreadySet(value));
-        }
+        self.slot.set(value)?;
         self.setters.is_closed.store(true, Ordering::Relaxed);
         self.setters.remote.ring(self.setters.decided);
         Ok(())
@@ -399,10 +378,9 @@ impl<T> Clone for Setter<T> {
         let object = Object::Beside(self.setters.decided);
         let before = Arc::strong_count(&self.setters);
         self.frame.note_clone(object, before);
-        let (slot, setters) = (Arc::clone(&self.slot), Arc::clone(&self.setters));
         Self {
-            slot,
-            setters,
+            slot: Arc::clone(&self.slot),
+            setters: Arc::clone(&self.setters),
             frame: Rc::clone(&self.frame),
         }
     }
@@ -410,10 +388,9 @@ impl<T> Clone for Setter<T> {
 
 impl<T> Clone for RemoteSetter<T> {
     fn clone(&self) -> Self {
-        let (slot, setters) = (Arc::clone(&self.slot), Arc::clone(&self.setters));
         Self {
-            slot,
-            setters,
+            slot: Arc::clone(&self.slot),
+            setters: Arc::clone(&self.setters),
             external: self.external.clone(),
         }
     }

@@ -1,20 +1,19 @@
 //! Message queues: typed, first in first out, with blocking at both ends.
 //!
-//! The kernel's part of a queue contains only numbers: the messages in the queue, and the tasks
-//! that wait at either end. The messages themselves stay on the task's side, in `messages.rs`.
+//! The kernel's part of a queue contains only numbers. The messages stay in `messages.rs`.
 
 use std::{fmt, rc::Rc};
 
 use super::{
     messages::Side,
-    os::{Decode, Os, mismatch},
+    os::{Decode, Os, answer, mismatch},
 };
 use crate::{
     abi::{QueueId, Reply, SystemCall, Tid},
     trap::{Kind, Object, Payload, QueueStatus, TrapFrame},
 };
 
-/// The queue is closed. Returns the message that was not put.
+/// The queue is closed. It holds the message that was not put.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, thiserror::Error)]
 #[error("the queue is closed")]
 pub struct Closed<T = ()>(pub T);
@@ -56,13 +55,12 @@ pub enum TryGetError {
     Closed,
 }
 
-/// A handle to a message queue. Clones are handles to the same queue. Dropping the last handle
-/// frees the queue.
+/// A handle to a message queue. Clones are handles to the same queue. Dropping the last one frees it.
 ///
 /// Messages and waiters are first in, first out, without barging. A message that is matched with a
-/// waiting task belongs to that task. If the task is killed or times out before its turn, the next
-/// task gets the message, or it returns to its old place. (The queue of curio and of Beazley's
-/// workshop, with the `close` of Go's channels.)
+/// waiting task belongs to it. If that task is killed or times out before its turn, the next task
+/// gets the message, or it returns to its old place. (The queue of curio, with the `close` of Go's
+/// channels.)
 ///
 /// ```
 /// # use trapline::{Closed, Kernel, Os, Queue};
@@ -95,28 +93,32 @@ impl<T: 'static> Queue<T> {
     /// get. Never blocks. A kernel has at most 16,777,216 queues at once
     /// ([`Builder::max_queues`](crate::Builder::max_queues)). One more is closed from the start.
     pub async fn bounded(os: &mut Os, capacity: usize) -> Self {
-        Self::with_capacity(os, capacity as u64, None).await
+        Self::make(os, capacity as u64, Kind::Queue, None, |_| ()).await
     }
 
     /// Makes a queue as [`Queue::bounded`] does, with a name. Reports and traces show the name
     /// beside the number. Never blocks.
     pub async fn named(os: &mut Os, name: &str, capacity: usize) -> Self {
-        Self::with_capacity(os, capacity as u64, Some(name.into())).await
+        Self::make(os, capacity as u64, Kind::Queue, Some(name.into()), |_| ()).await
     }
 
     /// Makes a queue with room for any number of messages. Never blocks.
     pub async fn unbounded(os: &mut Os) -> Self {
-        Self::with_capacity(os, u64::MAX, None).await
+        Self::make(os, u64::MAX, Kind::Queue, None, |_| ()).await
     }
 
     /// Makes a queue for an owner of this kind. Faults the caller at the limit of queues.
     #[inline(always)]
     pub(crate) fn required<'a>(
         os: &'a mut Os,
-        capacity: u64,
         kind: Kind,
         name: Option<&str>,
     ) -> impl Future<Output = Self> + use<'a, T> {
+        let capacity = match kind {
+            // A signal passes only to a task that waits.
+            Kind::Condition => 0,
+            _ => u64::MAX,
+        };
         Self::make(os, capacity, kind, name.map(Rc::from), |kind| {
             panic!(
                 "there is no room for a {}: the limit of message queues is reached; raise \
@@ -126,16 +128,8 @@ impl<T: 'static> Queue<T> {
         })
     }
 
-    fn with_capacity(
-        os: &mut Os,
-        capacity: u64,
-        name: Option<Rc<str>>,
-    ) -> impl Future<Output = Self> {
-        Self::make(os, capacity, Kind::Queue, name, |_| ())
-    }
-
-    /// Makes a queue. At the limit of queues it calls `refused`. Not an `async fn`: a queue is made
-    /// in the place where it stays.
+    /// At the limit of queues this calls `refused`. Not an `async fn`: a queue is made in the place
+    /// where it stays.
     #[inline(always)]
     fn make<'a>(
         os: &'a mut Os,
@@ -144,7 +138,7 @@ impl<T: 'static> Queue<T> {
         name: Option<Rc<str>>,
         refused: fn(Kind),
     ) -> impl Future<Output = Self> + 'a {
-        let status = os.frame().new_status(kind, name);
+        let status = os.frame().kept.new_status(kind, name);
         let side = Rc::new(Side::new(Rc::clone(os.frame()), status));
         let store = Rc::clone(&side);
         let prepare = move |frame: &TrapFrame| {
@@ -156,13 +150,9 @@ impl<T: 'static> Queue<T> {
     }
 
     /// Makes a queue that replaces this one in its owner.
-    pub(crate) fn successor<'a>(
-        &self,
-        os: &'a mut Os,
-        capacity: u64,
-    ) -> impl Future<Output = Self> + use<'a, T> {
+    pub(crate) fn successor<'a>(&self, os: &'a mut Os) -> impl Future<Output = Self> + use<'a, T> {
         let QueueStatus { kind, name, .. } = &*self.side.status;
-        Self::required(os, capacity, *kind, name.as_deref())
+        Self::required(os, *kind, name.as_deref())
     }
 
     /// Puts a message at the end. *Blocks* while the queue is full.
@@ -177,11 +167,10 @@ impl<T: 'static> Queue<T> {
         os.note_caller();
         os.call(
             self.putting(SystemCall::Put(self.id_in(os)), message),
-            move |reply, _| match reply {
+            answer!(
                 Reply::Done => Ok(()),
-                Reply::Refused(number) => Err(Closed(self.side.messages.take(number))),
-                other => mismatch(other),
-            },
+                Reply::Refused(number) => Err(Closed(self.side.messages.take(number)))
+            ),
         )
     }
 
@@ -193,19 +182,17 @@ impl<T: 'static> Queue<T> {
         os: &'a mut Os,
         message: T,
     ) -> impl Future<Output = Result<(), TryPutError<T>>> + 'a {
-        let take = |number| self.side.messages.take(number);
+        let messages = &self.side.messages;
         os.call(
             self.putting(SystemCall::TryPut(self.id_in(os)), message),
-            move |reply, _| match reply {
+            answer!(
                 Reply::Done => Ok(()),
-                Reply::Full(number) => Err(TryPutError::Full(take(number))),
-                Reply::Refused(number) => Err(TryPutError::Closed(take(number))),
-                other => mismatch(other),
-            },
+                Reply::Full(number) => Err(TryPutError::Full(messages.take(number))),
+                Reply::Refused(number) => Err(TryPutError::Closed(messages.take(number)))
+            ),
         )
     }
 
-    /// Prepares a call that puts a message.
     fn putting(&self, call: SystemCall, message: T) -> impl FnOnce(&TrapFrame) -> SystemCall {
         move |frame| {
             frame.put_word(self.side.messages.push(message));
@@ -222,7 +209,7 @@ impl<T: 'static> Queue<T> {
         self.take(os)
     }
 
-    /// Takes the first message, for a caller that has noted its own caller.
+    /// For a caller that has noted its own caller.
     pub(crate) fn take<'a>(
         &'a self,
         os: &'a mut Os,
@@ -263,10 +250,7 @@ impl<T: 'static> Queue<T> {
         let id = self.id_in(os);
         os.call(
             move |_| SystemCall::CloseQueue(id),
-            |reply, _| match reply {
-                Reply::Done | Reply::Err(_) => (),
-                other => mismatch(other),
-            },
+            answer!(Reply::Done | Reply::Err(_) => ()),
         )
     }
 
@@ -275,15 +259,11 @@ impl<T: 'static> Queue<T> {
         let id = self.id_in(os);
         os.call(
             move |_| SystemCall::OpenQueue(id),
-            |reply, _| match reply {
-                Reply::Done | Reply::Err(_) => (),
-                other => mismatch(other),
-            },
+            answer!(Reply::Done | Reply::Err(_) => ()),
         )
     }
 
-    /// Sees to it that the queue is closed: if [`Queue::close`] is cut, without a trap. For an owner
-    /// that has already replaced the queue.
+    /// Closes the queue if [`Queue::close`] is cut, for an owner that has already replaced it.
     pub(crate) fn closing(&self) -> Closing<'_, T> {
         Closing(self)
     }
@@ -298,14 +278,12 @@ impl<T: 'static> Queue<T> {
         status.len.get() + posted
     }
 
-    /// Returns whether the kernel has closed the queue.
     pub(crate) fn is_closed(&self) -> bool {
         self.side.frame.touch_queue(self.id(), false);
         self.side.status.closed.get()
     }
 
-    /// Puts a message without a trap, for instance in a destructor. The kernel handles the put when
-    /// the task stops. A full or closed queue drops the message.
+    /// Puts a message without a trap, when the task stops. A full or closed queue drops the message.
     pub(crate) fn defer_put(&self, message: T) {
         let number = self.side.messages.push(message);
         let posted = &self.side.status.posted;
@@ -314,8 +292,8 @@ impl<T: 'static> Queue<T> {
         self.side.frame.defer_word(put, number);
     }
 
-    /// Notes for a search that a task which does not hold the lock of this queue releases or adopts
-    /// it: a kill does, or a task that was given the guard. The holder may be on a cycle of waits.
+    /// Notes for a search that another task than the holder releases or adopts the lock of this queue,
+    /// as a kill does. The holder may be on a cycle of waits.
     pub(crate) fn touch_unless_held(&self) {
         let frame = &self.side.frame;
         if frame.is_noted() && self.side.status.holder.get() != frame.remote.running() {
@@ -324,13 +302,11 @@ impl<T: 'static> Queue<T> {
         }
     }
 
-    /// Notes that the running task holds the lock of this queue.
     pub(crate) fn set_held(&self) {
         let holder = self.side.frame.remote.running();
         self.side.status.holder.set(holder);
     }
 
-    /// Notes that no task holds the lock of this queue.
     pub(crate) fn set_free(&self) {
         self.side.status.holder.set(Tid::KERNEL);
     }
@@ -347,7 +323,7 @@ impl<T: 'static> Queue<T> {
         self.side.id.get()
     }
 
-    /// Returns the store of the messages, for messages that the kernel puts.
+    /// For messages that the kernel puts.
     pub(crate) fn side(&self) -> Rc<Side<T>> {
         Rc::clone(&self.side)
     }
@@ -361,7 +337,6 @@ impl<T: 'static> Queue<T> {
         self.side.frame.touch(Object::Beside(self.id()), writes);
     }
 
-    /// Returns whether the queue belongs to the kernel of `os`.
     pub(crate) fn is_home(&self, os: &Os) -> bool {
         Rc::ptr_eq(&self.side.frame, os.frame())
     }
@@ -376,23 +351,13 @@ impl<T: 'static> Queue<T> {
 
     /// Returns the name of the queue in the kernel of `os`. In another kernel it counts as closed.
     fn id_in(&self, os: &Os) -> QueueId {
-        if self.is_home(os) {
-            self.id()
-        } else {
-            QueueId::NONE
+        match self.is_home(os) {
+            true => self.id(),
+            false => QueueId::NONE,
         }
     }
 }
 
-impl<T> Queue<T> {
-    fn handle(side: &Rc<Side<T>>) -> Self {
-        side.handles.set(side.handles.get() + 1);
-        let side = Rc::clone(side);
-        Self { side }
-    }
-}
-
-/// The close of a replaced queue under way.
 pub(crate) struct Closing<'a, T>(&'a Queue<T>);
 
 impl<T> Drop for Closing<'_, T> {
@@ -406,7 +371,9 @@ impl<T> Drop for Closing<'_, T> {
 
 impl<T> Clone for Queue<T> {
     fn clone(&self) -> Self {
-        Self::handle(&self.side)
+        let side = Rc::clone(&self.side);
+        side.handles.set(side.handles.get() + 1);
+        Self { side }
     }
 }
 
@@ -426,10 +393,8 @@ impl<T> fmt::Debug for Queue<T> {
     }
 }
 
-/// Takes the answer of a call that makes a queue.
 struct Making<T> {
     side: Rc<Side<T>>,
-    /// What to do at the limit of queues.
     refused: fn(Kind),
 }
 
@@ -443,7 +408,9 @@ impl<T: 'static> Decode for Making<T> {
             Reply::Err(_) => (self.refused)(self.side.status.kind),
             other => mismatch(other),
         }
-        Queue::handle(&self.side)
+        self.side.handles.set(1);
+        let side = Rc::clone(&self.side);
+        Queue { side }
     }
 
     /// A caller that does not wait for the queue does not miss it.
@@ -454,7 +421,6 @@ impl<T: 'static> Decode for Making<T> {
     }
 }
 
-/// Decodes the reply of a get.
 struct Getting<'a, T, R> {
     queue: &'a Queue<T>,
     refusal: R,

@@ -1,7 +1,7 @@
 //! Blocking work whose value a tape holds: the feature `serde`.
 //!
 //! The value crosses the world as bytes of a socket whose other end the task holds itself. So it is
-//! on a tape, as all bytes that a device delivers, and a replay need not do the work again.
+//! on a tape, as all bytes that a device delivers.
 
 use std::{
     fmt::Display,
@@ -15,14 +15,12 @@ use serde::{Serialize, de::DeserializeOwned};
 use super::{blocking::Panicked, os::Os};
 use crate::trap::{Carrier, pause::is_again};
 
-/// How many bytes cross at once. A socket has room for as many.
 const CHUNK: usize = 4096;
 
 impl Os {
-    /// Runs `work` as [`Os::run_blocking`] does, and passes its value through the world. A
-    /// [tape](mod@crate::tape) holds the value, and a replay returns it without the work. This is
-    /// for work that a replay cannot repeat: it reads a file, a clock or a database, or it has
-    /// effects. Needs the feature `serde`.
+    /// Runs `work` as [`Os::run_blocking`] does. A [tape](mod@crate::tape) holds its value, and a replay
+    /// returns that without the work. This is for work that a replay cannot repeat: it reads a file, a
+    /// clock or a database, or it has effects. Needs the feature `serde`.
     ///
     /// The value travels as JSON: floats must be finite, and the keys of maps must be texts or
     /// numbers. In a world without devices, such as the simulated one, it does not travel.

@@ -3,34 +3,27 @@
 use std::time::Duration;
 
 use super::{
-    child::Child,
-    os::{Os, done, mismatch},
+    os::{Os, answer, carrying, mismatch},
     program::{self, IntoExit},
 };
 use crate::{
     abi::{Errno, Exit, Reply, SystemCall, TaskInfo, Tid},
-    trap::{NewTask, Options, Payload, Start, TrapFrame},
+    trap::{NewTask, Options, Payload, Start},
 };
 
 impl Os {
     /// Returns this task's own number. Never blocks. (Beazley's `GetTid`.)
     pub fn get_tid(&mut self) -> impl Future<Output = Tid> {
-        self.call(
-            |_| SystemCall::GetTid,
-            |reply, _| match reply {
-                Reply::Tid(tid) => tid,
-                other => mismatch(other),
-            },
-        )
+        self.call(|_| SystemCall::GetTid, answer!(Reply::Tid(tid) => tid))
     }
 
     /// Ends the turn: every other ready task has a turn first. Never blocks.
     pub fn yield_now(&mut self) -> impl Future<Output = ()> {
-        self.call(|_| SystemCall::Yield, done)
+        self.call(|_| SystemCall::Yield, answer!(Reply::Done => ()))
     }
 
-    /// Starts `program` as a new task, a child of this one, and returns its number. The child is on
-    /// the ready queue before its parent is put back. Never blocks. (Beazley's `NewTask`.)
+    /// Starts `program` as a child of this task, and returns its number. The child is on the ready
+    /// queue before its parent is put back. Never blocks. (Beazley's `NewTask`.)
     ///
     /// An ended child stays a zombie until a task [waits](Self::wait) for it or its parent ends. A
     /// task of [`Os::spawn_detached`] leaves no zombie. If the parent ends first, the child
@@ -72,8 +65,7 @@ impl Os {
         self.new_task(SystemCall::NewDetachedTask, name.as_ref(), program, None)
     }
 
-    /// Starts `program` as [`Os::spawn`] does, on a host of the simulated network. The host is made
-    /// if there is none of that name.
+    /// Like [`Os::spawn`], on a host of the simulated network, which is made if it does not exist.
     ///
     /// *Errors:* as [`Kernel::spawn_on`](crate::Kernel::spawn_on).
     #[track_caller]
@@ -91,35 +83,8 @@ impl Os {
         self.new_task(SystemCall::NewTask, name.as_ref(), program, Some(options))
     }
 
-    /// Starts `program` as [`Os::spawn`] does, and returns a handle that waits for the program's
-    /// value. The value may be of any type. A program that returns ends with [`Exit::Done`].
-    ///
-    /// *Errors:* as [`Os::spawn`].
-    ///
-    /// ```
-    /// # use trapline::{Errno, Exit, Kernel, Os};
-    /// # let mut kernel = Kernel::simulated(0);
-    /// kernel.spawn("main", async |os: &mut Os| {
-    ///     let mut child = os.spawn_child("sum", async |_| (1..=4).sum::<u32>()).await?;
-    ///     assert_eq!(child.wait(os).await, Ok(10));
-    ///     Ok::<(), Errno>(())
-    /// })?;
-    /// # assert_eq!(kernel.run()?.exits()[&1.into()], Exit::Done);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[track_caller]
-    pub fn spawn_child<T: 'static>(
-        &mut self,
-        name: impl AsRef<str>,
-        program: impl AsyncFnOnce(&mut Self) -> T + 'static,
-    ) -> impl Future<Output = Result<Child<T>, Errno>> {
-        self.note_caller();
-        async move { Child::spawn(self, name.as_ref(), program).await }
-    }
-
-    /// Starts `program` as [`Os::spawn`] does, when `delay` has passed. Until then the task waits
-    /// for its timer, as in a sleep; with a delay of zero as well, so that it is ready when the
-    /// kernel next polls the world. Tasks with equal delays start in the order of these calls.
+    /// Like [`Os::spawn`], when `delay` has passed. Until then the task waits for its timer, even with
+    /// a delay of zero. Tasks with equal delays start in the order of these calls.
     ///
     /// *Errors:* as [`Os::spawn`].
     ///
@@ -153,7 +118,7 @@ impl Os {
         self.new_task(SystemCall::NewTask, name.as_ref(), program, Some(options))
     }
 
-    /// Starts a task by this call, for a caller that has noted its own caller.
+    /// For a caller that has noted its own caller.
     #[inline(always)]
     pub(crate) fn new_task<'a, T: IntoExit, P>(
         &'a mut self,
@@ -165,37 +130,26 @@ impl Os {
     where
         P: AsyncFnOnce(&mut Self) -> T + 'static,
     {
-        let name = self.frame().intern(name);
+        let name = self.frame().kept.intern(name);
         let program = program::program(self.frame(), program);
-        let options = options.map(Box::new);
+        let new = NewTask {
+            name,
+            program,
+            options: options.map(Box::new),
+        };
         self.call(
-            move |frame| {
-                frame.put(Payload::Program(NewTask {
-                    name,
-                    program,
-                    options,
-                }));
-                call
-            },
-            |reply, _| match reply {
-                Reply::Tid(tid) => Ok(tid),
-                Reply::Err(errno) => Err(errno),
-                other => mismatch(other),
-            },
+            carrying(call, Payload::Program(new)),
+            answer!(Reply::Tid(tid) => Ok(tid), Reply::Err(errno) => Err(errno)),
         )
     }
 
     /// Ends a task at once. When this returns, the victim has left every queue, and its destructors
-    /// have run, innermost call first. Returns whether there was a live task of that number. If a
-    /// task kills itself, the call does not return. Never blocks. (Beazley's `KillTask`.)
+    /// have run, innermost call first. Returns whether it was alive. A task that kills itself does not
+    /// continue. Never blocks. (Beazley's `KillTask`.)
     pub fn kill(&mut self, tid: Tid) -> impl Future<Output = bool> {
         self.call(
             move |_| SystemCall::KillTask(tid),
-            |reply, _| match reply {
-                Reply::Yes => true,
-                Reply::No => false,
-                other => mismatch(other),
-            },
+            answer!(Reply::Yes => true, Reply::No => false),
         )
     }
 
@@ -213,7 +167,7 @@ impl Os {
         self.wait_noted(tid)
     }
 
-    /// Waits for a task, for a caller that has noted its own caller.
+    /// For a caller that has noted its own caller.
     pub(crate) fn wait_noted(
         &mut self,
         tid: Tid,
@@ -231,11 +185,11 @@ impl Os {
 
     /// Ends this task with `exit`. Its destructors run. The call does not return.
     pub async fn exit(&mut self, exit: Exit) -> ! {
-        let prepare = |frame: &TrapFrame| {
-            frame.put(Payload::Exit(exit));
-            SystemCall::Exit
-        };
-        mismatch(self.call(prepare, |reply, _| reply).await)
+        let call = self.call(
+            carrying(SystemCall::Exit, Payload::Exit(exit)),
+            |reply, _| reply,
+        );
+        mismatch(call.await)
     }
 
     /// Ends every task, this one included, the youngest first. Then the kernel's `run` returns.
@@ -259,10 +213,7 @@ impl Os {
     pub fn random(&mut self) -> impl Future<Output = u64> {
         self.call(
             |_| SystemCall::Random,
-            |reply, _| match reply {
-                Reply::Random(number) => number,
-                other => mismatch(other),
-            },
+            answer!(Reply::Random(number) => number),
         )
     }
 }

@@ -6,7 +6,7 @@
 
 use std::{future::poll_fn, pin::pin, rc::Rc, task::Poll, time::Duration};
 
-use super::os::{Os, done, mismatch};
+use super::os::{Os, answer, mismatch};
 use crate::{
     abi::{Nanos, Reply, Share, SystemCall},
     trap::TrapFrame,
@@ -17,7 +17,6 @@ use crate::{
 #[error("timed out")]
 pub struct Elapsed;
 
-/// An armed timeout. Dropping it disarms the timeout.
 struct Armed {
     frame: Rc<TrapFrame>,
     number: u64,
@@ -50,15 +49,15 @@ impl Os {
         self.sleep_noted(SystemCall::SleepUntil(instant.into()))
     }
 
-    /// Sleeps, for a caller that has noted its own caller.
+    /// Makes a call without a result, for a caller that has noted its own caller.
     pub(crate) fn sleep_noted(&mut self, call: SystemCall) -> impl Future<Output = ()> {
-        self.call(move |_| call, done)
+        self.call(move |_| call, answer!(Reply::Done => ()))
     }
 
-    /// Computes for `span`: the task needs a processor for that long. *Blocks* until it has had the
-    /// span on processors; the policy decides when it has one, and whether it is interrupted. The
-    /// task then goes on, on that processor, to its next call. A span of zero is a yield. A span of
-    /// more than 584 years never ends. A daemon needs no processor and sleeps instead.
+    /// Computes for `span`. *Blocks* until the task has had a processor for that long; the policy
+    /// decides when it has one, and whether it is interrupted. Then it goes on, on that processor, to
+    /// its next call. A span of zero is a yield. A span of more than 584 years never ends. A daemon
+    /// needs no processor and sleeps instead.
     ///
     /// In the simulated world the clock advances while tasks compute, on as many processors as
     /// [`Builder::processors`](crate::Builder::processors) says. In the real world the kernel spins
@@ -80,8 +79,7 @@ impl Os {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn compute(&mut self, span: Duration) -> impl Future<Output = ()> {
-        let span = Nanos::from(span);
-        self.call(move |_| SystemCall::Compute(span), done)
+        self.sleep_noted(SystemCall::Compute(span.into()))
     }
 
     /// Sets this task's tickets, for [`Lottery`](crate::sched::Lottery) and
@@ -105,30 +103,24 @@ impl Os {
     }
 
     fn set_share(&mut self, share: Share) -> impl Future<Output = ()> {
-        self.call(move |_| SystemCall::SetShare(share), done)
+        self.sleep_noted(SystemCall::SetShare(share))
     }
 
     /// Returns the time since boot. Never blocks.
     pub fn now(&mut self) -> impl Future<Output = Duration> {
-        self.call(
-            |_| SystemCall::Now,
-            |reply, _| match reply {
-                Reply::Time(now) => now.into(),
-                other => mismatch(other),
-            },
-        )
+        self.call(|_| SystemCall::Now, answer!(Reply::Time(now) => now.into()))
     }
 
     /// Runs `body` for at most `span`. Returns the value of the body, or `Err(Elapsed)` after
     /// dropping the body. *Blocks* as the body does. Timeouts nest: an outer timeout drops
     /// everything inside it. A body that makes no trap is not cut. (Curio's `timeout_after`.)
     ///
-    /// A timeout that is due lets one answer through: that of the call under way, otherwise that of
-    /// the first call which completes at once. So a body with a span of zero takes a message that is
-    /// there. Before that answer, up to 16 calls that only ask ([`Os::now`], [`Os::get_tid`],
+    /// A due timeout lets one answer through: that of the call under way, otherwise that of the first
+    /// call which completes at once. So a body with a span of zero takes a message that is there.
+    /// Before that answer, up to 16 calls that only ask ([`Os::now`], [`Os::get_tid`],
     /// [`Os::random`], [`Os::host`]), arm an inner timeout or take a free lock are answered too. A
-    /// call that would block is cut at once, and so is a yield. After the answer every call is cut,
-    /// before its effect.
+    /// call that would block is cut at once, and so is a yield. After it every call is cut, before
+    /// its effect.
     ///
     /// ```
     /// # use std::time::Duration;

@@ -154,12 +154,18 @@ impl Answer {
     }
 }
 
-/// Reads a piece of a file, to be sent where there is no call that sends files.
-pub(super) fn read_piece(file: &File, offset: u64, len: usize) -> Result<Vec<u8>> {
+/// Reads a piece of a file and sends it, where there is no call that sends files.
+pub(super) fn send_piece(
+    file: &File,
+    offset: u64,
+    len: usize,
+    send: impl FnOnce(&[u8]) -> Result<usize>,
+) -> Result<usize> {
     let mut piece = vec![0; len.min(MAX_IO)];
-    let n = file.read_at(&mut piece, offset)?;
-    piece.truncate(n);
-    Ok(piece)
+    match file.read_at(&mut piece, offset)? {
+        0 if len > 0 => Ok(0),
+        n => send(&piece[..n]),
+    }
 }
 
 pub(super) fn unsupported<T>() -> Result<T> {

@@ -1,20 +1,17 @@
 //! The world: what the programs themselves do not determine. Time, randomness, the console, what
 //! devices deliver and when, and what other threads say.
 //!
-//! | file | owns |
-//! |---|---|
-//! | `mod.rs` | [`World`]: the boundary; [`Happening`]: what comes out of a wait |
-//! | `forward.rs` | [`forward_world!`](crate::forward_world): what a wrapper leaves to the world within |
-//! | `io.rs` | [`Request`] and [`Answer`]: what the kernel asks of a device |
-//! | `real/` | [`RealWorld`]: the operating system |
-//! | `sim/` | [`SimWorld`]: a virtual clock, a seed and a [`SimNet`] |
-//! | `tape/` | [`mod@tape`]: a run written down, and played again |
+//! [`World`] is the boundary, with a [`Request`] for each thing that the kernel asks of a device.
+//! [`RealWorld`] is the operating system. [`SimWorld`] has a virtual clock, a seed and a [`SimNet`].
+//! [`mod@tape`] writes a run down, and plays it again.
 //!
 //! Uses the ABI, the interrupts, and what travels beside a call.
 
+mod console;
 mod forward;
 mod io;
 mod real;
+mod sequence;
 mod sim;
 pub mod tape;
 
@@ -46,9 +43,9 @@ use crate::{
 ///
 /// # A wrapper
 ///
-/// A world around another one forwards what it does not change, with [`forward_world!`]. This one refuses connections to a
-/// port. [`Request`] has a kind for each thing a device can do, so a wrapper that records, delays or
-/// fails requests changes one method.
+/// A world around another one forwards what it does not change, with [`forward_world!`]. This one
+/// refuses connections to a port. [`Request`] has a kind for each thing a device can do, so a wrapper
+/// that records, delays or fails requests changes one method.
 ///
 /// ```
 /// use std::{io, net::SocketAddr};
@@ -234,18 +231,13 @@ pub enum Happening {
 }
 
 /// Appends the interrupts that threads have raised. Returns whether there was one.
-#[inline]
+#[inline(always)]
 fn hand_on(interrupts: &Interrupts, happened: &mut Vec<Happening>) -> bool {
     let is_raised = interrupts.is_raised();
     if is_raised {
-        take_all(interrupts, happened);
+        happened.extend(interrupts.take().map(Happening::Interrupt));
     }
     is_raised
-}
-
-#[cold]
-fn take_all(interrupts: &Interrupts, happened: &mut Vec<Happening>) {
-    happened.extend(interrupts.take().map(Happening::Interrupt));
 }
 
 /// What is kept for each device. Those that were opened one after the other, and are likely to be

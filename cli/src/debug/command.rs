@@ -3,19 +3,14 @@
 use std::fmt::Write;
 
 use serde_json::Value;
-use trapline::{Deadlock, Nanos, QueueInfo, TaskInfo, Tid};
+use trapline::{Nanos, QueueInfo, Tid};
 
 use super::{
     condition::{self, Condition},
     engine::{Engine, Stop},
 };
 use crate::{
-    live::{
-        model::{self, Rows},
-        query::{Entry, Query},
-        row::{Row, Totals},
-        text,
-    },
+    live::{protocol::Request, query::Query, row::State, text},
     output::{Log, clean},
     signals,
     table::table,
@@ -71,12 +66,11 @@ fn answer(engine: &mut Engine, line: &str) -> Result<Done, String> {
     let Some((&name, rest)) = words.split_first() else {
         return Ok(Done::Text(String::new()));
     };
-    let text = match command(name)? {
-        name @ ("step" | "turn" | "next" | "continue" | "until") => {
-            return forward(engine, name, rest).map(Done::Moved);
+    let name = command(name)?;
+    let text = match name {
+        "step" | "turn" | "next" | "continue" | "until" | "back" | "goto" => {
+            return motion(engine, name, rest).map(Done::Moved);
         }
-        "back" => return back(engine, rest).map(Done::Moved),
-        "goto" => return go_to(engine, rest).map(Done::Moved),
         "break" => set_break(engine, rest)?,
         "delete" => delete(engine, rest)?,
         "where" => whereabouts(engine, rest)?,
@@ -84,10 +78,16 @@ fn answer(engine: &mut Engine, line: &str) -> Result<Done, String> {
         name => {
             none(rest)?;
             match name {
-                "here" => here(engine),
-                "ps" => ps(engine),
-                "tree" => tree(engine),
-                "waits" => waits(engine),
+                "here" => engine.here(),
+                "ps" => text::ps(&engine.answer(&Request::Ps(Query::default()))?, ""),
+                "tree" => {
+                    let query = Query {
+                        tree: true,
+                        ..Query::default()
+                    };
+                    text::tree(&engine.answer(&Request::Ps(query))?)
+                }
+                "waits" => text::waits(&engine.answer(&Request::Waits {})?, usize::MAX),
                 "queues" => queues(engine),
                 "help" => help(),
                 _ => return Ok(Done::Quit),
@@ -99,34 +99,40 @@ fn answer(engine: &mut Engine, line: &str) -> Result<Done, String> {
 
 /// The command of this name or short form.
 fn command(name: &str) -> Result<&'static str, String> {
-    let line = |line: &'static str| {
+    let words = |line: &'static str| {
         let (usage, rest) = line.split_at(USAGE);
-        let first = |text: &'static str| text.split(' ').next().unwrap_or_default();
-        (first(usage), first(rest))
+        [usage, rest].map(|text| text.split(' ').next().unwrap_or_default())
     };
-    let all: Vec<(&str, &str)> = COMMANDS.lines().map(line).collect();
-    if let Some((found, _)) = all.iter().find(|(_, short)| *short == name) {
-        return Ok(found);
-    }
-    let found = among("command", name, &all, |(name, _)| (*name).into());
-    let found = found.map(|(name, _)| name);
-    found.map_err(|why| format!("{why} (help lists the commands)"))
+    let all: Vec<[&str; 2]> = COMMANDS.lines().map(words).collect();
+    let found = match all.iter().find(|[_, short]| *short == name) {
+        Some(found) => Ok(*found),
+        None => among("command", name, &all, |[name, _]| name.to_string()),
+    };
+    found
+        .map(|[name, _]| name)
+        .map_err(|why| format!("{why} (help lists the commands)"))
 }
 
 // ---- motions
 
-fn forward(engine: &mut Engine, name: &str, rest: &[&str]) -> Result<String, String> {
-    if engine.over().is_some() {
+fn motion(engine: &mut Engine, name: &str, rest: &[&str]) -> Result<String, String> {
+    if engine.run.over.is_some() && !["back", "goto"].contains(&name) {
         return Err("the run is over: only back, goto and the views go on".into());
     }
     let stop = match name {
         "step" => engine.forward(count(rest)?),
         "turn" => engine.forward_turns(count(rest)?),
         "next" => {
-            let task = task(engine, rest)?;
-            return until(engine, &Condition::call_of(task));
+            let condition = Condition::of(task(engine, rest)?, "call")?;
+            return until(engine, &condition);
         }
         "until" => return until(engine, &Condition::parse(rest)?),
+        "goto" => {
+            let place = one(rest, "a place such as #12")?;
+            let place = place.strip_prefix('#').unwrap_or(place);
+            engine.go_to(whole(place)?)?
+        }
+        "back" => back(engine, rest)?,
         _ => {
             none(rest)?;
             engine.forward_to(None)
@@ -137,7 +143,7 @@ fn forward(engine: &mut Engine, name: &str, rest: &[&str]) -> Result<String, Str
 
 /// Goes on to a condition, and says if the run ends without it. An error says that it is behind.
 fn until(engine: &mut Engine, condition: &Condition) -> Result<String, String> {
-    if let Some(tid) = condition.task()
+    if let Some(tid) = condition.task
         && let Some(end) = engine.witness().ended.get(&tid)
     {
         return Err(format!(
@@ -151,44 +157,30 @@ fn until(engine: &mut Engine, condition: &Condition) -> Result<String, String> {
             "it is {at:.6} already: back {condition} goes there"
         ));
     }
-    let stop = engine.forward_to(Some(condition));
-    let has_missed = stop == Stop::Over;
-    let text = moved(engine, stop);
-    Ok(match has_missed {
-        true => format!("{condition} was not met\n{text}"),
-        false => text,
+    Ok(match engine.forward_to(Some(condition)) {
+        Stop::Over => format!("{condition} was not met\n{}", engine.here()),
+        stop => moved(engine, stop),
     })
 }
 
-fn back(engine: &mut Engine, rest: &[&str]) -> Result<String, String> {
+fn back(engine: &mut Engine, rest: &[&str]) -> Result<Stop, String> {
+    let is_number = |word: &str| word.bytes().all(|byte| byte.is_ascii_digit());
     let condition = match rest {
         [] => return back_by(engine, 1),
-        [number] if number.bytes().all(|byte| byte.is_ascii_digit()) => {
-            return back_by(engine, whole(number)?);
-        }
-        ["wake"] => Condition::wake_of(task(engine, &[])?),
-        ["spawn"] => Condition::spawn_of(task(engine, &[])?),
+        [number] if is_number(number) => return back_by(engine, whole(number)?),
+        [fact @ ("wake" | "spawn")] => Condition::of(task(engine, &[])?, fact)?,
         words => Condition::parse(words)?,
     };
     match engine.back_to(&condition)? {
         Stop::Over => Err(format!("{condition} was not met before")),
-        stop => Ok(moved(engine, stop)),
+        stop => Ok(stop),
     }
 }
 
-fn go_to(engine: &mut Engine, rest: &[&str]) -> Result<String, String> {
-    let place = one(rest, "a place such as #12")?;
-    let place = place.strip_prefix('#').unwrap_or(place);
-    let stop = engine.go_to(whole(place)?)?;
-    Ok(moved(engine, stop))
-}
-
-fn back_by(engine: &mut Engine, calls: u64) -> Result<String, String> {
-    let Some(place) = engine.calls().checked_sub(calls) else {
-        return Err(format!("only {} calls were made before", engine.calls()));
-    };
-    let stop = engine.go_to(place)?;
-    Ok(moved(engine, stop))
+fn back_by(engine: &mut Engine, calls: u64) -> Result<Stop, String> {
+    let place = engine.run.calls.checked_sub(calls);
+    let place = place.ok_or_else(|| format!("only {} calls were made before", engine.run.calls))?;
+    engine.go_to(place)
 }
 
 /// Where a motion has ended, and why.
@@ -198,14 +190,7 @@ fn moved(engine: &Engine, stop: Stop) -> String {
         Stop::Met(what) => format!("{what}\n"),
         Stop::Interrupted => "interrupted\n".into(),
     };
-    why + &here(engine)
-}
-
-pub(super) fn here(engine: &Engine) -> String {
-    match engine.over() {
-        None => engine.here() + "\n",
-        Some(over) => format!("{}\nthe run is over: {over}\n", engine.here()),
-    }
+    why + &engine.here()
 }
 
 fn set_break(engine: &mut Engine, rest: &[&str]) -> Result<String, String> {
@@ -216,7 +201,7 @@ fn set_break(engine: &mut Engine, rest: &[&str]) -> Result<String, String> {
         return Ok(format!("breakpoint {number}: {text}\n"));
     }
     let mut text = String::new();
-    for (number, condition) in engine.breaks() {
+    for (number, condition) in &engine.breaks {
         let _ = writeln!(text, "breakpoint {number}: {condition}");
     }
     Ok(text)
@@ -224,94 +209,51 @@ fn set_break(engine: &mut Engine, rest: &[&str]) -> Result<String, String> {
 
 fn delete(engine: &mut Engine, rest: &[&str]) -> Result<String, String> {
     let number = one(rest, "the number of a breakpoint")?;
-    match engine.remove_break(whole(number)?) {
-        true => Ok(String::new()),
-        false => Err(format!("there is no breakpoint {number}")),
-    }
+    let wanted: usize = whole(number)?;
+    let found = engine
+        .breaks
+        .iter()
+        .position(|(number, _)| *number == wanted);
+    let found = found.ok_or_else(|| format!("there is no breakpoint {number}"))?;
+    engine.breaks.remove(found);
+    Ok(String::new())
 }
 
 // ---- views
 
-/// The tasks that a query lists.
-pub(super) fn rows(engine: &mut Engine, query: &Query) -> (Vec<Row>, Totals) {
-    let now = engine.now();
-    let tasks: Vec<TaskInfo> = engine.kernel().tasks().collect();
-    let mut totals = Totals::of(&tasks, now);
-    let entries = tasks.iter().map(Entry::of).collect();
-    let recent = &engine.witness().recent;
-    let rows = Rows::of(query, &tasks, entries, recent, &mut totals);
-    (rows.collect(recent), totals)
-}
-
-fn ps(engine: &mut Engine) -> String {
-    let (rows, totals) = rows(engine, &Query::default());
-    text::ps(&rows, &totals, "")
-}
-
-fn tree(engine: &mut Engine) -> String {
-    let query = Query {
-        tree: true,
-        ..Query::default()
-    };
-    let (rows, totals) = rows(engine, &query);
-    text::tree(&rows, &totals)
-}
-
-fn waits(engine: &Engine) -> String {
-    let Deadlock {
-        blocked,
-        cycles,
-        tails,
-        ..
-    } = Deadlock::among(engine.kernel().tasks());
-    let numbers = |tids: &Vec<Tid>| tids.iter().copied().map(u64::from).collect::<Vec<_>>();
-    let recent = &engine.witness().recent;
-    let line = |task| text::waits_line(&Row::of(task, recent));
-    let lines = blocked.iter().map(line);
-    let cycles = cycles.iter().map(|tids| text::cycle(&numbers(tids)));
-    let tails = tails.iter().map(|tids| text::behind(&numbers(tids)));
-    lines.chain(cycles).chain(tails).collect()
-}
-
 fn whereabouts(engine: &mut Engine, rest: &[&str]) -> Result<String, String> {
     let tid = task(engine, rest)?;
-    let tasks: Vec<TaskInfo> = engine.kernel().tasks().collect();
     if let Some(end) = engine.witness().ended.get(&tid) {
         return Ok(format!("{end}\nback end tid {tid} goes there\n"));
     }
-    let found = model::whereabouts(&tasks, &engine.witness().recent, tid.into());
-    let Some((chain, traps)) = found else {
+    let Ok(all) = engine.answer(&Request::Where { tid: tid.into() }) else {
         return Err(match tid <= engine.witness().newest {
             true => format!("task {tid} ended long ago: back end tid {tid} goes there"),
             false => format!("there is no task {tid}; ps lists the tasks"),
         });
     };
-    let now = engine.now().as_secs_f64();
-    let mut lines = text::where_lines(&chain, now);
-    let mut found = tasks.iter().filter(|task| task.tid == tid);
-    let is_blocked = found.any(|task| task.blocked_on().is_some());
-    if let Some(place) = engine.kernel().place_of_call(tid).filter(|_| !is_blocked) {
+    let mut lines = text::where_lines(&all.tasks, all.totals.at);
+    let is_blocked = all.tasks[0].state == State::Blocked;
+    if let Some(place) = engine.run.kernel.place_of_call(tid).filter(|_| !is_blocked) {
         lines.push(format!("  its last call is at {place}"));
     }
-    lines.extend(traps.iter().map(|trap| text::event(Log::PLAIN, trap)));
+    lines.extend(all.traps.iter().map(|trap| text::event(Log::PLAIN, trap)));
     Ok(lines.join("\n") + "\n")
 }
 
 fn queues(engine: &Engine) -> String {
     let columns = ["queue", "messages", "room for", "getters", "putters", ""];
     let row = |queue: QueueInfo| -> [Value; 6] {
-        let capacity = queue.capacity.map_or("any".into(), Value::from);
-        let closed = if queue.is_closed { "closed" } else { "" };
         [
             queue.thing.into(),
             queue.len.into(),
-            capacity,
+            queue.capacity.map_or("any".into(), Value::from),
             queue.getters.into(),
             queue.putters.into(),
-            closed.into(),
+            if queue.is_closed { "closed" } else { "" }.into(),
         ]
     };
-    let rows: Vec<_> = engine.kernel().queues().map(row).collect();
+    let rows: Vec<_> = engine.run.kernel.queues().map(row).collect();
     match rows.is_empty() {
         true => "there are no queues\n".into(),
         false => format!("{}\n", table(columns, &rows)),
@@ -365,9 +307,10 @@ fn count(rest: &[&str]) -> Result<u64, String> {
 /// The task of an argument, or the one that the last motion was about.
 fn task(engine: &Engine, rest: &[&str]) -> Result<Tid, String> {
     match rest {
-        [] => engine
-            .subject()
-            .ok_or_else(|| "no task has made a call: give a TID".into()),
+        [] => {
+            let subject = engine.run.subject;
+            subject.ok_or_else(|| "no task has made a call: give a TID".into())
+        }
         rest => condition::tid(one(rest, "the number of a task")?),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use trapline::{Event, Exit, Nanos, SystemCall, Tid};
+use trapline::{Event, Exit, Fact, Nanos, SystemCall, Tid};
 
 use crate::values::{among, instant, whole};
 
@@ -11,45 +11,41 @@ use crate::values::{among, instant, whole};
 pub(super) struct Condition {
     what: What,
     /// The task that it is about; any if there is none.
-    task: Option<Tid>,
+    pub(super) task: Option<Tid>,
 }
 
 #[derive(Clone, Debug)]
 enum What {
-    AnyCall,
+    /// One of [`FACTS`].
+    Fact(&'static str, IsMet),
     Call(&'static str),
     At(Duration),
-    End,
-    Fault,
-    Wake,
-    Spawn,
     Print(String),
 }
+
+type IsMet = fn(&Fact<'_>) -> bool;
+
+const FACTS: [(&str, IsMet); 5] = [
+    ("call", |fact| fact.call().is_some()),
+    ("end", |fact| fact.exit().is_some()),
+    ("fault", |fact| {
+        matches!(fact.exit(), Some(Exit::Faulted(_) | Exit::Failed(_)))
+    }),
+    ("wake", |fact| fact.woken_by().is_some()),
+    ("spawn", |fact| fact.spawned().is_some()),
+];
 
 /// The words that begin a condition and name no call.
 const WORDS: [&str; 6] = ["at", "end", "fault", "wake", "spawn", "print"];
 
 impl Condition {
-    /// The next call of a task.
-    pub(super) fn call_of(task: Tid) -> Self {
-        Self {
-            what: What::AnyCall,
-            task: Some(task),
-        }
-    }
-
-    pub(super) fn wake_of(task: Tid) -> Self {
-        Self {
-            what: What::Wake,
-            task: Some(task),
-        }
-    }
-
-    pub(super) fn spawn_of(task: Tid) -> Self {
-        Self {
-            what: What::Spawn,
-            task: Some(task),
-        }
+    /// A fact about a task.
+    pub(super) fn of(task: Tid, fact: &str) -> Result<Self, String> {
+        let task = Some(task);
+        Ok(Self {
+            task,
+            ..Self::parse(&[fact])?
+        })
     }
 
     /// Reads a condition such as `recv tid 3`, `at 3.2s` or `fault`. An error says what is wrong.
@@ -63,36 +59,27 @@ impl Condition {
                 Duration::ZERO => return Err("the run begins at 0s: goto 0 goes there".into()),
                 time => What::At(time),
             },
-            ["end"] => What::End,
-            ["fault"] => What::Fault,
-            ["wake"] => What::Wake,
-            ["spawn"] => What::Spawn,
-            ["call"] => What::AnyCall,
             ["print", text @ ..] if !text.is_empty() => What::Print(text.join(" ")),
             ["print"] => return Err("it takes a text: print lost".into()),
             ["at", ..] => return Err("it takes one time: at 3.2s".into()),
-            [name] => What::Call(call(name)?),
+            [name] => match FACTS.iter().find(|(word, _)| word == name) {
+                Some((word, is_met)) => What::Fact(word, *is_met),
+                None => What::Call(call(name)?),
+            },
             [name, ..] => {
                 call(name)?;
                 return Err(format!("after '{name}' only tid N can follow"));
             }
             [] => {
-                return Err(
-                    "it takes a call such as recv, at TIME, end, fault, wake, spawn or \
-                            print TEXT; and then tid N for one task alone"
-                        .into(),
-                );
+                let what = "it takes a call such as recv, at TIME, end, fault, wake, spawn or \
+                            print TEXT; and then tid N for one task alone";
+                return Err(what.into());
             }
         };
         match (&what, task) {
             (What::At(_), Some(_)) => Err("a time is that of all tasks: leave out tid".into()),
             _ => Ok(Self { what, task }),
         }
-    }
-
-    /// The task that it is about, if it is about one.
-    pub(super) fn task(&self) -> Option<Tid> {
-        self.task
     }
 
     /// The time that it waits for, if it is one.
@@ -110,13 +97,9 @@ impl Condition {
         }
         let fact = &event.fact;
         match &self.what {
-            What::At(time) => before < *time && *time <= event.at,
-            What::AnyCall => fact.call().is_some(),
+            What::Fact(_, is_met) => is_met(fact),
             What::Call(name) => fact.call().is_some_and(|call| call.0.name() == *name),
-            What::End => fact.exit().is_some(),
-            What::Fault => matches!(fact.exit(), Some(Exit::Faulted(_) | Exit::Failed(_))),
-            What::Wake => fact.woken_by().is_some(),
-            What::Spawn => fact.spawned().is_some(),
+            What::At(time) => before < *time && *time <= event.at,
             What::Print(wanted) => fact.printed().is_some_and(|text| text.contains(wanted)),
         }
     }
@@ -139,13 +122,8 @@ fn call(name: &str) -> Result<&'static str, String> {
 impl fmt::Display for Condition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.what {
-            What::AnyCall => f.write_str("call")?,
-            What::Call(name) => f.write_str(name)?,
+            What::Fact(name, _) | What::Call(name) => f.write_str(name)?,
             What::At(time) => write!(f, "at {}", Nanos::from(*time))?,
-            What::End => f.write_str("end")?,
-            What::Fault => f.write_str("fault")?,
-            What::Wake => f.write_str("wake")?,
-            What::Spawn => f.write_str("spawn")?,
             What::Print(text) => write!(f, "print {text}")?,
         }
         match self.task {

@@ -3,7 +3,13 @@
 //! A run is a function of its seed, or of its tape. So the state after a number of steps is the
 //! same each time, and a motion back is a run of fewer steps.
 
-use std::{cell::RefCell, path::PathBuf, rc::Rc, time::Duration};
+use std::{
+    cell::{Ref, RefCell},
+    mem,
+    path::PathBuf,
+    rc::Rc,
+    time::Duration,
+};
 
 use trapline::{
     Error, Kernel, SimWorld, Step, SystemCall, Tid,
@@ -15,7 +21,12 @@ use crate::{
     attached::Attached,
     boot,
     inject::Rules,
-    live::{recent, text},
+    live::{
+        feed,
+        model::Snapshot,
+        protocol::{Answers, Request},
+        text,
+    },
     options::BootLine,
     output::Log,
     outside::Outside,
@@ -38,33 +49,40 @@ pub(super) struct Origin {
     pub(super) log: Log,
 }
 
-/// A run at one of its steps.
+/// A run, and the motions through it.
 pub(super) struct Engine {
     origin: Origin,
-    kernel: Kernel,
+    pub(super) run: Run,
+    /// The breakpoints, by number.
+    pub(super) breaks: Vec<(usize, Condition)>,
+    next_break: usize,
+    /// The first report of a motion, after so many steps, and where it goes.
+    reports: Option<(u64, Report)>,
+}
+
+/// A run at one of its steps.
+pub(super) struct Run {
+    pub(super) kernel: Kernel,
     progress: Option<Progress>,
     witness: Rc<RefCell<Witness>>,
-    /// The breakpoints, by number.
-    breaks: Vec<(usize, Condition)>,
-    next_break: usize,
-    /// How many steps have resumed a task.
-    calls: u64,
+    /// How many steps have resumed a task: the place in the run.
+    pub(super) calls: u64,
     /// How many steps have waited for the world since then.
     waits: u64,
     /// The task that was resumed last.
     last: Option<Tid>,
-    /// The task that the last motion was about.
-    subject: Option<Tid>,
+    /// The task that the last motion was about: that of the condition that is met, or the one that
+    /// made the last call.
+    pub(super) subject: Option<Tid>,
+    quantum: u32,
     /// How many resumes the turn under way has had.
     in_turn: u32,
     /// What the programs have printed, or have sent to an attached standard output, since it was
     /// taken.
     printed: Memory,
     console: String,
-    /// How the run ended, if it has.
-    over: Option<String>,
-    /// The first report of a motion, after so many steps, and where it goes.
-    reports: Option<(u64, Report)>,
+    /// How it ended, if it has.
+    pub(super) over: Option<String>,
 }
 
 /// Receives the place in a run, and its time, while a motion takes long.
@@ -86,283 +104,55 @@ pub(super) enum Stop {
 /// The number of the condition of a motion. Breakpoints have others.
 const OWN: usize = 0;
 
-impl Origin {
-    /// Boots the run. An error says why it cannot.
-    fn boot(
-        &self,
-        witness: &Rc<RefCell<Witness>>,
-        printed: &Memory,
-    ) -> Result<(Kernel, Option<Progress>), String> {
-        let Self {
-            line,
-            seed,
-            tape,
-            log,
-        } = self;
-        let BootLine { options, programs } = line;
-        let (world, progress) = match tape {
+impl Run {
+    /// Boots a run, watches for these conditions, and stops before the first step. An error says why
+    /// it cannot.
+    fn boot(origin: &Origin, watched: Vec<(usize, Condition)>) -> Result<Self, String> {
+        let BootLine { options, programs } = &origin.line;
+        let printed = Memory::default();
+        let (world, progress) = match &origin.tape {
             Some(path) => {
-                let playing =
-                    Playing::open(path).map_err(|error| format!("{}: {error}", path.display()))?;
+                let playing = Playing::open(path);
+                let playing = playing.map_err(|error| format!("{}: {error}", path.display()))?;
                 let progress = playing.progress();
                 let playing = playing.print_to(printed.clone());
-                let world = Attached::replayed(playing, Log::SILENT, printed.clone());
-                let world = world.watched(*log)?;
+                let silent = Log::SILENT;
+                let world = Attached::replayed(playing, silent, printed.clone(), origin.log)?;
                 (Outside::of(world), Some(progress))
             }
             None => {
                 let net = options.net.network(&hosts(programs), options.max_time);
                 let net = net.map_err(|error| error.to_string())?;
-                let world = SimWorld::new(*seed).net(&net);
+                let world = SimWorld::new(origin.seed).net(&net);
                 (Outside::of(world.print_to(printed.clone())), None)
             }
         };
+        let witness = Rc::new(RefCell::new(Witness::watching(watched)));
         let rules = Rules::new(&options.inject);
-        let builder = boot::settings(options, *seed, &rules, world);
-        let kernel = builder.tracer(Witness::tracer(witness)).build();
+        let builder = boot::settings(options, origin.seed, &rules, world);
+        let kernel = builder.tracer(Witness::tracer(&witness)).build();
         let mut kernel = kernel.map_err(|error| format!("cannot boot: {error}"))?;
-        boot::load(&mut kernel, line, Log::SILENT)?;
-        Ok((kernel, progress))
-    }
-}
-
-impl Engine {
-    /// Boots a run, and stops before its first step. An error says why it cannot.
-    pub(super) fn new(origin: Origin) -> Result<Self, String> {
-        let witness = Rc::default();
-        let printed = Memory::default();
-        let (kernel, progress) = origin.boot(&witness, &printed)?;
+        boot::load(&mut kernel, &origin.line, Log::SILENT)?;
         Ok(Self {
-            origin,
             kernel,
             progress,
             witness,
-            breaks: Vec::new(),
-            next_break: OWN + 1,
             calls: 0,
             waits: 0,
             last: None,
             subject: None,
+            quantum: options.quantum.get(),
             in_turn: 0,
             printed,
             console: String::new(),
             over: None,
-            reports: None,
         })
     }
-
-    /// Has each motion report after so many steps, a power of two, and then whenever their number has
-    /// doubled.
-    pub(super) fn report_from(&mut self, steps: u64, report: impl Fn(u64, Duration) + 'static) {
-        self.reports = Some((steps, Box::new(report)));
-    }
-
-    // ---- where the run is
-
-    pub(super) fn kernel(&self) -> &Kernel {
-        &self.kernel
-    }
-
-    pub(super) fn now(&mut self) -> Duration {
-        self.kernel.now()
-    }
-
-    /// The number of calls so far: the place in the run.
-    pub(super) fn calls(&self) -> u64 {
-        self.calls
-    }
-
-    /// The task that the last motion was about: that of the condition that is met, or the one that
-    /// made the last call.
-    pub(super) fn subject(&self) -> Option<Tid> {
-        self.subject
-    }
-
-    pub(super) fn over(&self) -> Option<&str> {
-        self.over.as_deref()
-    }
-
-    pub(super) fn witness(&self) -> std::cell::Ref<'_, Witness> {
-        self.witness.borrow()
-    }
-
-    /// What the programs have printed so far.
-    pub(super) fn console(&mut self) -> &str {
-        let printed = self.printed.take();
-        self.console += &String::from_utf8_lossy(&printed);
-        &self.console
-    }
-
-    /// The place in the run as a line: its number, and the last call in the manner of `--trace`.
-    pub(super) fn here(&self) -> String {
-        let number = format!("#{}", self.calls);
-        let Some(tid) = self.last else {
-            return format!("{number} before the first call");
-        };
-        let witness = self.witness.borrow();
-        if let Some(end) = witness.ended.get(&tid) {
-            return format!("{number} {end}");
-        }
-        let line = recent::lines(&witness.recent, tid).pop();
-        let line = line.map_or_else(
-            || format!("{tid} {}", witness.recent.comm(tid)),
-            |line| text::event(Log::PLAIN, &line),
-        );
-        match self.kernel.place_of_call(tid) {
-            Some(place) => format!("{number} {line}  at {place}"),
-            None => format!("{number} {line}"),
-        }
-    }
-
-    // ---- breakpoints
-
-    pub(super) fn breaks(&self) -> &[(usize, Condition)] {
-        &self.breaks
-    }
-
-    /// Sets a breakpoint, and returns its number.
-    pub(super) fn set_break(&mut self, condition: Condition) -> usize {
-        let number = self.next_break;
-        self.next_break += 1;
-        self.breaks.push((number, condition));
-        number
-    }
-
-    /// Removes a breakpoint. Returns `false` if there is none of this number.
-    pub(super) fn remove_break(&mut self, number: usize) -> bool {
-        let before = self.breaks.len();
-        self.breaks.retain(|(other, _)| *other != number);
-        self.breaks.len() < before
-    }
-
-    // ---- forward
-
-    /// Goes on by so many calls, or to a breakpoint.
-    pub(super) fn forward(&mut self, calls: u64) -> Stop {
-        let target = self.calls.saturating_add(calls);
-        self.watch(self.breaks.clone());
-        self.run(|engine| engine.calls >= target)
-    }
-
-    /// Goes on to the end of so many turns, or to a breakpoint.
-    pub(super) fn forward_turns(&mut self, turns: u64) -> Stop {
-        self.watch(self.breaks.clone());
-        let (mut left, mut before) = (turns, (self.calls, self.last, self.in_turn));
-        self.run(|engine| {
-            let (calls, last, in_turn) = before;
-            before = (engine.calls, engine.last, engine.in_turn);
-            // A policy may end a turn early: the next call shows it.
-            let is_cut = in_turn > 0 && engine.last != last;
-            if engine.calls > calls && (engine.in_turn == 0 || is_cut) {
-                left = left.saturating_sub(1);
-            }
-            left == 0
-        })
-    }
-
-    /// Goes on to a breakpoint, to this condition or to the end.
-    pub(super) fn forward_to(&mut self, condition: Option<&Condition>) -> Stop {
-        let own = condition.map(|condition| (OWN, condition.clone()));
-        self.watch(own.into_iter().chain(self.breaks.clone()).collect());
-        self.run(|_| false)
-    }
-
-    // ---- back
-
-    /// Goes to the place after so many calls, in either direction. Stops at no breakpoint.
-    pub(super) fn go_to(&mut self, calls: u64) -> Result<Stop, String> {
-        if calls < self.calls || self.over.is_some() {
-            self.restart(Vec::new())?;
-        }
-        self.watch(Vec::new());
-        Ok(self.run(|engine| engine.calls >= calls))
-    }
-
-    /// Goes back to the last step before this one at which the condition was met. Stays, and returns
-    /// [`Stop::Over`], if there is none.
-    pub(super) fn back_to(&mut self, condition: &Condition) -> Result<Stop, String> {
-        let mut here = self.step_number();
-        // The end of a run is behind its last step.
-        here.1 += u64::from(self.over.is_some());
-        self.restart(vec![(OWN, condition.clone())])?;
-        let mut met = None;
-        // The first may be met while the run boots.
-        let mut stop = self.found().unwrap_or(Stop::There);
-        while self.step_number() < here {
-            match stop {
-                Stop::Met(line) => met = Some((self.step_number(), line, self.subject)),
-                Stop::Interrupted | Stop::Over => break,
-                Stop::There => {}
-            }
-            stop = self.run(|engine| engine.step_number() >= here);
-        }
-        if stop == Stop::Interrupted {
-            return Ok(stop);
-        }
-        let (there, end) = match &met {
-            Some((there, line, _)) => (*there, Stop::Met(line.clone())),
-            None => (here, Stop::Over),
-        };
-        self.restart(Vec::new())?;
-        Ok(match self.run(|engine| engine.step_number() >= there) {
-            Stop::Interrupted => Stop::Interrupted,
-            _ => {
-                self.subject = met.map_or(self.subject, |(_, _, subject)| subject);
-                end
-            }
-        })
-    }
-
-    /// Boots the run again, and watches for these conditions.
-    fn restart(&mut self, watched: Vec<(usize, Condition)>) -> Result<(), String> {
-        let witness = Rc::<RefCell<Witness>>::default();
-        witness.borrow_mut().watched = watched;
-        let printed = Memory::default();
-        let (kernel, progress) = self.origin.boot(&witness, &printed)?;
-        (self.kernel, self.progress, self.witness) = (kernel, progress, witness);
-        self.printed = printed;
-        (self.calls, self.waits, self.in_turn) = (0, 0, 0);
-        (self.last, self.subject) = (None, None);
-        self.over = None;
-        self.console.clear();
-        Ok(())
-    }
-
-    // ---- steps
 
     /// The number of the last step: of the call, and of the wait behind it. The waits of a run with
     /// threads of its own differ from time to time, and each call has the same number.
     fn step_number(&self) -> (u64, u64) {
         (self.calls, self.waits)
-    }
-
-    fn watch(&mut self, conditions: Vec<(usize, Condition)>) {
-        self.witness.borrow_mut().watched = conditions;
-    }
-
-    /// Makes steps until it is `there`, a condition is met or the run is over. An interrupt since the
-    /// command was given stops it.
-    fn run(&mut self, mut there: impl FnMut(&Self) -> bool) -> Stop {
-        let mut made = 0_u64;
-        while !there(self) {
-            if !self.step() {
-                return Stop::Over;
-            }
-            if let Some(met) = self.found() {
-                return met;
-            }
-            made += 1;
-            if made.is_multiple_of(LOOK) && signals::take() {
-                return Stop::Interrupted;
-            }
-            if made.is_power_of_two()
-                && let Some((from, report)) = &self.reports
-                && made >= *from
-            {
-                report(self.calls, self.kernel.now());
-            }
-        }
-        Stop::There
     }
 
     /// The condition that is met, if one is.
@@ -385,16 +175,10 @@ impl Engine {
         match self.kernel.step() {
             Ok(Step::Ran(tid)) => self.ran(tid),
             Ok(Step::Idle) => self.waits += 1,
-            Ok(Step::Finished) => {
-                self.over = Some(self.finished());
-                return false;
-            }
-            Err(error) => {
-                self.over = Some(self.failed(&error));
-                return false;
-            }
+            Ok(Step::Finished) => self.over = Some(self.finished()),
+            Err(error) => self.over = Some(self.failed(&error)),
         }
-        true
+        self.over.is_none()
     }
 
     fn ran(&mut self, tid: Tid) {
@@ -408,17 +192,17 @@ impl Engine {
         self.subject = self.last;
         let witness = self.witness.borrow();
         let has_ended = witness.ended.contains_key(&tid);
-        let call = witness.recent.last(tid);
-        let gives_up =
-            call.is_none_or(|call| call.reply().is_none() || call.call == SystemCall::Yield);
-        if has_ended || gives_up || self.in_turn >= self.origin.line.options.quantum.get() {
+        let recent = witness.recent.borrow();
+        let gives_up = recent
+            .last(tid)
+            .is_none_or(|call| call.reply().is_none() || call.call == SystemCall::Yield);
+        if has_ended || gives_up || self.in_turn >= self.quantum {
             self.in_turn = 0;
         }
     }
 
     fn finished(&mut self) -> String {
-        let left = self.progress.as_ref().map(Progress::finish);
-        if let Some(Err(error)) = left {
+        if let Some(Err(error)) = self.progress.as_ref().map(Progress::finish) {
             return error.to_string();
         }
         match self.kernel.report().failures {
@@ -441,6 +225,185 @@ impl Engine {
             }
             (error, None) => error.to_string(),
         }
+    }
+}
+
+impl Engine {
+    /// Boots a run, and stops before its first step. An error says why it cannot.
+    pub(super) fn new(origin: Origin) -> Result<Self, String> {
+        Ok(Self {
+            run: Run::boot(&origin, Vec::new())?,
+            origin,
+            breaks: Vec::new(),
+            next_break: OWN + 1,
+            reports: None,
+        })
+    }
+
+    /// Has each motion report after so many steps, a power of two, and then whenever their number has
+    /// doubled.
+    pub(super) fn report_from(&mut self, steps: u64, report: impl Fn(u64, Duration) + 'static) {
+        self.reports = Some((steps, Box::new(report)));
+    }
+
+    // ---- where the run is
+
+    /// Answers a request about the tasks.
+    pub(super) fn answer(&mut self, request: &Request) -> Result<Answers, String> {
+        let snapshot = Snapshot {
+            now: self.run.kernel.now(),
+            tasks: self.run.kernel.tasks().collect(),
+            recent: Rc::clone(&self.witness().recent),
+        };
+        snapshot.answer(request)
+    }
+
+    pub(super) fn witness(&self) -> Ref<'_, Witness> {
+        self.run.witness.borrow()
+    }
+
+    /// What the programs have printed so far.
+    pub(super) fn console(&mut self) -> &str {
+        let printed = self.run.printed.take();
+        self.run.console += &String::from_utf8_lossy(&printed);
+        &self.run.console
+    }
+
+    /// The place in the run in lines: its number, the last call in the manner of `--trace`, and how the
+    /// run has ended.
+    pub(super) fn here(&self) -> String {
+        let number = format!("#{}", self.run.calls);
+        let over = self.run.over.as_ref();
+        let over = over.map_or_else(String::new, |over| format!("the run is over: {over}\n"));
+        let Some(tid) = self.run.last else {
+            return format!("{number} before the first call\n{over}");
+        };
+        let witness = self.witness();
+        if let Some(end) = witness.ended.get(&tid) {
+            return format!("{number} {end}\n{over}");
+        }
+        let recent = witness.recent.borrow();
+        let line = match feed::calls(&recent, tid).pop() {
+            Some(line) => text::event(Log::PLAIN, &line),
+            None => format!("{tid} {}", recent.comm(tid)),
+        };
+        let place = self.run.kernel.place_of_call(tid);
+        let place = place.map_or_else(String::new, |place| format!("  at {place}"));
+        format!("{number} {line}{place}\n{over}")
+    }
+
+    // ---- breakpoints
+
+    /// Sets a breakpoint, and returns its number.
+    pub(super) fn set_break(&mut self, condition: Condition) -> usize {
+        let number = self.next_break;
+        self.next_break += 1;
+        self.breaks.push((number, condition));
+        number
+    }
+
+    // ---- forward
+
+    /// Goes on by so many calls, or to a breakpoint.
+    pub(super) fn forward(&mut self, calls: u64) -> Stop {
+        let target = self.run.calls.saturating_add(calls);
+        self.run(self.breaks.clone(), |run| run.calls >= target)
+    }
+
+    /// Goes on to the end of so many turns, or to a breakpoint.
+    pub(super) fn forward_turns(&mut self, turns: u64) -> Stop {
+        let here = |run: &Run| (run.calls, run.last, run.in_turn);
+        let (mut left, mut before) = (turns, here(&self.run));
+        self.run(self.breaks.clone(), |run| {
+            let (calls, last, in_turn) = mem::replace(&mut before, here(run));
+            // A policy may end a turn early: the next call shows it.
+            let is_cut = in_turn > 0 && run.last != last;
+            if run.calls > calls && (run.in_turn == 0 || is_cut) {
+                left = left.saturating_sub(1);
+            }
+            left == 0
+        })
+    }
+
+    /// Goes on to a breakpoint, to this condition or to the end.
+    pub(super) fn forward_to(&mut self, condition: Option<&Condition>) -> Stop {
+        let own = condition.map(|condition| (OWN, condition.clone()));
+        let watched = own.into_iter().chain(self.breaks.clone());
+        self.run(watched.collect(), |_| false)
+    }
+
+    // ---- back
+
+    /// Goes to the place after so many calls, in either direction. Stops at no breakpoint.
+    pub(super) fn go_to(&mut self, calls: u64) -> Result<Stop, String> {
+        if calls < self.run.calls || self.run.over.is_some() {
+            self.run = Run::boot(&self.origin, Vec::new())?;
+        }
+        Ok(self.run(Vec::new(), |run| run.calls >= calls))
+    }
+
+    /// Goes back to the last step before this one at which the condition was met. Stays, and returns
+    /// [`Stop::Over`], if there is none.
+    pub(super) fn back_to(&mut self, condition: &Condition) -> Result<Stop, String> {
+        let mut here = self.run.step_number();
+        // The end of a run is behind its last step.
+        here.1 += u64::from(self.run.over.is_some());
+        let watched = vec![(OWN, condition.clone())];
+        self.run = Run::boot(&self.origin, watched.clone())?;
+        let mut met = None;
+        // The first may be met while the run boots.
+        let mut stop = self.run.found().unwrap_or(Stop::There);
+        while self.run.step_number() < here {
+            match stop {
+                Stop::Met(_) => met = Some((self.run.step_number(), stop, self.run.subject)),
+                Stop::Interrupted | Stop::Over => break,
+                Stop::There => {}
+            }
+            stop = self.run(watched.clone(), |run| run.step_number() >= here);
+        }
+        if stop == Stop::Interrupted {
+            return Ok(stop);
+        }
+        self.run = Run::boot(&self.origin, Vec::new())?;
+        let there = met.as_ref().map_or(here, |(there, ..)| *there);
+        if self.run(Vec::new(), |run| run.step_number() >= there) == Stop::Interrupted {
+            return Ok(Stop::Interrupted);
+        }
+        let Some((_, stop, subject)) = met else {
+            return Ok(Stop::Over);
+        };
+        self.run.subject = subject;
+        Ok(stop)
+    }
+
+    /// Makes steps until it is `there`, one of the watched conditions is met or the run is over. An
+    /// interrupt since the command was given stops it.
+    fn run(
+        &mut self,
+        watched: Vec<(usize, Condition)>,
+        mut there: impl FnMut(&Run) -> bool,
+    ) -> Stop {
+        self.run.witness.borrow_mut().watched = watched;
+        let mut made = 0_u64;
+        while !there(&self.run) {
+            if !self.run.step() {
+                return Stop::Over;
+            }
+            if let Some(met) = self.run.found() {
+                return met;
+            }
+            made += 1;
+            if made.is_multiple_of(LOOK) && signals::take() {
+                return Stop::Interrupted;
+            }
+            if made.is_power_of_two()
+                && let Some((from, report)) = &self.reports
+                && made >= *from
+            {
+                report(self.run.calls, self.run.kernel.now());
+            }
+        }
+        Stop::There
     }
 }
 
@@ -500,7 +463,7 @@ pub(super) mod tests {
         assert_eq!(engine.forward(2 * LOOK), Stop::There);
         signals::raise();
         assert_eq!(engine.forward(1 << 40), Stop::Interrupted);
-        assert_eq!(engine.calls(), 3 * LOOK);
+        assert_eq!(engine.run.calls, 3 * LOOK);
         // A motion that is over before it looks.
         signals::raise();
         assert!(command::perform(&mut engine, "step").is_ok());

@@ -107,7 +107,7 @@ fn debugged(commands: Commands<'_>, debug: &Debug, log: Log) -> Result<ExitCode,
         return plain(engine, &debug.commands, log);
     }
     signals::at_end(|| drop(signals::soon(leave)));
-    screen::show(engine, log.is_colored())?;
+    screen::show(engine, log.colored)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -115,25 +115,26 @@ fn debugged(commands: Commands<'_>, debug: &Debug, log: Log) -> Result<ExitCode,
 fn origin(commands: Commands<'_>, what: &[OsString], log: Log) -> Result<Origin, Failure> {
     let is_program = |word: &OsString| commands.programs.iter().any(|entry| *word == entry.name);
     let is_option = |word: &OsString| word.to_string_lossy().starts_with('-');
-    let file = |word| Path::new(word);
-    match what {
-        [word] if !is_program(word) && !is_option(word) => taped(commands, file(word), log),
-        [word, _, ..] if !is_program(word) && file(word).is_file() => Err(usage(format!(
-            "nothing follows the tape {}: options of debug go before it",
-            file(word).display()
-        ))
-        .into()),
-        [option, .., word]
-            if is_option(option) && !what.iter().any(is_program) && file(word).is_file() =>
-        {
-            Err(usage(format!(
-                "the tape {} holds the options of its run: leave out the others",
-                file(word).display()
-            ))
-            .into())
+    let is_file = |word: &OsString| Path::new(word).is_file();
+    let why = match what {
+        [word] if !is_program(word) && !is_option(word) => {
+            return taped(commands, Path::new(word), log);
         }
-        _ => Ok(simulated(commands, what, log)?),
-    }
+        [word, _, ..] if !is_program(word) && is_file(word) => format!(
+            "nothing follows the tape {}: options of debug go before it",
+            word.display()
+        ),
+        [option, .., word]
+            if is_option(option) && !what.iter().any(is_program) && is_file(word) =>
+        {
+            format!(
+                "the tape {} holds the options of its run: leave out the others",
+                word.display()
+            )
+        }
+        _ => return Ok(simulated(commands, what, log)?),
+    };
+    Err(usage(why).into())
 }
 
 /// The run on a tape.
@@ -142,7 +143,7 @@ fn taped(commands: Commands<'_>, path: &Path, log: Log) -> Result<Origin, Failur
         path if !path.exists() => "there is neither a program nor a tape of this name",
         path if !path.is_file() => "it is no file, and each motion back reads the tape again",
         _ => {
-            let line = replay::open(commands, path)?.line;
+            let line = replay::open(commands, path)?.1;
             return Ok(Origin {
                 seed: line.options.seed.unwrap_or_default(),
                 line,
@@ -211,30 +212,24 @@ fn plain(mut engine: Engine, commands: &[String], log: Log) -> Result<ExitCode, 
     if is_typed {
         signals::catch(signals::INTERRUPT)?;
     }
-    let mut given = commands.iter().cloned();
-    let mut typed = stdin.lock().lines();
+    let mut lines: Box<dyn Iterator<Item = io::Result<String>>> = match commands.is_empty() {
+        true => Box::new(stdin.lock().lines()),
+        false => Box::new(commands.iter().cloned().map(Ok)),
+    };
     loop {
         if is_typed {
             stdio::print(b"> ")?;
         }
-        let line = match commands.is_empty() {
-            false => given.next().map(Ok),
-            true => typed.next(),
-        };
-        let Some(line) = line else {
+        let Some(line) = lines.next() else {
             return Ok(ExitCode::SUCCESS);
         };
         let line = line.map_err(|error| format!("cannot read the commands: {error}"))?;
-        let echo = if is_typed {
-            String::new()
-        } else {
-            format!("> {line}\n")
-        };
         // An older interrupt was not for this command.
         signals::take();
         let answer = match perform(&mut engine, &line) {
             Ok(Done::Quit) => return Ok(ExitCode::SUCCESS),
-            Ok(Done::Moved(text) | Done::Text(text)) => echo + &text,
+            Ok(Done::Moved(text) | Done::Text(text)) if is_typed => text,
+            Ok(Done::Moved(text) | Done::Text(text)) => format!("> {line}\n{text}"),
             Err(why) if is_typed => format!("{why}\n"),
             Err(why) => {
                 log.error(&format!("in the command {line:?}: {why}"));

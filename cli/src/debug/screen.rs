@@ -1,35 +1,27 @@
 //! The screen of a debugger: the tasks, one of them in detail, what was printed, and a line for
 //! commands. A key is short for a command.
 
-use std::{
-    io::{self, BufWriter, Write},
-    time::Duration,
-};
+use std::{io, time::Duration};
 
 use ratatui::{
-    Frame, TerminalOptions, Viewport,
-    backend::CrosstermBackend,
-    crossterm::{
-        ExecutableCommand, QueueableCommand,
-        terminal::{BeginSynchronizedUpdate, EndSynchronizedUpdate},
-    },
+    Frame,
     layout::Rect,
-    style::{Modifier, Style},
+    style::Stylize,
     text::Line,
     widgets::{Paragraph, Wrap},
 };
 use termina::event::{KeyCode, KeyEvent, Modifiers};
 
 use super::{
-    command::{self, Done, perform, rows},
+    command::{Done, perform},
     engine::Engine,
 };
 use crate::{
     live::{
         draw::{areas, counts, draw_console, draw_details, draw_tasks, halves, hints, pane},
-        model::{self, Snapshot},
-        terminal::{self, Keyboard, Taken, Terminal},
-        view::View,
+        protocol::Request,
+        terminal::{self, Keyboard, Paper, Terminal},
+        view::{View, walked},
     },
     output::clean,
     signals,
@@ -91,31 +83,9 @@ struct Shown {
 /// Shows the screen until the user leaves it. An error says why it cannot.
 pub(super) fn show(engine: Engine, colored: bool) -> Result<(), String> {
     let terminal = terminal::find()?;
-    let _taken = Taken;
     signals::catch(signals::INTERRUPT)?;
-    let mut desk = Desk::new(engine, colored);
-    let shown = desk.show(terminal);
+    let shown = Desk::new(engine, colored).show(terminal);
     shown.map_err(|error| format!("the screen cannot go on: {error}"))
-}
-
-type Pages = ratatui::Terminal<CrosstermBackend<BufWriter<Direct>>>;
-
-/// Writes to a terminal at once.
-struct Direct(Terminal);
-
-impl Write for Direct {
-    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
-        match self.0.write(text) {
-            // Reading says so. `ratatui` prints the error of its last write to standard error, and
-            // panics if that is gone, too.
-            Err(_) if terminal::is_gone() => Ok(text.len()),
-            written => written.map(|()| text.len()),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 impl Desk {
@@ -136,13 +106,10 @@ impl Desk {
     }
 
     fn show(&mut self, terminal: Terminal) -> io::Result<()> {
-        terminal.enter()?;
-        let backend = CrosstermBackend::new(BufWriter::new(Direct(terminal)));
-        let viewport = Viewport::Fixed(Rect::default());
-        let mut pages = ratatui::Terminal::with_options(backend, TerminalOptions { viewport })?;
+        let mut paper = Paper::take(terminal)?;
         let mut keyboard = Keyboard::default();
         loop {
-            self.paint(&mut pages, terminal.size())?;
+            self.paint(&mut paper, terminal)?;
             if signals::take() {
                 return Ok(());
             }
@@ -153,7 +120,7 @@ impl Desk {
                 // An older interrupt was not for this command.
                 signals::take();
                 self.moved = format!("{line} ... (^C stops it)");
-                self.paint(&mut pages, terminal.size())?;
+                self.paint(&mut paper, terminal)?;
                 if !self.perform(&line) {
                     return Ok(());
                 }
@@ -161,16 +128,13 @@ impl Desk {
         }
     }
 
-    /// Draws on a terminal of that size, which shows the whole frame at once.
-    fn paint(&mut self, pages: &mut Pages, (width, height): (u16, u16)) -> io::Result<()> {
-        pages.backend_mut().queue(BeginSynchronizedUpdate)?;
-        let area = Rect::new(0, 0, width, height);
-        if pages.get_frame().area() != area {
-            pages.resize(area)?;
+    fn paint(&mut self, paper: &mut Paper, terminal: Terminal) -> io::Result<()> {
+        let text = paper.draw(|frame| self.draw(frame))?;
+        match terminal.write(&text) {
+            // Reading says so.
+            Err(_) if terminal::is_gone() => Ok(()),
+            written => written,
         }
-        pages.draw(|frame| self.draw(frame))?;
-        pages.backend_mut().execute(EndSynchronizedUpdate)?;
-        Ok(())
     }
 
     /// Returns the command that a key completes.
@@ -228,21 +192,18 @@ impl Desk {
             Ok(Done::Moved(text)) => {
                 self.moved = text;
                 self.answer = None;
-                self.subject = self.engine.subject().map(u64::from);
+                self.subject = self.engine.run.subject.map(u64::from);
                 if let Some(subject) = self.subject {
                     self.view.choose_task(subject);
                 }
             }
             Ok(Done::Text(text)) => {
-                self.moved = command::here(&self.engine);
-                self.answer = Some(Shown {
-                    text,
-                    top: 0,
-                    room: 0,
-                });
+                self.moved = self.engine.here();
+                let (top, room) = (0, 0);
+                self.answer = Some(Shown { text, top, room });
             }
             Err(why) => {
-                self.moved = command::here(&self.engine);
+                self.moved = self.engine.here();
                 self.wrong = Some(format!("{line}: {why}"));
             }
         }
@@ -252,21 +213,17 @@ impl Desk {
 
     /// Takes a snapshot of the run.
     fn look(&mut self) {
-        let (tasks, totals) = rows(&mut self.engine, &self.view.query);
-        self.view.update(Snapshot { tasks, totals });
+        let query = self.view.query.clone();
+        if let Ok(listed) = self.engine.answer(&Request::Ps(query)) {
+            self.view.update(listed);
+        }
         let printed = self.engine.console().lines().rev().take(LINES);
         self.printed = printed.map(str::to_string).collect();
         self.printed.reverse();
-        self.look_closely();
-    }
-
-    /// Takes the details of the chosen task.
-    fn look_closely(&mut self) {
         let chosen = self.chosen();
-        let tasks: Vec<_> = self.engine.kernel().tasks().collect();
+        let details = chosen.map(|tid| self.engine.answer(&Request::Where { tid }));
+        self.view.whereabouts = details.and_then(Result::ok);
         let witness = self.engine.witness();
-        let details = |tid| model::whereabouts(&tasks, &witness.recent, tid);
-        self.view.whereabouts = chosen.and_then(details);
         self.end = chosen.and_then(|tid| witness.ended.get(&tid.into()).cloned());
     }
 
@@ -275,12 +232,10 @@ impl Desk {
         let moved: Vec<Line> = self.moved.lines().map(|line| clean(line).into()).collect();
         let head = 1 + moved.len().clamp(1, 3) as u16;
         let [header, body, console, footer] = areas(area, head, !self.printed.is_empty());
-        let lines: Vec<Line> = [counts(&self.view, header.width)]
-            .into_iter()
-            .chain(moved)
-            .collect();
+        let mut lines = vec![counts(&self.view, header.width)];
+        lines.extend(moved);
         frame.render_widget(Paragraph::new(lines), header);
-        let (tasks, details) = halves(body);
+        let [tasks, details] = halves(body);
         draw_tasks(frame, &mut self.view, tasks);
         match (&mut self.answer, &self.end) {
             (Some(shown), _) => shown.draw(frame, details),
@@ -296,17 +251,16 @@ impl Desk {
     }
 
     fn foot(&self, width: u16) -> Line<'static> {
-        let strong = Style::new().add_modifier(Modifier::REVERSED);
         match (&self.typed, &self.wrong) {
             (Some(typed), _) => Line::from(format!(":{typed}_")),
-            (None, Some(wrong)) => Line::styled(clean(wrong), strong),
+            (None, Some(wrong)) => Line::from(clean(wrong).reversed()),
             (None, None) => Line::from(hints("s step".into(), HINTS, width)),
         }
     }
 }
 
 impl Shown {
-    /// The last line that can be the first one in the pane.
+    /// The last line that can be the first one in the pane; 0 if all have room.
     fn last_top(&self) -> usize {
         self.text.lines().count().saturating_sub(self.room)
     }
@@ -314,18 +268,9 @@ impl Shown {
     /// Scrolls the text, if it is longer than its pane and this is a key for that.
     fn scroll(&mut self, key: KeyCode) -> bool {
         let last = self.last_top();
-        let top = match key {
-            _ if last == 0 => return false,
-            KeyCode::Up => self.top.saturating_sub(1),
-            KeyCode::Down => self.top + 1,
-            KeyCode::PageUp => self.top.saturating_sub(self.room),
-            KeyCode::PageDown => self.top + self.room,
-            KeyCode::Home => 0,
-            KeyCode::End => last,
-            _ => return false,
-        };
-        self.top = top.min(last);
-        true
+        let top = walked(key, self.top, self.room).filter(|_| last > 0);
+        self.top = top.unwrap_or(self.top).min(last);
+        top.is_some()
     }
 
     fn draw(&mut self, frame: &mut Frame, area: Rect) {
@@ -373,28 +318,20 @@ mod tests {
     fn the_keys_are_about_the_task_of_the_motion_if_no_row_is_its_own() {
         let mut desk = Desk::new(engine::tests::engine::<Crowd>(), false);
         assert!(desk.perform("goto 95"));
-        let subject = desk.engine.subject().expect("it has made a call");
+        let subject = desk.engine.run.subject.expect("it has made a call");
         assert_ne!(
             desk.view.selected_task(),
             Some(subject.into()),
             "it has no row"
         );
-        let (chain, _) = desk.view.whereabouts.as_ref().expect("it has details");
-        assert_eq!(chain[0].tid, u64::from(subject));
+        let details = desk.view.whereabouts.as_ref().expect("it has details");
+        assert_eq!(details.tasks[0].tid, u64::from(subject));
         let woken = desk.about_chosen("back wake");
         assert_eq!(woken, format!("back wake tid {subject}"));
         assert!(desk.perform(&woken));
-        assert_eq!(desk.engine.subject(), Some(subject));
+        assert_eq!(desk.engine.run.subject, Some(subject));
         // The user chooses the row of the crowd.
         desk.press(KeyCode::Down.into());
         assert_eq!(desk.about_chosen("back wake"), "back wake");
-    }
-
-    #[test]
-    fn a_task_that_has_ended_is_shown_with_its_end() {
-        let mut desk = Desk::new(engine::tests::engine::<Crowd>(), false);
-        assert!(desk.perform("until end"));
-        let end = desk.end.as_ref().expect("it has ended");
-        assert!(end.ends_with(" 1 program: exited: done"), "{end}");
     }
 }

@@ -6,11 +6,11 @@ use std::{cell::RefCell, collections::BTreeMap, rc::Rc, time::Duration};
 use trapline::{Call, Event, Ledger, Nanos, Tid, Tracer};
 
 use super::condition::Condition;
-use crate::live::recent;
+use crate::live::feed;
 
 pub(super) struct Witness {
     /// The last calls of each task.
-    pub(super) recent: Ledger,
+    pub(super) recent: Rc<RefCell<Ledger>>,
     /// What to look for, with a number each.
     pub(super) watched: Vec<(usize, Condition)>,
     /// What was found first. Nothing else is found until it is taken.
@@ -34,26 +34,25 @@ pub(super) struct Found {
 /// How many ended tasks are kept.
 const ENDED: usize = 1 << 16;
 
-impl Default for Witness {
-    fn default() -> Self {
+impl Witness {
+    pub(super) fn watching(watched: Vec<(usize, Condition)>) -> Self {
         Self {
-            recent: recent::ledger(),
-            watched: Vec::new(),
+            recent: feed::ledger(),
+            watched,
             found: None,
             ended: BTreeMap::new(),
             newest: Tid::KERNEL,
             at: Duration::ZERO,
         }
     }
-}
 
-impl Witness {
     fn line(&self, event: &Event<'_>) -> String {
+        let recent = self.recent.borrow();
         let what = match event.fact.call() {
             Some(Call(call, _)) => call.name().to_string(),
-            None => self.recent.line(&event.fact, event.tid).to_string(),
+            None => recent.line(&event.fact, event.tid).to_string(),
         };
-        let (at, comm) = (Nanos::from(event.at), self.recent.comm(event.tid));
+        let (at, comm) = (Nanos::from(event.at), recent.comm(event.tid));
         format!("{at:.6} {} {comm}: {what}", event.tid)
     }
 
@@ -64,7 +63,7 @@ impl Witness {
     }
 
     fn event(&mut self, event: &Event<'_>) {
-        self.recent.event(event);
+        self.recent.borrow_mut().event(event);
         if event.fact.spawned().is_some() {
             self.newest = event.tid;
         }

@@ -1,20 +1,10 @@
 //! `explore`: a program under many schedules, and the joining of several such searches.
-//!
-//! | file | owns |
-//! |---|---|
-//! | `mod.rs` | the command: one run of the programs, and what it prints |
-//! | `options.rs` | its options, and the search that they describe |
-//! | `report.rs` | outcomes, and the report for people |
-//! | `results.rs` | the JSON object of a search, and the union of several |
 
 mod options;
 pub(super) mod report;
 mod results;
 
-use std::{
-    io::{self, IsTerminal},
-    process::ExitCode,
-};
+use std::process::ExitCode;
 
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 use trapline::{Error, Kernel};
@@ -22,18 +12,17 @@ use trapline::{Error, Kernel};
 use super::{
     commands::{Commands, with_negative_numbers},
     inject::Rules,
-    output::{FAILURE, Failure, Log, print_verdict, tell},
-    program::{Entry, Placed, hosts},
+    output::{FAILURE, Failure, Log, print_verdict},
+    program::{Entry, Placed, hosts, run_to_rest},
     signals,
     values::usage,
     words::{self, quoted},
 };
 pub(super) use options::Explore;
 use options::takes_options;
-use report::{report, set_outcome};
+use report::{code, report, searched, set_outcome};
 use results::Merge;
 
-/// The end of the help.
 pub(super) fn help(name: &str, first: &str, last: &str) -> String {
     format!(
         "The program runs in the simulated world. A schedule fails with a deadlock, with a \
@@ -66,18 +55,16 @@ fn with_options(command: Command) -> Command {
     let options = options::all();
     let is_free = |option: &clap::Arg| {
         let mut others = command.get_arguments();
-        others
-            .all(|other| other.get_long() != option.get_long() && other.get_id() != option.get_id())
+        let (long, id) = (option.get_long(), option.get_id());
+        others.all(|other| other.get_long() != long && other.get_id() != id)
     };
-    if options.iter().all(is_free) {
-        let options = options.into_iter().map(|option| option.hide(true));
-        with_negative_numbers(command.args(options))
-    } else {
-        command
+    if !options.iter().all(is_free) {
+        return command;
     }
+    let options = options.into_iter().map(|option| option.hide(true));
+    with_negative_numbers(command.args(options))
 }
 
-/// Runs the command.
 pub(super) fn run(
     commands: Commands<'_>,
     mut options: Explore,
@@ -104,10 +91,7 @@ pub(super) fn run(
     let body = |kernel: &mut Kernel| trial(kernel, &placed, &options);
     let search = options.search(body, shard, hosts, &rules).map_err(usage)?;
     signals::catch(signals::END)?;
-    let explored = search.command(again(words)).explore();
-    if io::stderr().is_terminal() {
-        tell("\r\x1b[K");
-    }
+    let explored = searched(search, again(words));
     let text = if options.json == Some(true) {
         let identity = results::identity(commands.programs, explore, named);
         let name = named.map(|(name, _)| name);
@@ -118,26 +102,16 @@ pub(super) fn run(
     };
     print_verdict(text.as_bytes())?;
     rules.report(log);
-    let has_failed = explored.failure.is_some();
-    if let (false, Some(interrupted)) = (has_failed, signals::signal()) {
-        return Ok(ExitCode::from(interrupted));
-    }
-    if explored.schedules == 0 && !has_failed && options.time.is_some() {
+    let is_over = explored.failure.is_some() || signals::is_raised();
+    if explored.schedules == 0 && !is_over && options.time.is_some() {
         let why = "no schedule ran to its end within --time: give the search more time, or more \
                    --steps if it has cut schedules";
         return Err(why.to_string().into());
     }
-    Ok(match has_failed || !explored.never.is_empty() {
-        true => ExitCode::from(FAILURE),
-        false => ExitCode::SUCCESS,
+    Ok(match explored.never.is_empty() || signals::is_raised() {
+        true => code(&explored),
+        false => ExitCode::from(FAILURE),
     })
-}
-
-/// Sorts the lines. Schedules of one causal order differ in the order of lines of different tasks.
-fn sorted(text: &str) -> String {
-    let mut lines: Vec<&str> = text.lines().collect();
-    lines.sort_unstable();
-    lines.join("\n")
 }
 
 /// Runs the programs once. The outcome is what they print. Servers that are left are no failure.
@@ -146,15 +120,14 @@ fn trial(kernel: &mut Kernel, programs: &[Placed], options: &Explore) -> Result<
         placed.spawn(kernel)?;
     }
     options.net.arrange(kernel, programs, Log::SILENT)?;
-    let report = match kernel.run() {
-        Err(Error::Deadlock(deadlock)) if deadlock.is_at_rest() => kernel.report(),
-        ran => ran?,
-    };
-    let text = kernel.take_console();
-    let text = match options.is_by_causal_order() {
-        true => sorted(&text),
-        false => text,
-    };
+    let report = run_to_rest(kernel)?;
+    let mut text = kernel.take_console();
+    if options.is_by_causal_order() {
+        // Schedules of one causal order differ in the order of lines of different tasks.
+        let mut lines: Vec<&str> = text.lines().collect();
+        lines.sort_unstable();
+        text = lines.join("\n");
+    }
     set_outcome(kernel, text);
     report.check()
 }

@@ -1,26 +1,16 @@
 //! The options of `explore`, and the search that they describe.
 
-use std::{
-    fmt,
-    io::{self, IsTerminal},
-    num::NonZeroU64,
-    path::PathBuf,
-    str::FromStr,
-    time::Duration,
-};
+use std::{env, num::NonZeroU64, path::PathBuf, time::Duration};
 
 use clap::{ArgMatches, Args, Command, ValueHint};
 use trapline::{Check, Error, Kernel, SearchStrategy, check};
 
-use super::report::show;
 use crate::{
-    cluster,
     inject::{self, Rule, Rules},
-    net, signals,
-    values::{duration, whole, within},
+    net,
+    values::{duration, given, whole, within},
 };
 
-/// Parses the time of a search.
 fn span(text: &str) -> Result<Duration, String> {
     match duration(text)? {
         Duration::ZERO => Err("no schedule runs in no time: it takes a time above zero".into()),
@@ -58,8 +48,8 @@ pub(crate) struct Explore {
     #[arg(long, value_name = "N", value_parser = within("a whole number", 1..=1024))]
     jobs: Option<usize>,
     /// Run part I of N, from 1/N to N/N; 0/N is the same as N/N. A Slurm array sets both by default
-    #[arg(long, value_name = "I/N")]
-    shard: Option<Shard>,
+    #[arg(long, value_name = "I/N", value_parser = part)]
+    shard: Option<Part>,
     /// Divide the search into N parts and run one. Its number comes from a Slurm array, an indexed
     /// Job of Kubernetes (JOB_COMPLETION_INDEX), or GNU parallel (PARALLEL_SEQ)
     #[arg(long, value_name = "N", value_parser = whole::<u64>, conflicts_with = "shard")]
@@ -85,32 +75,17 @@ pub(crate) struct Explore {
     pub(super) json: Option<bool>,
 }
 
-/// Part `number` of `of`.
-#[derive(Clone, Copy)]
-pub(super) struct Shard {
-    pub(super) number: u64,
-    pub(super) of: u64,
-}
+/// The number of a part, and the number of parts.
+pub(super) type Part = (u64, u64);
 
-impl FromStr for Shard {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let numbers = || {
-            let (number, of) = text.split_once('/')?;
-            Some((number.parse().ok()?, of.parse().ok()?))
-        };
-        match numbers() {
-            Some((number, of)) if of > 0 && number <= of => Ok(Self { number, of }),
-            _ => Err("it takes I/N, such as 3/8, with I at most N".into()),
-        }
-    }
-}
-
-impl fmt::Display for Shard {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.number, self.of)
-    }
+pub(super) fn part(text: &str) -> Result<Part, String> {
+    let numbers = || -> Option<Part> {
+        let (number, of) = text.split_once('/')?;
+        Some((number.parse().ok()?, of.parse().ok()?))
+    };
+    let is_part = |(number, of): &Part| *of > 0 && number <= of;
+    let part = numbers().filter(is_part);
+    part.ok_or_else(|| "it takes I/N, such as 3/8, with I at most N".into())
 }
 
 impl Explore {
@@ -129,46 +104,32 @@ impl Explore {
     pub(super) fn search<F>(
         &self,
         body: F,
-        shard: Option<Shard>,
+        shard: Option<Part>,
         hosts: Vec<String>,
         rules: &Rules,
     ) -> Result<Check<F>, String>
     where
         F: Fn(&mut Kernel) -> Result<(), Error> + Sync,
     {
-        let mut search = check(body).without_environment();
-        search = search.strategy(self.strategy.unwrap_or_default());
-        if let Some(preemptions) = self.preemptions {
-            search = search.preemptions(preemptions);
-        }
-        if let Some(steps) = self.steps {
-            search = search.steps(steps);
-        }
         let net = self.net.clone();
-        search = search.net(move || net.network(&hosts, None).expect("it was right before"));
+        let mut search = check(body)
+            .without_environment()
+            .strategy(self.strategy.unwrap_or_default())
+            .net(move || net.network(&hosts, None).expect("it was right before"))
+            .threads(self.jobs.unwrap_or(0));
         if !self.inject.is_empty() {
             search = search.inject(rules.injection());
         }
-        search = search.stop_when(signals::is_raised);
-        search = search.threads(self.jobs.unwrap_or(0));
-        if let Some(schedules) = self.schedules {
-            search = search.schedules(schedules.get());
-        }
-        if let Some(seed) = self.seed {
-            search = search.seed(seed);
-        }
-        if let Some(time) = self.time {
-            search = search.time(time);
-        }
-        if let Some(Shard { number, of }) = shard {
-            search = search.shard(number, of);
-        }
-        if let Some(folder) = &self.record {
-            search = search.record(folder);
-        }
-        if io::stderr().is_terminal() {
-            search = search.progress(show);
-        }
+        let schedules = self.schedules.map(NonZeroU64::get);
+        search = given(search, self.preemptions, Check::preemptions);
+        search = given(search, self.steps, Check::steps);
+        search = given(search, schedules, Check::schedules);
+        search = given(search, self.seed, Check::seed);
+        search = given(search, self.time, Check::time);
+        search = given(search, self.record.as_ref(), Check::record);
+        search = given(search, shard, |search, (number, of)| {
+            search.shard(number, of)
+        });
         match &self.replay {
             Some(replay) => search.replay(replay),
             None => Ok(search),
@@ -176,12 +137,11 @@ impl Explore {
     }
 
     /// Returns the part to run: as told, or by what a cluster tells this process.
-    pub(super) fn shard(&self) -> Result<Option<Shard>, String> {
-        if self.shard.is_some() {
-            return Ok(self.shard);
+    pub(super) fn shard(&self) -> Result<Option<Part>, String> {
+        match self.shard {
+            Some(shard) => Ok(Some(shard)),
+            None => of_cluster(self.shards),
         }
-        let shard = cluster::shard(self.shards)?;
-        Ok(shard.map(|(number, of)| Shard { number, of }))
     }
 
     pub(super) fn is_by_causal_order(&self) -> bool {
@@ -206,4 +166,42 @@ pub(super) fn takes_options(program: &ArgMatches) -> bool {
 pub(super) fn all() -> Vec<clap::Arg> {
     let command = Explore::augment_args(Command::new(""));
     command.get_arguments().cloned().collect()
+}
+
+/// Returns the number of this process's part and the number of parts. `of` is the number of parts
+/// that was told; a Slurm array tells it, too.
+fn of_cluster(of: Option<u64>) -> Result<Option<Part>, String> {
+    let number = |name: &str| match env::var(name) {
+        Err(_) => Ok(None),
+        Ok(text) => match text.parse::<u64>() {
+            Ok(number) => Ok(Some(number)),
+            Err(_) => Err(format!("{name}={text}: it takes a whole number")),
+        },
+    };
+    // A job of an array has its own tasks and steps; the array's number is what counts.
+    let slurm = number("SLURM_ARRAY_TASK_ID")?;
+    let (index, count) = if let Some(task) = slurm {
+        let first = number("SLURM_ARRAY_TASK_MIN")?.unwrap_or(0);
+        let step = number("SLURM_ARRAY_TASK_STEP")?.unwrap_or(1).max(1);
+        let index = task.saturating_sub(first) / step;
+        (Some(index), number("SLURM_ARRAY_TASK_COUNT")?)
+    } else if let Some(index) = number("JOB_COMPLETION_INDEX")? {
+        (Some(index), None)
+    } else {
+        let sequence = number("PARALLEL_SEQ")?;
+        (sequence.map(|sequence| sequence.saturating_sub(1)), None)
+    };
+    match (index, of.or(count)) {
+        (_, None) => Ok(None),
+        (Some(index), Some(of)) if index < of => Ok(Some((index + 1, of))),
+        (Some(index), Some(of)) => Err(format!(
+            "this process has number {} in its cluster, but there are {of} parts",
+            index + 1
+        )),
+        (None, Some(_)) => Err(
+            "--shards takes the number of the part from SLURM_ARRAY_TASK_ID, \
+             JOB_COMPLETION_INDEX or PARALLEL_SEQ, and none is set; or give --shard I/N"
+                .into(),
+        ),
+    }
 }

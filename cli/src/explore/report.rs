@@ -3,12 +3,17 @@
 use std::{
     collections::BTreeSet,
     hash::{BuildHasher, BuildHasherDefault, DefaultHasher},
+    io::{self, IsTerminal},
+    process::ExitCode,
     time::Duration,
 };
 
-use trapline::{Explored, Kernel, Progress};
+use trapline::{Check, Error, Explored, Kernel, Progress};
 
-use crate::output::tell;
+use crate::{
+    output::{FAILURE, tell},
+    signals,
+};
 
 /// Longer texts of a run are replaced by a hash.
 const LONGEST: usize = 200;
@@ -23,38 +28,57 @@ pub(crate) fn set_outcome(kernel: &mut Kernel, text: String) {
     }
 }
 
-/// The result of a search, for people.
+/// Runs a search, and shows its progress on a terminal. A signal ends it. The command runs a schedule
+/// of its report again.
+pub(crate) fn searched<F>(search: Check<F>, command: String) -> Explored
+where
+    F: Fn(&mut Kernel) -> Result<(), Error> + Sync,
+{
+    let mut search = search.stop_when(signals::is_raised).command(command);
+    let has_terminal = io::stderr().is_terminal();
+    if has_terminal {
+        search = search.progress(show);
+    }
+    let explored = search.explore();
+    if has_terminal {
+        tell("\r\x1b[K");
+    }
+    explored
+}
+
+/// The exit code of a search. One that replays a schedule of another program is no success.
+pub(crate) fn code(explored: &Explored) -> ExitCode {
+    match explored.failure.is_some() || explored.changed.is_some() {
+        true => ExitCode::from(FAILURE),
+        false => signals::signal().map_or(ExitCode::SUCCESS, ExitCode::from),
+    }
+}
+
 pub(crate) fn report(explored: &Explored) -> String {
     format!("{explored}\n{}", outcomes(&explored.outcomes))
 }
 
 /// Shows the progress on a line that the next one overwrites.
-pub(crate) fn show(progress: &Progress) {
-    let Progress {
-        schedules,
-        of,
-        classes,
-        elapsed,
-        left,
-        ..
-    } = *progress;
-    let rate = schedules as f64 / elapsed.as_secs_f64();
-    let of = match of {
+fn show(progress: &Progress) {
+    let schedules = progress.schedules;
+    let rate = schedules as f64 / progress.elapsed.as_secs_f64();
+    let of = match progress.of {
         u64::MAX => String::new(),
         of => format!(" of {of}"),
     };
-    let classes = match classes {
+    let classes = match progress.classes {
         0 => String::new(),
         classes => format!(", {classes} causal orders"),
     };
-    let left = left.map(|left| humantime::format_duration(Duration::from_secs(left.as_secs())));
-    let left = left.map_or(String::new(), |left| format!(", at most {left} left"));
+    let left = progress.left.map_or(String::new(), |left| {
+        let left = humantime::format_duration(Duration::from_secs(left.as_secs()));
+        format!(", at most {left} left")
+    });
     tell(&format!(
         "\r\x1b[K{schedules}{of} schedules{classes}, {rate:.0} a second{left}"
     ));
 }
 
-/// The first outcomes, a line each.
 fn outcomes(all: &BTreeSet<String>) -> String {
     const SHOWN: usize = 10;
     if all.is_empty() {

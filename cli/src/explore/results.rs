@@ -11,7 +11,7 @@ use clap::{ArgMatches, Args, ValueHint};
 use serde_json::{Value, json};
 use trapline::Explored;
 
-use super::options::{Explore, Shard, takes_options};
+use super::options::{self, Explore, Part, takes_options};
 use crate::{
     output::{FAILURE, Failure, print_verdict},
     program::Entry,
@@ -28,12 +28,11 @@ pub(super) struct Merge {
     files: Vec<PathBuf>,
 }
 
-/// Returns the JSON object of a search.
 pub(super) fn object(
     options: &Explore,
     explored: &Explored,
     program: Option<&str>,
-    shard: Option<Shard>,
+    shard: Option<Part>,
     search: &Value,
 ) -> Value {
     json!({
@@ -41,7 +40,7 @@ pub(super) fn object(
         "search": search,
         "strategy": options.strategy(),
         "seed": options.seed.unwrap_or(0),
-        "shard": shard.map(|shard| shard.to_string()),
+        "shard": shard.map(|(number, of)| format!("{number}/{of}")),
         "schedules": explored.schedules,
         "classes": explored.classes,
         "complete": explored.complete,
@@ -81,11 +80,8 @@ pub(super) fn identity(
 ) -> Value {
     let raw = |matches: &ArgMatches, id: &str| -> Option<Vec<String>> {
         let values = matches.try_get_raw(id).ok()??;
-        Some(
-            values
-                .map(|value| value.to_string_lossy().into_owned())
-                .collect(),
-        )
+        let texts = values.map(|value| value.to_string_lossy().into_owned());
+        Some(texts.collect())
     };
     let option = |id: &str| {
         let after = named.filter(|(_, matches)| takes_options(matches));
@@ -100,18 +96,17 @@ pub(super) fn identity(
         let id = argument.get_id().as_str();
         raw(named?.1, id).map(|values| (id.to_string(), json!(values)))
     };
-    let arguments: serde_json::Map<String, Value> =
-        command.get_arguments().filter_map(argument).collect();
-    let mut all: serde_json::Map<String, Value> = IDENTITY.into_iter().map(option).collect();
-    all.insert("arguments".into(), arguments.into());
-    all.into()
+    let arguments: Value = command.get_arguments().filter_map(argument).collect();
+    let mut all: Value = IDENTITY.into_iter().map(option).collect();
+    all["arguments"] = arguments;
+    all
 }
 
-/// Prints the union of several results.
 pub(super) fn merge(options: &Merge) -> Result<ExitCode, Failure> {
     let parts: Result<Vec<Value>, String> = options.files.iter().map(|file| part(file)).collect();
-    let all = parts.and_then(|parts| union(&parts, &options.files));
-    let all = all.map_err(usage)?;
+    let all = parts
+        .and_then(|parts| union(&parts, &options.files))
+        .map_err(usage)?;
     print_verdict(format!("{all}\n").as_bytes())?;
     Ok(match all["failure"].is_null() {
         true => ExitCode::SUCCESS,
@@ -122,12 +117,10 @@ pub(super) fn merge(options: &Merge) -> Result<ExitCode, Failure> {
 fn part(file: &Path) -> Result<Value, String> {
     let name = file.display();
     let text = fs::read_to_string(file).map_err(|error| format!("cannot read {name}: {error}"))?;
-    let part: Value = serde_json::from_str(&text)
-        .map_err(|error| format!("{name} is not the JSON object of a search: {error}"))?;
+    let wrong = format!("{name} is not the JSON object of a search");
+    let part: Value = serde_json::from_str(&text).map_err(|error| format!("{wrong}: {error}"))?;
     let is_search = part["schedules"].is_u64() && part["outcomes"].is_array();
-    is_search
-        .then_some(part)
-        .ok_or_else(|| format!("{name} is not the JSON object of a search"))
+    is_search.then_some(part).ok_or(wrong)
 }
 
 fn union(parts: &[Value], files: &[PathBuf]) -> Result<Value, String> {
@@ -143,9 +136,8 @@ fn union(parts: &[Value], files: &[PathBuf]) -> Result<Value, String> {
         let mut values = parts.iter().map(|part| &part[key]);
         values.find(|value| !value.is_null())
     };
-    let is_whole = shards
-        .first()
-        .is_none_or(|(of, _)| shards.len() as u64 == *of);
+    let parts_of = shards.first().map(|(of, _)| *of);
+    let is_whole = parts_of.is_none_or(|of| shards.len() as u64 == of);
     let is_complete = is_whole && parts.iter().all(|part| part["complete"] == true);
     let unaudited = first("unaudited");
     // A part with one causal order proves nothing alone.
@@ -188,17 +180,16 @@ fn shards(parts: &[Value], files: &[PathBuf]) -> Result<BTreeSet<(u64, u64)>, St
                  Name the files of --shard only"
             ));
         }
-        let Some(Ok(shard)) = part["shard"].as_str().map(str::parse::<Shard>) else {
+        let shard = part["shard"].as_str().unwrap_or_default();
+        let Ok((number, of)) = options::part(shard) else {
             continue;
         };
-        if let Some((of, _)) = shards.first()
-            && shard.of != *of
-        {
+        if let Some((others, _)) = shards.first().filter(|(others, _)| of != *others) {
             return Err(format!(
-                "{name} is part {shard}, and other files are parts of {of}"
+                "{name} is part {shard}, and other files are parts of {others}"
             ));
         }
-        if !shards.insert((shard.of, shard.number % shard.of)) {
+        if !shards.insert((of, number % of)) {
             return Err(format!(
                 "{name} is part {shard}, which another file is, too"
             ));
@@ -207,7 +198,6 @@ fn shards(parts: &[Value], files: &[PathBuf]) -> Result<BTreeSet<(u64, u64)>, St
     Ok(shards)
 }
 
-/// Says what distinguishes one search from the first.
 fn difference(one: &Value, first: &Value) -> Option<String> {
     let keys = IDENTITY.map(|id| format!("--{id}"));
     let keys = keys.into_iter().chain(["arguments".into()]);
@@ -219,8 +209,5 @@ fn difference(one: &Value, first: &Value) -> Option<String> {
 
 fn texts(part: &Value, key: &str) -> BTreeSet<String> {
     let texts = part[key].as_array().into_iter().flatten();
-    texts
-        .filter_map(Value::as_str)
-        .map(str::to_string)
-        .collect()
+    texts.filter_map(Value::as_str).map(Into::into).collect()
 }

@@ -9,9 +9,8 @@ use std::time::Duration;
 use maud::{Markup, html};
 
 use super::trial::{TaskRun, Trial};
-use crate::{measures::Phase, output::clean, units::thousandths};
+use crate::{output::clean, units::thousandths};
 
-/// The most lines of a chart.
 const LINES: usize = 40;
 
 /// The longest name that is shown in full.
@@ -28,24 +27,19 @@ fn columns(task: &TaskRun, count: usize, end: Duration) -> Vec<Column> {
     let mut columns = vec![Column::default(); count];
     let scale = count as f64 / end.as_secs_f64().max(1e-9);
     for stretch in &task.stretches {
-        let (from, to) = (
-            stretch.from.as_secs_f64() * scale,
-            stretch.to.as_secs_f64() * scale,
-        );
+        let [from, to] = [stretch.from, stretch.to].map(|at| at.as_secs_f64() * scale);
         let (first, last) = (from as usize, (to.ceil() as usize).min(count));
         for (at, column) in columns.iter_mut().enumerate().take(last).skip(first) {
             let part = to.min(at as f64 + 1.0) - from.max(at as f64);
-            match stretch.doing {
-                Phase::Computing => column.computing += part.max(0.0),
-                Phase::Ready => column.ready += part.max(0.0),
-                Phase::Other => {}
+            match stretch.is_computing {
+                true => column.computing += part.max(0.0),
+                false => column.ready += part.max(0.0),
             }
         }
     }
     columns
 }
 
-/// The end of the axis.
 pub(super) fn end(trials: &[Trial]) -> Duration {
     let ends = trials.iter().map(|trial| trial.runs[0].end);
     ends.max().unwrap_or_default()
@@ -60,11 +54,8 @@ fn name(task: &TaskRun) -> String {
 pub(super) fn lines(trial: &Trial, width: usize, end: Duration) -> String {
     let run = &trial.runs[0];
     let names: Vec<String> = run.tasks.iter().take(LINES).map(name).collect();
-    let label = names
-        .iter()
-        .map(|name| name.chars().count())
-        .max()
-        .unwrap_or(0);
+    let label = names.iter().map(|name| name.chars().count()).max();
+    let label = label.unwrap_or(0);
     let count = width.saturating_sub(label + 2).max(1);
     let last = thousandths(end.as_secs_f64());
     let head = format!("{}: 0", trial.policy);
@@ -98,18 +89,13 @@ const COLUMNS: usize = 720;
 const LINE: usize = 20;
 const HEAD: usize = 44;
 
-/// All charts below one another, as a picture of its own.
 pub(super) fn picture(trials: &[Trial]) -> String {
-    let mut top = 0;
-    let end = end(trials);
-    let charts: Vec<(usize, Markup)> = trials
-        .iter()
-        .map(|trial| {
-            let place = top;
-            top += height(trial);
-            (place, chart(trial, end))
-        })
-        .collect();
+    let (end, mut top) = (end(trials), 0);
+    let mut charts = Vec::new();
+    for trial in trials {
+        charts.push((top, chart(trial, end)));
+        top += height(trial);
+    }
     let width = LABEL + COLUMNS + 20;
     let picture = html! {
         svg xmlns="http://www.w3.org/2000/svg" viewBox=(format!("0 0 {width} {top}"))

@@ -1,11 +1,4 @@
 //! `lab`: a program under several policies, with the textbook's measures.
-//!
-//! | file | owns |
-//! |---|---|
-//! | `mod.rs` | the command: its options, its runs and its table |
-//! | `trial.rs` | a run, and what was measured |
-//! | `chart.rs` | Gantt charts, in the terminal and as SVG |
-//! | `page.rs` | the page of `--html` |
 
 mod chart;
 mod page;
@@ -33,7 +26,7 @@ use super::{
     units::{percent, thousandths},
     values::{duration, usage, whole, within},
 };
-use trial::{Run, Settings, Spread, Trial};
+use trial::{FIGURES, Run, Settings, Spread, Trial};
 
 /// Run a program under several scheduling policies, and compare them
 #[derive(Args)]
@@ -71,7 +64,6 @@ pub(super) struct Lab {
 /// The policies of a laboratory without `--policy`.
 const USUAL: [&str; 7] = ["fifo", "rr", "sjf", "stcf", "mlfq", "stride", "fair"];
 
-/// The end of the help.
 pub(super) fn help(name: &str, first: &str) -> String {
     format!(
         "The program runs in the simulated world, once under each policy. The table \
@@ -88,7 +80,6 @@ pub(super) fn help(name: &str, first: &str) -> String {
     )
 }
 
-/// Runs the command.
 pub(super) fn run(
     programs: &[Entry],
     options: &Lab,
@@ -105,19 +96,15 @@ pub(super) fn run(
         shares: &options.share,
         max_time: options.max_time,
     };
-    let usual = || {
-        USUAL
-            .map(|name| name.parse().expect("it is a policy"))
-            .to_vec()
+    let usual = USUAL.map(|name| name.parse().expect("it is a policy"));
+    let policies = match &options.policies[..] {
+        [] => &usual,
+        policies => policies,
     };
-    let policies = match options.policies.is_empty() {
-        true => usual(),
-        false => options.policies.clone(),
-    };
-    check_shares(&policies, &options.share)?;
+    check_shares(policies, &options.share)?;
     let [page, picture] = options.files()?;
     let mut trials = Vec::new();
-    for policy in &policies {
+    for policy in policies {
         match Trial::run(policy, &image, &settings) {
             Ok(trial) => trials.push(trial),
             Err(error) => log.error(&format!("under {policy}: {error}")),
@@ -136,11 +123,8 @@ pub(super) fn run(
         page.map(|file| file.write(page::page(&trials, named.0).as_bytes())),
         picture.map(|file| file.write(chart::picture(&trials).as_bytes())),
     ];
-    let failures: Vec<String> = written
-        .into_iter()
-        .flatten()
-        .filter_map(Result::err)
-        .collect();
+    let written = written.into_iter().flatten();
+    let failures: Vec<String> = written.filter_map(Result::err).collect();
     failures.iter().for_each(|error| log.error(error));
     let text = if options.has_stdout() {
         String::new()
@@ -151,41 +135,33 @@ pub(super) fn run(
         text(&trials)
     };
     print_verdict(text.as_bytes())?;
-    Ok(if is_complete && failures.is_empty() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::from(FAILURE)
+    Ok(match is_complete && failures.is_empty() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::from(FAILURE),
     })
 }
 
 impl Lab {
-    /// Whether the page or the picture goes to standard output.
     fn has_stdout(&self) -> bool {
         let mut files = self.html.iter().chain(&self.svg);
         files.any(|file| is_stdout(file))
     }
 
-    /// Opens the page and the picture.
     fn files(&self) -> Result<[Option<OutFile>; 2], clap::Error> {
         let open = |option, file: &Option<PathBuf>, others: &[&Path]| {
             let open = |file: &PathBuf| OutFile::open(option, file, others);
             file.as_ref().map(open).transpose()
         };
+        if self.json && self.has_stdout() {
+            let why = "--json prints to standard output: name a file instead of -";
+            return Err(usage(why));
+        }
         let html: Vec<&Path> = self.html.iter().map(PathBuf::as_path).collect();
-        let files = || {
-            if self.json && self.has_stdout() {
-                return Err("--json prints to standard output: name a file instead of -".into());
-            }
-            Ok([
-                open("--html", &self.html, &[])?,
-                open("--svg", &self.svg, &html)?,
-            ])
-        };
-        files().map_err(|why: String| usage(why))
+        let page = open("--html", &self.html, &[]).map_err(usage)?;
+        Ok([page, open("--svg", &self.svg, &html).map_err(usage)?])
     }
 }
 
-/// The tables, and a chart for each policy.
 fn text(trials: &[Trial]) -> String {
     if trials.is_empty() {
         return String::new();
@@ -225,13 +201,12 @@ const SPREADS: [&str; 7] = [
 
 fn means(trials: &[Trial]) -> Vec<[Value; 8]> {
     let row = |trial: &Trial| {
-        let [response, turnaround, waiting] =
-            trial.measures().map(|spread| thousandths(spread.mean));
+        let [a, b, c] = trial.measures().map(|spread| thousandths(spread.mean));
         [
             trial.policy.clone(),
-            response,
-            turnaround,
-            waiting,
+            a,
+            b,
+            c,
             format!("{:.0}", trial.mean(|run| run.switches as f64)),
             percent(trial.mean(Run::utilisation), 1.0),
             format!("{:.3}", trial.mean(Run::fairness)),
@@ -253,16 +228,11 @@ fn spreads(trials: &[Trial]) -> Vec<[Value; 7]> {
 
 fn object(trial: &Trial, options: &Lab) -> Value {
     let tasks = trial.runs[0].tasks.iter().map(|task| {
-        let seconds = |span: Option<Duration>| span.map(|span| span.as_secs_f64());
-        let measured = &task.measured;
-        json!({
-            "name": measured.name,
-            "arrival": seconds(measured.arrival),
-            "response": seconds(measured.response()),
-            "turnaround": seconds(measured.turnaround()),
-            "waiting": measured.waiting.as_secs_f64(),
-            "computed": measured.computed.as_secs_f64(),
-        })
+        let mut object = json!({ "name": task.measured.name });
+        for (name, figure) in FIGURES.into_iter().zip(task.figures()) {
+            object[name] = figure.into();
+        }
+        object
     });
     let spread = |figure: fn(&Spread) -> f64| {
         let [response, turnaround, waiting] = trial.measures().map(|spread| figure(&spread));

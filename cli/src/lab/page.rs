@@ -3,7 +3,10 @@
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use serde_json::Value;
 
-use super::{MEANS, SPREADS, chart, means, spreads, trial::Trial};
+use super::{
+    MEANS, SPREADS, chart, means, spreads,
+    trial::{FIGURES, Trial},
+};
 use crate::{output::clean, units::thousandths};
 
 const STYLE: &str = "
@@ -47,23 +50,12 @@ pub(super) fn page(trials: &[Trial], program: &str) -> String {
                     }
                     div {
                         table {
-                            tr {
-                                @for column in ["task", "arrival", "response", "turnaround", "waiting", "computed"] {
-                                    th { (column) }
-                                }
-                            }
+                            tr { th { "task" } @for figure in FIGURES { th { (figure) } } }
                             @for task in &trial.runs[0].tasks {
-                                @let measured = &task.measured;
                                 tr {
-                                    td { (clean(&measured.name)) }
-                                    @for span in [
-                                        measured.arrival,
-                                        measured.response(),
-                                        measured.turnaround(),
-                                        Some(measured.waiting),
-                                        Some(measured.computed),
-                                    ] {
-                                        td { @if let Some(span) = span { (thousandths(span.as_secs_f64())) } }
+                                    td { (clean(&task.measured.name)) }
+                                    @for figure in task.figures() {
+                                        td { @if let Some(span) = figure { (thousandths(span)) } }
                                     }
                                 }
                             }

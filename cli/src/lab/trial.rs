@@ -5,15 +5,13 @@ use std::{cell::RefCell, collections::BTreeMap, rc::Rc, time::Duration};
 use trapline::{Errno, Error, Event, Kernel, SimWorld, Tid};
 
 use crate::{
-    amounts::{Bucket, quantiles},
     measures::{Measured, Stretch},
     policy::{NamedShare, Policy},
+    program::run_to_rest,
 };
 
-/// The settings of all runs.
 pub(super) struct Settings<'a> {
     pub(super) processors: usize,
-    /// The first seed.
     pub(super) seed: u64,
     /// How many seeds: at least one.
     pub(super) seeds: u64,
@@ -21,14 +19,12 @@ pub(super) struct Settings<'a> {
     pub(super) max_time: Duration,
 }
 
-/// A program under one policy.
 pub(super) struct Trial {
     pub(super) policy: String,
     /// With each seed: at least one.
     pub(super) runs: Vec<Run>,
 }
 
-/// A run with one seed.
 pub(super) struct Run {
     /// The tasks that computed, by their numbers.
     pub(super) tasks: Vec<TaskRun>,
@@ -48,6 +44,23 @@ pub(super) struct TaskRun {
     pub(super) stretches: Vec<Stretch>,
 }
 
+pub(super) const FIGURES: [&str; 5] = ["arrival", "response", "turnaround", "waiting", "computed"];
+
+impl TaskRun {
+    /// Its measures in seconds, those that it has.
+    pub(super) fn figures(&self) -> [Option<f64>; 5] {
+        let Self { measured, .. } = self;
+        let spans = [
+            measured.arrival,
+            measured.response(),
+            measured.turnaround(),
+            Some(measured.waiting),
+            Some(measured.computed),
+        ];
+        spans.map(|span| span.as_ref().map(Duration::as_secs_f64))
+    }
+}
+
 /// The mean, the median and the 99th percentile of a measure, in seconds.
 pub(super) struct Spread {
     pub(super) mean: f64,
@@ -58,8 +71,9 @@ pub(super) struct Spread {
 /// What is measured while a kernel runs.
 #[derive(Default)]
 struct Meter {
+    /// Whether this run is the first, which keeps its stretches.
+    is_first: bool,
     tasks: BTreeMap<Tid, TaskRun>,
-    /// The last task on each processor.
     last: BTreeMap<usize, Tid>,
     switches: u64,
 }
@@ -74,12 +88,12 @@ impl Meter {
             self.switches += u64::from(before.is_some_and(|before| before != event.tid));
         }
         let task = self.tasks.entry(event.tid).or_default();
-        task.stretches.extend(task.measured.event(event));
+        let stretch = task.measured.event(event);
+        task.stretches.extend(stretch.filter(|_| self.is_first));
     }
 }
 
 impl Trial {
-    /// Runs the program under a policy, with each seed.
     pub(super) fn run(
         policy: &Policy,
         image: &dyn Fn(&mut Kernel) -> Result<(), Errno>,
@@ -88,13 +102,8 @@ impl Trial {
         let mut runs = Vec::new();
         for number in 0..settings.seeds {
             // Behind the largest seed comes the smallest.
-            let mut run = run(policy, image, settings, settings.seed.wrapping_add(number))?;
-            if number > 0 {
-                for task in &mut run.tasks {
-                    task.stretches = Vec::new();
-                }
-            }
-            runs.push(run);
+            let seed = settings.seed.wrapping_add(number);
+            runs.push(run(policy, image, settings, seed, number == 0)?);
         }
         Ok(Self {
             policy: policy.to_string(),
@@ -102,7 +111,6 @@ impl Trial {
         })
     }
 
-    /// Returns the mean of a figure over the runs.
     pub(super) fn mean(&self, figure: impl Fn(&Run) -> f64) -> f64 {
         self.runs.iter().map(figure).sum::<f64>() / self.runs.len() as f64
     }
@@ -130,12 +138,11 @@ impl Trial {
 impl Spread {
     fn of(mut spans: Vec<Duration>) -> Self {
         spans.sort_unstable();
-        let bucket = |span: &Duration| Bucket {
-            count: 1,
-            most: span.as_nanos() as u64,
-        };
-        let buckets: Vec<Bucket> = spans.iter().map(bucket).collect();
-        let [median, most, _] = quantiles(&buckets).map(|nanos| nanos as f64 / 1e9);
+        let [median, most] = [50, 99].map(|percent| {
+            let rank = (spans.len() * percent).div_ceil(100);
+            let span = spans.get(rank.saturating_sub(1));
+            span.map_or(0.0, |span| span.as_nanos() as f64 / 1e9)
+        });
         let sum: f64 = spans.iter().map(Duration::as_secs_f64).sum();
         Self {
             mean: sum / spans.len().max(1) as f64,
@@ -150,8 +157,12 @@ fn run(
     image: &dyn Fn(&mut Kernel) -> Result<(), Errno>,
     settings: &Settings<'_>,
     seed: u64,
+    is_first: bool,
 ) -> Result<Run, Error> {
-    let meter = Rc::new(RefCell::new(Meter::default()));
+    let meter = Rc::new(RefCell::new(Meter {
+        is_first,
+        ..Meter::default()
+    }));
     let metered = Rc::clone(&meter);
     let mut builder = Kernel::builder()
         .world(SimWorld::new(seed))
@@ -163,24 +174,18 @@ fn run(
     }
     let mut kernel = policy.set(builder, seed).build()?;
     image(&mut kernel)?;
-    match kernel.run() {
-        Err(Error::Deadlock(deadlock)) if deadlock.is_at_rest() => {}
-        ran => ran?.check()?,
-    }
+    run_to_rest(&mut kernel)?.check()?;
     let end = kernel.now();
-    let Meter {
-        mut tasks,
-        switches,
-        ..
-    } = meter.take();
-    for task in tasks.values_mut() {
-        task.stretches.extend(task.measured.close(end));
+    let meter = meter.take();
+    let mut tasks: Vec<TaskRun> = meter.tasks.into_values().collect();
+    for task in &mut tasks {
+        let stretch = task.measured.close(end);
+        task.stretches.extend(stretch.filter(|_| is_first));
     }
-    let mut tasks: Vec<TaskRun> = tasks.into_values().collect();
     tasks.retain(|task| !task.measured.computed.is_zero());
     Ok(Run {
         tasks,
-        switches,
+        switches: meter.switches,
         end,
         processors: settings.processors,
         unused_shares: kernel.unused_shares().map(ToString::to_string).collect(),
@@ -192,10 +197,9 @@ impl Run {
     pub(super) fn utilisation(&self) -> f64 {
         let computed: Duration = self.tasks.iter().map(|task| task.measured.computed).sum();
         let all = self.end.as_secs_f64() * self.processors as f64;
-        if all == 0.0 {
-            0.0
-        } else {
-            computed.as_secs_f64() / all
+        match all {
+            0.0 => 0.0,
+            all => computed.as_secs_f64() / all,
         }
     }
 
@@ -214,38 +218,5 @@ impl Run {
             return 1.0;
         }
         sum * sum / (self.tasks.len() as f64 * squares)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use trapline::Os;
-
-    fn trial(seed: u64, seeds: u64) -> Trial {
-        let job = async |os: &mut Os| os.compute(Duration::from_millis(10)).await;
-        let image = |kernel: &mut Kernel| kernel.spawn("job", job).map(drop);
-        let settings = Settings {
-            processors: 1,
-            seed,
-            seeds,
-            shares: &[],
-            max_time: Duration::from_secs(60),
-        };
-        let policy = "fifo".parse().expect("it is a policy");
-        Trial::run(&policy, &image, &settings).expect("it ends")
-    }
-
-    #[test]
-    fn only_the_first_run_keeps_its_stretches() {
-        let kept = |run: &Run| run.tasks.iter().any(|task| !task.stretches.is_empty());
-        let runs: Vec<bool> = trial(1, 3).runs.iter().map(kept).collect();
-        assert_eq!(runs, [true, false, false]);
-    }
-
-    #[test]
-    fn as_many_seeds_run_as_asked_for_behind_the_largest_too() {
-        assert_eq!(trial(u64::MAX, 1).runs.len(), 1);
-        assert_eq!(trial(u64::MAX - 1, 4).runs.len(), 4);
     }
 }

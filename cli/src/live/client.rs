@@ -1,4 +1,5 @@
-//! The commands that query a running kernel.
+//! Connections to a running kernel: of the commands, which wait for its answers, and of a screen,
+//! which is a task.
 
 use std::{
     io::{self, BufRead, BufReader, ErrorKind, Read, Write},
@@ -7,10 +8,10 @@ use std::{
     time::Duration,
 };
 
+use trapline::{Device, Os};
+
 use super::{
-    protocol::{ANSWER, Answer, Request},
-    query::Query,
-    row::{Row, Totals},
+    protocol::{self, ANSWER, Answer, Answers, Request},
     text,
 };
 use crate::{
@@ -22,13 +23,15 @@ use crate::{
 const PATIENCE: Duration = Duration::from_secs(10);
 /// An upper bound of a monitor's longest line.
 const LINE: u64 = 1 << 20;
+/// The longest line that a task keeps.
+const LONGEST: usize = 1 << 22;
 
 /// A connection to a kernel's monitor.
 pub(super) struct Connection {
     stream: BufReader<UnixStream>,
     /// Whether the answers are shown as they arrive.
     json: bool,
-    /// The number of bytes kept of the current answer.
+    /// The number of bytes received.
     kept: usize,
 }
 
@@ -54,17 +57,16 @@ impl Connection {
             .set_read_timeout(Some(PATIENCE))
             .and_then(|()| stream.set_write_timeout(Some(PATIENCE)));
         ready.map_err(|error| error.to_string())?;
-        let stream = BufReader::new(stream);
         Ok(Self {
-            stream,
+            stream: BufReader::new(stream),
             json,
             kept: 0,
         })
     }
 
     pub(super) fn ask(&mut self, request: &Request) -> Result<(), Failure> {
-        let mut line = serde_json::to_vec(request).expect("plain values are JSON");
-        line.push(b'\n');
+        let mut line = Vec::new();
+        protocol::write(request, &mut line);
         match self.stream.get_mut().write_all(&line) {
             // It may have sent the reason before it hung up.
             Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(broken(&error).into()),
@@ -80,17 +82,17 @@ impl Connection {
         // A partial line is the last one of a kernel that has ended.
         if line.last() != Some(&b'\n') {
             return match line.len() as u64 {
-                LINE => Err("an answer is longer than any that a monitor sends"
-                    .to_string()
-                    .into()),
+                LINE => {
+                    let why = "an answer is longer than any that a monitor sends";
+                    Err(Failure::Said(why.into()))
+                }
                 _ => Ok(None),
             };
         }
-        let answer = serde_json::from_slice(&line)
-            .map_err(|_| "the server there is no monitor of a kernel".to_string())?;
+        let answer = protocol::read(&line)?;
         self.kept += line.len();
         if self.json {
-            output(safe_json(&line).as_bytes())?;
+            stdio::print(safe_json(&line).as_bytes())?;
         }
         if let Answer::Error { message } = answer {
             return Err(Failure::Said(clean(&message)));
@@ -98,17 +100,16 @@ impl Connection {
         Ok(Some(answer))
     }
 
-    /// Sends a request, passes on every object except the last, and returns the last.
-    fn each(
-        &mut self,
-        request: &Request,
-        mut answer: impl FnMut(Answer),
-    ) -> Result<Totals, Failure> {
+    /// Sends a request. Returns all answers, unless they have been shown as they came.
+    pub(super) fn all(mut self, request: &Request) -> Result<Option<Answers>, Failure> {
         self.ask(request)?;
-        self.kept = 0;
+        let mut all = Answers::default();
         loop {
             match self.next()? {
-                Some(Answer::End(totals)) => return Ok(totals),
+                Some(Answer::End(totals)) => {
+                    all.totals = totals;
+                    return Ok(Some(all).filter(|_| !self.json));
+                }
                 // It has been shown already.
                 Some(_) if self.json => {}
                 Some(_) if self.kept > ANSWER => {
@@ -116,91 +117,10 @@ impl Connection {
                     let why = format!("the answer is over {most} MiB: --json shows it as it comes");
                     return Err(why.into());
                 }
-                Some(other) => answer(other),
+                Some(answer) => all.take(answer),
                 None => return Err(Failure::Said("the kernel has ended".into())),
             }
         }
-    }
-
-    fn tasks(&mut self, query: Query) -> Result<(Vec<Row>, Totals), Failure> {
-        let mut tasks = Vec::new();
-        let totals = self.each(&Request::Ps(query), |answer| {
-            if let Answer::Task(row) = answer {
-                tasks.push(row);
-            }
-        })?;
-        Ok((tasks, totals))
-    }
-
-    pub(super) fn ps(&mut self, query: Query) -> Result<(), Failure> {
-        let (tasks, totals) = self.tasks(query)?;
-        if self.json {
-            return Ok(());
-        }
-        output(text::ps(&tasks, &totals, ": --json lists all").as_bytes())
-    }
-
-    pub(super) fn tree(&mut self, query: Query) -> Result<(), Failure> {
-        let (tasks, totals) = self.tasks(query)?;
-        if self.json {
-            return Ok(());
-        }
-        output(text::tree(&tasks, &totals).as_bytes())
-    }
-
-    pub(super) fn waits(&mut self) -> Result<(), Failure> {
-        let (mut lines, mut rings, mut more) = (Vec::new(), Vec::new(), 0);
-        self.each(&Request::Waits {}, |answer| match answer {
-            Answer::Task(_) if lines.len() >= text::ROWS => more += 1,
-            Answer::Task(row) => lines.push(text::waits_line(&row)),
-            Answer::Cycle { tids } => rings.push(text::cycle(&tids)),
-            Answer::Behind { tids } => rings.push(text::behind(&tids)),
-            _ => {}
-        })?;
-        if self.json {
-            return Ok(());
-        }
-        if more > 0 {
-            lines.push(format!("and {more} more tasks: --json lists all\n"));
-        }
-        output((lines.concat() + &rings.concat()).as_bytes())
-    }
-
-    pub(super) fn whereabouts(&mut self, tid: u64, log: Log) -> Result<(), Failure> {
-        let (mut chain, mut traps) = (Vec::new(), Vec::new());
-        let totals = self.each(&Request::Where { tid }, |answer| match answer {
-            Answer::Task(row) => chain.push(row),
-            Answer::Trap(line) => traps.push(line),
-            _ => {}
-        })?;
-        if self.json {
-            return Ok(());
-        }
-        let mut text = String::new();
-        for line in text::where_lines(&chain, totals.at) {
-            text += &(line + "\n");
-        }
-        for line in traps {
-            text += &(text::event(log, &line) + "\n");
-        }
-        output(text.as_bytes())
-    }
-
-    pub(super) fn why(&mut self, tid: u64) -> Result<(), Failure> {
-        let mut chain = Vec::new();
-        let totals = self.each(&Request::Where { tid }, |answer| {
-            if let Answer::Task(row) = answer {
-                chain.push(row);
-            }
-        })?;
-        if self.json {
-            return Ok(());
-        }
-        output(text::why_lines(&chain, totals.at).as_bytes())
-    }
-
-    pub(super) fn kill(&mut self, tid: u64) -> Result<(), Failure> {
-        self.each(&Request::Kill { tid }, drop).map(drop)
     }
 
     /// Shows events until the kernel ends.
@@ -214,16 +134,83 @@ impl Connection {
                     patient.map_err(|error| error.to_string())?;
                 }
                 _ if self.json => {}
-                Answer::Event(line) => output((text::event(log, &line) + "\n").as_bytes())?,
+                Answer::Event(line) => stdio::print((text::event(log, &line) + "\n").as_bytes())?,
                 Answer::Lost { count } => {
-                    output(
-                        format!("... {count} events lost: the reader is too slow\n").as_bytes(),
-                    )?;
+                    let lost = format!("... {count} events lost: the reader is too slow\n");
+                    stdio::print(lost.as_bytes())?;
                 }
                 _ => {}
             }
         }
         Ok(())
+    }
+}
+
+/// A connection of a task.
+pub(super) struct Link {
+    device: Device<UnixStream>,
+    input: Vec<u8>,
+    /// The number of bytes that have been read.
+    read: usize,
+    /// The longest time until the monitor reads the next request.
+    pub(super) pause: Duration,
+}
+
+impl Link {
+    pub(super) async fn new(os: &mut Os, stream: UnixStream) -> io::Result<Self> {
+        Ok(Self {
+            device: os.attach(stream).await?,
+            input: Vec::new(),
+            read: 0,
+            pause: Duration::ZERO,
+        })
+    }
+
+    /// Sends a request. Returns all answers, or the monitor's error.
+    pub(super) async fn ask(
+        &mut self,
+        os: &mut Os,
+        request: &Request,
+    ) -> io::Result<Result<Answers, String>> {
+        let mut line = Vec::new();
+        protocol::write(request, &mut line);
+        self.device.send_all(os, &line).await?;
+        let (mut all, mut kept) = (Answers::default(), 0);
+        while kept <= ANSWER {
+            match self.next(os, &mut kept).await? {
+                Answer::End(totals) => {
+                    let pause = totals.pause.unwrap_or_default();
+                    self.pause = Duration::try_from_secs_f64(pause).unwrap_or_default();
+                    all.totals = totals;
+                    return Ok(Ok(all));
+                }
+                Answer::Error { message } => return Ok(Err(message)),
+                answer => all.take(answer),
+            }
+        }
+        Err(io::Error::other("an answer is too long"))
+    }
+
+    /// Returns the next answer; adds the length of its line to `kept`.
+    async fn next(&mut self, os: &mut Os, kept: &mut usize) -> io::Result<Answer> {
+        let mut buf = [0; 8192];
+        loop {
+            let rest = &self.input[self.read..];
+            if let Some(end) = rest.iter().position(|&byte| byte == b'\n') {
+                self.read += end + 1;
+                *kept += end + 1;
+                return protocol::read(&rest[..end]).map_err(io::Error::other);
+            }
+            self.input.drain(..self.read);
+            self.read = 0;
+            if self.input.len() > LONGEST {
+                return Err(io::Error::other("an answer is too long"));
+            }
+            match self.device.recv(os, &mut buf).await? {
+                0 => return Err(ErrorKind::UnexpectedEof.into()),
+                n => self.input.extend_from_slice(&buf[..n]),
+            }
+        }
     }
 }
 
@@ -236,10 +223,6 @@ fn broken(error: &io::Error) -> String {
         ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => "the kernel has ended".to_string(),
         _ => format!("the connection is broken: {error}"),
     }
-}
-
-fn output(text: &[u8]) -> Result<(), Failure> {
-    Ok(stdio::print(text)?)
 }
 
 /// Makes a line of JSON safe for a terminal. Control characters occur only within texts or as white

@@ -4,15 +4,20 @@ use std::collections::VecDeque;
 
 use ratatui::{
     Frame,
-    layout::{Alignment, Constraint, Layout, Rect},
-    style::{Color, Modifier, Style},
-    text::{Line, Span, Text},
+    layout::{
+        Alignment, Constraint,
+        Constraint::{Fill, Length, Min, Percentage},
+        Layout, Rect,
+    },
+    style::{Color, Style, Stylize},
+    text::{Line, Text},
     widgets::{Block, Borders, Cell, Clear, Paragraph, Row as Cells, Table, TableState, Wrap},
 };
 
 use super::{
+    protocol::Answers,
     query::Sort,
-    row::{Group, Row, State, Totals},
+    row::{Group, Row, State},
     text,
     view::{Mode, View},
 };
@@ -47,7 +52,7 @@ pub(super) fn draw(frame: &mut Frame, view: &mut View, printed: &[String]) {
     let [header, body, console, footer] = areas(area, head, has_console);
     frame.render_widget(Paragraph::new(heading(view, header.width)), header);
     let tasks = if view.details {
-        let (tasks, details) = halves(body);
+        let [tasks, details] = halves(body);
         draw_details(frame, view, details);
         tasks
     } else {
@@ -67,108 +72,89 @@ pub(crate) fn areas(area: Rect, head: u16, has_console: bool) -> [Rect; 4] {
         height if has_console && height >= 12 + head => (height / 4).clamp(3, 10),
         _ => 0,
     };
-    let rows = [
-        Constraint::Length(head),
-        Constraint::Min(1),
-        Constraint::Length(console),
-        Constraint::Length(1),
-    ];
-    Layout::vertical(rows).areas(area)
+    Layout::vertical([Length(head), Min(1), Length(console), Length(1)]).areas(area)
 }
 
 /// The areas of the tasks and of a pane beside or below them.
-pub(crate) fn halves(body: Rect) -> (Rect, Rect) {
-    let [tasks, details] = if body.width >= 110 {
-        Layout::horizontal([Constraint::Percentage(55), Constraint::Percentage(45)]).areas(body)
-    } else {
-        Layout::vertical([Constraint::Percentage(50), Constraint::Percentage(50)]).areas(body)
-    };
-    (tasks, details)
+pub(crate) fn halves(body: Rect) -> [Rect; 2] {
+    match body.width {
+        110.. => Layout::horizontal([Percentage(55), Percentage(45)]).areas(body),
+        _ => Layout::vertical([Percentage(50), Percentage(50)]).areas(body),
+    }
 }
 
 /// The instant, and how many tasks are in which state, as far as there is room.
 pub(crate) fn counts(view: &View, width: u16) -> Line<'static> {
     let totals = &view.snapshot.totals;
-    let count = |n: usize, one: &str, many: &str| {
-        let what = if n == 1 { one } else { many };
-        format!("{} {what}", separated(n))
+    let count = |n: usize, what: &str, end: &str| {
+        let end = if n == 1 { "" } else { end };
+        format!("{} {what}{end}", separated(n))
     };
     let mut parts = vec![
-        count(totals.tasks, "task", "tasks"),
-        count(totals.ready, "ready", "ready"),
-        count(totals.blocked, "blocked", "blocked"),
+        count(totals.tasks, "task", "s"),
+        count(totals.ready, "ready", ""),
+        count(totals.blocked, "blocked", ""),
     ];
     if totals.zombies > 0 {
-        parts.push(count(totals.zombies, "zombie", "zombies"));
+        parts.push(count(totals.zombies, "zombie", "s"));
     }
     if let Some(left_out) = totals.left_out {
         let rows = view.snapshot.tasks.len();
         let all = rows + left_out;
         parts.push(format!("{} of {} rows", separated(rows), separated(all)));
     }
-    let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
     let at = text::instant(totals.at);
     let rest = hints(at.clone(), &parts, width).split_off(at.len());
-    let bold = Style::new().add_modifier(Modifier::BOLD);
-    Line::from(vec![Span::styled(at, bold), Span::raw(rest)])
+    Line::from(vec![at.bold(), rest.into()])
 }
 
 fn heading(view: &View, width: u16) -> Text<'static> {
     let totals = &view.snapshot.totals;
     let mut second = format!("{} traps/s", human(totals.rate));
-    if let Some(idle) = totals.idle {
-        second += &format!("  idle {}", percent(Some(idle)));
+    if totals.idle.is_some() {
+        second += &format!("  idle {}", percent(totals.idle));
     }
-    if let Some(watching) = totals.watching.filter(|watching| *watching >= 0.001) {
-        second += &format!("  top {}", percent(Some(watching)));
+    if totals.watching.is_some_and(|share| share >= 0.001) {
+        second += &format!("  top {}", percent(totals.watching));
     }
-    let room = usize::from(width).saturating_sub(second.chars().count() + 2);
     second += "  ";
+    let room = usize::from(width).saturating_sub(second.len());
     second += &sparks(&view.all, room.min(64));
     Text::from(vec![counts(view, width), Line::from(second)])
 }
 
 pub(super) fn foot(view: &View, width: u16) -> Line<'static> {
-    let strong = Style::new().add_modifier(Modifier::REVERSED);
+    let query = &view.query;
     match view.mode {
         Mode::Filter => {
-            let filter = &view.query.filter;
-            return Line::from(format!("filter: {filter}_{}  (enter, esc)", matching(view)));
+            let matching = matching(view);
+            return Line::from(format!("filter: {}_{matching}  (enter, esc)", query.filter));
         }
         Mode::Kill(tid) => {
-            let question = format!("kill task {}? y/n", view.name(tid));
-            return Line::from(Span::styled(question, strong));
+            return Line::from(format!("kill task {}? y/n", view.name(tid)).reversed());
+        }
+        Mode::Look | Mode::Help if view.is_late => return Line::from(LATE.reversed()),
+        Mode::Look | Mode::Help if !view.notice.is_empty() => {
+            return Line::from(clean(&view.notice).reversed());
         }
         Mode::Look | Mode::Help => {}
     }
-    if view.is_late {
-        return Line::from(Span::styled(LATE, strong));
-    }
-    if !view.notice.is_empty() {
-        return Line::from(Span::styled(clean(&view.notice), strong));
-    }
-    let query = &view.query;
-    let mut words = Vec::new();
+    let mut words = vec!["q quit".to_string(), "? help".to_string()];
     if !query.filter.is_empty() {
-        words.push(format!("filter {:?}{}", query.filter, matching(view)));
+        words.insert(0, format!("filter {:?}{}", query.filter, matching(view)));
     }
-    words.extend(["q quit", "? help"].map(str::to_string));
-    if query.tree {
-        words.push("tree".into());
-    } else {
-        let back = if query.reversed { " reversed" } else { "" };
-        words.push(format!("s sort: {}{back}", query.sort.name()));
-    }
-    Line::from(hints(
-        words.join("  "),
-        &["enter details", "k kill", "/ filter", "t tree"],
-        width,
-    ))
+    let back = if query.reversed { " reversed" } else { "" };
+    words.push(match query.tree {
+        true => "tree".to_string(),
+        false => format!("s sort: {}{back}", query.sort.name()),
+    });
+    let more = ["enter details", "k kill", "/ filter", "t tree"];
+    Line::from(hints(words.join("  "), &more, width))
 }
 
 /// A line of hints. Those for which there is no room are left out.
-pub(crate) fn hints(mut line: String, more: &[&str], width: u16) -> String {
-    for hint in more {
+pub(crate) fn hints(mut line: String, more: &[impl AsRef<str>], width: u16) -> String {
+    for hint in more.iter().map(AsRef::as_ref) {
         if line.chars().count() + 2 + hint.len() <= usize::from(width) {
             line += &format!("  {hint}");
         }
@@ -178,73 +164,57 @@ pub(crate) fn hints(mut line: String, more: &[&str], width: u16) -> String {
 
 /// How many tasks the filter lets through.
 fn matching(view: &View) -> String {
-    let Totals {
-        matching, tasks, ..
-    } = view.snapshot.totals;
+    let tasks = separated(view.snapshot.totals.tasks);
+    let matching = view.snapshot.totals.matching.map(separated);
     matching.map_or_else(String::new, |matching| {
-        format!("  {} of {} match", separated(matching), separated(tasks))
+        format!("  {matching} of {tasks} match")
     })
 }
 
 /// The columns that a halted run has nothing for.
 const OF_A_RUN: [&str; 3] = ["traps/s", "time", "history"];
 
-/// A column of the table.
-struct Column {
-    title: &'static str,
-    width: Constraint,
-    sort: Option<Sort>,
-    cell: fn(&View, &Row) -> Cell<'static>,
-}
+/// A column of the table: the least width of a table that has room for it, its title, its width,
+/// the order by it, and its cells.
+struct Column(
+    u16,
+    &'static str,
+    Constraint,
+    Option<Sort>,
+    fn(&View, &Row) -> Cell<'static>,
+);
 
-fn columns(width: u16) -> Vec<Column> {
-    let all = [
-        (
-            0,
-            "tid",
-            Constraint::Length(6),
-            Some(Sort::Tid),
-            tid as fn(&View, &Row) -> _,
-        ),
-        (0, "task", Constraint::Fill(2), Some(Sort::Name), name),
-        (0, "state", Constraint::Length(7), Some(Sort::State), state),
-        (64, "blocked on", Constraint::Fill(3), None, cause),
-        (84, "since", Constraint::Length(9), Some(Sort::Since), since),
-        (
-            100,
-            "traps",
-            Constraint::Length(9),
-            Some(Sort::Traps),
-            traps,
-        ),
-        (48, "traps/s", Constraint::Length(7), Some(Sort::Rate), rate),
-        (0, "time", Constraint::Length(6), Some(Sort::Share), share),
-        (90, "history", Constraint::Length(12), None, short_history),
-    ];
-    all.into_iter()
-        .filter(|(least, ..)| width >= *least)
-        .map(|(_, title, width, sort, cell)| Column {
-            title,
-            width,
-            sort,
-            cell,
-        })
-        .collect()
-}
+const COLUMNS: [Column; 9] = [
+    Column(0, "tid", Length(6), Some(Sort::Tid), |_, row| {
+        let tid = Some(row.tid).filter(|_| row.group.is_none());
+        right(tid.map_or_else(String::new, |tid| tid.to_string()))
+    }),
+    Column(0, "task", Fill(2), Some(Sort::Name), |_, row| {
+        Cell::from(clean(&row.branch) + &text::name(row))
+    }),
+    Column(0, "state", Length(7), Some(Sort::State), state),
+    Column(64, "blocked on", Fill(3), None, |_, row| {
+        Cell::from(text::cause(row))
+    }),
+    Column(84, "since", Length(9), Some(Sort::Since), |_, row| {
+        right(text::since(row))
+    }),
+    Column(100, "traps", Length(9), Some(Sort::Traps), |_, row| {
+        right(row.traps.to_string())
+    }),
+    Column(48, "traps/s", Length(7), Some(Sort::Rate), |_, row| {
+        right(human(row.rate))
+    }),
+    Column(0, "time", Length(6), Some(Sort::Share), |_, row| {
+        right(percent(row.share))
+    }),
+    Column(90, "history", Length(12), None, |view, row| {
+        Cell::from(sparks(view.history(row), 12))
+    }),
+];
 
 fn right(text: String) -> Cell<'static> {
     Cell::from(Text::from(text).alignment(Alignment::Right))
-}
-
-fn tid(_: &View, row: &Row) -> Cell<'static> {
-    right(match row.group {
-        Some(_) => String::new(),
-        None => row.tid.to_string(),
-    })
-}
-
-fn name(_: &View, row: &Row) -> Cell<'static> {
-    Cell::from(format!("{}{}", clean(&row.branch), text::name(row)))
 }
 
 fn state(view: &View, row: &Row) -> Cell<'static> {
@@ -252,65 +222,31 @@ fn state(view: &View, row: &Row) -> Cell<'static> {
         // The column with the others may have no room.
         return Cell::from(clean(group.most()));
     }
-    let color = match row.state {
-        State::Ready | State::Running | State::InCall => Color::Green,
-        State::Blocked | State::Unknown => Color::Reset,
-        State::Zombie => Color::Red,
-    };
-    let style = if view.colored {
-        Style::new().fg(color)
-    } else {
-        Style::new()
-    };
-    Cell::from(Span::styled(row.state.name(), style))
-}
-
-fn cause(_: &View, row: &Row) -> Cell<'static> {
-    Cell::from(text::cause(row))
-}
-
-fn since(_: &View, row: &Row) -> Cell<'static> {
-    right(row.since.map_or_else(String::new, text::instant))
-}
-
-fn traps(_: &View, row: &Row) -> Cell<'static> {
-    right(row.traps.to_string())
-}
-
-fn rate(_: &View, row: &Row) -> Cell<'static> {
-    right(human(row.rate))
-}
-
-fn share(_: &View, row: &Row) -> Cell<'static> {
-    right(percent(row.share))
-}
-
-fn short_history(view: &View, row: &Row) -> Cell<'static> {
-    Cell::from(sparks(view.history(row), 12))
+    let name = row.state.name();
+    Cell::from(match row.state {
+        State::Ready | State::Running | State::InCall if view.colored => name.fg(Color::Green),
+        State::Zombie if view.colored => name.fg(Color::Red),
+        _ => name.into(),
+    })
 }
 
 pub(crate) fn draw_tasks(frame: &mut Frame, view: &mut View, area: Rect) {
     view.page = usize::from(area.height.saturating_sub(1));
     let selected = view.select();
-    let mut columns = columns(area.width);
-    if view.is_halted {
-        columns.retain(|column| !OF_A_RUN.contains(&column.title));
-    }
-    let titles = columns.iter().map(|column| {
-        let sorted = !view.query.tree && column.sort == Some(view.query.sort);
-        let line = if sorted {
-            Modifier::BOLD | Modifier::UNDERLINED
-        } else {
-            Modifier::BOLD
+    let has_room = |Column(least, title, ..): &&Column| {
+        area.width >= *least && !(view.is_halted && OF_A_RUN.contains(title))
+    };
+    let columns: Vec<&Column> = COLUMNS.iter().filter(has_room).collect();
+    let titles = columns.iter().map(|Column(_, title, _, sort, _)| {
+        let has_numbers = ["tid", "since", "traps", "traps/s", "time"].contains(title);
+        let title = match !view.query.tree && *sort == Some(view.query.sort) {
+            true => title.bold().underlined(),
+            false => title.bold(),
         };
-        let title = Span::styled(column.title, Style::new().add_modifier(line));
-        let numbers = ["tid", "since", "traps", "traps/s", "time"];
-        let side = if numbers.contains(&column.title) {
-            Alignment::Right
-        } else {
-            Alignment::Left
-        };
-        Cell::from(Text::from(title).alignment(side))
+        match has_numbers {
+            true => Cell::from(Text::from(title).alignment(Alignment::Right)),
+            false => Cell::from(title),
+        }
     });
     // Only the visible lines are made, since there may be many.
     let rows = &view.snapshot.tasks;
@@ -320,25 +256,22 @@ pub(crate) fn draw_tasks(frame: &mut Frame, view: &mut View, area: Rect) {
         .saturating_sub(page / 2)
         .min(rows.len().saturating_sub(page));
     let view = &*view;
-    let seen = rows
-        .iter()
-        .skip(first)
-        .take(page)
-        .map(|row| Cells::new(columns.iter().map(|column| (column.cell)(view, row))));
-    let table = Table::new(seen, columns.iter().map(|column| column.width))
+    let cells = |row| columns.iter().map(move |Column(.., cell)| cell(view, row));
+    let seen = rows.iter().skip(first).take(page);
+    let seen = seen.map(|row| Cells::new(cells(row)));
+    let table = Table::new(seen, columns.iter().map(|Column(_, _, width, ..)| *width))
         .header(Cells::new(titles))
         .column_spacing(1)
-        .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED));
+        .row_highlight_style(Style::new().reversed());
     let mut state = TableState::new().with_selected(selected.map(|line| line - first));
     frame.render_stateful_widget(table, area, &mut state);
 }
 
 /// Draws a pane's border and title, and returns the area within.
 pub(crate) fn pane(frame: &mut Frame, area: Rect, title: &'static str) -> Rect {
-    let borders = if area.width < frame.area().width {
-        Borders::LEFT
-    } else {
-        Borders::TOP
+    let borders = match area.width < frame.area().width {
+        true => Borders::LEFT,
+        false => Borders::TOP,
     };
     let block = Block::new().borders(borders).title(title);
     let inner = block.inner(area);
@@ -353,8 +286,8 @@ pub(crate) fn draw_details(frame: &mut Frame, view: &View, area: Rect) {
             Some((row, group)) => group_lines(row, group),
             None => vec!["...".to_string()],
         },
-        Some((chain, traps)) => {
-            let mut lines = text::where_lines(chain, view.snapshot.totals.at);
+        Some(Answers { tasks, traps, .. }) => {
+            let mut lines = text::where_lines(tasks, view.snapshot.totals.at);
             lines.push(match traps.len() {
                 0 => "no traps are kept of it".to_string(),
                 _ => "its last traps:".to_string(),
@@ -385,31 +318,22 @@ pub(crate) fn draw_console(frame: &mut Frame, printed: &[String], area: Rect) {
     }
     let inner = pane(frame, area, "printed");
     let from = printed.len().saturating_sub(inner.height.into());
-    let plain = |line: &String| clean(&anstream::adapter::strip_str(line).to_string());
-    let lines: Vec<Line> = printed[from..]
-        .iter()
-        .map(|line| Line::from(plain(line)))
-        .collect();
+    let plain = |line: &String| clean(&anstream::adapter::strip_str(line).to_string()).into();
+    let lines: Vec<Line> = printed[from..].iter().map(plain).collect();
     frame.render_widget(Paragraph::new(lines), inner);
 }
 
 fn draw_help(frame: &mut Frame, area: Rect) {
-    let narrow = area.width < 60;
-    let lines: Vec<Line> = HELP
-        .iter()
-        .map(|(key, what)| {
-            Line::from(if narrow {
-                format!("{}: {what}", key.split(' ').next().unwrap_or(key))
-            } else {
-                format!("{key:<28} {what}")
-            })
-        })
-        .collect();
+    let line = |(key, what): &(&str, &str)| match area.width {
+        ..60 => Line::from(format!("{}: {what}", key.split(' ').next().unwrap_or(key))),
+        _ => Line::from(format!("{key:<28} {what}")),
+    };
+    let lines: Vec<Line> = HELP.iter().map(line).collect();
     let width = lines.iter().map(Line::width).max().unwrap_or(0) as u16 + 2;
     let height = lines.len() as u16 + 2;
     let popup = area.centered(
-        Constraint::Length(width.min(area.width)),
-        Constraint::Length(height.min(area.height)),
+        Length(width.min(area.width)),
+        Length(height.min(area.height)),
     );
     frame.render_widget(Clear, popup);
     let block = Block::bordered().title("keys");

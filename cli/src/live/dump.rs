@@ -19,7 +19,7 @@ use super::{
     protocol::{Answer, Request},
 };
 use crate::{
-    outfile::cannot_write,
+    outfile::{cannot_write, is_stdout},
     output::{Failure, Log},
     signals, stdio,
 };
@@ -46,90 +46,50 @@ pub(crate) struct Dump {
 impl Dump {
     pub(crate) fn run(&self, log: Log) -> Result<(), Failure> {
         let mut connection = Connection::open(&self.socket, false)?;
-        if self.output == Path::new("-") {
+        if is_stdout(&self.output) {
             let mut out = stdio::out();
-            connection.dump(&mut out, Failure::from)?;
+            connection.dump(|bytes| Ok(out.write_all(bytes)?))?;
             return Ok(out.flush()?);
         }
-        let path = self.output.display();
+        let path = self.output.clone();
         let failure = |error: io::Error| Failure::Said(cannot_write(&self.output, &error));
-        let mut file = NewFile::check(&self.output).map_err(failure)?;
-        let partial = Arc::clone(&file.partial);
+        let checked = create(&path).and_then(|_| fs::remove_file(&path));
+        checked.map_err(failure)?;
+        // Whether a part of the recording is there, which is of no use.
+        let is_partial = Arc::new(AtomicBool::new(false));
+        let partial = Arc::clone(&is_partial);
+        let remove =
+            move || partial.swap(false, Ordering::AcqRel) && fs::remove_file(&path).is_ok();
+        let (interrupted, path) = (remove.clone(), self.output.clone());
         signals::at_end(move || {
-            if partial.remove() {
-                let path = partial.path.display();
+            if interrupted() {
+                let path = path.display();
                 let why = format!("interrupted: the part of the recording in {path} is removed");
                 let _ = signals::soon(move || log.error(&why));
             }
         });
         signals::end_at_once()?;
-        let dumped = connection.dump(&mut file, failure);
+        // It appears when something is written to it. So an interrupt before that leaves none.
+        let mut file = None;
+        let dumped = connection.dump(|bytes| {
+            let file = match &mut file {
+                Some(file) => file,
+                none => {
+                    let new = create(&self.output).map_err(failure)?;
+                    is_partial.store(true, Ordering::Release);
+                    none.insert(new)
+                }
+            };
+            file.write_all(bytes).map_err(failure)
+        });
         if dumped.is_err() {
-            file.partial.remove();
+            remove();
         }
         dumped?;
         // Otherwise an interrupt has just removed it.
-        if file.partial.complete() {
-            log.note(&format!("written to {path}"));
+        if is_partial.swap(false, Ordering::AcqRel) {
+            log.note(&format!("written to {}", self.output.display()));
         }
-        Ok(())
-    }
-}
-
-/// A file of which only a part may be there. A part of a recording is of no use.
-struct Partial {
-    path: PathBuf,
-    is_there: AtomicBool,
-}
-
-impl Partial {
-    /// Notes that the file is complete. Returns whether only a part was there.
-    fn complete(&self) -> bool {
-        self.is_there.swap(false, Ordering::AcqRel)
-    }
-
-    /// Removes the part that is there. Returns whether it has.
-    fn remove(&self) -> bool {
-        self.complete() && fs::remove_file(&self.path).is_ok()
-    }
-}
-
-/// A file that appears when something is written to it. So an interrupt before that leaves none.
-struct NewFile {
-    partial: Arc<Partial>,
-    file: Option<File>,
-}
-
-impl NewFile {
-    /// Checks that the file can be created.
-    fn check(path: &Path) -> io::Result<Self> {
-        create(path)?;
-        fs::remove_file(path)?;
-        let partial = Partial {
-            path: path.to_path_buf(),
-            is_there: AtomicBool::new(false),
-        };
-        Ok(Self {
-            partial: Arc::new(partial),
-            file: None,
-        })
-    }
-}
-
-impl Write for NewFile {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let file = match &mut self.file {
-            Some(file) => file,
-            none => {
-                let file = none.insert(create(&self.partial.path)?);
-                self.partial.is_there.store(true, Ordering::Release);
-                file
-            }
-        };
-        file.write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
 }
@@ -148,24 +108,19 @@ fn create(path: &Path) -> io::Result<File> {
 }
 
 impl Connection {
-    /// Writes the kernel's last events.
-    fn dump(
-        &mut self,
-        to: &mut impl Write,
-        failure: impl Fn(io::Error) -> Failure,
-    ) -> Result<(), Failure> {
+    /// Passes on the kernel's last events, piece by piece.
+    fn dump(&mut self, mut take: impl FnMut(&[u8]) -> Result<(), Failure>) -> Result<(), Failure> {
         self.ask(&Request::Dump {})?;
-        loop {
-            match self.next()? {
-                Some(Answer::Piece { base64 }) => {
+        while let Some(answer) = self.next()? {
+            match answer {
+                Answer::Piece { base64 } => {
                     let bytes = BASE64_STANDARD.decode(base64);
-                    let bytes = bytes.map_err(|_| "the answer is no recording".to_string())?;
-                    to.write_all(&bytes).map_err(&failure)?;
+                    take(&bytes.map_err(|_| "the answer is no recording".to_string())?)?;
                 }
-                Some(Answer::End(_)) => return Ok(()),
-                Some(_) => {}
-                None => return Err(Failure::Said("the kernel has ended".into())),
+                Answer::End(_) => return Ok(()),
+                _ => {}
             }
         }
+        Err(Failure::Said("the kernel has ended".into()))
     }
 }

@@ -1,20 +1,62 @@
-//! The live trace: a tracer that formats the lines of `--trace` for one reader. It drops and counts
-//! the lines that a slow reader has no room for.
+//! Calls and events as lines: the last calls of each task, and the live trace. A trace is a tracer
+//! that drops and counts the lines that a slow reader has no room for.
 
-use std::{cell::RefCell, rc::Rc};
+use std::{cell::RefCell, rc::Rc, time::Duration};
 
 use serde_json::{Map, Value};
 use trapline::{CallInfo, Event, Ledger, Tid, Tracer};
 
 use super::{
-    brief::brief,
-    protocol::{Answer, Filter},
-    recent,
+    protocol::{self, Answer, Filter},
+    row::brief,
 };
 use crate::log;
 
+/// The number of calls kept for a task.
+const CALLS: usize = 16;
+/// The number of tasks for which calls are kept.
+const TASKS: usize = 1 << 14;
 /// The size of a reader's buffer, in bytes.
 const ROOM: usize = 1 << 20;
+
+/// Follows a kernel from its first event to its last.
+pub(crate) fn ledger() -> Rc<RefCell<Ledger>> {
+    Rc::new(RefCell::new(Ledger::keeping(CALLS).at_most(TASKS)))
+}
+
+/// The last calls of a task as lines, the oldest first.
+pub(crate) fn calls(recent: &Ledger, tid: Tid) -> Vec<Map<String, Value>> {
+    let line_of = |call: &CallInfo| {
+        let text = call.to_string();
+        let (message, more) = match (call.answer(), call.blocked) {
+            (Some(reply), _) => (format!("{text} = {reply}"), Some(("reply", reply))),
+            (None, Some((on, _))) => (
+                format!("{text} ..."),
+                Some(("blocked_on", recent.thing(on))),
+            ),
+            (None, None) => (format!("{text} = ?"), None),
+        };
+        let fields = [("call", text), ("message", message)];
+        line(recent, call.at, tid, fields.into_iter().chain(more))
+    };
+    recent.calls(tid).map(line_of).collect()
+}
+
+/// A line with the fields of `--log-format json`, named as in the bridge to `tracing`.
+fn line(
+    recent: &Ledger,
+    at: Duration,
+    tid: Tid,
+    fields: impl IntoIterator<Item = (&'static str, String)>,
+) -> Map<String, Value> {
+    let mut line = Map::new();
+    line.insert("at".into(), at.as_secs_f64().into());
+    line.insert("tid".into(), u64::from(tid).into());
+    let comm = ("comm", recent.comm(tid).to_string());
+    let fields = [comm].into_iter().chain(fields);
+    line.extend(fields.map(|(name, text)| (name.to_string(), brief(text).into())));
+    line
+}
 
 /// The reader's buffer.
 #[derive(Default)]
@@ -29,7 +71,7 @@ impl Outbox {
         to.append(&mut self.lines);
         if self.lost > 0 {
             let count = std::mem::take(&mut self.lost);
-            Answer::Lost { count }.write(to);
+            protocol::write(&Answer::Lost { count }, to);
         }
     }
 }
@@ -44,19 +86,8 @@ pub(super) struct Feed {
 
 impl Tracer for Feed {
     fn event(&mut self, event: &Event<'_>) {
-        let filter = &self.filter;
-        let calls_only = !filter.calls.is_empty();
-        if !log::is_shown(&event.fact, calls_only, filter.sched, filter.console) {
-            return;
-        }
         let recent = self.recent.borrow();
-        let comm = recent.comm(event.tid);
-        if !filter.selects(event.tid, comm) {
-            return;
-        }
-        let fact = &event.fact;
-        let is_of_call = fact.blocked_on().is_some() || fact.answer().is_some();
-        if is_of_call && !filter.has(recent.last(event.tid)) {
+        if !self.filter.selects(event, &recent) {
             return;
         }
         let mut outbox = self.outbox.borrow_mut();
@@ -64,65 +95,58 @@ impl Tracer for Feed {
             outbox.lost += 1;
             return;
         }
-        if let (Some(_), Some(call)) = (fact.exit(), recent.unseen(event.tid)) {
-            let line = line(event, comm, |line| {
-                let call = call.to_string();
-                let message = format!("{call} = ?");
-                line.insert("call".into(), brief(call).into());
-                message
-            });
-            Answer::Event(line).write(&mut outbox.lines);
+        let target = ("target", event.fact.target().to_string());
+        if let (Some(_), Some(call)) = (event.fact.exit(), recent.unseen(event.tid)) {
+            let message = ("message", format!("{call} = ?"));
+            let fields = [target.clone(), ("call", call.to_string()), message];
+            let line = line(&recent, event.at, event.tid, fields);
+            protocol::write(&Answer::Event(line), &mut outbox.lines);
         }
-        let line = line(event, comm, |line| describe(event, &recent, line));
-        Answer::Event(line).write(&mut outbox.lines);
+        let fields = [target].into_iter().chain(describe(event, &recent));
+        let mut line = line(&recent, event.at, event.tid, fields);
+        if let Some((parent, _)) = event.fact.spawned()
+            && parent != Tid::KERNEL
+        {
+            line.insert("parent".into(), u64::from(parent).into());
+        }
+        protocol::write(&Answer::Event(line), &mut outbox.lines);
     }
 }
 
 impl Filter {
-    fn selects(&self, tid: Tid, comm: &str) -> bool {
-        (self.tids.is_empty() || self.tids.contains(&tid.into()))
-            && (self.comms.is_empty() || self.comms.iter().any(|wanted| wanted == comm))
-    }
-
-    fn has(&self, call: Option<&CallInfo>) -> bool {
-        let name = call.map(|call| call.call.name());
-        self.calls.is_empty() || name.is_some_and(|name| self.calls.iter().any(|call| call == name))
+    fn selects(&self, event: &Event<'_>, recent: &Ledger) -> bool {
+        let (fact, tid) = (&event.fact, event.tid);
+        let is_any = |names: &[String], name: &str| {
+            names.is_empty() || names.iter().any(|wanted| wanted == name)
+        };
+        let is_of_call = fact.blocked_on().is_some() || fact.answer().is_some();
+        let call = || recent.last(tid).map_or("", |call| call.call.name());
+        log::is_shown(fact, !self.calls.is_empty(), self.sched, self.console)
+            && (self.tids.is_empty() || self.tids.contains(&tid.into()))
+            && is_any(&self.comms, recent.comm(tid))
+            && (!is_of_call || is_any(&self.calls, call()))
     }
 }
 
-fn line(
+/// The message and the fields.
+fn describe(
     event: &Event<'_>,
-    comm: &str,
-    describe: impl FnOnce(&mut Map<String, Value>) -> String,
-) -> Map<String, Value> {
-    let mut line = recent::line(event.at, event.tid, comm);
-    line.insert("target".into(), event.fact.target().into());
-    let message = describe(&mut line);
-    line.insert("message".into(), brief(message).into());
-    line
-}
-
-/// The message and the fields, named as in the bridge to `tracing`.
-fn describe(event: &Event<'_>, recent: &Ledger, line: &mut Map<String, Value>) -> String {
-    let fact = &event.fact;
+    recent: &Ledger,
+) -> impl Iterator<Item = (&'static str, String)> + use<> {
+    let (fact, last) = (&event.fact, recent.last(event.tid));
     let told = recent.line(fact, event.tid);
-    let message = told.to_string();
-    let call = || match recent.last(event.tid) {
-        Some(call) => brief(call.to_string()),
-        None => "?".to_string(),
-    };
-    if let Some(on) = fact.blocked_on() {
-        line.insert("blocked_on".into(), brief(recent.thing(on)).into());
-        line.insert("call".into(), call().into());
+    let call = || last.map_or_else(|| "?".to_string(), ToString::to_string);
+    let (call, more) = if let Some(on) = fact.blocked_on() {
+        (Some(call()), Some(("blocked_on", recent.thing(on))))
     } else if let Some(reply) = told.answer() {
-        line.insert("reply".into(), brief(reply).into());
-        line.insert("call".into(), call().into());
-    } else if let Some((parent, _)) = fact.spawned() {
-        if parent != Tid::KERNEL {
-            line.insert("parent".into(), u64::from(parent).into());
-        }
-    } else if let Some(exit) = fact.exit() {
-        line.insert("exit".into(), brief(exit.to_string()).into());
-    }
-    message
+        (Some(call()), Some(("reply", reply)))
+    } else {
+        let exit = fact.exit().map(|exit| ("exit", exit.to_string()));
+        (None, exit)
+    };
+    let call = call.map(|call| ("call", call));
+    [("message", told.to_string())]
+        .into_iter()
+        .chain(call)
+        .chain(more)
 }

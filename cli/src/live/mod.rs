@@ -6,40 +6,32 @@
 //!
 //! | file | owns |
 //! |---|---|
-//! | `brief.rs` | truncated texts |
-//! | `behind.rs` | the task behind a wait at a queue |
-//! | `shared.rs` | what the daemons share |
-//! | `model.rs` | the model: a snapshot of the tasks |
 //! | `row.rs` | a row of `ps` and `top` |
 //! | `query.rs` | which tasks are listed, in which order, and which of them are one row |
-//! | `recent.rs` | the last calls of each task |
+//! | `feed.rs` | calls and events as lines; the live trace |
+//! | `model.rs` | the tasks at an instant, and the answers about them |
 //! | `sampler.rs` | the tasks' shares of the time |
-//! | `feed.rs` | the live trace |
 //! | `protocol.rs` | the messages on the socket |
 //! | `socket.rs` | the socket's file |
 //! | `monitor.rs` | the task behind the socket |
 //! | `watch.rs` | what `boot` needs for its monitor and its screen |
-//! | `client.rs`, `dump.rs` | the commands |
+//! | `client.rs`, `dump.rs` | the other end of the socket |
 //! | `text.rs` | tasks as tables, trees and lines |
 //! | `screen.rs` | the screen: its tasks |
 //! | `view.rs`, `draw.rs` | its contents, its keys, its layout |
 //! | `terminal.rs` | taking the terminal and giving it back |
 
-mod behind;
-mod brief;
 mod client;
 pub(super) mod draw;
 pub(super) mod dump;
-mod feed;
+pub(super) mod feed;
 pub(super) mod model;
 mod monitor;
-mod protocol;
+pub(super) mod protocol;
 pub(super) mod query;
-pub(super) mod recent;
 pub(super) mod row;
 mod sampler;
 mod screen;
-mod shared;
 mod socket;
 pub(super) mod terminal;
 pub(super) mod text;
@@ -58,13 +50,13 @@ use trapline::{Exit, Kernel, Os};
 
 use super::{
     output::{Failure, Log, Verbosity, clean},
-    panics, signals,
-    values::{calls, whole},
+    panics, signals, stdio,
+    values::whole,
 };
-use client::Connection;
+use client::{Connection, Link};
 use protocol::{Filter, Request};
-use query::{CROWD, Query, Sort};
-use screen::{End, Link, Source};
+use query::{CROWD, Query};
+use screen::{End, Source};
 use terminal::{Taken, leave};
 use watch::interval;
 
@@ -81,7 +73,7 @@ Examples:
   ps --attach run.sock --json | jq .blocked_on")]
     Ps {
         #[command(flatten)]
-        list: List,
+        list: Query,
         #[command(flatten)]
         attach: Attach,
     },
@@ -113,13 +105,7 @@ Examples:
   boot --monitor run.sock echo   a kernel with a monitor
   ps --attach run.sock           the numbers of its tasks
   where 2 --attach run.sock      the state of task 2")]
-    Where {
-        /// The task's number
-        #[arg(value_parser = whole::<u64>)]
-        tid: u64,
-        #[command(flatten)]
-        attach: Attach,
-    },
+    Where(OfTask),
     /// Say why a task of a running kernel waits, from task to task
     #[command(after_help = "\
 It follows waits for a task's end and for a lock. At a queue it follows the last task to put a
@@ -129,26 +115,14 @@ connection. `trace why` explains every wait of a recording.
 Examples:
   boot --monitor run.sock echo   a kernel with a monitor
   why 2 --attach run.sock        the chain of waits that begins with task 2")]
-    Why {
-        /// The task's number
-        #[arg(value_parser = whole::<u64>)]
-        tid: u64,
-        #[command(flatten)]
-        attach: Attach,
-    },
+    Why(OfTask),
     /// Kill a task of a running kernel
     #[command(after_help = "\
 Examples:
   boot --monitor run.sock echo   a kernel with a monitor
   ps --attach run.sock           the numbers of its tasks
   kill 2 --attach run.sock       end task 2")]
-    Kill {
-        /// The task's number
-        #[arg(value_parser = whole::<u64>)]
-        tid: u64,
-        #[command(flatten)]
-        attach: Attach,
-    },
+    Kill(OfTask),
     /// Show the tasks of a running kernel on a screen that refreshes itself
     #[command(after_help = "\
 Examples:
@@ -166,56 +140,17 @@ Examples:
     },
 }
 
-/// The tasks that a view lists.
+/// What a tree of tasks lists.
 #[derive(Args)]
-struct Wanted {
+pub(super) struct TreeList {
     /// Only tasks whose number, name, state or wait contains TEXT
     #[arg(
-        long = "filter",
+        long,
         value_name = "TEXT",
         default_value = "",
         hide_default_value = true
     )]
-    text: String,
-}
-
-/// What a table of tasks lists.
-#[derive(Args)]
-pub(super) struct List {
-    #[command(flatten)]
-    filter: Wanted,
-    /// Sort by this; the most traps come first
-    #[arg(long, value_name = "COLUMN", default_value = "tid")]
-    sort: Sort,
-    /// Reverse the order
-    #[arg(long)]
-    reverse: bool,
-    /// A row per name, with the number of its tasks in each state
-    #[arg(long)]
-    by_name: bool,
-    /// Only the first N rows
-    #[arg(long, value_name = "N", value_parser = whole::<usize>)]
-    most: Option<usize>,
-}
-
-impl List {
-    pub(super) fn query(&self) -> Query {
-        Query {
-            most: self.most,
-            filter: self.filter.text.clone(),
-            sort: self.sort,
-            reversed: self.reverse,
-            fold: self.by_name.then_some(1),
-            ..Query::default()
-        }
-    }
-}
-
-/// What a tree of tasks lists.
-#[derive(Args)]
-pub(super) struct TreeList {
-    #[command(flatten)]
-    filter: Wanted,
+    filter: String,
     /// A line for each task, also for many siblings of a name
     #[arg(long)]
     all: bool,
@@ -224,7 +159,7 @@ pub(super) struct TreeList {
 impl TreeList {
     pub(super) fn query(&self) -> Query {
         Query {
-            filter: self.filter.text.clone(),
+            filter: self.filter.clone(),
             fold: (!self.all).then_some(CROWD),
             tree: true,
             ..Query::default()
@@ -243,6 +178,22 @@ pub(super) struct Attach {
     json: bool,
 }
 
+impl Attach {
+    fn open(&self) -> Result<Connection, Failure> {
+        Connection::open(&self.socket, self.json)
+    }
+}
+
+/// A task of that kernel.
+#[derive(Args)]
+pub(super) struct OfTask {
+    /// The task's number
+    #[arg(value_parser = whole::<u64>)]
+    tid: u64,
+    #[command(flatten)]
+    attach: Attach,
+}
+
 /// Show what the tasks of a running kernel do, a line per trap
 #[derive(Args)]
 #[command(after_help = "\
@@ -254,57 +205,46 @@ Examples:
 pub(super) struct TraceLive {
     #[command(flatten)]
     attach: Attach,
-    /// Only this task; can be repeated
-    #[arg(long = "task", value_name = "TID", value_parser = whole::<u64>)]
-    tids: Vec<u64>,
-    /// Only tasks of this name; can be repeated
-    #[arg(long = "name", value_name = "NAME")]
-    comms: Vec<String>,
-    /// Only this call, such as recv or new_task; can be repeated
-    #[arg(long = "call", value_name = "CALL", value_parser = calls(), hide_possible_values = true)]
-    calls: Vec<String>,
-    /// Also turns, wake-ups and jumps of the clock
-    #[arg(long)]
-    sched: bool,
-    /// Also the programs' output
-    #[arg(long)]
-    console: bool,
+    #[command(flatten)]
+    filter: Filter,
+}
+
+/// Shows a live trace.
+pub(super) fn trace(command: &TraceLive, log: Log) -> Result<ExitCode, Failure> {
+    let request = Request::Trace(command.filter.clone());
+    command.attach.open()?.trace(&request, log)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Runs one of the commands.
 pub(super) fn run(command: &LiveCommand, verbosity: &Verbosity) -> Result<ExitCode, Failure> {
     let log = Log::of_output(verbosity);
-    match command {
-        LiveCommand::Top { socket, every } => top(socket, *every, log),
-        command => ask(command, log).map(|()| ExitCode::SUCCESS),
+    let (attach, request) = match command {
+        LiveCommand::Ps { list, attach } => (attach, Request::Ps(list.clone())),
+        LiveCommand::Tree { tree, attach } => (attach, Request::Ps(tree.query())),
+        LiveCommand::Waits(attach) => (attach, Request::Waits {}),
+        LiveCommand::Where(OfTask { tid, attach }) | LiveCommand::Why(OfTask { tid, attach }) => {
+            (attach, Request::Where { tid: *tid })
+        }
+        LiveCommand::Kill(OfTask { tid, attach }) => (attach, Request::Kill { tid: *tid }),
+        LiveCommand::Top { socket, every } => return top(socket, *every, log),
+    };
+    if let Some(all) = attach.open()?.all(&request)? {
+        let text = match command {
+            LiveCommand::Ps { .. } => text::ps(&all, ": --json lists all"),
+            LiveCommand::Tree { .. } => text::tree(&all),
+            LiveCommand::Waits(_) => text::waits(&all, text::ROWS),
+            LiveCommand::Where(_) => {
+                let lines = text::where_lines(&all.tasks, all.totals.at).into_iter();
+                let traps = all.traps.iter().map(|trap| text::event(log, trap));
+                lines.chain(traps).map(|line| line + "\n").collect()
+            }
+            LiveCommand::Why(_) => text::why_lines(&all.tasks, all.totals.at),
+            LiveCommand::Kill(_) | LiveCommand::Top { .. } => String::new(),
+        };
+        stdio::print(text.as_bytes())?;
     }
-}
-
-/// Shows a live trace.
-pub(super) fn trace(command: &TraceLive, log: Log) -> Result<ExitCode, Failure> {
-    let request = Request::Trace(Filter {
-        tids: command.tids.clone(),
-        comms: command.comms.clone(),
-        calls: command.calls.clone(),
-        sched: command.sched,
-        console: command.console,
-    });
-    let mut connection = Connection::open(&command.attach.socket, command.attach.json)?;
-    connection.trace(&request, log)?;
     Ok(ExitCode::SUCCESS)
-}
-
-fn ask(command: &LiveCommand, log: Log) -> Result<(), Failure> {
-    let open = |attach: &Attach| Connection::open(&attach.socket, attach.json);
-    match command {
-        LiveCommand::Ps { list, attach } => open(attach)?.ps(list.query()),
-        LiveCommand::Waits(attach) => open(attach)?.waits(),
-        LiveCommand::Tree { tree, attach } => open(attach)?.tree(tree.query()),
-        LiveCommand::Where { tid, attach } => open(attach)?.whereabouts(*tid, log),
-        LiveCommand::Why { tid, attach } => open(attach)?.why(*tid),
-        LiveCommand::Kill { tid, attach } => open(attach)?.kill(*tid),
-        LiveCommand::Top { .. } => unreachable!("it asks more than once"),
-    }
 }
 
 /// Runs the screen for another kernel, as a task of a kernel of its own.
@@ -313,14 +253,13 @@ fn top(socket: &Path, every: Duration, log: Log) -> Result<ExitCode, Failure> {
     let terminal = terminal::find()?;
     let _taken = Taken;
     panics::hook(log);
-    let kernel = Kernel::real().map_err(|error| error.to_string());
-    let mut kernel = kernel?;
+    let mut kernel = Kernel::real().map_err(|error| error.to_string())?;
     signals::at_end(|| drop(signals::soon(leave)));
     // An interrupt ends the screen alone, and the kernel here is of no interest.
     signals::listen(kernel.remote(), || {})?;
     let main = kernel.spawn("top", async move |os: &mut Os| {
         let source = Source::There(Link::new(os, stream).await?);
-        match screen::show(os, source, terminal, every, log.is_colored()).await? {
+        match screen::show(os, source, terminal, every, log.colored).await? {
             End::Quit => Ok::<(), Box<dyn Error>>(()),
             End::Gone => Err(terminal::GONE.into()),
         }

@@ -1,19 +1,25 @@
-//! The model of a running kernel: a [`Snapshot`], the same for the screen, the socket and the
-//! commands.
+//! The model of a running kernel: its tasks at an instant, and what it answers about them.
+//! It is the same for the screen, the socket, the commands and the debugger.
 
-use std::{cell::RefCell, iter, rc::Rc, time::Duration, vec};
+use std::{
+    cell::RefCell,
+    iter, mem,
+    rc::{Rc, Weak},
+    time::Duration,
+};
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use serde_json::{Map, Value};
-use trapline::{Ledger, Os, TaskInfo, Tid};
+use trapline::{
+    CallInfo, Deadlock, End, Ledger, On, Os, QueueId, Remote, Reply, SystemCall, TaskInfo,
+    TaskState, Tid, record::Handle,
+};
 
 use super::{
-    behind::behind,
-    query::{Entry, Line, Query},
-    recent,
+    feed,
+    protocol::{Answer, Answers, Request},
+    query::{Entry, Line},
     row::{Row, Totals},
-    sampler::{Sampler, Shares},
-    shared::Shared,
+    sampler::Sampler,
 };
 
 /// The longest chain that goes on at a queue, since each such step looks at the calls of all tasks.
@@ -22,107 +28,264 @@ const LINKS: usize = 12;
 /// The longest time between two snapshots.
 pub(super) const LONGEST: Duration = Duration::from_secs(30);
 
-/// The tasks of a kernel at one instant.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Snapshot {
-    /// In the order in which they are shown.
-    pub(crate) tasks: Vec<Row>,
-    pub(crate) totals: Totals,
+/// What the daemons of a kernel share.
+#[derive(Clone)]
+pub(super) struct Shared {
+    pub(super) recent: Rc<RefCell<Ledger>>,
+    /// Where the run is recorded, if it is.
+    pub(super) recorded: Option<Handle>,
+    /// Why no task may be killed, if so.
+    pub(super) no_kill: Option<&'static str>,
+    pub(super) kernel: Remote,
+    pub(super) sampler: Rc<RefCell<Weak<Sampler>>>,
 }
 
-/// Takes snapshots. Each has the changes since the previous one.
-pub(super) struct Model {
-    recent: Rc<RefCell<Ledger>>,
-    sampler: Option<Rc<Sampler>>,
-    before: Option<(Duration, FxHashMap<Tid, u64>)>,
-}
+impl Shared {
+    /// Kills a task.
+    ///
+    /// *Errors:* a text that says why the task is not killed.
+    pub(super) async fn kill(&self, os: &mut Os, tid: u64) -> Result<(), String> {
+        if let Some(why) = self.no_kill {
+            return Err(why.into());
+        }
+        let victim = Tid::from(tid);
+        match !victim.is_daemon() && os.kill(victim).await {
+            true => Ok(()),
+            false => Err(missing(tid)),
+        }
+    }
 
-impl Model {
-    pub(super) fn new(live: &Shared) -> Self {
-        Self {
-            recent: Rc::clone(&live.recent),
-            sampler: live.sampler(),
+    /// The tasks as they are now.
+    pub(super) async fn snapshot(&self, os: &mut Os) -> Snapshot {
+        Snapshot {
+            now: os.now().await,
+            tasks: os.tasks().await,
+            recent: Rc::clone(&self.recent),
+        }
+    }
+
+    /// A gauge with the sampling thread, which lives while a gauge exists; without, if it cannot be
+    /// started.
+    pub(super) fn gauge(&self) -> Gauge {
+        let start = || Sampler::start(self.kernel.clone()).ok().map(Rc::new);
+        let mut shared = self.sampler.borrow_mut();
+        let sampler = shared.upgrade().or_else(start);
+        *shared = sampler.as_ref().map(Rc::downgrade).unwrap_or_default();
+        Gauge {
+            sampler,
             before: None,
         }
     }
+}
 
-    /// The tasks as they are now that a query lists.
-    pub(super) async fn snapshot(&mut self, os: &mut Os, query: &Query) -> Snapshot {
-        let now = os.now().await;
-        let tasks = os.tasks().await;
-        let mut totals = Totals::of(&tasks, now);
-        let mut entries: Vec<Entry<'_>> = tasks.iter().map(Entry::of).collect();
+/// The error of a request about a task that does not exist.
+fn missing(tid: u64) -> String {
+    format!("there is no live task {tid}")
+}
+
+/// Measures what tasks do from one snapshot to the next.
+pub(super) struct Gauge {
+    sampler: Option<Rc<Sampler>>,
+    /// The instant of the last snapshot, and how many traps each task had made.
+    before: Option<(Duration, FxHashMap<Tid, u64>)>,
+}
+
+impl Gauge {
+    fn measure(&mut self, now: Duration, tasks: &mut [Entry<'_>], totals: &mut Totals) {
         if let Some((then, before)) = &self.before {
             let seconds = now.saturating_sub(*then).as_secs_f64().max(1e-9);
-            for (entry, task) in entries.iter_mut().zip(&tasks) {
-                let done = task.traps
-                    - before
-                        .get(&task.tid)
-                        .map_or(0, |before| *before.min(&task.traps));
-                entry.rate = Some(done as f64 / seconds);
+            for entry in &mut *tasks {
+                let before = before.get(&entry.task.tid).copied().unwrap_or(0);
+                let traps = entry.task.traps.saturating_sub(before);
+                entry.rate = Some(traps as f64 / seconds);
             }
-            totals.rate = Some(entries.iter().filter_map(|entry| entry.rate).sum());
+            totals.rate = Some(tasks.iter().filter_map(|entry| entry.rate).sum());
         }
-        let shares = self.sampler.as_ref().and_then(|sampler| sampler.shares());
-        if let Some(shares) = &shares {
-            for (entry, task) in entries.iter_mut().zip(&tasks) {
-                entry.share = Some(shares.of(task.tid));
+        if let Some(shares) = self.sampler.as_ref().and_then(|sampler| sampler.shares()) {
+            for entry in &mut *tasks {
+                entry.share = Some(shares.of(entry.task.tid));
             }
+            totals.idle = Some(shares.of(Tid::KERNEL));
+            totals.watching = Some(shares.daemons());
         }
-        totals.idle = shares.as_ref().map(Shares::idle);
-        totals.watching = shares.as_ref().map(Shares::daemons);
-        let recent = self.recent.borrow();
-        let rows = Rows::of(query, &tasks, entries, &recent, &mut totals);
-        let rows = rows.collect(&recent);
-        let traps = tasks.iter().map(|task| (task.tid, task.traps));
+        let traps = tasks.iter().map(|entry| (entry.task.tid, entry.task.traps));
         self.before = Some((now, traps.collect()));
-        Snapshot {
-            tasks: rows,
+    }
+}
+
+/// The tasks of a kernel at an instant.
+pub(crate) struct Snapshot {
+    pub(crate) now: Duration,
+    /// By tid.
+    pub(crate) tasks: Vec<TaskInfo>,
+    /// The last calls of each task.
+    pub(crate) recent: Rc<RefCell<Ledger>>,
+}
+
+impl Snapshot {
+    /// The answers for a request about tasks, and the totals that end them; none for other requests. Each
+    /// is made when it is asked for, since there may be many.
+    ///
+    /// *Errors:* a text that says why there is no answer.
+    pub(super) fn answers(
+        &mut self,
+        request: &Request,
+        gauge: Option<&mut Gauge>,
+    ) -> Result<(Box<dyn Iterator<Item = Answer> + '_>, Totals), String> {
+        let mut totals = Totals::of(&self.tasks, self.now);
+        let answers: Box<dyn Iterator<Item = Answer>> = match request {
+            Request::Ps(query) | Request::Top(query) => {
+                let mut entries: Vec<Entry<'_>> = self.tasks.iter().map(Entry::of).collect();
+                if let Some(gauge) = gauge {
+                    gauge.measure(self.now, &mut entries, &mut totals);
+                }
+                let lines = query.arrange(entries, &self.recent.borrow(), &mut totals);
+                let row = |line: Line<'_>| Answer::Task(line.row(&self.recent.borrow()));
+                Box::new(lines.into_iter().map(row))
+            }
+            Request::Waits {} => {
+                let Deadlock {
+                    blocked,
+                    cycles,
+                    tails,
+                    ..
+                } = Deadlock::among(mem::take(&mut self.tasks));
+                let rows = blocked.into_iter();
+                let rows = rows.map(|task| Answer::Task(row(&task, &self.recent.borrow())));
+                let numbers = |tids: Vec<Tid>| tids.into_iter().map(u64::from).collect();
+                let cycles = cycles.into_iter().map(move |tids| Answer::Cycle {
+                    tids: numbers(tids),
+                });
+                let tails = tails.into_iter().map(move |tids| Answer::Behind {
+                    tids: numbers(tids),
+                });
+                Box::new(rows.chain(cycles).chain(tails))
+            }
+            Request::Where { tid } => {
+                let chain = self.chain(*tid);
+                if chain.is_empty() {
+                    return Err(missing(*tid));
+                }
+                let calls = feed::calls(&self.recent.borrow(), (*tid).into());
+                let calls = calls.into_iter().map(Answer::Trap);
+                Box::new(chain.into_iter().map(Answer::Task).chain(calls))
+            }
+            Request::Kill { .. } | Request::Trace(_) | Request::Dump {} => Box::new(iter::empty()),
+        };
+        Ok((answers, totals))
+    }
+
+    /// The same, at once.
+    pub(super) fn measured(
+        mut self,
+        request: &Request,
+        gauge: Option<&mut Gauge>,
+    ) -> Result<Answers, String> {
+        let (answers, totals) = self.answers(request, gauge)?;
+        let mut all = Answers {
             totals,
+            ..Answers::default()
+        };
+        answers.for_each(|answer| all.take(answer));
+        Ok(all)
+    }
+
+    /// The same without rates and shares.
+    pub(crate) fn answer(self, request: &Request) -> Result<Answers, String> {
+        self.measured(request, None)
+    }
+
+    /// A task and the chain of tasks that it waits for. In a cycle, the last row repeats an earlier
+    /// one. Empty if the task does not exist.
+    fn chain(&self, tid: u64) -> Vec<Row> {
+        let find = |tid: Tid| self.tasks.binary_search_by_key(&tid, |task| task.tid).ok();
+        let recent = self.recent.borrow();
+        let mut chain = Vec::new();
+        let mut seen = FxHashSet::default();
+        let mut next = find(tid.into());
+        while let Some(at) = next {
+            let (task, is_first) = (&self.tasks[at], seen.insert(at));
+            let (target, link) = match task.waits_for() {
+                _ if !is_first => (None, None),
+                Some(target) => (Some(target), None),
+                None if chain.len() >= LINKS => (None, Some("The chain goes on.".into())),
+                None => self.behind(task, &recent),
+            };
+            let row = row(task, &recent);
+            chain.push(Row { link, ..row });
+            next = target.and_then(find);
         }
+        chain
+    }
+
+    /// The task behind a wait at a queue, as far as the last calls of all tasks tell, and a sentence
+    /// about it, or about where the chain ends. A message queue has no owner, and the kernel does not
+    /// know which task will put a message into it.
+    fn behind(&self, task: &TaskInfo, recent: &Ledger) -> (Option<Tid>, Option<String>) {
+        let TaskState::Blocked { on, .. } = task.state else {
+            return (None, None);
+        };
+        // The live task that was the last to put a message into a queue, or to get one.
+        let last = |queue: QueueId, end: End| {
+            let others = self.tasks.iter().filter(|other| other.tid != task.tid);
+            let last = |other: &&TaskInfo| {
+                let mut calls = recent.calls(other.tid).rev();
+                Some(calls.find(|call| moved(call, end) == Some(queue))?.at)
+            };
+            others
+                .filter(|other| last(other).is_some())
+                .max_by_key(last)
+        };
+        let (found, what, deed) = match on {
+            On::Queue(..) if task.wait.holder.is_some() => return (None, None),
+            On::Device(..) if !task.wait.is_accept => {
+                let why = "Only a recording links the ends of a connection: boot with --record FILE, and ask trace why.";
+                return (None, Some(why.to_string()));
+            }
+            On::Queue(queue, End::Put) => {
+                let what = "The last to get a message from it".to_string();
+                (last(queue, End::Get), what, "got a message from it")
+            }
+            On::Queue(queue, End::Get) => {
+                let mut own = recent.calls(task.tid).rev();
+                let (found, what) = if let Some(putter) = last(queue, End::Put) {
+                    (
+                        Some(putter),
+                        "The last to put a message into it".to_string(),
+                    )
+                } else if let Some(asked) = own.find_map(|call| moved(call, End::Put)) {
+                    let what = format!(
+                        "No task has put a message into it lately. This task has put one into queue {asked}. \
+                         The last to get one from there"
+                    );
+                    (last(asked, End::Get), what)
+                } else {
+                    (None, String::new())
+                };
+                (found, what, "put a message into it")
+            }
+            _ => return (None, None),
+        };
+        let link = match found {
+            Some(found) => format!("{what} was {} {:?}.", found.tid, found.name),
+            None => format!("No task has {deed} in its last calls."),
+        };
+        (found.map(|task| task.tid), Some(link))
     }
 }
 
-/// The rows that a query lists of a kernel's tasks. Each is made when it is asked for, since there
-/// may be many.
-pub(crate) struct Rows<'a> {
-    tasks: &'a [TaskInfo],
-    entries: Vec<Entry<'a>>,
-    lines: vec::IntoIter<Line>,
+fn row(task: &TaskInfo, recent: &Ledger) -> Row {
+    Line::of(Entry::of(task)).row(recent)
 }
 
-impl<'a> Rows<'a> {
-    /// Arranges the tasks, and notes in the totals how many match.
-    pub(crate) fn of(
-        query: &Query,
-        tasks: &'a [TaskInfo],
-        entries: Vec<Entry<'a>>,
-        recent: &Ledger,
-        totals: &mut Totals,
-    ) -> Self {
-        let row = |at: usize| Row::of(&tasks[at], recent);
-        let lines = query.arrange(&entries, row, totals);
-        Self {
-            tasks,
-            entries,
-            lines: lines.into_iter(),
+/// The queue into which a call has put a message, or from which it has gotten one.
+fn moved(call: &CallInfo, end: End) -> Option<QueueId> {
+    match (end, call.call, call.reply()?.0) {
+        (End::Put, SystemCall::Put(queue) | SystemCall::TryPut(queue), Reply::Done)
+        | (End::Get, SystemCall::Get(queue) | SystemCall::TryGet(queue), Reply::Message(_)) => {
+            Some(queue)
         }
-    }
-
-    pub(super) fn next(&mut self, recent: &Ledger) -> Option<Row> {
-        Some(match self.lines.next()? {
-            Line::Crowd(row) => *row,
-            Line::Task(at, branch) => Row {
-                branch,
-                rate: self.entries[at].rate,
-                share: self.entries[at].share,
-                ..Row::of(&self.tasks[at], recent)
-            },
-        })
-    }
-
-    pub(crate) fn collect(mut self, recent: &Ledger) -> Vec<Row> {
-        iter::from_fn(|| self.next(recent)).collect()
+        _ => None,
     }
 }
 
@@ -130,95 +293,4 @@ impl<'a> Rows<'a> {
 /// tasks have a minimum, since each answer takes time.
 pub(super) fn pause(tasks: usize) -> Duration {
     Duration::from_micros(4 * tasks as u64).clamp(Duration::from_millis(1), LONGEST)
-}
-
-/// A task, the chain of tasks that it waits for, and its last traps as lines.
-pub(crate) type Whereabouts = (Vec<Row>, Vec<Map<String, Value>>);
-
-/// A task and the chain that it waits for. In a cycle, the last row repeats an earlier one. Empty if
-/// the task does not exist.
-pub(super) fn chain(tasks: &[TaskInfo], recent: &Ledger, tid: u64) -> Vec<Row> {
-    let find = |tid: Tid| tasks.binary_search_by_key(&tid, |task| task.tid).ok();
-    let mut chain = Vec::new();
-    let mut seen = FxHashSet::default();
-    let mut next = find(tid.into());
-    while let Some(at) = next {
-        let (task, is_first) = (&tasks[at], seen.insert(at));
-        let (target, link) = match task.waits_for() {
-            _ if !is_first => (None, None),
-            Some(target) => (Some(target), None),
-            None if chain.len() >= LINKS => (None, Some("The chain goes on.".into())),
-            None => behind(tasks, recent, task),
-        };
-        let row = Row::of(task, recent);
-        chain.push(Row { link, ..row });
-        next = target.and_then(find);
-    }
-    chain
-}
-
-/// A task with its chain and its last traps, if it exists.
-pub(crate) fn whereabouts(tasks: &[TaskInfo], calls: &Ledger, tid: u64) -> Option<Whereabouts> {
-    let rows = chain(tasks, calls, tid);
-    (!rows.is_empty()).then(|| (rows, recent::lines(calls, tid.into())))
-}
-
-#[cfg(test)]
-mod tests {
-    use trapline::Kernel;
-
-    use super::*;
-    use crate::live::query::Sort;
-
-    #[test]
-    fn a_query_lists_all_tasks_and_not_the_first_thousand() {
-        let mut kernel = Kernel::simulated(1);
-        let main = kernel.spawn("main", async |os: &mut Os| {
-            for n in 0..3000 {
-                let name = if n == 1234 { "stuck" } else { "client" };
-                let span = Duration::from_secs(9000 - n);
-                os.spawn(name, async move |os: &mut Os| {
-                    os.sleep(span).await;
-                })
-                .await?;
-            }
-            os.yield_now().await;
-            let mut model = Model {
-                recent: Rc::new(RefCell::new(recent::ledger())),
-                sampler: None,
-                before: None,
-            };
-            let mut query = Query {
-                most: Some(10),
-                filter: "stuck".to_string(),
-                ..Query::default()
-            };
-            let found = model.snapshot(os, &query).await;
-            assert_eq!(found.totals.matching, Some(1));
-            assert_eq!((found.totals.tasks, found.totals.left_out), (3001, None));
-            assert_eq!(found.tasks.len(), 1);
-            assert_eq!(found.tasks[0].comm, "stuck");
-            query.filter = "client".to_string();
-            let many = model.snapshot(os, &query).await;
-            assert_eq!((many.totals.matching, many.tasks.len()), (Some(2999), 10));
-            assert_eq!(many.totals.left_out, Some(2989));
-            query.filter = "zzz".to_string();
-            let none = model.snapshot(os, &query).await;
-            assert_eq!((none.totals.matching, none.tasks.len()), (Some(0), 0));
-            query.filter.clear();
-            (query.sort, query.reversed) = (Sort::Tid, true);
-            let last = model.snapshot(os, &query).await;
-            assert_eq!((last.totals.matching, last.tasks[0].tid), (None, 3001));
-            query.fold = Some(1);
-            let folded = model.snapshot(os, &query).await;
-            let texts: Vec<_> = folded.tasks.iter().map(|row| &*row.comm).collect();
-            assert_eq!(texts, ["stuck", "client", "main"]);
-            let clients = folded.tasks[1].group.as_ref().map(ToString::to_string);
-            assert_eq!(clients.as_deref(), Some("2,999 timer"));
-            Ok::<(), trapline::Errno>(())
-        });
-        let main = main.expect("there is room");
-        let report = kernel.run_until(&[main]).expect("the run ends well");
-        report.check().expect("the task ends well");
-    }
 }

@@ -6,6 +6,7 @@ use std::{
     collections::BTreeSet,
     error::Error,
     io::{self, Write},
+    mem,
     os::unix::net::{UnixListener, UnixStream},
     rc::Rc,
     sync::Arc,
@@ -13,16 +14,13 @@ use std::{
 };
 
 use base64::{Engine, prelude::BASE64_STANDARD};
-use trapline::{Deadlock, Device, Os, TaskInfo, Tid};
+use trapline::{Device, Os, Tid, record::Handle};
 
 use super::{
     feed::{Feed, Outbox},
-    model::{self, Model, Rows},
-    protocol::{Answer, Filter, Request},
-    query::{Entry, Query},
-    recent,
-    row::{Row, Totals},
-    shared::{Shared, missing},
+    model::{self, Gauge, Shared},
+    protocol::{self, Answer, Filter, Request},
+    row::Totals,
     socket::SocketFile,
 };
 
@@ -61,13 +59,16 @@ pub(super) async fn serve(
     live: Shared,
 ) -> Result<(), Box<dyn Error>> {
     let listener = os.attach(listener).await?;
-    let clients = Rc::new(Cell::new(0));
-    let parting = Rc::new(Cell::new(PARTING));
-    let owed = Rc::new(Cell::new(Duration::ZERO));
-    let slow = Slow::default();
+    let all = Rc::new(Clients {
+        live,
+        count: Cell::default(),
+        owed: Cell::default(),
+        parting: Cell::new(PARTING),
+        slow: RefCell::default(),
+    });
     loop {
         os.read_wait(&listener).await?;
-        os.sleep_until(owed.get()).await;
+        os.sleep_until(all.owed.get()).await;
         let stream = match listener.accept() {
             Ok((stream, _)) => stream,
             // The client closed the connection before it was accepted.
@@ -78,12 +79,11 @@ pub(super) async fn serve(
                 continue;
             }
         };
-        let place = Place::take(&clients);
-        let (live, parting, owed) = (live.clone(), Rc::clone(&parting), Rc::clone(&owed));
-        let slow = slow.clone();
+        all.count.update(|count| count + 1);
+        let place = Place(Rc::clone(&all));
         let client = async move |os: &mut Os| {
             // A failure concerns this client alone.
-            let _ = attend(os, stream, live, &place.0, parting, owed, slow).await;
+            let _ = attend(os, stream, &place.0).await;
         };
         let _ = os.spawn_detached("monitor client", client).await;
         // Clients that connect and leave must leave most of the time to other tasks, too.
@@ -91,31 +91,34 @@ pub(super) async fn serve(
     }
 }
 
-/// A client's entry among those that are served.
-struct Place(Rc<Cell<u32>>);
-
-impl Place {
-    fn take(clients: &Rc<Cell<u32>>) -> Self {
-        clients.set(clients.get() + 1);
-        Self(Rc::clone(clients))
-    }
+/// What all clients share.
+struct Clients {
+    live: Shared,
+    /// How many there are.
+    count: Cell<u32>,
+    /// The instant until which no new client is served. A client that leaves during its wait passes
+    /// the wait on.
+    owed: Cell<Duration>,
+    /// The time that all clients together may take at the kernel's end.
+    parting: Cell<Duration>,
+    /// Those in the middle of a request or of an answer, with the instants at which these began.
+    slow: RefCell<BTreeSet<(Duration, Tid)>>,
 }
+
+/// A client's entry among those that are served.
+struct Place(Rc<Clients>);
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.0.set(self.0.get() - 1);
+        self.0.count.update(|count| count - 1);
     }
 }
 
-/// The clients in the middle of a request or of an answer, with the instants at which these began.
-#[derive(Clone, Default)]
-struct Slow(Rc<RefCell<BTreeSet<(Duration, Tid)>>>);
-
-impl Slow {
+impl Clients {
     /// Disconnects the client that has been in the middle for longest. Returns whether there was one.
     async fn make_room(&self, os: &mut Os) -> bool {
         let now = os.now().await;
-        let longest = self.0.borrow().first().copied();
+        let longest = self.slow.borrow().first().copied();
         match longest {
             Some((since, tid)) if now.saturating_sub(since) >= GRACE => os.kill(tid).await,
             _ => false,
@@ -125,65 +128,55 @@ impl Slow {
 
 /// A request or an answer that is not complete: its entry, which goes with it.
 struct Begun {
-    slow: Slow,
+    all: Rc<Clients>,
     key: (Duration, Tid),
 }
 
 impl Drop for Begun {
     fn drop(&mut self) {
-        self.slow.0.borrow_mut().remove(&self.key);
+        self.all.slow.borrow_mut().remove(&self.key);
     }
 }
 
+/// A connection. What remains of its output at the kernel's end is still sent, so that the last
+/// events of a run arrive.
 struct Client {
-    live: Shared,
-    /// The number of clients.
-    clients: Rc<Cell<u32>>,
-    /// The time that a client has to wait after its last request.
+    tid: Tid,
+    all: Rc<Clients>,
+    device: Device<UnixStream>,
+    /// The time that it has to wait after its last request.
     pause: Duration,
-    /// The instant until which no new client is served. A client that leaves during its wait passes
-    /// the wait on.
-    owed: Rc<Cell<Duration>>,
     /// The received bytes that are not parsed yet.
     input: Vec<u8>,
-    output: Output,
-    model: Option<Model>,
+    output: Vec<u8>,
+    /// The number of bytes already sent.
+    sent: usize,
+    /// The lines of a trace.
+    outbox: Rc<RefCell<Outbox>>,
+    /// Whether the output ends here.
+    over: bool,
+    gauge: Option<Gauge>,
 }
 
-async fn attend(
-    os: &mut Os,
-    stream: UnixStream,
-    live: Shared,
-    clients: &Rc<Cell<u32>>,
-    parting: Rc<Cell<Duration>>,
-    owed: Rc<Cell<Duration>>,
-    slow: Slow,
-) -> io::Result<()> {
-    let tid = os.get_tid().await;
+async fn attend(os: &mut Os, stream: UnixStream, all: &Rc<Clients>) -> io::Result<()> {
     let mut client = Client {
-        live,
-        clients: Rc::clone(clients),
+        tid: os.get_tid().await,
+        all: Rc::clone(all),
+        device: os.attach(stream).await?,
         pause: Duration::ZERO,
-        owed,
         input: Vec::new(),
-        output: Output {
-            device: os.attach(stream).await?,
-            bytes: Vec::new(),
-            sent: 0,
-            over: false,
-            parting,
-            outbox: Rc::default(),
-            tid,
-            slow: slow.clone(),
-        },
-        model: None,
+        output: Vec::new(),
+        sent: 0,
+        outbox: Rc::default(),
+        over: false,
+        gauge: None,
     };
-    let result = if clients.get() > CLIENTS && !slow.make_room(os).await {
+    let result = if all.count.get() > CLIENTS && !all.make_room(os).await {
         client.refuse(os, "there are too many clients").await
     } else {
         client.serve(os).await
     };
-    client.output.over = true;
+    client.over = true;
     result
 }
 
@@ -194,7 +187,7 @@ impl Client {
             let done = self.hear(os, &line).await;
             let end = os.now().await + self.pause;
             if done.is_err() || !self.rest(os, end).await {
-                self.owed.set(self.owed.get().max(end));
+                self.all.owed.set(self.all.owed.get().max(end));
                 return done;
             }
         }
@@ -204,7 +197,7 @@ impl Client {
     /// A request lists so many tasks. All clients together must leave most of the time to the other
     /// tasks.
     fn look_at(&mut self, tasks: usize) {
-        self.pause = model::pause(tasks) * self.clients.get();
+        self.pause = model::pause(tasks) * self.all.count.get();
     }
 
     /// Waits until the instant, unless the client disconnects and gives way to others. Returns
@@ -229,18 +222,15 @@ impl Client {
         if !line.trim_ascii().is_empty() {
             match serde_json::from_slice(line) {
                 Ok(request) => self.answer(os, request).await?,
-                Err(error) => {
-                    let message = format!("this is no request: {error}");
-                    self.output.push(&Answer::error(message));
-                }
+                Err(error) => self.push_error(format!("this is no request: {error}")),
             }
         }
-        self.output.flush(os).await
+        self.flush(os).await
     }
 
-    async fn refuse(&mut self, os: &mut Os, message: &str) -> io::Result<()> {
-        self.output.push(&Answer::error(message));
-        self.output.flush(os).await
+    async fn refuse(&mut self, os: &mut Os, why: impl Into<String>) -> io::Result<()> {
+        self.push_error(why);
+        self.flush(os).await
     }
 
     /// Returns the next request without its line end, or `None` at the end of the stream.
@@ -249,17 +239,16 @@ impl Client {
         loop {
             if let Some(end) = self.input.iter().position(|&byte| byte == b'\n') {
                 let rest = self.input.split_off(end + 1);
-                let mut line = std::mem::replace(&mut self.input, rest);
+                let mut line = mem::replace(&mut self.input, rest);
                 line.truncate(end);
                 return Ok(Some(line));
             }
             if self.input.len() > REQUEST {
-                let message = format!("a request has at most {REQUEST} bytes");
-                self.refuse(os, &message).await?;
-                return Ok(None);
+                let why = format!("a request has at most {REQUEST} bytes");
+                return self.refuse(os, why).await.map(|()| None);
             }
             if begun.is_none() && !self.input.is_empty() {
-                begun = Some(self.output.begin(os).await);
+                begun = Some(self.begin(os).await);
             }
             let left = match &begun {
                 Some(begun) => (begun.key.0 + DRIP).saturating_sub(os.now().await),
@@ -268,9 +257,8 @@ impl Client {
             match self.listen(os, left).await? {
                 Some(true) => {}
                 None if begun.is_some() => {
-                    let message = format!("a request is complete within {} s", DRIP.as_secs());
-                    self.refuse(os, &message).await?;
-                    return Ok(None);
+                    let why = format!("a request is complete within {} s", DRIP.as_secs());
+                    return self.refuse(os, why).await.map(|()| None);
                 }
                 Some(false) | None => return Ok(None),
             }
@@ -281,151 +269,68 @@ impl Client {
     /// disconnected.
     async fn listen(&mut self, os: &mut Os, span: Duration) -> io::Result<Option<bool>> {
         let mut buf = [0; 1024];
-        let device = &self.output.device;
-        let heard = os.timeout(span, async |os| device.recv(os, &mut buf).await);
-        Ok(match heard.await {
-            Err(_) => None,
+        let device = &self.device;
+        match os
+            .timeout(span, async |os| device.recv(os, &mut buf).await)
+            .await
+        {
+            Err(_) => Ok(None),
             Ok(n) => {
                 let n = n?;
                 self.input.extend_from_slice(&buf[..n]);
-                Some(n > 0)
+                Ok(Some(n > 0))
             }
-        })
+        }
     }
 
     async fn answer(&mut self, os: &mut Os, request: Request) -> io::Result<()> {
+        let live = self.all.live.clone();
         match request {
-            Request::Ps(query) => self.ps(os, &query).await,
-            Request::Waits {} => self.waits(os).await,
-            Request::Top(query) => self.top(os, &query).await,
-            Request::Where { tid } => self.whereabouts(os, tid).await,
+            Request::Trace(filter) => return self.trace(os, filter).await,
+            Request::Dump {} => return self.dump(os).await,
             Request::Kill { tid } => {
-                self.kill(os, tid).await;
-                Ok(())
+                if let Err(why) = live.kill(os, tid).await {
+                    self.push_error(why);
+                    return Ok(());
+                }
             }
-            Request::Trace(filter) => self.trace(os, filter).await,
-            Request::Dump {} => self.dump(os).await,
+            Request::Top(_) => drop(self.gauge.get_or_insert_with(|| live.gauge())),
+            Request::Ps(_) | Request::Waits {} | Request::Where { .. } => {}
         }
-    }
-
-    fn end(&mut self, mut totals: Totals) {
-        totals.pause = Some(self.pause.as_secs_f64());
-        self.output.push(&Answer::End(totals));
-    }
-
-    fn miss(&mut self, tid: u64) {
-        self.output.push(&Answer::error(missing(tid)));
-    }
-
-    async fn ps(&mut self, os: &mut Os, query: &Query) -> io::Result<()> {
-        let (now, tasks) = (os.now().await, os.tasks().await);
-        self.look_at(tasks.len());
-        let mut totals = Totals::of(&tasks, now);
-        let entries = tasks.iter().map(Entry::of).collect();
-        let recent = Rc::clone(&self.live.recent);
-        let mut rows = Rows::of(query, &tasks, entries, &recent.borrow(), &mut totals);
-        loop {
-            // The ledger is the tracer's again while this task waits.
-            let row = rows.next(&recent.borrow());
-            let Some(row) = row else {
-                break;
-            };
-            self.output.push(&Answer::Task(row));
-            self.output.flush_chunk(os).await?;
+        let mut snapshot = live.snapshot(os).await;
+        self.look_at(snapshot.tasks.len());
+        let gauge = self.gauge.as_mut();
+        let gauge = gauge.filter(|_| matches!(request, Request::Top(_)));
+        let (answers, totals) = match snapshot.answers(&request, gauge) {
+            Ok(answers) => answers,
+            Err(why) => {
+                self.push_error(why);
+                return Ok(());
+            }
+        };
+        for answer in answers {
+            self.push(&answer);
+            self.flush_chunk(os).await?;
         }
         self.end(totals);
         Ok(())
-    }
-
-    fn row(&self, task: &TaskInfo) -> Answer {
-        Answer::Task(Row::of(task, &self.live.recent.borrow()))
-    }
-
-    async fn waits(&mut self, os: &mut Os) -> io::Result<()> {
-        let (now, tasks) = (os.now().await, os.tasks().await);
-        self.look_at(tasks.len());
-        let totals = Totals::of(&tasks, now);
-        let Deadlock {
-            blocked,
-            cycles,
-            tails,
-            ..
-        } = Deadlock::among(tasks);
-        for task in &blocked {
-            self.output.push(&self.row(task));
-            self.output.flush_chunk(os).await?;
-        }
-        let numbers = |tids: Vec<Tid>| tids.into_iter().map(u64::from).collect();
-        let cycles = cycles.into_iter().map(|tids| Answer::Cycle {
-            tids: numbers(tids),
-        });
-        let tails = tails.into_iter().map(|tids| Answer::Behind {
-            tids: numbers(tids),
-        });
-        for answer in cycles.chain(tails) {
-            self.output.push(&answer);
-            self.output.flush_chunk(os).await?;
-        }
-        self.end(totals);
-        Ok(())
-    }
-
-    async fn top(&mut self, os: &mut Os, query: &Query) -> io::Result<()> {
-        let live = &self.live;
-        let model = self.model.get_or_insert_with(|| Model::new(live));
-        let snapshot = model.snapshot(os, query).await;
-        self.look_at(snapshot.totals.tasks);
-        for row in snapshot.tasks {
-            self.output.push(&Answer::Task(row));
-            self.output.flush_chunk(os).await?;
-        }
-        self.end(snapshot.totals);
-        Ok(())
-    }
-
-    async fn whereabouts(&mut self, os: &mut Os, tid: u64) -> io::Result<()> {
-        let (now, tasks) = (os.now().await, os.tasks().await);
-        self.look_at(tasks.len());
-        let chain = model::chain(&tasks, &self.live.recent.borrow(), tid);
-        if chain.is_empty() {
-            self.miss(tid);
-            return Ok(());
-        }
-        let traps = recent::lines(&self.live.recent.borrow(), tid.into());
-        for row in chain {
-            self.output.push(&Answer::Task(row));
-            self.output.flush_chunk(os).await?;
-        }
-        for trap in traps {
-            self.output.push(&Answer::Trap(trap));
-        }
-        self.end(Totals::of(&tasks, now));
-        Ok(())
-    }
-
-    async fn kill(&mut self, os: &mut Os, tid: u64) {
-        if let Err(why) = self.live.kill(os, tid).await {
-            return self.output.push(&Answer::error(why));
-        }
-        let (now, tasks) = (os.now().await, os.tasks().await);
-        self.look_at(tasks.len());
-        self.end(Totals::of(&tasks, now));
     }
 
     /// Sends a recording of the last events.
     async fn dump(&mut self, os: &mut Os) -> io::Result<()> {
-        let Some(recorded) = &self.live.recorded else {
-            self.output.push(&Answer::error(NOT_RECORDED));
+        let recorded = self.all.live.recorded.as_ref();
+        let Some(recorded) = recorded.map(Handle::dump) else {
+            self.push_error(NOT_RECORDED);
             return Ok(());
         };
-        let Some(bytes) = recorded.dump() else {
-            self.output.push(&Answer::error(RECORDED_WHOLE));
+        let Some(bytes) = recorded else {
+            self.push_error(RECORDED_WHOLE);
             return Ok(());
         };
         for piece in bytes.chunks(PIECE) {
             let base64 = BASE64_STANDARD.encode(piece);
-            self.output.push(&Answer::Piece { base64 });
-            self.output.flush_chunk(os).await?;
+            self.push(&Answer::Piece { base64 });
+            self.flush_chunk(os).await?;
         }
         let (now, tasks) = (os.now().await, os.tasks().await);
         self.look_at(tasks.len() + bytes.len() / EVENT);
@@ -435,107 +340,91 @@ impl Client {
 
     /// Sends events until the client sends another request.
     async fn trace(&mut self, os: &mut Os, filter: Filter) -> io::Result<()> {
-        let observer = os.observe(Feed {
+        let _observer = os.observe(Feed {
             filter,
-            recent: Rc::clone(&self.live.recent),
-            outbox: Rc::clone(&self.output.outbox),
+            recent: Rc::clone(&self.all.live.recent),
+            outbox: Rc::clone(&self.outbox),
         });
-        self.output.push(&Answer::Tracing);
+        self.push(&Answer::Tracing);
         loop {
-            self.output.flush(os).await?;
+            self.flush(os).await?;
             let over = self.listen(os, BEAT).await?.is_some();
-            self.output.receive();
+            self.receive();
             if over {
-                drop(observer);
                 return Ok(());
             }
         }
     }
-}
 
-/// The output to a client. What remains at the kernel's end is still sent, so that the last events
-/// of a run arrive.
-struct Output {
-    device: Device<UnixStream>,
-    bytes: Vec<u8>,
-    /// The number of bytes already sent.
-    sent: usize,
-    /// Whether the output ends here.
-    over: bool,
-    /// The time that all clients together may take at the kernel's end.
-    parting: Rc<Cell<Duration>>,
-    outbox: Rc<RefCell<Outbox>>,
-    /// The client, and those that are slow.
-    tid: Tid,
-    slow: Slow,
-}
-
-impl Output {
     fn push(&mut self, answer: &Answer) {
-        answer.write(&mut self.bytes);
+        protocol::write(answer, &mut self.output);
+    }
+
+    fn push_error(&mut self, why: impl Into<String>) {
+        let message = why.into();
+        self.push(&Answer::Error { message });
+    }
+
+    fn end(&mut self, mut totals: Totals) {
+        totals.pause = Some(self.pause.as_secs_f64());
+        self.push(&Answer::End(totals));
     }
 
     /// Takes the trace's new lines.
     fn receive(&mut self) {
-        self.outbox.borrow_mut().drain(&mut self.bytes);
+        self.outbox.borrow_mut().drain(&mut self.output);
     }
 
     async fn flush_chunk(&mut self, os: &mut Os) -> io::Result<()> {
-        if self.bytes.len() < CHUNK {
+        if self.output.len() < CHUNK {
             return Ok(());
         }
         self.flush(os).await
     }
 
-    /// Sends the rest while the kernel ends. The wait is limited by the time left for all clients.
-    fn part(&mut self) -> io::Result<()> {
-        let (began, time) = (Instant::now(), self.parting.get());
-        let sent = self.send_within(time);
-        self.parting.set(time.saturating_sub(began.elapsed()));
-        sent
-    }
-
-    fn send_within(&mut self, time: Duration) -> io::Result<()> {
-        let mut stream: &UnixStream = &self.device;
-        stream.set_nonblocking(false)?;
-        let began = Instant::now();
-        while self.sent < self.bytes.len() {
-            let left = time.saturating_sub(began.elapsed());
-            if left.is_zero() {
-                break;
-            }
-            stream.set_write_timeout(Some(left))?;
-            self.sent += stream.write(&self.bytes[self.sent..])?;
+    /// Sends everything, unless the client does not read.
+    async fn flush(&mut self, os: &mut Os) -> io::Result<()> {
+        if self.output.is_empty() {
+            return Ok(());
         }
+        let _begun = self.begin(os).await;
+        while self.sent < self.output.len() {
+            let (device, rest) = (&self.device, &self.output[self.sent..]);
+            let sent = os.timeout(STALL, async |os| device.send(os, rest).await);
+            self.sent += sent.await.map_err(|_| io::ErrorKind::TimedOut)??;
+        }
+        self.output.clear();
+        self.sent = 0;
         Ok(())
     }
 
     /// Notes that the client is in the middle of a request or of an answer.
     async fn begin(&self, os: &mut Os) -> Begun {
-        let key = (os.now().await, self.tid);
-        self.slow.0.borrow_mut().insert(key);
-        let slow = self.slow.clone();
-        Begun { slow, key }
+        let (all, key) = (Rc::clone(&self.all), (os.now().await, self.tid));
+        all.slow.borrow_mut().insert(key);
+        Begun { all, key }
     }
 
-    /// Sends everything, unless the client does not read.
-    async fn flush(&mut self, os: &mut Os) -> io::Result<()> {
-        if self.bytes.is_empty() {
-            return Ok(());
+    /// Sends the rest while the kernel ends, within the time that is left for all clients.
+    fn part(&mut self) -> io::Result<()> {
+        let mut stream: &UnixStream = &self.device;
+        stream.set_nonblocking(false)?;
+        while self.sent < self.output.len() {
+            let left = self.all.parting.get();
+            if left.is_zero() {
+                break;
+            }
+            stream.set_write_timeout(Some(left))?;
+            let began = Instant::now();
+            let sent = stream.write(&self.output[self.sent..]);
+            self.all.parting.set(left.saturating_sub(began.elapsed()));
+            self.sent += sent?;
         }
-        let _begun = self.begin(os).await;
-        while self.sent < self.bytes.len() {
-            let (device, rest) = (&self.device, &self.bytes[self.sent..]);
-            let sent = os.timeout(STALL, async |os| device.send(os, rest).await);
-            self.sent += sent.await.map_err(|_| io::ErrorKind::TimedOut)??;
-        }
-        self.bytes.clear();
-        self.sent = 0;
         Ok(())
     }
 }
 
-impl Drop for Output {
+impl Drop for Client {
     fn drop(&mut self) {
         if !self.over {
             self.receive();

@@ -1,6 +1,7 @@
 //! The protocol of a monitor's socket: one JSON object a line, in both directions. The answer to a
 //! request is any number of objects; the last one is an `end` or an `error`.
 
+use clap::Args;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -8,11 +9,12 @@ use super::{
     query::Query,
     row::{Row, Totals},
 };
+use crate::values::{calls, whole};
 
 /// A request to a kernel.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "lowercase", deny_unknown_fields)]
-pub(super) enum Request {
+pub(crate) enum Request {
     /// List the tasks.
     Ps(Query),
     /// List the tasks with their rates.
@@ -30,16 +32,23 @@ pub(super) enum Request {
 }
 
 /// Which events are shown. An event passes if each list is empty or has a matching entry.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Args, Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct Filter {
+pub(crate) struct Filter {
+    /// Only this task; can be repeated
+    #[arg(long = "task", value_name = "TID", value_parser = whole::<u64>)]
     pub(super) tids: Vec<u64>,
+    /// Only tasks of this name; can be repeated
+    #[arg(long = "name", value_name = "NAME")]
     pub(super) comms: Vec<String>,
-    /// Only these calls, and no other events.
+    /// Only this call, such as recv or new_task; can be repeated
+    #[arg(long = "call", value_name = "CALL", value_parser = calls(), hide_possible_values = true)]
     pub(super) calls: Vec<String>,
-    /// Also turns, wake-ups and jumps of the clock.
+    /// Also turns, wake-ups and jumps of the clock
+    #[arg(long)]
     pub(super) sched: bool,
-    /// Also console output.
+    /// Also the programs' output
+    #[arg(long)]
     pub(super) console: bool,
 }
 
@@ -76,19 +85,40 @@ pub(super) enum Answer {
     End(Totals),
 }
 
+/// All answers for a request about tasks.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Answers {
+    pub(crate) tasks: Vec<Row>,
+    pub(crate) cycles: Vec<Vec<u64>>,
+    pub(crate) behind: Vec<Vec<u64>>,
+    pub(crate) traps: Vec<Map<String, Value>>,
+    pub(crate) totals: Totals,
+}
+
 /// The largest number of bytes that a client keeps of one answer: about half a million tasks.
 pub(super) const ANSWER: usize = 64 << 20;
 
-impl Answer {
-    pub(super) fn error(message: impl Into<String>) -> Self {
-        Self::Error {
-            message: message.into(),
+impl Answers {
+    /// Adds an answer, unless it is the last.
+    pub(super) fn take(&mut self, answer: Answer) {
+        match answer {
+            Answer::Task(row) => self.tasks.push(row),
+            Answer::Cycle { tids } => self.cycles.push(tids),
+            Answer::Behind { tids } => self.behind.push(tids),
+            Answer::Trap(line) => self.traps.push(line),
+            _ => {}
         }
     }
+}
 
-    /// Appends the object as a line.
-    pub(super) fn write(&self, to: &mut Vec<u8>) {
-        serde_json::to_writer(&mut *to, self).expect("plain values are JSON");
-        to.push(b'\n');
-    }
+/// Appends a request or an answer as a line.
+pub(super) fn write(object: &impl Serialize, to: &mut Vec<u8>) {
+    serde_json::to_writer(&mut *to, object).expect("plain values are JSON");
+    to.push(b'\n');
+}
+
+/// Reads an answer.
+pub(super) fn read(line: &[u8]) -> Result<Answer, String> {
+    serde_json::from_slice(line)
+        .map_err(|_| "the server there is no monitor of a kernel".to_string())
 }

@@ -3,10 +3,13 @@
 use std::{cmp::Reverse, collections::BTreeMap, fmt, time::Duration};
 
 use serde::{Deserialize, Serialize};
-use trapline::{Ledger, On, TaskInfo, TaskState};
+use trapline::{TaskInfo, TaskState};
 
-use super::brief::brief;
 use crate::units::separated;
+
+/// The longest text in an answer. An answer has few texts, and JSON takes at most six bytes for a
+/// letter. So no answer is longer than a client's buffer.
+const TEXT: usize = 32 << 10;
 
 /// One task; or all tasks of a name, of which `tid` is the first.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -101,7 +104,7 @@ pub(crate) enum State {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Totals {
     /// The instant, in seconds since boot.
-    pub(super) at: f64,
+    pub(crate) at: f64,
     pub(crate) tasks: usize,
     pub(super) ready: usize,
     pub(super) blocked: usize,
@@ -139,39 +142,6 @@ impl State {
 }
 
 impl Row {
-    /// The ledger has the addresses of devices.
-    pub(crate) fn of(task: &TaskInfo, recent: &Ledger) -> Self {
-        let mut row = Self {
-            tid: task.tid.into(),
-            comm: brief(task.name.clone()),
-            parent: task.parent.into(),
-            traps: task.traps,
-            places: task.places().map(brief),
-            ..Self::default()
-        };
-        match &task.state {
-            TaskState::Ready => {}
-            TaskState::Running => row.state = State::Running,
-            TaskState::Blocked { since, on } => {
-                let addr = match on {
-                    // A simulated network has described the connection.
-                    On::Device(device, _) if task.wait.thing.is_none() => recent.addr(*device),
-                    _ => None,
-                };
-                let addr = addr.map_or_else(String::new, |addr| format!(", {addr}"));
-                row.state = State::Blocked;
-                row.blocked_on = task.blocked_on().map(|on| brief(on + &addr));
-                row.since = Some(since.as_secs_f64());
-                row.waits_for = task.waits_for().map(u64::from);
-            }
-            TaskState::Zombie(exit) => {
-                row.state = State::Zombie;
-                row.exit = Some(brief(exit.to_string()));
-            }
-        }
-        row
-    }
-
     /// Whether its number, its name, its state or what it is blocked on contains the text.
     pub(super) fn lets_through(&self, filter: &str) -> bool {
         let on = self.blocked_on.as_deref().unwrap_or_default();
@@ -197,4 +167,15 @@ impl Totals {
         }
         totals
     }
+}
+
+/// The text as it is sent: truncated if it is long.
+pub(super) fn brief(mut text: String) -> String {
+    if text.len() > TEXT {
+        let len = text.len();
+        let cut = (0..=TEXT).rev().find(|&at| text.is_char_boundary(at));
+        text.truncate(cut.unwrap_or(0));
+        text += &format!("... ({len} bytes)");
+    }
+    text
 }

@@ -23,12 +23,10 @@ pub(super) struct Sampler {
 }
 
 /// The share of the time that each task took.
-#[derive(Default)]
 pub(super) struct Shares {
-    by_task: FxHashMap<Tid, u32>,
+    samples: FxHashMap<Tid, u32>,
     daemons: u32,
-    idle: u32,
-    all: u32,
+    all: usize,
 }
 
 impl Sampler {
@@ -43,39 +41,32 @@ impl Sampler {
 
     /// The shares of the last two seconds, once there are enough samples.
     pub(super) fn shares(&self) -> Option<Shares> {
-        let mut shares = Shares::default();
         let samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
-        if samples.len() < ENOUGH {
-            return None;
-        }
+        let mut shares = Shares {
+            samples: FxHashMap::default(),
+            daemons: 0,
+            all: samples.len(),
+        };
         for &tid in samples.iter() {
-            shares.all += 1;
-            match tid {
-                Tid::KERNEL => shares.idle += 1,
-                daemon if daemon.is_daemon() => shares.daemons += 1,
-                tid => *shares.by_task.entry(tid).or_default() += 1,
+            match tid.is_daemon() {
+                true => shares.daemons += 1,
+                false => *shares.samples.entry(tid).or_default() += 1,
             }
         }
-        Some(shares)
+        (shares.all >= ENOUGH).then_some(shares)
     }
 }
 
 impl Shares {
+    /// That of [`Tid::KERNEL`] is the time in which it waited for the world.
     pub(super) fn of(&self, tid: Tid) -> f64 {
-        self.part(self.by_task.get(&tid).copied().unwrap_or(0))
-    }
-
-    pub(super) fn idle(&self) -> f64 {
-        self.part(self.idle)
+        let count = self.samples.get(&tid).copied().unwrap_or(0);
+        f64::from(count) / self.all as f64
     }
 
     /// The share of the daemons, which are the views themselves.
     pub(super) fn daemons(&self) -> f64 {
-        self.part(self.daemons)
-    }
-
-    fn part(&self, count: u32) -> f64 {
-        f64::from(count) / f64::from(self.all.max(1))
+        f64::from(self.daemons) / self.all as f64
     }
 }
 

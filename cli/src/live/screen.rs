@@ -6,36 +6,22 @@ use std::{
     convert::Infallible,
     error::Error,
     io::{self, ErrorKind},
-    os::unix::net::UnixStream,
     rc::Rc,
     time::Duration,
 };
 
-use ratatui::{
-    TerminalOptions, Viewport,
-    backend::CrosstermBackend,
-    crossterm::{
-        QueueableCommand, cursor,
-        terminal::{BeginSynchronizedUpdate, EndSynchronizedUpdate},
-    },
-    layout::Rect,
-};
-use trapline::{Device, Os, Queue};
+use trapline::{Os, Queue};
 
 use super::{
+    client::Link,
     draw::draw,
-    model::{self, Model, Snapshot, Whereabouts},
-    protocol::{ANSWER, Answer, Request},
+    model::{self, Gauge, Shared},
+    protocol::{Answers, Request},
     query::Query,
-    row::Totals,
-    shared::Shared,
-    terminal::{self, Keyboard, Taken, Terminal},
+    terminal::{self, Keyboard, Paper, Terminal},
     view::{View, Wish},
 };
-use crate::{
-    output,
-    stdio::{self, Memory},
-};
+use crate::{output, stdio};
 
 /// The largest number of lines of output.
 const LINES: usize = 16;
@@ -43,25 +29,13 @@ const LINES: usize = 16;
 const BEAT: Duration = Duration::from_millis(100);
 /// The time after which a connected kernel without an answer is called busy.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// The longest line that is kept.
-const LINE: usize = 1 << 22;
 
 /// The source of the snapshots.
 pub(super) enum Source {
     /// The kernel of this task.
-    Here { shared: Shared, model: Model },
+    Here { shared: Shared, gauge: Gauge },
     /// Another, at the other end of this connection.
     There(Link),
-}
-
-/// A connection to a monitor.
-pub(super) struct Link {
-    device: Device<UnixStream>,
-    input: Vec<u8>,
-    /// The number of bytes that have been read.
-    read: usize,
-    /// The longest time until the monitor reads the next request.
-    pause: Duration,
 }
 
 /// How a screen ends without an error.
@@ -123,14 +97,31 @@ async fn show_on(
         desk.0.borrow_mut().over = Some(error);
     };
     os.spawn_detached("screen news", news).await?;
-    // On an earlier error, the caller gives the terminal back.
-    let _taken = Taken;
-    terminal.enter()?;
-    let mut paper = Paper::new(os, terminal).await?;
-    let (stdin, mut keyboard) = (os.attach(io::stdin()).await.ok(), Keyboard::default());
+    let mut paper = Paper::take(terminal)?;
+    // Through devices, a slow terminal delays no other task. Otherwise a program has attached the
+    // stream as a device of its own: keys are polled then, and arrive a moment later.
+    let out = os.attach(terminal.descriptor()).await.ok();
+    let stdin = os.attach(io::stdin()).await.ok();
+    let (mut keyboard, mut printed) = (Keyboard::default(), 0);
     loop {
-        paper.draw(os, &desk).await?;
-        wait_for_input(os, stdin.as_ref()).await;
+        let count = stdio::count();
+        if paper.is_resized() || count != printed || desk.borrow().dirty {
+            printed = count;
+            let text = {
+                let mut desk = desk.borrow_mut();
+                desk.dirty = false;
+                let lines = stdio::tail(LINES);
+                paper.draw(|frame| draw(frame, &mut desk.view, &lines))?
+            };
+            match &out {
+                Some(out) => out.send_all(os, &text).await?,
+                None => terminal.write(&text)?,
+            }
+        }
+        match &stdin {
+            Some(stdin) => drop(os.timeout(BEAT, async |os| os.read_wait(stdin).await).await),
+            None => os.sleep(BEAT / 2).await,
+        }
         if let Some(error) = desk.borrow_mut().over.take() {
             return farewell(error);
         }
@@ -139,7 +130,7 @@ async fn show_on(
             desk.borrow_mut().dirty = true;
             match wish {
                 Wish::Redraw => {}
-                Wish::Repaint => paper.size = (0, 0),
+                Wish::Repaint => paper.forget(),
                 // An existing one is used.
                 Wish::Ask => drop(asks.try_put(os, ()).await),
                 Wish::Quit => return Ok(()),
@@ -158,14 +149,6 @@ fn farewell(error: io::Error) -> Result<(), Box<dyn Error>> {
             Ok(())
         }
         _ => Err(error.into()),
-    }
-}
-
-async fn wait_for_input(os: &mut Os, stdin: Option<&Device<io::Stdin>>) {
-    match stdin {
-        Some(stdin) => drop(os.timeout(BEAT, async |os| os.read_wait(stdin).await).await),
-        // Another task has attached it, so keys are polled and arrive a moment later.
-        None => os.sleep(BEAT / 2).await,
     }
 }
 
@@ -205,25 +188,24 @@ async fn follow(
         let now = os.now().await;
         let victims = std::mem::take(&mut desk.borrow_mut().view.victims);
         for &tid in &victims {
-            source.hurry(os, desk).await;
-            let notice = source.kill(os, tid).await?;
+            let killed = source.ask(os, desk, &Request::Kill { tid }).await?;
+            let notice = killed.map_or_else(|why| why, |_| format!("task {tid} is killed"));
             desk.borrow_mut().view.notice = notice;
         }
         let query = desk.borrow().view.query.clone();
         let is_new = query != shown && now >= free;
         if now >= due || is_new || !victims.is_empty() {
-            source.hurry(os, desk).await;
-            let snapshot = source.snapshot(os, &query).await?;
+            let request = Request::Top(query.clone());
+            let snapshot = source.ask(os, desk, &request).await?;
+            let snapshot = snapshot.map_err(io::Error::other)?;
             let pause = model::pause(snapshot.totals.tasks).max(source.pause());
             (due, free, shown) = (now + every.max(pause), now + pause, query);
             desk.borrow_mut().view.update(snapshot);
         }
         let subject = desk.borrow_mut().view.subject();
-        let found = if let Some(tid) = subject {
-            source.hurry(os, desk).await;
-            source.whereabouts(os, tid).await?
-        } else {
-            None
+        let found = match subject {
+            Some(tid) => source.ask(os, desk, &Request::Where { tid }).await?.ok(),
+            None => None,
         };
         desk.borrow_mut().view.describe(subject, found);
         let now = os.now().await;
@@ -248,178 +230,26 @@ impl Source {
         }
     }
 
-    /// Sets the deadline of the next answer.
-    async fn hurry(&self, os: &mut Os, desk: &RefCell<Desk>) {
-        let late = os.now().await + self.pause() + PATIENCE;
-        desk.borrow_mut().late = Some(late);
-    }
-
-    /// A snapshot of the tasks that a query lists.
-    async fn snapshot(&mut self, os: &mut Os, query: &Query) -> io::Result<Snapshot> {
-        match self {
-            Self::Here { model, .. } => Ok(model.snapshot(os, query).await),
-            Self::There(link) => {
-                let mut tasks = Vec::new();
-                let request = Request::Top(query.clone());
-                let answer = link.ask(os, &request, |answer| {
-                    if let Answer::Task(row) = answer {
-                        tasks.push(row);
-                    }
-                });
-                let totals = answer.await?.map_err(io::Error::other)?;
-                Ok(Snapshot { tasks, totals })
-            }
-        }
-    }
-
-    async fn whereabouts(&mut self, os: &mut Os, tid: u64) -> io::Result<Option<Whereabouts>> {
-        match self {
-            Self::Here { shared, .. } => {
-                let tasks = os.tasks().await;
-                Ok(model::whereabouts(&tasks, &shared.recent.borrow(), tid))
-            }
-            Self::There(link) => {
-                let (mut chain, mut traps) = (Vec::new(), Vec::new());
-                let request = Request::Where { tid };
-                let answer = link.ask(os, &request, |answer| match answer {
-                    Answer::Task(row) => chain.push(row),
-                    Answer::Trap(line) => traps.push(line),
-                    _ => {}
-                });
-                Ok(answer.await?.ok().map(|_| (chain, traps)))
-            }
-        }
-    }
-
-    /// Kills a task, and returns the message about it.
-    async fn kill(&mut self, os: &mut Os, tid: u64) -> io::Result<String> {
-        let outcome = match self {
-            Self::Here { shared, .. } => shared.kill(os, tid).await,
-            Self::There(link) => {
-                let answer = link.ask(os, &Request::Kill { tid }, drop).await?;
-                answer.map(drop)
-            }
-        };
-        Ok(outcome.map_or_else(|why| why, |()| format!("task {tid} is killed")))
-    }
-}
-
-impl Link {
-    pub(super) async fn new(os: &mut Os, stream: UnixStream) -> io::Result<Self> {
-        let device = os.attach(stream).await?;
-        Ok(Self {
-            device,
-            input: Vec::new(),
-            read: 0,
-            pause: Duration::ZERO,
-        })
-    }
-
-    /// Sends a request, and passes on every answer except the last: an end, or the monitor's error.
+    /// Asks the kernel, and sets the instant after which the answer is late. An error within is the
+    /// kernel's.
     async fn ask(
         &mut self,
         os: &mut Os,
+        desk: &RefCell<Desk>,
         request: &Request,
-        mut each: impl FnMut(Answer),
-    ) -> io::Result<Result<Totals, String>> {
-        let mut line = serde_json::to_vec(request).expect("plain values are JSON");
-        line.push(b'\n');
-        self.device.send_all(os, &line).await?;
-        let mut kept = 0;
-        while kept <= ANSWER {
-            let answer = self.next(os, &mut kept).await?;
-            match answer {
-                Answer::End(totals) => {
-                    let pause = totals.pause.unwrap_or_default();
-                    self.pause = Duration::try_from_secs_f64(pause).unwrap_or_default();
-                    return Ok(Ok(totals));
+    ) -> io::Result<Result<Answers, String>> {
+        let late = os.now().await + self.pause() + PATIENCE;
+        desk.borrow_mut().late = Some(late);
+        match self {
+            Self::There(link) => link.ask(os, request).await,
+            Self::Here { shared, gauge } => {
+                if let Request::Kill { tid } = *request
+                    && let Err(why) = shared.kill(os, tid).await
+                {
+                    return Ok(Err(why));
                 }
-                Answer::Error { message } => return Ok(Err(message)),
-                answer => each(answer),
+                Ok(shared.snapshot(os).await.measured(request, Some(gauge)))
             }
-        }
-        Err(io::Error::other("an answer is too long"))
-    }
-
-    /// Returns the next line; adds its length to `kept`.
-    async fn next(&mut self, os: &mut Os, kept: &mut usize) -> io::Result<Answer> {
-        let mut buf = [0; 8192];
-        loop {
-            let rest = &self.input[self.read..];
-            if let Some(end) = rest.iter().position(|&byte| byte == b'\n') {
-                self.read += end + 1;
-                *kept += end + 1;
-                let strange = "the server there is no monitor of a kernel";
-                return serde_json::from_slice(&rest[..end]).map_err(|_| io::Error::other(strange));
-            }
-            self.input.drain(..self.read);
-            self.read = 0;
-            if self.input.len() > LINE {
-                return Err(io::Error::other("an answer is too long"));
-            }
-            match self.device.recv(os, &mut buf).await? {
-                0 => return Err(ErrorKind::UnexpectedEof.into()),
-                n => self.input.extend_from_slice(&buf[..n]),
-            }
-        }
-    }
-}
-
-/// The surface to draw on. It writes as a task does, so a slow terminal delays no other task.
-struct Paper {
-    terminal: Terminal,
-    size: (u16, u16),
-    /// The amount of output at the last drawing.
-    printed: u64,
-    ink: Memory,
-    pages: ratatui::Terminal<CrosstermBackend<Memory>>,
-    out: Option<Device<terminal::Handle>>,
-}
-
-impl Paper {
-    async fn new(os: &mut Os, terminal: Terminal) -> io::Result<Self> {
-        let ink = Memory::default();
-        let viewport = Viewport::Fixed(Rect::default());
-        let backend = CrosstermBackend::new(ink.clone());
-        let pages = ratatui::Terminal::with_options(backend, TerminalOptions { viewport })?;
-        Ok(Self {
-            terminal,
-            size: (0, 0),
-            printed: 0,
-            ink,
-            pages,
-            out: os.attach(terminal.handle()).await.ok(),
-        })
-    }
-
-    /// Draws what has changed, if anything.
-    async fn draw(&mut self, os: &mut Os, desk: &RefCell<Desk>) -> io::Result<()> {
-        let (size, printed) = (self.terminal.size(), stdio::count());
-        if size == self.size && printed == self.printed && !desk.borrow().dirty {
-            return Ok(());
-        }
-        self.ink.queue(BeginSynchronizedUpdate)?;
-        if size != self.size {
-            self.size = size;
-            self.pages.resize(Rect::new(0, 0, size.0, size.1))?;
-        }
-        self.printed = printed;
-        {
-            let mut desk = desk.borrow_mut();
-            desk.dirty = false;
-            let lines = stdio::tail(LINES);
-            self.pages
-                .draw(|frame| draw(frame, &mut desk.view, &lines))?;
-        }
-        // Output of other processes on the terminal must not scroll the screen away.
-        self.ink
-            .queue(cursor::MoveTo(0, 0))?
-            .queue(EndSynchronizedUpdate)?;
-        let text = self.ink.take();
-        match &self.out {
-            Some(out) => out.send_all(os, &text).await,
-            // A program has attached it as a device of its own.
-            None => self.terminal.write(&text),
         }
     }
 }

@@ -9,13 +9,22 @@ use std::{
     time::Duration,
 };
 
-use ratatui::crossterm::{
-    QueueableCommand, cursor,
-    terminal::{EndSynchronizedUpdate, EnterAlternateScreen, LeaveAlternateScreen},
+use ratatui::{
+    Frame, TerminalOptions, Viewport,
+    backend::CrosstermBackend,
+    crossterm::{
+        QueueableCommand, cursor,
+        terminal::{
+            BeginSynchronizedUpdate, EndSynchronizedUpdate, EnterAlternateScreen,
+            LeaveAlternateScreen,
+        },
+    },
+    layout::Rect,
 };
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
+    stdio::{stderr, stdout},
     termios::{
         LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcgetwinsize, tcsetattr,
     },
@@ -25,7 +34,7 @@ use termina::{
     event::{KeyCode, KeyEvent, KeyEventKind, Modifiers},
 };
 
-use crate::stdio::{self, Stream, straight};
+use crate::stdio::{self, Memory, Stream, straight};
 
 /// The terminal's previous state. It belongs to the process, and so does this.
 static BEFORE: Mutex<Option<Before>> = Mutex::new(None);
@@ -50,18 +59,17 @@ pub(crate) struct Terminal {
 
 /// The terminal of the process, if it can be read and written. From now on, output to it is kept.
 pub(crate) fn find() -> Result<Terminal, String> {
+    if !io::stdin().is_terminal() {
+        return Err("a screen needs a terminal, and standard input is none".into());
+    }
     let terminals = [io::stdout().is_terminal(), io::stderr().is_terminal()];
     let out = match terminals {
-        _ if !io::stdin().is_terminal() => {
-            return Err("a screen needs a terminal, and standard input is none".into());
-        }
         [true, _] => Stream::Out,
         [_, true] => Stream::Err,
         [false, false] => {
-            return Err(
-                "a screen needs a terminal, and neither standard output nor standard error is one"
-                    .into(),
-            );
+            let why =
+                "a screen needs a terminal, and neither standard output nor standard error is one";
+            return Err(why.into());
         }
     };
     stdio::begin(terminals);
@@ -70,7 +78,7 @@ pub(crate) fn find() -> Result<Terminal, String> {
 
 impl Terminal {
     /// Takes the terminal, until `leave`.
-    pub(crate) fn enter(self) -> io::Result<()> {
+    fn enter(self) -> io::Result<()> {
         let termios = tcgetattr(io::stdin())?;
         let mut raw = termios.clone();
         raw.make_raw();
@@ -87,10 +95,10 @@ impl Terminal {
         straight(out, &sequence)
     }
 
-    pub(super) fn handle(self) -> Handle {
+    pub(super) fn descriptor(self) -> BorrowedFd<'static> {
         match self.out {
-            Stream::Out => Handle::Out(io::stdout()),
-            Stream::Err => Handle::Err(io::stderr()),
+            Stream::Out => stdout(),
+            Stream::Err => stderr(),
         }
     }
 
@@ -99,9 +107,9 @@ impl Terminal {
         straight(self.out, text)
     }
 
-    /// The terminal's width and height.
-    pub(crate) fn size(self) -> (u16, u16) {
-        match tcgetwinsize(self.handle()) {
+    /// The width and height.
+    fn size(self) -> (u16, u16) {
+        match tcgetwinsize(self.descriptor()) {
             Ok(size) if size.ws_col > 0 && size.ws_row > 0 => (size.ws_col, size.ws_row),
             _ => (80, 24),
         }
@@ -116,11 +124,10 @@ pub(crate) fn leave() {
         let queued = sequence
             .queue(EndSynchronizedUpdate)
             .and_then(|sequence| sequence.queue(LeaveAlternateScreen))
-            .and_then(|sequence| sequence.queue(cursor::Show));
+            .and_then(|sequence| sequence.queue(cursor::Show))
+            .map(drop);
         // A terminal that has gone needs no more cleanup.
-        let _ = queued
-            .map(drop)
-            .and_then(|()| straight(before.out, &sequence));
+        let _ = queued.and_then(|()| straight(before.out, &sequence));
         let _ = tcsetattr(io::stdin(), OptionalActions::Flush, &before.termios);
     }
     stdio::end();
@@ -209,27 +216,64 @@ fn readiness(longest: Duration) -> rustix::io::Result<PollFlags> {
     Ok(fds[0].revents())
 }
 
-/// A standard stream as a descriptor that a task can write to.
-pub(super) enum Handle {
-    Out(io::Stdout),
-    Err(io::Stderr),
-}
-
-impl AsFd for Handle {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Self::Out(out) => out.as_fd(),
-            Self::Err(err) => err.as_fd(),
-        }
-    }
-}
-
 /// Restores the terminal when it is dropped.
 pub(crate) struct Taken;
 
 impl Drop for Taken {
     fn drop(&mut self) {
         leave();
+    }
+}
+
+/// A terminal that is taken, with what it shows. Dropping it restores the terminal.
+pub(crate) struct Paper {
+    terminal: Terminal,
+    size: (u16, u16),
+    ink: Memory,
+    pages: ratatui::Terminal<CrosstermBackend<Memory>>,
+    _taken: Taken,
+}
+
+impl Paper {
+    pub(crate) fn take(terminal: Terminal) -> io::Result<Self> {
+        // An error restores the terminal, too.
+        let taken = Taken;
+        terminal.enter()?;
+        let ink = Memory::default();
+        let viewport = Viewport::Fixed(Rect::default());
+        let backend = CrosstermBackend::new(ink.clone());
+        Ok(Self {
+            terminal,
+            size: (0, 0),
+            ink,
+            pages: ratatui::Terminal::with_options(backend, TerminalOptions { viewport })?,
+            _taken: taken,
+        })
+    }
+
+    pub(super) fn is_resized(&self) -> bool {
+        self.terminal.size() != self.size
+    }
+
+    /// The next frame is drawn as a whole.
+    pub(super) fn forget(&mut self) {
+        self.size = (0, 0);
+    }
+
+    /// Draws what has changed. Returns the bytes for the terminal, which shows the frame at once.
+    pub(crate) fn draw(&mut self, draw: impl FnOnce(&mut Frame)) -> io::Result<Vec<u8>> {
+        self.ink.queue(BeginSynchronizedUpdate)?;
+        if self.is_resized() {
+            self.size = self.terminal.size();
+            self.pages
+                .resize(Rect::new(0, 0, self.size.0, self.size.1))?;
+        }
+        self.pages.draw(draw)?;
+        // Output of other processes on the terminal must not scroll the screen away.
+        self.ink
+            .queue(cursor::MoveTo(0, 0))?
+            .queue(EndSynchronizedUpdate)?;
+        Ok(self.ink.take())
     }
 }
 
@@ -241,10 +285,6 @@ mod tests {
     };
 
     use super::*;
-
-    fn codes(keys: &[KeyEvent]) -> Vec<KeyCode> {
-        keys.iter().map(|key| key.code).collect()
-    }
 
     #[test]
     fn a_terminal_that_goes_after_the_poll_is_an_error() {
@@ -262,22 +302,29 @@ mod tests {
     }
 
     #[test]
-    fn a_key_in_two_parts_is_one_key() {
+    fn keys_may_come_in_parts() {
+        let enter = KeyCode::Enter;
+        let steps: [(&[u8], bool, &[KeyCode]); 10] = [
+            (b"\x1b[", false, &[]),
+            (b"Aq", false, &[KeyCode::Up, KeyCode::Char('q')]),
+            // A letter of two bytes.
+            (b"\xc3", false, &[]),
+            (b"\xa9", false, &[KeyCode::Char('\u{e9}')]),
+            // A read that got as much as it can.
+            (b"\x1b", true, &[]),
+            (b"OB", false, &[KeyCode::Down]),
+            (b"\n\r", false, &[enter, enter]),
+            // An escape byte alone.
+            (b"\x1b", false, &[KeyCode::Escape]),
+            (b"\x1b", true, &[]),
+            (b"", false, &[KeyCode::Escape]),
+        ];
         let mut keyboard = Keyboard::default();
-        assert_eq!(keyboard.parse(b"\x1b[", false), []);
-        assert_eq!(
-            codes(&keyboard.parse(b"Aq", false)),
-            [KeyCode::Up, KeyCode::Char('q')]
-        );
-        // A letter of two bytes.
-        assert_eq!(keyboard.parse(b"\xc3", false), []);
-        assert_eq!(
-            codes(&keyboard.parse(b"\xa9", false)),
-            [KeyCode::Char('\u{e9}')]
-        );
-        // A read that got as much as it can.
-        assert_eq!(keyboard.parse(b"\x1b", true), []);
-        assert_eq!(codes(&keyboard.parse(b"OB", false)), [KeyCode::Down]);
+        for (bytes, more, expected) in steps {
+            let keys = keyboard.parse(bytes, more);
+            let codes: Vec<_> = keys.iter().map(|key| key.code).collect();
+            assert_eq!(codes, expected, "{bytes:?}");
+        }
     }
 
     #[test]
@@ -285,23 +332,7 @@ mod tests {
         let mut keyboard = Keyboard::default();
         assert_eq!(keyboard.parse(b"\x1b[", false), []);
         assert_eq!(keyboard.react(Err(Errno::INTR), io::stdin()).unwrap(), []);
-        assert_eq!(codes(&keyboard.parse(b"A", false)), [KeyCode::Up]);
-    }
-
-    #[test]
-    fn a_line_feed_is_enter() {
-        let mut keyboard = Keyboard::default();
-        let enter = KeyEvent::from(KeyCode::Enter);
-        assert_eq!(keyboard.parse(b"\n\r", false), [enter, enter]);
-    }
-
-    #[test]
-    fn an_escape_byte_alone_is_the_escape_key() {
-        let mut keyboard = Keyboard::default();
-        assert_eq!(codes(&keyboard.parse(b"\x1b", false)), [KeyCode::Escape]);
-        assert_eq!(keyboard.parse(b"\x1b", true), []);
-        assert_eq!(codes(&keyboard.pause()), [KeyCode::Escape]);
-        assert_eq!(keyboard.pause(), []);
+        assert_eq!(keyboard.parse(b"A", false), [KeyCode::Up.into()]);
     }
 
     /// Alt and one of these letters starts a report of a terminal, which has no end here.
@@ -311,8 +342,9 @@ mod tests {
         for start in [b"\x1b[", b"\x1b]", b"\x1bP"] {
             assert_eq!(keyboard.parse(start, false), []);
             assert_eq!(keyboard.pause(), []);
-            let quit = KeyEvent::new(KeyCode::Char('q'), Modifiers::NONE);
-            assert_eq!(keyboard.parse(b"q", false), [quit]);
+            assert_eq!(keyboard.parse(b"q", false), [KeyCode::Char('q').into()]);
         }
+        assert_eq!(keyboard.parse(b"\x1b", true), []);
+        assert_eq!(keyboard.pause(), [KeyCode::Escape.into()]);
     }
 }

@@ -6,7 +6,10 @@ use serde_json::{Map, Value};
 use tracing::Level;
 use trapline::Nanos;
 
-use super::row::{Row, State, Totals};
+use super::{
+    protocol::Answers,
+    row::{Row, State, Totals},
+};
 use crate::{
     output::{Log, clean},
     table::table,
@@ -16,8 +19,8 @@ use crate::{
 /// The largest number of tasks in a table. A row takes kilobytes until it is shown.
 pub(super) const ROWS: usize = 10_000;
 
-/// A table of the tasks, and how many match. `all` says how to see those that it has no room for.
-pub(crate) fn ps(tasks: &[Row], totals: &Totals, all: &str) -> String {
+/// A table of the tasks, and how many match. `more` says how to see those that it has no room for.
+pub(crate) fn ps(all: &Answers, more: &str) -> String {
     let columns = [
         "tid",
         "task",
@@ -27,17 +30,17 @@ pub(crate) fn ps(tasks: &[Row], totals: &Totals, all: &str) -> String {
         "since",
         "traps",
     ];
-    let rows: Vec<_> = tasks.iter().take(ROWS).map(ps_row).collect();
+    let rows: Vec<_> = all.tasks.iter().take(ROWS).map(ps_row).collect();
     let mut text = format!("{}\n", table(columns, &rows));
-    let more = tasks.len() - rows.len();
-    if more > 0 {
-        text += &format!("and {more} more tasks{all}\n");
+    let left = all.tasks.len() - rows.len();
+    if left > 0 {
+        text += &format!("and {left} more tasks{more}\n");
     }
-    text + &counted(totals)
+    text + &counted(&all.totals)
 }
 
 /// The tasks as a tree of parents, and how many match.
-pub(crate) fn tree(tasks: &[Row], totals: &Totals) -> String {
+pub(crate) fn tree(all: &Answers) -> String {
     let line = |row: &Row| {
         let (branch, doing) = (clean(&row.branch), doing(row));
         match row.group {
@@ -45,19 +48,20 @@ pub(crate) fn tree(tasks: &[Row], totals: &Totals) -> String {
             None => format!("{branch}{} {}: {doing}\n", row.tid, name(row)),
         }
     };
-    tasks.iter().map(line).collect::<String>() + &counted(totals)
+    all.tasks.iter().map(line).collect::<String>() + &counted(&all.totals)
 }
 
 /// What of a listing is not shown.
 fn counted(totals: &Totals) -> String {
-    let left_out = totals
-        .left_out
-        .map(|rows| format!("and {} more rows\n", separated(rows)));
-    let matching = totals.matching.map(|matching| {
+    let mut text = String::new();
+    if let Some(rows) = totals.left_out {
+        text += &format!("and {} more rows\n", separated(rows));
+    }
+    if let Some(matching) = totals.matching {
         let (matching, tasks) = (separated(matching), separated(totals.tasks));
-        format!("{matching} of {tasks} match\n")
-    });
-    left_out.unwrap_or_default() + &matching.unwrap_or_default()
+        text += &format!("{matching} of {tasks} match\n");
+    }
+    text
 }
 
 /// The name of a task, or that of many with their number.
@@ -78,23 +82,6 @@ pub(super) fn cause(row: &Row) -> String {
     }
 }
 
-/// A cycle of tasks that wait for one another.
-pub(crate) fn cycle(tids: &[u64]) -> String {
-    let first = tids.first().copied();
-    let ring: Vec<u64> = tids.iter().copied().chain(first).collect();
-    format!("cycle: {}\n", arrows(&ring))
-}
-
-/// Tasks that wait for a task on a cycle.
-pub(crate) fn behind(tids: &[u64]) -> String {
-    format!("waits on a cycle: {}\n", arrows(tids))
-}
-
-fn arrows(tids: &[u64]) -> String {
-    let tids: Vec<String> = tids.iter().map(ToString::to_string).collect();
-    tids.join(" -> ")
-}
-
 /// Formats a line as `--trace` does.
 pub(crate) fn event(log: Log, line: &Map<String, Value>) -> String {
     let target = line.get("target").and_then(Value::as_str);
@@ -102,13 +89,9 @@ pub(crate) fn event(log: Log, line: &Map<String, Value>) -> String {
 }
 
 fn ps_row(row: &Row) -> [Value; 7] {
-    let since = row.since.map_or_else(String::new, instant);
-    let of_one = |value: Value| {
-        if row.group.is_some() {
-            Value::Null
-        } else {
-            value
-        }
+    let of_one = |value: Value| match row.group {
+        Some(_) => Value::Null,
+        None => value,
     };
     let parent = match &row.group {
         Some(group) if group.has_parents => "-".into(),
@@ -120,25 +103,50 @@ fn ps_row(row: &Row) -> [Value; 7] {
         parent,
         of_one(row.state.name().into()),
         cause(row).into(),
-        since.into(),
+        since(row).into(),
         row.traps.into(),
     ]
 }
 
-/// A blocked task and its places, as reports show them.
-pub(crate) fn waits_line(row: &Row) -> String {
-    let line = format!("task {} {:?} {}\n", row.tid, row.comm, doing(row));
-    let places = row
-        .places
-        .iter()
-        .map(|places| format!("  {}\n", clean(places)));
-    line + &places.collect::<String>()
+/// The blocked tasks and their places, as reports show them: so many at most, and their cycles.
+pub(crate) fn waits(all: &Answers, most: usize) -> String {
+    let mut text = String::new();
+    for row in all.tasks.iter().take(most) {
+        text += &format!("task {} {:?} {}\n", row.tid, row.comm, doing(row));
+        text.extend(
+            row.places
+                .iter()
+                .map(|places| format!("  {}\n", clean(places))),
+        );
+    }
+    let more = all.tasks.len().saturating_sub(most);
+    if more > 0 {
+        text += &format!("and {more} more tasks: --json lists all\n");
+    }
+    for ring in &all.cycles {
+        let ring = ring.iter().chain(ring.first());
+        text += &format!("cycle: {}\n", arrows(ring));
+    }
+    for path in &all.behind {
+        text += &format!("waits on a cycle: {}\n", arrows(path));
+    }
+    text
+}
+
+fn arrows<'a>(tids: impl IntoIterator<Item = &'a u64>) -> String {
+    let tids: Vec<String> = tids.into_iter().map(ToString::to_string).collect();
+    tids.join(" -> ")
 }
 
 /// Formats an instant as reports do.
 pub(crate) fn instant(seconds: f64) -> String {
     let span = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
     Nanos::from(span).to_string()
+}
+
+/// Since when a task is blocked, if it is.
+pub(super) fn since(row: &Row) -> String {
+    row.since.map_or_else(String::new, instant)
 }
 
 /// The state of a task, in words.
@@ -148,8 +156,7 @@ fn doing(row: &Row) -> String {
     }
     match (row.state, &row.blocked_on, &row.exit) {
         (State::Blocked, Some(on), _) => {
-            let since = row.since.map_or_else(String::new, instant);
-            format!("waits for {}, since {since}", clean(on))
+            format!("waits for {}, since {}", clean(on), since(row))
         }
         (State::InCall, Some(call), _) => format!("in {}", clean(call)),
         (State::Zombie, _, Some(exit)) => format!("a zombie: {}", clean(exit)),
@@ -157,11 +164,27 @@ fn doing(row: &Row) -> String {
     }
 }
 
+/// Splits a chain of waits before its last row, if that repeats an earlier one. Then the second part
+/// is the cycle, from the first row of that task.
+fn split_ring(chain: &[Row]) -> (&[Row], Option<&[Row]>) {
+    let ring = chain.split_last().and_then(|(last, before)| {
+        let first = before.iter().position(|row| row.tid == last.tid)?;
+        Some((before, Some(&before[first..])))
+    });
+    ring.unwrap_or((chain, None))
+}
+
 /// The output of `where`, except the last traps.
 pub(crate) fn where_lines(chain: &[Row], now: f64) -> Vec<String> {
+    let (waits, _) = split_ring(chain);
     let mut lines = Vec::new();
     for (at, row) in chain.iter().enumerate() {
-        let name = format!("task {} {:?}", row.tid, row.comm);
+        let indent = "  ".repeat(at.min(8));
+        let name = format!("{indent}task {} {:?}", row.tid, row.comm);
+        if at == waits.len() {
+            lines.push(format!("{name}, again: a cycle"));
+            break;
+        }
         let parent = match row.parent {
             0 => String::new(),
             parent => format!(", parent {parent}"),
@@ -169,59 +192,38 @@ pub(crate) fn where_lines(chain: &[Row], now: f64) -> Vec<String> {
         let span = row.since.map_or_else(String::new, |since| {
             format!(" (for {:.3} s)", (now - since).max(0.0))
         });
-        let (indent, doing, traps) = ("  ".repeat(at.min(8)), doing(row), row.traps);
-        // A cycle ends here.
+        let (doing, traps) = (doing(row), row.traps);
+        lines.push(format!("{name} {doing}{span}{parent}, {traps} traps"));
         let is_last = at + 1 == chain.len();
-        if is_last && chain[..at].iter().any(|other| other.tid == row.tid) {
-            lines.push(format!("{indent}{name}, again: a cycle"));
-        } else {
-            lines.push(format!(
-                "{indent}{name} {doing}{span}{parent}, {traps} traps"
-            ));
-            lines.extend(
-                row.places
-                    .iter()
-                    .chain(row.link.as_ref().filter(|_| !is_last))
-                    .map(|text| format!("{indent}  {}", clean(text))),
-            );
-        }
+        let texts = row
+            .places
+            .iter()
+            .chain(row.link.as_ref().filter(|_| !is_last));
+        lines.extend(texts.map(|text| format!("{indent}  {}", clean(text))));
     }
     lines
 }
 
-/// The chain of waits in sentences. In a cycle, the last row repeats an earlier one.
+/// The chain of waits in sentences.
 pub(super) fn why_lines(chain: &[Row], now: f64) -> String {
-    let again = chain.split_last().and_then(|(last, before)| {
-        let first = before.iter().position(|row| row.tid == last.tid)?;
-        Some(&before[first..])
-    });
-    let waits = match again {
-        Some(_) => &chain[..chain.len() - 1],
-        None => chain,
-    };
+    let (waits, ring) = split_ring(chain);
     let mut text = String::new();
     for row in waits {
-        let place = row
-            .places
-            .as_ref()
-            .map_or_else(String::new, |at| format!(" ({})", clean(at)));
         let (tid, comm) = (row.tid, clean(&row.comm));
         text += &match (row.state, &row.blocked_on, row.since) {
             (State::Blocked, Some(on), Some(since)) => {
-                let span = (now - since).max(0.0);
-                format!(
-                    "{tid} {comm:?} has waited {span:.3} s for {}{place}.\n",
-                    clean(on)
-                )
+                let (span, on) = ((now - since).max(0.0), clean(on));
+                let place = row.places.as_ref().map(|at| format!(" ({})", clean(at)));
+                let place = place.unwrap_or_default();
+                format!("{tid} {comm:?} has waited {span:.3} s for {on}{place}.\n")
             }
             (state, ..) => format!("{tid} {comm:?} is {}.\n", state.name()),
         };
         text.extend(row.link.iter().map(|link| clean(link) + "\n"));
     }
-    if let Some(ring) = again {
-        let tids = ring.iter().chain(ring.first());
-        let tids: Vec<String> = tids.map(|row| row.tid.to_string()).collect();
-        text += &format!("So they wait for one another: {}.\n", tids.join(" -> "));
+    if let Some(ring) = ring {
+        let tids = ring.iter().chain(ring.first()).map(|row| &row.tid);
+        text += &format!("So they wait for one another: {}.\n", arrows(tids));
     }
     text
 }

@@ -1,11 +1,14 @@
 //! What the screen shows, apart from drawing it: the state that keys change.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    mem,
+};
 
 use termina::event::{KeyCode, KeyEvent, Modifiers};
 
 use super::{
-    model::{Snapshot, Whereabouts},
+    protocol::Answers,
     query::{CROWD, Query, Sort},
     row::{Group, Row},
 };
@@ -23,7 +26,7 @@ const NAME: usize = 60;
 
 #[derive(Default)]
 pub(crate) struct View {
-    pub(crate) snapshot: Snapshot,
+    pub(crate) snapshot: Answers,
     /// Traps per second of each listed row, the newest last.
     history: BTreeMap<Id, VecDeque<f64>>,
     /// The same for all tasks together.
@@ -35,7 +38,7 @@ pub(crate) struct View {
     pub(super) details: bool,
     /// Whether the programs' output is shown.
     pub(super) console: bool,
-    pub(crate) whereabouts: Option<Whereabouts>,
+    pub(crate) whereabouts: Option<Answers>,
     /// The result of the last command.
     pub(super) notice: String,
     /// Whether the kernel takes long to answer.
@@ -116,14 +119,12 @@ impl View {
         view
     }
 
-    /// Takes a new snapshot.
-    pub(crate) fn update(&mut self, snapshot: Snapshot) {
-        let mut history = std::mem::take(&mut self.history);
+    pub(crate) fn update(&mut self, snapshot: Answers) {
+        let mut before = mem::take(&mut self.history);
         for row in &snapshot.tasks {
-            let id = Id::of(row);
-            let mut rates = history.remove(&id).unwrap_or_default();
-            push(&mut rates, row.rate);
-            self.history.insert(id, rates);
+            let rates = before.remove(&Id::of(row)).unwrap_or_default();
+            let rates = self.history.entry(Id::of(row)).or_insert(rates);
+            push(rates, row.rate);
         }
         push(&mut self.all, snapshot.totals.rate);
         self.snapshot = snapshot;
@@ -146,8 +147,7 @@ impl View {
         (!rows.is_empty()).then_some(self.line)
     }
 
-    /// The selected row.
-    pub(super) fn selected(&mut self) -> Option<&Row> {
+    fn selected(&mut self) -> Option<&Row> {
         let line = self.select()?;
         self.snapshot.tasks.get(line)
     }
@@ -170,13 +170,12 @@ impl View {
     }
 
     /// Takes the details of `subject`, unless the user has chosen another row in the meantime.
-    pub(super) fn describe(&mut self, subject: Option<u64>, details: Option<Whereabouts>) {
+    pub(super) fn describe(&mut self, subject: Option<u64>, details: Option<Answers>) {
         if self.subject() == subject {
             self.whereabouts = details;
         }
     }
 
-    /// Chooses a task.
     pub(crate) fn choose_task(&mut self, tid: u64) {
         self.chosen = Some(Id::Task(tid));
     }
@@ -214,30 +213,43 @@ impl View {
         self.notice.clear();
         // The present line of the chosen task.
         self.select();
-        let page = self.page.max(1);
+        match key.code {
+            KeyCode::Char('s') => {
+                self.query.tree = false;
+                self.query.sort = self.query.sort.next();
+            }
+            KeyCode::Char('r') => self.query.reversed ^= true,
+            KeyCode::Char('t') => self.query.tree ^= true,
+            KeyCode::Char('n') => self.query.fold = self.query.fold.xor(Some(CROWD)),
+            KeyCode::Enter => {
+                self.choose(self.line);
+                self.whereabouts = None;
+                match self.selected().cloned() {
+                    Some(Row { comm, group, .. }) if group.is_some() => self.unfold(comm),
+                    _ => self.details ^= true,
+                }
+            }
+            KeyCode::Escape => {
+                self.details = false;
+                self.query.filter.clear();
+            }
+            code => {
+                return match walked(code, self.line, self.page.max(1)) {
+                    Some(line) => self.walk(line),
+                    None => self.press_without_asking(key),
+                };
+            }
+        }
+        Wish::Ask
+    }
+
+    fn press_without_asking(&mut self, key: KeyEvent) -> Wish {
         match key.code {
             KeyCode::Char('l') if key.modifiers.contains(Modifiers::CONTROL) => {
                 return Wish::Repaint;
             }
             KeyCode::Char('q') => return Wish::Quit,
             KeyCode::Char('?' | 'h') => self.mode = Mode::Help,
-            KeyCode::Char('s') => {
-                self.query.tree = false;
-                self.query.sort = self.query.sort.next();
-                return Wish::Ask;
-            }
-            KeyCode::Char('r') => {
-                self.query.reversed ^= true;
-                return Wish::Ask;
-            }
-            KeyCode::Char('t') => {
-                self.query.tree ^= true;
-                return Wish::Ask;
-            }
-            KeyCode::Char('n') => {
-                self.query.fold = self.query.fold.xor(Some(CROWD));
-                return Wish::Ask;
-            }
             KeyCode::Char('c') => self.console ^= true,
             KeyCode::Char('/') => self.mode = Mode::Filter,
             KeyCode::Char('k') => {
@@ -248,26 +260,6 @@ impl View {
                     None => self.notice = "this row is many tasks: enter unfolds it".into(),
                 }
             }
-            KeyCode::Enter => {
-                self.choose(self.line);
-                self.whereabouts = None;
-                match self.selected().cloned() {
-                    Some(Row { comm, group, .. }) if group.is_some() => self.unfold(comm),
-                    _ => self.details ^= true,
-                }
-                return Wish::Ask;
-            }
-            KeyCode::Escape => {
-                self.details = false;
-                self.query.filter.clear();
-                return Wish::Ask;
-            }
-            KeyCode::Up => return self.walk(self.line.saturating_sub(1)),
-            KeyCode::Down => return self.walk(self.line + 1),
-            KeyCode::PageUp => return self.walk(self.line.saturating_sub(page)),
-            KeyCode::PageDown => return self.walk(self.line + page),
-            KeyCode::Home => return self.walk(0),
-            KeyCode::End => return self.walk(usize::MAX),
             _ => {}
         }
         Wish::Redraw
@@ -331,6 +323,19 @@ impl View {
     }
 }
 
+/// The line to which a key leads from a line, if it is a key for that.
+pub(crate) fn walked(key: KeyCode, line: usize, page: usize) -> Option<usize> {
+    Some(match key {
+        KeyCode::Up => line.saturating_sub(1),
+        KeyCode::Down => line + 1,
+        KeyCode::PageUp => line.saturating_sub(page),
+        KeyCode::PageDown => line + page,
+        KeyCode::Home => 0,
+        KeyCode::End => usize::MAX,
+        _ => return None,
+    })
+}
+
 fn push(rates: &mut VecDeque<f64>, rate: Option<f64>) {
     if rates.len() == HISTORY {
         rates.pop_front();
@@ -341,74 +346,54 @@ fn push(rates: &mut VecDeque<f64>, rate: Option<f64>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::live::{draw, row::Totals};
+    use crate::live::draw;
 
-    #[test]
-    fn details_that_come_late_are_not_shown_for_another_row() {
-        let row = |tid, group| Row {
-            tid,
-            group,
+    fn listing(rows: &[(u64, Option<Group>)]) -> Answers {
+        let row = |(tid, group): &(u64, Option<Group>)| Row {
+            tid: *tid,
+            group: group.clone(),
             ..Row::default()
         };
-        let mut view = View::new(false);
-        view.update(Snapshot {
-            tasks: vec![row(1, None), row(2, Some(Group::default()))],
-            ..Snapshot::default()
-        });
-        view.press(KeyEvent::from(KeyCode::Enter));
-        let asked = view.subject();
-        assert_eq!(asked, Some(1));
-        view.describe(asked, Some(Whereabouts::default()));
-        assert!(view.whereabouts.is_some());
-        view.press(KeyEvent::from(KeyCode::Down));
-        view.describe(asked, Some(Whereabouts::default()));
-        assert!(view.whereabouts.is_none());
+        Answers {
+            tasks: rows.iter().map(row).collect(),
+            ..Answers::default()
+        }
     }
 
     #[test]
-    fn a_row_that_becomes_a_group_has_no_details_of_a_task() {
-        let one = |tid, group| Snapshot {
-            tasks: vec![Row {
-                tid,
-                group,
-                ..Row::default()
-            }],
-            ..Snapshot::default()
-        };
+    fn details_are_those_of_the_chosen_row() {
         let mut view = View::new(false);
-        view.update(one(1, None));
+        view.update(listing(&[(1, None), (2, Some(Group::default()))]));
         view.press(KeyEvent::from(KeyCode::Enter));
         let asked = view.subject();
-        view.describe(asked, Some(Whereabouts::default()));
-        view.update(one(2, Some(Group::default())));
+        assert_eq!(asked, Some(1));
+        view.describe(asked, Some(Answers::default()));
+        assert!(view.whereabouts.is_some());
+        view.press(KeyEvent::from(KeyCode::Down));
+        view.describe(asked, Some(Answers::default()));
+        assert!(view.whereabouts.is_none(), "they come late");
+        view.press(KeyEvent::from(KeyCode::Up));
+        view.describe(asked, Some(Answers::default()));
+        assert!(view.whereabouts.is_some());
+        view.update(listing(&[(2, Some(Group::default()))]));
         let asked = view.subject();
         view.describe(asked, None);
-        assert!(view.whereabouts.is_none());
+        assert!(view.whereabouts.is_none(), "the row is a group now");
     }
 
     #[test]
     fn rows_that_are_not_listed_are_told_of() {
-        let row = |tid| Row {
-            tid,
-            ..Row::default()
-        };
         let mut view = View::new(false);
-        view.update(Snapshot {
-            tasks: (1..=2).map(row).collect(),
-            totals: Totals {
-                left_out: Some(3039),
-                ..Totals::default()
-            },
-        });
+        let mut snapshot = listing(&[(1, None), (2, None)]);
+        snapshot.totals.left_out = Some(3039);
+        view.update(snapshot);
         let heading = draw::counts(&view, 80).to_string();
         assert!(heading.ends_with("  2 of 3,041 rows"), "{heading}");
-        let down = KeyEvent::from(KeyCode::Down);
-        view.press(down);
-        assert_eq!(view.notice, "");
-        view.press(down);
         let notice = "3,039 more rows are not listed: filter, or sort otherwise";
-        assert_eq!(view.notice, notice);
-        view.press(KeyEvent::from(KeyCode::Up));
-        assert_eq!(view.notice, "");
+        let (down, up) = ((KeyCode::Down, notice), (KeyCode::Up, ""));
+        for (key, notice) in [(KeyCode::Down, ""), down, up] {
+            view.press(KeyEvent::from(key));
+            assert_eq!(view.notice, notice);
+        }
     }
 }

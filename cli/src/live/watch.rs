@@ -12,13 +12,13 @@ use std::{
 
 use clap::Args;
 use signal_hook::consts::{SIGHUP, SIGINT};
-use trapline::{Kernel, Ledger, Os, Tracer, record::Handle};
+use trapline::{Event, Kernel, Ledger, Os, Tracer, record::Handle};
 
 use super::{
-    model::{LONGEST, Model},
-    monitor, recent,
+    feed,
+    model::{LONGEST, Shared},
+    monitor,
     screen::{self, End, Source},
-    shared::{self, Shared},
     socket::{self, SocketFile},
     terminal::{self, Terminal, leave},
 };
@@ -54,11 +54,9 @@ impl Options {
 /// Reads the time between two snapshots. It has a limit, since a monitor hangs up on silent
 /// clients.
 pub(super) fn interval(text: &str) -> Result<Duration, String> {
-    let span = duration(text)?;
-    if (Duration::from_millis(50)..=LONGEST).contains(&span) {
-        Ok(span)
-    } else {
-        Err(format!("it takes 50ms to {}s", LONGEST.as_secs()))
+    match duration(text)? {
+        span if (Duration::from_millis(50)..=LONGEST).contains(&span) => Ok(span),
+        _ => Err(format!("it takes 50ms to {}s", LONGEST.as_secs())),
     }
 }
 
@@ -74,18 +72,16 @@ pub(crate) struct Observation {
 impl Observation {
     /// Prepares the observation; `None` if no option asks for it.
     pub(crate) fn new(options: &Options, log: Log) -> Result<Option<Self>, String> {
-        if options.monitor.is_none() && options.top.is_none() {
+        if !options.is_any() {
             return Ok(None);
         }
         let socket = options.monitor.as_deref().map(listen).transpose()?;
-        let screen = options
-            .top
-            .map(|every| Ok::<_, String>((terminal::find()?, every)));
+        let terminal = options.top.map(|_| terminal::find()).transpose()?;
         Ok(Some(Self {
-            recent: Rc::new(RefCell::new(recent::ledger())),
+            recent: feed::ledger(),
             socket,
-            screen: screen.transpose()?,
-            colored: log.is_colored(),
+            screen: terminal.zip(options.top),
+            colored: log.colored,
         }))
     }
 
@@ -95,7 +91,7 @@ impl Observation {
 
     /// Configures a kernel before its first tick.
     pub(crate) fn tracer(&self) -> impl Tracer + use<> {
-        shared::tracer(&self.recent)
+        Recent(Rc::clone(&self.recent))
     }
 
     /// Cleans up where the process ends with the kernel still running.
@@ -117,13 +113,19 @@ impl Observation {
         recorded: Option<&Handle>,
         no_kill: Option<&'static str>,
     ) {
-        let shared = Shared::new(self.recent, kernel.remote(), recorded, no_kill);
+        let shared = Shared {
+            recent: self.recent,
+            recorded: recorded.cloned(),
+            no_kill,
+            kernel: kernel.remote(),
+            sampler: Rc::default(),
+        };
         if let Some((terminal, every)) = self.screen {
             let shared = shared.clone();
             let colored = self.colored;
             kernel.spawn_daemon("top", async move |os: &mut Os| {
-                let model = Model::new(&shared);
-                let source = Source::Here { shared, model };
+                let gauge = shared.gauge();
+                let source = Source::Here { shared, gauge };
                 let signal = match screen::show(os, source, terminal, every, colored).await? {
                     End::Quit => SIGINT,
                     End::Gone => SIGHUP,
@@ -143,13 +145,23 @@ impl Observation {
     }
 }
 
-fn listen(path: &Path) -> Result<(UnixListener, Arc<SocketFile>), String> {
-    match socket::bind(path) {
-        Ok((listener, file)) => Ok((listener, Arc::new(file))),
-        Err(error) => Err(format!(
-            "cannot listen on {}: {} (see --monitor)",
-            path.display(),
-            outfile::why(path, &error)
-        )),
+/// A tracer that keeps the last calls up to date.
+struct Recent(Rc<RefCell<Ledger>>);
+
+impl Tracer for Recent {
+    fn event(&mut self, event: &Event<'_>) {
+        self.0.borrow_mut().event(event);
     }
+
+    fn is_exact(&self) -> bool {
+        false
+    }
+}
+
+fn listen(path: &Path) -> Result<(UnixListener, Arc<SocketFile>), String> {
+    let bound = socket::bind(path).map_err(|error| {
+        let why = outfile::why(path, &error);
+        format!("cannot listen on {}: {why} (see --monitor)", path.display())
+    });
+    bound.map(|(listener, file)| (listener, Arc::new(file)))
 }

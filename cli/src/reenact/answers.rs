@@ -30,7 +30,6 @@ impl Heard {
             .extend_from_slice(&bytes[..bytes.len().min(room)]);
     }
 
-    /// Notes that the peer makes its next step.
     pub(super) fn step(&mut self) {
         self.steps.push(self.bytes.len());
     }
@@ -82,41 +81,30 @@ impl Answer {
     }
 
     fn of(alone: &Heard, is_exact: bool) -> Self {
-        let parts = Vec::new();
-        let mut answer = Self { parts, is_exact };
-        let mut numbers = Numbers::new(is_exact);
-        let mut part = Part {
-            bytes: Vec::new(),
-            step: 0,
-        };
+        let mut parts: Vec<Part> = Vec::new();
+        let (mut step, mut is_begun, mut is_number) = (0, false, false);
         for (at, byte) in alone.bytes.iter().enumerate() {
-            answer.step_at(at, &mut part, alone);
-            part.bytes.extend(numbers.show(*byte));
-            if *byte == b'\n' {
-                answer.end(&mut part);
+            while alone.steps.get(step) == Some(&at) {
+                step += 1;
+                is_begun = false;
             }
+            let Some(shown) = show(*byte, is_exact, &mut is_number) else {
+                continue;
+            };
+            match parts.last_mut() {
+                Some(part) if is_begun => part.bytes.push(shown),
+                _ => parts.push(Part {
+                    bytes: vec![shown],
+                    step,
+                }),
+            }
+            is_begun = *byte != b'\n';
         }
         // The rest of a long answer is not known.
-        if alone.bytes.len() < MOST {
-            answer.end(&mut part);
+        if is_begun && alone.bytes.len() == MOST {
+            parts.pop();
         }
-        answer
-    }
-
-    /// Ends a part where the peer makes its next steps, after so many bytes.
-    fn step_at(&mut self, bytes: usize, part: &mut Part, alone: &Heard) {
-        while alone.steps.get(part.step) == Some(&bytes) {
-            self.end(part);
-            part.step += 1;
-        }
-    }
-
-    fn end(&mut self, part: &mut Part) {
-        let bytes = mem::take(&mut part.bytes);
-        if !bytes.is_empty() {
-            let step = part.step;
-            self.parts.push(Part { bytes, step });
-        }
+        Self { parts, is_exact }
     }
 
     fn within(&self, heard: &Heard) -> Coming<'_> {
@@ -126,34 +114,19 @@ impl Answer {
     }
 }
 
-/// Shows bytes, with the same digit for every number unless numbers count.
-struct Numbers {
-    are_exact: bool,
-    is_within: bool,
-}
-
-impl Numbers {
-    fn new(are_exact: bool) -> Self {
-        Self {
-            are_exact,
-            is_within: false,
-        }
-    }
-
-    fn show(&mut self, byte: u8) -> Option<u8> {
-        let is_digit = !self.are_exact && byte.is_ascii_digit();
-        let was_within = mem::replace(&mut self.is_within, is_digit);
-        match is_digit {
-            false => Some(byte),
-            true => (!was_within).then_some(b'0'),
-        }
+/// Shows a byte, with one digit for every number unless numbers count.
+fn show(byte: u8, is_exact: bool, is_number: &mut bool) -> Option<u8> {
+    let is_digit = !is_exact && byte.is_ascii_digit();
+    let was_number = mem::replace(is_number, is_digit);
+    match is_digit {
+        false => Some(byte),
+        true => (!was_number).then_some(b'0'),
     }
 }
 
 /// An answer as far as it has come.
 pub(super) struct Coming<'a> {
     answer: &'a Answer,
-    /// Which parts have come.
     come: Vec<bool>,
     /// The first part that has not.
     first: usize,
@@ -161,7 +134,8 @@ pub(super) struct Coming<'a> {
     rest: Vec<u8>,
     /// Whether other bytes have come since.
     has_others: bool,
-    numbers: Numbers,
+    /// Whether the last byte was of a number.
+    is_number: bool,
 }
 
 impl<'a> Coming<'a> {
@@ -172,15 +146,13 @@ impl<'a> Coming<'a> {
             first: 0,
             rest: Vec::new(),
             has_others: false,
-            numbers: Numbers::new(answer.is_exact),
+            is_number: false,
         }
     }
 
-    /// Takes what has come.
     pub(super) fn take(&mut self, bytes: &[u8]) {
-        let numbers = &mut self.numbers;
-        let shown = bytes.iter().filter_map(|byte| numbers.show(*byte));
-        self.rest.extend(shown);
+        let show = |byte: &u8| show(*byte, self.answer.is_exact, &mut self.is_number);
+        self.rest.extend(bytes.iter().filter_map(show));
         self.find(true);
         let longest = self.awaited().map(|(_, part)| part.len()).max();
         let others = (self.rest.len() + 1).saturating_sub(longest.unwrap_or(1));
@@ -239,7 +211,6 @@ impl<'a> Coming<'a> {
         first.is_none_or(|part| part.step > step)
     }
 
-    /// The part that comes next.
     pub(super) fn next(&self) -> &'a [u8] {
         self.awaited().next().map_or(&[][..], |(_, part)| part)
     }
@@ -329,20 +300,25 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_differ_between_the_runs_may_differ() {
-        let answer = agreed(&["at 9:30\n"], "at 10:02\n", "at 9:30\n");
-        let answer = answer.expect("they agree");
-        assert!(comes(&answer, "at 123:4\n"));
-        assert!(!comes(&answer, "at x:4\n"));
-        let exact = agreed(&["no 1\n"], "no 1\n", "no 1\n").expect("they agree");
-        assert!(!comes(&exact, "no 2\n"));
-    }
-
-    #[test]
-    fn parts_without_lines_end_where_the_peer_goes_on() {
-        let answer = agreed(&["one", "two"], "one-two", "onetwo").expect("they agree");
-        assert!(comes(&answer, "one, two"));
-        assert!(!comes(&answer, "o-netwo"));
+    fn numbers_ends_of_parts_and_parts_within_others_are_told_apart() {
+        let all = "x\nax\nbx\n";
+        for (alone, tape, reversed, good, wrong) in [
+            (
+                &["at 9:30\n"][..],
+                "at 10:02\n",
+                "at 9:30\n",
+                "at 123:4\n",
+                "at x:4\n",
+            ),
+            (&["no 1\n"], "no 1\n", "no 1\n", "no 1\n", "no 2\n"),
+            // Parts without lines end where the peer goes on.
+            (&["one", "two"], "one-two", "onetwo", "one, two", "o-netwo"),
+            (&[all], all, all, "ax\nbx\nx\n", "ax\nbx\n"),
+            (&[all], all, all, all, ""),
+        ] {
+            let answer = agreed(alone, tape, reversed).expect("they agree");
+            assert!(comes(&answer, good) && !comes(&answer, wrong), "{good}");
+        }
     }
 
     #[test]
@@ -350,18 +326,7 @@ mod tests {
         let long = format!("{}\n", "x".repeat(1000)).repeat(80);
         let answer = agreed(&[&long], &long, &long).expect("they agree");
         assert_eq!(answer.parts.len(), MOST / 1001);
-        assert!(comes_at_once(&answer, &long) && !comes_at_once(&answer, &long[..MOST / 2]));
-    }
-
-    #[test]
-    fn a_part_within_another_is_not_taken_for_it() {
-        let all = "x\nax\nbx\n";
-        let answer = agreed(&[all], all, all).expect("they agree");
-        assert!(comes(&answer, "ax\nbx\nx\n") && comes(&answer, all));
-        assert!(!comes(&answer, "ax\nbx\n"));
-    }
-
-    fn comes_at_once(answer: &Answer, bytes: &str) -> bool {
-        answer.within(&heard(&[bytes])).has_come(usize::MAX)
+        let comes = |bytes: &str| answer.within(&heard(&[bytes])).has_come(usize::MAX);
+        assert!(comes(&long) && !comes(&long[..MOST / 2]));
     }
 }

@@ -3,14 +3,6 @@
 //! A replay of the tape notes what came over each connection. Then the programs run in the simulated
 //! world, under many schedules, and each connection has a peer that does what the one of the run did.
 //! Before the search, runs with one peer each tell what each gets for what it sends itself.
-//!
-//! | file | owns |
-//! |---|---|
-//! | `mod.rs` | the command, and a run of the programs with their peers |
-//! | `answers.rs` | what a peer gets for what it sends itself |
-//! | `script.rs` | [`Script`]: what the peers did, and the hosts that they need |
-//! | `noting.rs` | the world that notes it during a replay |
-//! | `peers.rs` | the peers, as tasks |
 
 mod answers;
 mod noting;
@@ -19,39 +11,31 @@ mod script;
 #[cfg(test)]
 mod tests;
 
-use std::{
-    cell::RefCell,
-    io::{self, IsTerminal},
-    num::NonZeroU64,
-    path::Path,
-    process::ExitCode,
-    rc::Rc,
-    sync::Arc,
-};
+use std::{cell::RefCell, io, num::NonZeroU64, path::Path, process::ExitCode, rc::Rc, sync::Arc};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 
 use super::{
     attached::Attached,
     boot,
-    explore::report::{report, set_outcome, show},
+    explore::report::{code, report, searched, set_outcome},
     inject::Rules,
     options::BootLine,
-    output::{FAILURE, Failure, Log, print_verdict, tell},
+    output::{Failure, Log, print_verdict},
     outside::Outside,
     panics::Panics,
     program::Placed,
     signals,
     tape::culprit,
-    values::{usage, whole},
+    values::{given, usage, whole},
     words::{self, quoted},
 };
 use answers::{Answer, Heard};
 use noting::{Notes, Noting};
-use peers::{Course, Expected, Tally};
-use script::{Host, Script, Way};
+use peers::{Course, Expect, Tally};
+use script::{Peer, Script};
 use trapline::{
-    Check, Error, Kernel, Report, SimNet, SimWorld, check,
+    Builder, Check, Error, Kernel, Report, SimWorld, check,
     tape::{self, Playing},
 };
 
@@ -59,18 +43,6 @@ use trapline::{
 const MOST: usize = 100;
 /// How often the answers are looked up again after a failure: a part of them may have changed.
 const AGAIN: usize = 3;
-
-/// What a peer has to get in each schedule.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum)]
-pub(super) enum Expect {
-    /// Nothing: how the tasks end decides
-    Ends,
-    /// The answer to what it sends itself
-    #[default]
-    Answers,
-    /// As many bytes as on the tape
-    Bytes,
-}
 
 /// The options of the search.
 #[derive(Args)]
@@ -98,7 +70,6 @@ pub(super) struct SearchOptions {
 }
 
 impl SearchOptions {
-    /// The command line that runs a schedule of this tape again.
     fn again(&self, tape: &Path) -> String {
         let (binary, tape) = (words::binary(), tape.to_string_lossy());
         let expect = match self.expect {
@@ -111,7 +82,6 @@ impl SearchOptions {
     }
 }
 
-/// Searches the schedules of a taped run.
 pub(super) fn run(
     playing: Playing,
     line: &BootLine,
@@ -123,48 +93,33 @@ pub(super) fn run(
     let _guard = Panics::hide();
     let script = Arc::new(script_of(playing, line, log)?);
     // For its errors.
-    network(&script).map_err(usage)?;
+    script.network().map_err(usage)?;
     let mut answers = answers_of(&script, line, wanted.expect);
     signals::catch(signals::END)?;
-    let mut explored;
     let mut again = AGAIN;
-    loop {
-        let expected = Arc::new(match wanted.expect {
-            Expect::Ends => Expected::Ends,
-            Expect::Answers => Expected::Answers(answers.clone()),
-            Expect::Bytes => Expected::Bytes,
-        });
+    let explored = loop {
         let body = |kernel: &mut Kernel| {
-            let course = Course::Tape(Arc::clone(&expected));
+            let course = Course::Tape(wanted.expect, Arc::clone(&answers));
             trial(kernel, &line.programs, &script, course)
         };
-        let mut search = search(body, &script, line, wanted).map_err(usage)?;
-        if let Some(folder) = record {
-            search = search.record(folder);
-        }
-        explored = search.command(wanted.again(tape)).explore();
+        let search = search(body, &script, line, wanted).map_err(usage)?;
+        let search = given(search, record, Check::record);
+        let explored = searched(search, wanted.again(tape));
         if explored.failure.is_none() || again == 0 || signals::is_raised() {
-            break;
+            break explored;
         }
         // The world outside, such as the date, is no part of a schedule.
         let now = answers_of(&script, line, wanted.expect);
         if now == answers {
-            break;
+            break explored;
         }
         (answers, again) = (now, again - 1);
-    }
-    if io::stderr().is_terminal() {
-        tell("\r\x1b[K");
-    }
+    };
     print_verdict(report(&explored).as_bytes())?;
     if wanted.expect == Expect::Answers {
         print_verdict(compared(&script, &answers).as_bytes())?;
     }
-    let good = signals::signal().map_or(ExitCode::SUCCESS, ExitCode::from);
-    Ok(match explored.failure {
-        None => good,
-        Some(_) => ExitCode::from(FAILURE),
-    })
+    Ok(code(&explored))
 }
 
 /// Replays the tape, and writes down what the peers did. An error says what cannot be scripted.
@@ -174,7 +129,7 @@ fn script_of(playing: Playing, line: &BootLine, log: Log) -> Result<Script, Stri
     let world = Noting::new(playing, Rc::clone(&notes));
     let rules = Rules::new(&line.options.inject);
     // Of its warnings, only that of a task that waits.
-    let world = Attached::replayed(world, Log::SILENT, io::sink()).watched(log)?;
+    let world = Attached::replayed(world, Log::SILENT, io::sink(), log)?;
     let builder = boot::settings(&line.options, seed, &rules, Outside::of(world));
     let opened = Rc::default();
     let mut kernel = builder
@@ -212,6 +167,12 @@ fn most_turns(ticks: u64) -> u64 {
     ticks.saturating_mul(16).max(1_000_000)
 }
 
+/// The limit on the tasks of a schedule: that of the run, and those of the peers.
+fn max_tasks(script: &Script, line: &BootLine) -> Option<usize> {
+    let tasks = line.options.max_tasks?;
+    Some(tasks.saturating_add(peers::most_tasks(script)))
+}
+
 fn search<F>(
     body: F,
     script: &Arc<Script>,
@@ -227,111 +188,65 @@ where
         .random()
         .schedules(wanted.explore.map_or(1, NonZeroU64::get))
         .steps(most_turns(script.ticks))
-        .stop_when(signals::is_raised)
         .threads(0)
-        .net(move || network(&shared).expect("it was right before"));
+        .net(move || shared.network().expect("it was right before"));
     if !options.inject.is_empty() {
         search = search.inject(Rules::new(&options.inject).injection());
     }
-    if let Some(tasks) = options.max_tasks {
-        search = search.max_tasks(tasks.saturating_add(peers::most_tasks(script)));
-    }
-    if io::stderr().is_terminal() {
-        search = search.progress(show);
-    }
+    search = given(search, max_tasks(script, line), Check::max_tasks);
     match &wanted.schedule {
         Some(schedule) => search.replay(schedule),
         None => Ok(search),
     }
 }
 
-/// A network with the hosts of the script.
-fn network(script: &Script) -> Result<SimNet, String> {
-    let net = SimNet::new();
-    for Host {
-        name,
-        address,
-        is_cut,
-    } in script.hosts()
-    {
-        let mut placed = net.host_at(&name, address);
-        if is_cut {
-            placed = placed.and_then(|()| net.cut(script.home(), &name));
-        }
-        placed.map_err(|error| format!("cannot place a host at {address}: {error}"))?;
-    }
-    Ok(net)
-}
-
-/// The answer to each client of the script, if it is known.
-fn answers_of(script: &Arc<Script>, line: &BootLine, expect: Expect) -> Vec<Option<Answer>> {
+fn answers_of(script: &Arc<Script>, line: &BootLine, expect: Expect) -> Arc<[Option<Answer>]> {
     if expect != Expect::Answers {
-        return Vec::new();
+        return Arc::default();
     }
     let heard = |course| heard(script, line, course);
     let reversed = heard(Course::Reversed);
     let staying = heard(Course::Staying);
     // Clients that send the same get the same when they are alone.
-    let mut known: Vec<(usize, Heard)> = Vec::new();
+    let mut known: Vec<(usize, &Peer, Heard)> = Vec::new();
     let mut answers = vec![None; script.peers.len()];
-    for (place, peer) in script.scripted() {
-        let Way::ToListener { number, .. } = peer.way else {
-            continue;
-        };
-        let is_same = |other: &usize| {
-            let other = &script.peers[*other];
-            let same_way =
-                matches!(other.way, Way::ToListener { number: its, .. } if its == number);
-            same_way && peer.does_as(other)
-        };
-        let alone = known.iter().find(|(other, _)| is_same(other));
-        let alone = match alone {
-            Some((_, alone)) => alone.clone(),
+    for (place, peer, number) in script.clients() {
+        let is_same =
+            |(of, other, _): &&(usize, &Peer, Heard)| *of == number && peer.does_as(other);
+        let alone = match known.iter().find(is_same) {
+            Some((.., alone)) => alone.clone(),
             None if known.len() == MOST || signals::is_raised() => continue,
             None => {
                 let alone = heard(Course::Alone(place)).swap_remove(place);
-                known.push((place, alone.clone()));
+                known.push((number, peer, alone.clone()));
                 alone
             }
         };
-        let may_end_early = script.is_stopped;
         let end = peer.first_end().unwrap_or(usize::MAX);
         let others = [(&reversed[place], usize::MAX), (&staying[place], end)];
-        answers[place] = Answer::agreed(&alone, &peer.heard, may_end_early, &others);
+        answers[place] = Answer::agreed(&alone, &peer.heard, script.is_stopped, &others);
     }
-    answers
+    answers.into()
 }
 
-/// Says how many answers the search has compared.
 fn compared(script: &Script, answers: &[Option<Answer>]) -> String {
-    let clients = script
-        .scripted()
-        .filter(|(_, peer)| matches!(peer.way, Way::ToListener { .. }));
-    let known = answers.iter().flatten().count();
-    format!(
-        "compared: the answers to {known} of {} clients\n",
-        clients.count()
-    )
+    let (known, clients) = (answers.iter().flatten().count(), script.clients().count());
+    format!("compared: the answers to {known} of {clients} clients\n")
 }
 
 /// What each peer gets in a run of the programs. How the run ends does not matter.
 fn heard(script: &Arc<Script>, line: &BootLine, course: Course) -> Vec<Heard> {
-    let none = || vec![Heard::default(); script.peers.len()];
-    let Ok(net) = network(script) else {
-        return none();
-    };
-    let (tally, options) = (Tally::new(script, net.clone(), course), &line.options);
-    let mut builder = Kernel::builder()
+    let net = script.network().expect("it was right before");
+    let tally = Tally::new(script, net.clone(), course);
+    let builder = Kernel::builder()
         .world(SimWorld::new(0).net(&net))
         .max_ticks(most_turns(script.ticks))
-        .inject(Rules::new(&options.inject).injection());
-    if let Some(tasks) = options.max_tasks {
-        builder = builder.max_tasks(tasks.saturating_add(peers::most_tasks(script)));
-    }
+        .inject(Rules::new(&line.options.inject).injection());
+    let builder = given(builder, max_tasks(script, line), Builder::max_tasks);
     if let Ok(mut kernel) = builder.build() {
-        let _ = with_peers(&mut kernel, &line.programs, script, &tally);
+        let _ = with_peers(&mut kernel, &line.programs, &tally);
     }
-    tally.take_heard()
+    tally.heard.take()
 }
 
 /// Runs the programs once, with the peers of the script.
@@ -342,7 +257,7 @@ fn trial(
     course: Course,
 ) -> Result<(), Error> {
     let tally = Tally::new(script, kernel.net(), course);
-    let report = with_peers(kernel, programs, script, &tally)?;
+    let report = with_peers(kernel, programs, &tally)?;
     let text = kernel.take_console();
     set_outcome(kernel, text);
     report.check()
@@ -351,16 +266,15 @@ fn trial(
 fn with_peers(
     kernel: &mut Kernel,
     programs: &[Placed],
-    script: &Arc<Script>,
     tally: &Rc<Tally>,
 ) -> Result<Report, Error> {
-    peers::listen(kernel, script, tally)?;
+    peers::listen(kernel, tally)?;
     for placed in programs {
-        placed.spawn_on(kernel, script.home())?;
+        placed.spawn_on(kernel, tally.script.home())?;
     }
-    peers::connect(kernel, script, tally)?;
+    peers::connect(kernel, tally)?;
     match kernel.run() {
-        Err(Error::Deadlock(deadlock)) if deadlock.is_at_rest() && tally.is_over() => {
+        Err(Error::Deadlock(deadlock)) if deadlock.is_at_rest() && tally.is_over.get() => {
             Ok(kernel.report())
         }
         ran => ran,

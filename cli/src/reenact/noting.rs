@@ -4,8 +4,7 @@ use std::{
     cell::RefCell,
     collections::{BTreeMap, BTreeSet},
     fs::File,
-    io,
-    net::{IpAddr, SocketAddr},
+    io, mem,
     os::unix::fs::FileExt,
     rc::Rc,
     time::Duration,
@@ -17,7 +16,7 @@ use trapline::{
 };
 
 use super::{
-    answers::{self, Heard},
+    answers,
     script::{Act, Listener, Mark, Outcome, Peer, Script, Step, Way},
 };
 
@@ -25,24 +24,17 @@ use super::{
 #[derive(Default)]
 pub(super) struct Notes {
     script: Script,
-    devices: BTreeMap<DeviceId, Device>,
+    /// The listeners by their places in the script, also those that are closed.
+    listeners: BTreeMap<DeviceId, usize>,
+    connections: BTreeMap<DeviceId, Connection>,
     /// The peers with something new since the last connection.
     changed: BTreeSet<usize>,
-    /// Why there is no script for this tape.
     wrong: Option<String>,
-    /// The time of the replay.
     now: Duration,
-}
-
-/// What a device of the program is.
-enum Device {
-    Listener(usize),
-    Connection(Connection),
 }
 
 struct Connection {
     peer: usize,
-    /// How many bytes the program has sent.
     sent: u64,
     /// How many it had sent when the bytes that come next were reported.
     sent_at_report: Option<u64>,
@@ -58,62 +50,58 @@ impl Notes {
         self.wrong.get_or_insert(what);
     }
 
-    /// The answer to a request: `bytes` are what was received, or sent.
-    fn answered(
-        &mut self,
-        device: DeviceId,
-        asked: &Asked,
-        result: &io::Result<Answer>,
-        bytes: &[u8],
-    ) {
-        match (asked, result) {
-            (Asked::Attach, Ok(_)) => {
+    fn answered(&mut self, device: DeviceId, request: &Request<'_>, result: &io::Result<Answer>) {
+        match (request, result) {
+            (_, Err(error)) if error.kind() == io::ErrorKind::WouldBlock => {}
+            (Request::Attach { descriptor, .. }, Ok(_)) if !descriptor.is_carrier() => {
                 self.refuse(format!(
                     "device {device} is no socket, and a simulated run has no other"
                 ));
             }
-            (Asked::Listen { has_any_port }, Ok(Answer::Addr(addr))) => {
-                let number = self.script.listeners.len();
-                self.devices.insert(device, Device::Listener(number));
-                self.script.listeners.push(Listener {
-                    addr: *addr,
-                    has_any_port: *has_any_port,
-                    task: String::new(),
-                });
+            (Request::Listen { .. }, Ok(_)) => {
+                self.listeners.insert(device, self.listeners.len());
             }
-            // Until the tape says otherwise.
-            (Asked::Connect(addr), Ok(_)) => {
+            (Request::Connect { addr, .. }, _) => {
+                // Until the tape says otherwise.
                 self.begin(device, Way::ToPeer(*addr), Outcome::Pending);
+                if let Err(error) = result {
+                    self.fail_to_connect(device, error);
+                }
             }
-            (Asked::Connect(addr), Err(error)) => {
-                self.begin(device, Way::ToPeer(*addr), Outcome::Pending);
-                self.fail_to_connect(device, error);
+            (Request::Connected, Ok(_)) => {
+                if let Some((_, peer)) = self.connection(device) {
+                    peer.outcome = Outcome::Established;
+                }
             }
-            (Asked::Connected, Ok(_)) => self.connected(device),
-            (Asked::Connected, Err(error)) if error.kind() != io::ErrorKind::WouldBlock => {
-                self.fail_to_connect(device, error);
-            }
-            (Asked::Accept(connection), Ok(Answer::Addr(from))) => {
-                if let Some(Device::Listener(number)) = self.devices.get(&device) {
-                    let (number, from) = (*number, *from);
-                    let way = Way::ToListener { number, from };
+            (Request::Connected, Err(error)) => self.fail_to_connect(device, error),
+            (Request::Accept { connection, .. }, Ok(Answer::Addr(from))) => {
+                if let Some(number) = self.listeners.get(&device).copied() {
+                    let way = Way::ToListener {
+                        number,
+                        from: *from,
+                    };
                     self.begin(*connection, way, Outcome::Established);
                 }
             }
-            (Asked::Recv(room), Ok(_)) if *room > 0 => self.received(device, bytes, *room),
-            (Asked::Send, Ok(Answer::Bytes(n))) => self.sent(device, *n, bytes),
-            (Asked::Recv(_) | Asked::Send, Err(error))
-                if error.kind() != io::ErrorKind::WouldBlock =>
-            {
+            (Request::Recv(buf), Ok(Answer::Bytes(n))) if !buf.is_empty() => {
+                self.received(device, &buf[..*n], buf.len());
+            }
+            (Request::Send(bytes), Ok(Answer::Bytes(n))) => self.sent(device, &bytes[..*n], *n),
+            (Request::SendFile { file, offset, .. }, Ok(Answer::Bytes(n))) => {
+                self.sent(device, &read_at(file, *offset, *n), *n);
+            }
+            (Request::Recv(_) | Request::Send(_) | Request::SendFile { .. }, Err(_)) => {
                 self.end(device, Act::Break);
             }
-            (Asked::Close, _) => self.closed(device),
-            (Asked::Resolve(name, first), Ok(Answer::Ready(is_known))) => match (is_known, first) {
-                (true, Some(ip)) => self.script.names.push((name.clone(), *ip)),
-                _ => self.refuse(format!(
-                    "a thread looked up the name {name:?}: give the address instead"
-                )),
-            },
+            (Request::Close, _) => self.closed(device),
+            (Request::Resolve { name, addresses }, Ok(Answer::Ready(is_known))) => {
+                match (is_known, addresses.first()) {
+                    (true, Some(ip)) => self.script.names.push((name.to_string(), *ip)),
+                    _ => self.refuse(format!(
+                        "a thread looked up the name {name:?}: give the address instead"
+                    )),
+                }
+            }
             _ => {}
         }
     }
@@ -131,43 +119,27 @@ impl Notes {
             is_over: false,
             stepped: self.now,
         };
-        self.script.peers.push(Peer {
-            way,
-            steps: Vec::new(),
-            gets: 0,
-            heard: Heard::default(),
-            is_closed: false,
-            before,
-            outcome,
-            is_own: false,
-        });
-        self.devices.insert(device, Device::Connection(connection));
+        self.script.peers.push(Peer::new(way, outcome, before));
+        self.connections.insert(device, connection);
     }
 
     /// How far those peers are that have done something since the last call.
     fn marks(&mut self) -> Vec<Mark> {
-        let changed = std::mem::take(&mut self.changed);
+        let changed = mem::take(&mut self.changed);
         let peers = &self.script.peers;
         let mark = |peer: usize| match peers[peer].is_closed {
-            true => Mark::over(peer),
-            false => Mark {
+            true => Mark {
                 peer,
-                steps: peers[peer].steps.len(),
-                bytes: peers[peer].gets,
+                steps: usize::MAX,
+                bytes: u64::MAX,
             },
+            false => peers[peer].mark(peer),
         };
         changed.into_iter().map(mark).collect()
     }
 
-    /// Notes that a connection is established.
-    fn connected(&mut self, device: DeviceId) {
-        if let Some(Device::Connection(connection)) = self.devices.get(&device) {
-            self.script.peers[connection.peer].outcome = Outcome::Established;
-        }
-    }
-
     fn fail_to_connect(&mut self, device: DeviceId, error: &io::Error) {
-        let Some(Device::Connection(connection)) = self.devices.remove(&device) else {
+        let Some(connection) = self.connections.remove(&device) else {
             return;
         };
         let peer = &mut self.script.peers[connection.peer];
@@ -181,33 +153,36 @@ impl Notes {
     }
 
     fn connection(&mut self, device: DeviceId) -> Option<(&mut Connection, &mut Peer)> {
-        let Some(Device::Connection(connection)) = self.devices.get_mut(&device) else {
-            return None;
-        };
+        let connection = self.connections.get_mut(&device)?;
         self.changed.insert(connection.peer);
         let peer = &mut self.script.peers[connection.peer];
         Some((connection, peer))
+    }
+
+    /// Notes a step of the peer.
+    fn step(&mut self, device: DeviceId, act: Act) -> Option<&mut Connection> {
+        let now = self.now;
+        let (connection, peer) = self.connection(device)?;
+        let pause = now.saturating_sub(mem::replace(&mut connection.stepped, now));
+        let after = connection.sent_at_report.unwrap_or(connection.sent);
+        peer.steps.push(Step { after, pause, act });
+        Some(connection)
     }
 
     fn received(&mut self, device: DeviceId, bytes: &[u8], room: usize) {
         if bytes.is_empty() {
             return self.end(device, Act::Finish);
         }
-        let now = self.now;
-        let Some((connection, peer)) = self.connection(device) else {
-            return;
-        };
-        let pause = connection.pause(now);
-        let after = connection.sent_at_report.unwrap_or(connection.sent);
-        if bytes.len() < room {
+        if let Some(connection) = self.step(device, Act::Send(bytes.to_vec()))
+            && bytes.len() < room
+        {
             // What comes next is reported anew, or is an answer to what is sent next.
             connection.sent_at_report = None;
         }
-        let act = Act::Send(bytes.to_vec());
-        peer.steps.push(Step { after, pause, act });
     }
 
-    fn sent(&mut self, device: DeviceId, n: usize, bytes: &[u8]) {
+    /// Notes that the program has sent `n` bytes, of which these are kept.
+    fn sent(&mut self, device: DeviceId, bytes: &[u8], n: usize) {
         if let Some((connection, peer)) = self.connection(device) {
             connection.sent += n as u64;
             peer.heard.take(bytes);
@@ -217,17 +192,12 @@ impl Notes {
         }
     }
 
-    /// Notes the end of what the peer sends.
     fn end(&mut self, device: DeviceId, act: Act) {
-        let now = self.now;
         if let Some((connection, peer)) = self.connection(device)
-            && !connection.is_over
+            && !mem::replace(&mut connection.is_over, true)
         {
-            connection.is_over = true;
-            let pause = connection.pause(now);
-            let after = connection.sent_at_report.unwrap_or(connection.sent);
-            peer.gets = after;
-            peer.steps.push(Step { after, pause, act });
+            peer.gets = connection.sent_at_report.unwrap_or(connection.sent);
+            self.step(device, act);
         }
     }
 
@@ -239,14 +209,14 @@ impl Notes {
                 peer.outcome = Outcome::Unanswered;
             }
         }
-        self.devices.remove(&device);
+        self.connections.remove(&device);
     }
 
     fn reported(&mut self, happened: &[Happening]) {
         for report in happened {
             match report {
                 Happening::Ready(device, Direction::Read) => {
-                    if let Some(Device::Connection(connection)) = self.devices.get_mut(device) {
+                    if let Some(connection) = self.connections.get_mut(device) {
                         connection.sent_at_report = Some(connection.sent);
                     }
                 }
@@ -274,63 +244,12 @@ impl Notes {
         if let Some(wrong) = self.wrong {
             return Err(wrong);
         }
-        for (listener, opened) in self.script.listeners.iter_mut().zip(opened) {
-            listener.task = opened.task;
-        }
+        self.script.listeners = opened;
         (self.script.took, self.script.ticks) = (report.elapsed, report.ticks);
         self.script.judged()
     }
 }
 
-impl Connection {
-    /// The time since the step of the peer before.
-    fn pause(&mut self, now: Duration) -> Duration {
-        now.saturating_sub(std::mem::replace(&mut self.stepped, now))
-    }
-}
-
-/// A request without what it lends.
-enum Asked {
-    Attach,
-    /// With whether the world chooses the port.
-    Listen {
-        has_any_port: bool,
-    },
-    Connect(SocketAddr),
-    Connected,
-    Accept(DeviceId),
-    /// With how many bytes it has room for.
-    Recv(usize),
-    Send,
-    Close,
-    /// With the first address of the name.
-    Resolve(String, Option<IpAddr>),
-    Other,
-}
-
-impl Asked {
-    fn of(request: &Request<'_>) -> Self {
-        match request {
-            Request::Attach { descriptor, .. } if descriptor.is_carrier() => Self::Other,
-            Request::Attach { .. } => Self::Attach,
-            Request::Listen { addr, .. } => Self::Listen {
-                has_any_port: addr.port() == 0,
-            },
-            Request::Connect { addr, .. } => Self::Connect(*addr),
-            Request::Connected => Self::Connected,
-            Request::Accept { connection, .. } => Self::Accept(*connection),
-            Request::Recv(buf) => Self::Recv(buf.len()),
-            Request::Send(_) | Request::SendFile { .. } => Self::Send,
-            Request::Close => Self::Close,
-            Request::Resolve { name, addresses } => {
-                Self::Resolve((*name).to_string(), addresses.first().copied())
-            }
-            Request::Drained | Request::Shutdown | Request::Ready(_) => Self::Other,
-        }
-    }
-}
-
-/// A world around a replay.
 pub(super) struct Noting {
     inner: Playing,
     notes: Rc<RefCell<Notes>>,
@@ -347,42 +266,10 @@ impl World for Noting {
     forward_world!(inner: is_idle, remote, submit, spins, spin);
 
     fn io(&mut self, device: DeviceId, mut request: Request<'_>) -> io::Result<Answer> {
-        let mut asked = Asked::of(&request);
-        let file;
-        let (result, bytes) = match &mut request {
-            Request::Recv(buf) => {
-                let result = self.inner.io(device, Request::Recv(buf));
-                let n = moved(&result);
-                (result, &buf[..n])
-            }
-            Request::Resolve { name, addresses } => {
-                let request = Request::Resolve { name, addresses };
-                let result = self.inner.io(device, request);
-                asked = Asked::Resolve(name.to_string(), addresses.first().copied());
-                (result, &[][..])
-            }
-            Request::Send(bytes) => {
-                let bytes = *bytes;
-                let result = self.inner.io(device, request);
-                let n = moved(&result);
-                (result, &bytes[..n])
-            }
-            Request::SendFile {
-                file: source,
-                offset,
-                ..
-            } => {
-                let (source, offset) = (*source, *offset);
-                let result = self.inner.io(device, request);
-                file = read_at(source, offset, moved(&result));
-                (result, &file[..])
-            }
-            _ => (self.inner.io(device, request), &[][..]),
-        };
+        let result = self.inner.io(device, lent(&mut request));
         let mut notes = self.notes.borrow_mut();
         notes.now = self.inner.now_for_log();
-        notes.answered(device, &asked, &result, bytes);
-        drop(notes);
+        notes.answered(device, &request, &result);
         result
     }
 
@@ -410,10 +297,32 @@ impl World for Noting {
     }
 }
 
-/// How many bytes a request has moved.
-fn moved(result: &io::Result<Answer>) -> usize {
-    let bytes = result.as_ref().ok().and_then(|answer| answer.bytes().ok());
-    bytes.unwrap_or_default()
+/// The request, to be asked and looked at afterwards.
+fn lent<'a>(request: &'a mut Request<'_>) -> Request<'a> {
+    match *request {
+        Request::Attach {
+            host,
+            ref descriptor,
+        } => Request::Attach {
+            host,
+            descriptor: descriptor.clone(),
+        },
+        Request::Listen { host, addr } => Request::Listen { host, addr },
+        Request::Connect { host, addr } => Request::Connect { host, addr },
+        Request::Connected => Request::Connected,
+        Request::Accept { host, connection } => Request::Accept { host, connection },
+        Request::Recv(ref mut buf) => Request::Recv(buf),
+        Request::Drained => Request::Drained,
+        Request::Send(bytes) => Request::Send(bytes),
+        Request::SendFile { file, offset, len } => Request::SendFile { file, offset, len },
+        Request::Shutdown => Request::Shutdown,
+        Request::Ready(direction) => Request::Ready(direction),
+        Request::Resolve {
+            name,
+            ref mut addresses,
+        } => Request::Resolve { name, addresses },
+        Request::Close => Request::Close,
+    }
 }
 
 /// Reads what `send_file` has sent. The file may have changed since.
@@ -422,30 +331,4 @@ fn read_at(file: &File, offset: u64, len: usize) -> Vec<u8> {
     let read = file.read_at(&mut bytes, offset).unwrap_or_default();
     bytes.truncate(read);
     bytes
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_interrupt_closes_what_the_program_has_left_open() {
-        let mut notes = Notes::default();
-        let [listener, first, second] = [1, 2, 3].map(DeviceId::from_raw);
-        let addr = SocketAddr::from(([127, 0, 0, 1], 80));
-        let listen = Asked::Listen {
-            has_any_port: false,
-        };
-        notes.answered(listener, &listen, &Ok(Answer::Addr(addr)), &[]);
-        for client in [first, second] {
-            let accept = Asked::Accept(client);
-            notes.answered(listener, &accept, &Ok(Answer::Addr(addr)), &[]);
-        }
-        notes.answered(first, &Asked::Close, &Ok(Answer::Done), &[]);
-        notes.reported(&[Happening::Interrupt(Interrupt::Shutdown)]);
-        notes.answered(second, &Asked::Close, &Ok(Answer::Done), &[]);
-        let script = notes.script(&Report::default(), Vec::new()).unwrap();
-        let closed: Vec<bool> = script.peers.iter().map(|peer| peer.is_closed).collect();
-        assert_eq!((closed, script.is_stopped), (vec![true, false], true));
-    }
 }

@@ -2,7 +2,7 @@
 
 use std::{
     cell::{Cell, OnceCell, RefCell},
-    collections::{BTreeMap, VecDeque},
+    collections::BTreeMap,
     io,
     net::SocketAddr,
     rc::Rc,
@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use clap::ValueEnum;
 use trapline::{
     Answered, Call, Detail, Errno, Error, Event, Kernel, Observer, Os, Promise, Queue, Setter,
     SimNet, SystemCall, TcpStream, Tid,
@@ -32,11 +33,23 @@ const BEATS: u64 = 4;
 /// How much longer than on the tape a peer waits for bytes that are no part of its answer.
 const QUIET: Duration = Duration::from_secs(1);
 
+/// What a peer has to get in each schedule.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum)]
+pub(super) enum Expect {
+    /// Nothing: how the tasks end decides
+    Ends,
+    /// The answer to what it sends itself
+    #[default]
+    Answers,
+    /// As many bytes as on the tape
+    Bytes,
+}
+
 /// What the peers do in a run of the programs.
 #[derive(Clone)]
 pub(super) enum Course {
-    /// They do as on the tape.
-    Tape(Arc<Expected>),
+    /// They do as on the tape, and have to get that: the answers, if they are known.
+    Tape(Expect, Arc<[Option<Answer>]>),
     /// One client connects, and no other.
     Alone(usize),
     /// The clients come in the reverse order, each after the one before is over.
@@ -45,47 +58,32 @@ pub(super) enum Course {
     Staying,
 }
 
-/// What each peer of a search has to get.
-#[derive(Debug)]
-pub(super) enum Expected {
-    /// Nothing: how the tasks end decides.
-    Ends,
-    /// Its answer, if that is known.
-    Answers(Vec<Option<Answer>>),
-    /// As many bytes as on the tape.
-    Bytes,
-}
-
 impl Course {
-    fn is_strict(&self) -> bool {
-        matches!(self, Self::Tape(expected) if matches!(**expected, Expected::Bytes))
+    fn is_tape(&self) -> bool {
+        matches!(self, Self::Tape(..))
     }
 
-    fn answer(&self, place: usize) -> Option<&Answer> {
-        match self {
-            Self::Tape(expected) => match &**expected {
-                Expected::Answers(answers) => answers.get(place)?.as_ref(),
-                Expected::Ends | Expected::Bytes => None,
-            },
-            Self::Alone(_) | Self::Reversed | Self::Staying => None,
-        }
+    fn is_strict(&self) -> bool {
+        matches!(self, Self::Tape(Expect::Bytes, _))
     }
 }
 
-/// How far the peers are.
+/// A run of the programs with the peers of a script, and how far the peers are.
 pub(super) struct Tally {
+    pub(super) script: Arc<Script>,
     net: SimNet,
     course: Course,
-    /// What each peer has got, apart from a search.
-    heard: RefCell<Vec<Heard>>,
+    pub(super) heard: RefCell<Vec<Heard>>,
+    /// The steps and bytes of each peer.
     peers: RefCell<Vec<(usize, u64)>>,
     /// Whether a peer has found another behaviour than that on the tape.
     has_failed: Cell<bool>,
     /// Whether the next progress is awaited.
     is_watched: Cell<bool>,
-    /// The queue for it, made by the task that awaits it.
+    /// The queue for it.
     news: OnceCell<Queue<()>>,
-    is_over: Cell<bool>,
+    /// Whether every peer that connects has done its part.
+    pub(super) is_over: Cell<bool>,
     /// The connections that stay open until the end of the run.
     open: RefCell<Vec<TcpStream>>,
     /// The listeners so far, in the order of their requests.
@@ -95,8 +93,9 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    pub(super) fn new(script: &Script, net: SimNet, course: Course) -> Rc<Self> {
+    pub(super) fn new(script: &Arc<Script>, net: SimNet, course: Course) -> Rc<Self> {
         Rc::new(Self {
+            script: Arc::clone(script),
             net,
             course,
             heard: RefCell::new(vec![Heard::default(); script.peers.len()]),
@@ -111,31 +110,8 @@ impl Tally {
         })
     }
 
-    /// What each peer has got.
-    pub(super) fn take_heard(&self) -> Vec<Heard> {
-        self.heard.take()
-    }
-
-    /// Whether every peer that connects has done its part.
-    pub(super) fn is_over(&self) -> bool {
-        self.is_over.get()
-    }
-
-    /// A peer has made a step, or has got bytes.
     async fn reached(&self, os: &mut Os, peer: usize, steps: usize, bytes: u64) {
         self.peers.borrow_mut()[peer] = (steps, bytes);
-        self.wake(os).await;
-    }
-
-    /// Notes the listeners from now on.
-    async fn watch_listeners(&self, os: &mut Os) {
-        let observer = os.observe(listening(&self.opened));
-        self.observer.replace(Some(observer));
-        // It observes from the next trap on.
-        os.yield_now().await;
-    }
-
-    async fn wake(&self, os: &mut Os) {
         if self.is_watched.replace(false)
             && let Some(news) = self.news.get()
         {
@@ -151,23 +127,19 @@ impl Tally {
 
     /// Waits until the peers are so far, or one has failed. Returns whether they are. An error names
     /// the connection on which the program keeps them waiting.
-    async fn reach(&self, os: &mut Os, script: &Script, marks: &[Mark]) -> Result<bool, String> {
-        let reached = os.timeout(script.patience(), async |os| self.follow(os, marks).await);
+    async fn reach(&self, os: &mut Os, marks: &[Mark]) -> Result<bool, String> {
+        let patience = self.script.patience();
+        let reached = os.timeout(patience, async |os| self.follow(os, marks).await);
         reached.await.map_err(|_| {
             let late = marks.iter().find(|mark| !self.is_met(mark));
-            let way = late.map(|mark| script.peers[mark.peer].way.to_string());
+            let way = late.map(|mark| self.script.peers[mark.peer].way.to_string());
             let way = way.unwrap_or_default();
             format!("the program does not do what it did on the tape ({way})")
         })
     }
 
-    /// Waits until the peers are so far, or one has failed. Returns whether they are.
     async fn follow(&self, os: &mut Os, marks: &[Mark]) -> bool {
-        let news = match self.news.get() {
-            Some(news) => news.clone(),
-            None => Queue::unbounded(os).await,
-        };
-        let news = self.news.get_or_init(|| news);
+        let news = self.news.get().expect("it is made before the peers");
         while !self.has_failed.get() {
             if marks.iter().all(|mark| self.is_met(mark)) {
                 return true;
@@ -179,7 +151,6 @@ impl Tally {
     }
 }
 
-/// Notes each listener that a task opens.
 pub(super) fn listening(opened: &Rc<RefCell<Vec<Listener>>>) -> impl FnMut(&Event<'_>) + use<> {
     let opened = Rc::clone(opened);
     let mut asking = BTreeMap::new();
@@ -208,17 +179,6 @@ pub(super) fn listening(opened: &Rc<RefCell<Vec<Listener>>>) -> impl FnMut(&Even
     }
 }
 
-/// The peers that wait for connections of the program, by address, with their places in the script.
-fn servers(script: &Script) -> BTreeMap<SocketAddr, VecDeque<usize>> {
-    let mut servers: BTreeMap<SocketAddr, VecDeque<usize>> = BTreeMap::new();
-    for (place, peer) in script.scripted() {
-        if let Way::ToPeer(addr) = peer.way {
-            servers.entry(addr).or_default().push_back(place);
-        }
-    }
-    servers
-}
-
 /// The most tasks of the search that live at once: one that listens and one that plays for each peer,
 /// and those that begin and end them.
 pub(super) fn most_tasks(script: &Script) -> usize {
@@ -227,23 +187,24 @@ pub(super) fn most_tasks(script: &Script) -> usize {
 
 /// Has the peers listen to which the program connects, and has the program's listeners noted. Runs
 /// the kernel until then.
-pub(super) fn listen(
-    kernel: &mut Kernel,
-    script: &Arc<Script>,
-    tally: &Rc<Tally>,
-) -> Result<(), Error> {
+pub(super) fn listen(kernel: &mut Kernel, tally: &Rc<Tally>) -> Result<(), Error> {
+    let script = &tally.script;
+    let mut servers: BTreeMap<SocketAddr, Vec<usize>> = BTreeMap::new();
+    for (place, peer) in script.scripted() {
+        if let Way::ToPeer(addr) = peer.way {
+            servers.entry(addr).or_default().push(place);
+        }
+    }
     let mut begun = Vec::new();
-    for (addr, places) in servers(script) {
+    for (addr, places) in servers {
         let (host, tally) = (script.host_of(addr.ip()), Rc::clone(tally));
-        let script = Arc::clone(script);
         let listens = async move |os: &mut Os| {
             let listener = os.listen(addr).await?;
             let accepts = async move |os: &mut Os| -> io::Result<()> {
                 for place in places {
                     let (stream, _) = listener.accept(os).await?;
-                    let (script, tally) = (Arc::clone(&script), Rc::clone(&tally));
-                    let peer =
-                        async move |os: &mut Os| play(os, &stream, &script, place, &tally).await;
+                    let tally = Rc::clone(&tally);
+                    let peer = async move |os: &mut Os| play(os, &stream, place, &tally).await;
                     os.spawn_detached(name(place), peer).await?;
                 }
                 Ok(())
@@ -256,26 +217,27 @@ pub(super) fn listen(
     }
     kernel.run_until(&begun)?.check()?;
     let tally = Rc::clone(tally);
-    let watches = async move |os: &mut Os| tally.watch_listeners(os).await;
+    let watches = async move |os: &mut Os| {
+        let _ = tally.news.set(Queue::unbounded(os).await);
+        let observer = os.observe(listening(&tally.opened));
+        tally.observer.replace(Some(observer));
+        // It observes from the next trap on.
+        os.yield_now().await;
+    };
     let watch = kernel.spawn("watch", watches)?;
     kernel.run_until(&[watch])?.check()
 }
 
 /// Starts the task that has the other peers connect, in the order of the tape, and the task that ends
 /// the run after them.
-pub(super) fn connect(
-    kernel: &mut Kernel,
-    script: &Arc<Script>,
-    tally: &Rc<Tally>,
-) -> Result<(), Error> {
-    let (home, is_stopped) = (script.home(), script.is_stopped);
-    let script = Arc::clone(script);
+pub(super) fn connect(kernel: &mut Kernel, tally: &Rc<Tally>) -> Result<(), Error> {
+    let (home, is_stopped) = (tally.script.home(), tally.script.is_stopped);
     let tally = Rc::clone(tally);
     let ends = async move |os: &mut Os| {
         let (setter, over) = Promise::new(os).await;
         let shared = Rc::clone(&tally);
         let enters = async move |os: &mut Os| {
-            enter_all(os, &script, &shared).await?;
+            enter_all(os, &shared).await?;
             let _ = setter.set(os, ()).await;
             Ok::<_, String>(())
         };
@@ -286,8 +248,7 @@ pub(super) fn connect(
         if is_good && is_stopped {
             os.sleep(REST).await;
         }
-        let is_search = matches!(tally.course, Course::Tape(_));
-        if is_stopped || !is_good || !is_search {
+        if is_stopped || !is_good || !tally.course.is_tape() {
             os.shutdown().await;
         }
         Ok::<_, Errno>(())
@@ -296,74 +257,55 @@ pub(super) fn connect(
     Ok(())
 }
 
-/// Has the peers connect, and waits for their ends.
-async fn enter_all(os: &mut Os, script: &Arc<Script>, tally: &Rc<Tally>) -> Result<(), String> {
-    let clients = script
-        .scripted()
-        .filter_map(|(place, peer)| match peer.way {
-            Way::ToListener { number, .. } => Some((place, number)),
-            Way::ToPeer(_) => None,
-        });
-    let mut clients: Vec<(usize, usize)> = clients.collect();
-    match tally.course {
-        Course::Tape(_) => {}
-        Course::Alone(only) => clients.retain(|(place, _)| *place == only),
-        Course::Reversed | Course::Staying => {
-            if let Course::Reversed = tally.course {
-                clients.reverse();
-            }
-            for (place, number) in clients {
-                let (playing, over) = Promise::new(os).await;
-                enter(os, script, place, number, tally, playing).await?;
-                let _ = over.wait(os).await;
-            }
-            return Ok(());
-        }
+/// Has the peers connect, and waits for their ends. In a search, it then waits until the program has
+/// connected to each peer, and sent what it sent on the tape.
+async fn enter_all(os: &mut Os, tally: &Rc<Tally>) -> Result<(), String> {
+    let Tally { script, course, .. } = &**tally;
+    let mut clients: Vec<(usize, &Peer, usize)> = script.clients().collect();
+    match course {
+        Course::Tape(..) | Course::Staying => {}
+        Course::Alone(only) => clients.retain(|(place, ..)| place == only),
+        Course::Reversed => clients.reverse(),
     }
-    let (playing, over) = Promise::new(os).await;
-    for (place, number) in clients {
-        if let Course::Tape(_) = tally.course {
-            let reached = tally.reach(os, script, &script.peers[place].before).await;
-            if tally.course.is_strict() && !reached? || tally.has_failed.get() {
+    let (mut playing, mut over) = Promise::new(os).await;
+    for (place, peer, number) in clients {
+        if course.is_tape() {
+            let reached = tally.reach(os, &peer.before).await;
+            if course.is_strict() && !reached? || tally.has_failed.get() {
                 break;
             }
         }
-        enter(os, script, place, number, tally, playing.clone()).await?;
+        enter(os, place, number, tally, playing.clone()).await?;
+        if let Course::Reversed | Course::Staying = course {
+            drop(playing);
+            let _ = over.wait(os).await;
+            (playing, over) = Promise::new(os).await;
+        }
     }
     drop(playing);
     // Their failures are not waited for, and so count. The promise is abandoned by the last of them.
     let _ = over.wait(os).await;
-    match tally.course {
-        Course::Tape(_) => finish_all(os, script, tally).await,
-        Course::Alone(_) | Course::Reversed | Course::Staying => Ok(()),
+    if course.is_tape() {
+        let peers = script.scripted();
+        let marks: Vec<Mark> = peers.map(|(place, peer)| peer.mark(place)).collect();
+        let reached = tally.reach(os, &marks).await;
+        if course.is_strict() {
+            reached?;
+        }
     }
-}
-
-/// Waits until the program has connected to each peer, and sent what it sent on the tape.
-async fn finish_all(os: &mut Os, script: &Script, tally: &Tally) -> Result<(), String> {
-    let all = |(peer, scripted): (usize, &Peer)| Mark {
-        peer,
-        steps: scripted.steps.len(),
-        bytes: scripted.gets,
-    };
-    let marks: Vec<Mark> = script.scripted().map(all).collect();
-    match tally.reach(os, script, &marks).await {
-        Err(why) if tally.course.is_strict() => Err(why),
-        _ => Ok(()),
-    }
+    Ok(())
 }
 
 /// Has a peer connect to a listener of the program. Its task holds `playing` until its end.
 async fn enter(
     os: &mut Os,
-    script: &Arc<Script>,
     place: usize,
     listener: usize,
     tally: &Rc<Tally>,
     playing: Setter<()>,
 ) -> Result<(), String> {
-    let patience = script.patience();
-    let found = os.timeout(patience, async |os| {
+    let script = &tally.script;
+    let found = os.timeout(script.patience(), async |os| {
         loop {
             let addr = script.address_now(listener, &tally.opened.borrow());
             let listeners = tally.net.listeners(script.home());
@@ -382,17 +324,18 @@ async fn enter(
         tally.observer.replace(None);
     }
     await_beat(os).await;
+    let name = name(place);
     let stream = os.connect(addr).await;
-    let stream = stream.map_err(|error| format!("{}: {error}", name(place)))?;
-    let (script, tally) = (Arc::clone(script), Rc::clone(tally));
+    let stream = stream.map_err(|error| format!("{name}: {error}"))?;
+    let tally = Rc::clone(tally);
     let peer = async move |os: &mut Os| {
         let _playing = playing;
-        play(os, &stream, &script, place, &tally).await
+        play(os, &stream, place, &tally).await
     };
-    let spawned = os.spawn_detached(name(place), peer).await;
+    let spawned = os.spawn_detached(name.clone(), peer).await;
     spawned
         .map(drop)
-        .map_err(|errno| format!("{}: {errno}", name(place)))
+        .map_err(|errno| format!("{name}: {errno}"))
 }
 
 async fn await_beat(os: &mut Os) {
@@ -402,28 +345,23 @@ async fn await_beat(os: &mut Os) {
     os.sleep(span - Duration::from_nanos(past as u64)).await;
 }
 
-/// The name of a peer's task.
 fn name(place: usize) -> String {
     format!("peer-{}", place + 1)
 }
 
 /// Does what a peer did. An error says what the program does otherwise.
-async fn play(
-    os: &mut Os,
-    stream: &TcpStream,
-    script: &Script,
-    place: usize,
-    tally: &Tally,
-) -> Result<(), String> {
+async fn play(os: &mut Os, stream: &TcpStream, place: usize, tally: &Tally) -> Result<(), String> {
+    let answer = match &tally.course {
+        Course::Tape(_, answers) => answers.get(place).and_then(Option::as_ref),
+        Course::Alone(_) | Course::Reversed | Course::Staying => None,
+    };
     let mut part = Part {
         stream,
-        peer: &script.peers[place],
-        patience: script.patience(),
-        is_open_at_end: script.is_stopped,
+        script: &tally.script,
         place,
         steps: 0,
         got: 0,
-        answer: tally.course.answer(place).map(Coming::new),
+        answer: answer.map(Coming::new),
         is_ended: false,
         has_waited: true,
         tally,
@@ -431,7 +369,7 @@ async fn play(
     let played = part.play(os).await;
     let played = played.map_err(|why| {
         tally.has_failed.set(true);
-        format!("{why} ({})", part.peer.way)
+        format!("{why} ({})", tally.script.peers[place].way)
     });
     // A peer that is over holds up no other.
     tally.reached(os, place, usize::MAX, u64::MAX).await;
@@ -441,10 +379,7 @@ async fn play(
 /// A peer at one of its steps.
 struct Part<'a> {
     stream: &'a TcpStream,
-    peer: &'a Peer,
-    patience: Duration,
-    /// Whether a connection that the program does not close is open until the interrupt.
-    is_open_at_end: bool,
+    script: &'a Script,
     place: usize,
     steps: usize,
     got: u64,
@@ -458,7 +393,7 @@ struct Part<'a> {
 
 impl Part<'_> {
     async fn play(&mut self, os: &mut Os) -> Result<(), String> {
-        let peer = self.peer;
+        let peer = &self.script.peers[self.place];
         for Step { after, pause, act } in &peer.steps {
             self.receive(os, *after, *pause + QUIET).await?;
             self.tally.heard.borrow_mut()[self.place].step();
@@ -468,18 +403,15 @@ impl Part<'_> {
                     if std::mem::take(&mut self.has_waited) {
                         await_beat(os).await;
                     }
-                    let sent = self.stream.send_all(os, bytes).await;
-                    match sent {
-                        Err(error) if self.tally.course.is_strict() => {
-                            let all = bytes.len();
-                            return Err(format!(
-                                "cannot send the next {all} bytes, which the program received: \
-                                 {error}"
-                            ));
+                    if let Err(error) = self.stream.send_all(os, bytes).await {
+                        if !self.tally.course.is_strict() {
+                            // What it gets decides.
+                            break;
                         }
-                        // What it gets decides.
-                        Err(_) => break,
-                        Ok(()) => {}
+                        let all = bytes.len();
+                        return Err(format!(
+                            "cannot send the next {all} bytes, which the program received: {error}"
+                        ));
                     }
                 }
                 // The program may have closed the connection at the same time.
@@ -495,13 +427,17 @@ impl Part<'_> {
         }
         self.steps = usize::MAX;
         self.receive(os, peer.gets, QUIET).await?;
-        if !matches!(self.tally.course, Course::Tape(_)) {
+        if !self.tally.course.is_tape() {
             // An answer may come after the peer has ended its side.
             self.receive(os, u64::MAX, QUIET).await?;
         }
         if peer.is_closed && !self.stays() {
-            self.drain(os).await;
-        } else if self.is_open_at_end || self.stays() {
+            let (stream, mut buf) = (self.stream, [0; 4096]);
+            let ends = async |os: &mut Os| while let Ok(1..) = stream.recv(os, &mut buf).await {};
+            // Where it stays open, nothing is missing.
+            let _ = os.timeout(self.script.patience(), ends).await;
+        } else if self.script.is_stopped || self.stays() {
+            // Such a connection was open until the interrupt.
             self.tally.open.borrow_mut().push(self.stream.clone());
         }
         Ok(())
@@ -520,52 +456,44 @@ impl Part<'_> {
     /// Receives until it has got so many bytes, and its answer up to its next step. If not all bytes
     /// have to come, it waits for the others for `quiet`.
     async fn receive(&mut self, os: &mut Os, bytes: u64, quiet: Duration) -> Result<(), String> {
-        let is_strict = self.tally.course.is_strict();
+        let (is_strict, stream) = (self.tally.course.is_strict(), self.stream);
         let mut buf = [0; 4096];
         while !self.is_ended && (self.got < bytes || !self.has_answer()) {
             self.has_waited = true;
-            let stream = self.stream;
             let wait = match is_strict || !self.has_answer() {
-                true => self.patience,
+                true => self.script.patience(),
                 false => quiet,
             };
             let received = os.timeout(wait, async |os| stream.recv(os, &mut buf).await);
             let received = received.await;
             if let Ok(Ok(n @ 1..)) = received {
-                self.take(&buf[..n]);
+                self.got += n as u64;
+                self.tally.heard.borrow_mut()[self.place].take(&buf[..n]);
+                if let Some(coming) = &mut self.answer {
+                    coming.take(&buf[..n]);
+                }
                 self.advance(os, 0).await;
                 continue;
             }
             self.is_ended = received.is_ok();
             if is_strict {
-                return Err(self.lacks(&received.map_err(|_| ())));
+                return Err(self.lacks(received.ok()));
             }
             break;
         }
-        if let Some(coming) = &mut self.answer
-            && !coming.has_come(self.steps)
-        {
+        let Some(coming) = &mut self.answer else {
+            return Ok(());
+        };
+        if !coming.has_come(self.steps) {
             coming.end();
         }
-        match &self.answer {
-            Some(coming) if !self.has_answer() => {
-                let next = String::from_utf8_lossy(coming.next());
-                let next: String = next.chars().take(60).collect();
-                let got = self.got;
-                Err(format!(
-                    "after {got} bytes, a part of its answer does not come: {next:?}"
-                ))
-            }
-            _ => Ok(()),
+        if coming.has_come(self.steps) {
+            return Ok(());
         }
-    }
-
-    fn take(&mut self, bytes: &[u8]) {
-        self.got += bytes.len() as u64;
-        self.tally.heard.borrow_mut()[self.place].take(bytes);
-        if let Some(coming) = &mut self.answer {
-            coming.take(bytes);
-        }
+        let next = String::from_utf8_lossy(coming.next());
+        let (got, next) = (self.got, next.chars().take(60).collect::<String>());
+        let why = format!("after {got} bytes, a part of its answer does not come: {next:?}");
+        Err(why)
     }
 
     /// Whether its answer has come up to its next step.
@@ -574,24 +502,14 @@ impl Part<'_> {
         coming.is_none_or(|coming| coming.has_come(self.steps))
     }
 
-    /// What the peer of a search for bytes says when they do not come.
-    fn lacks(&self, received: &Result<io::Result<usize>, ()>) -> String {
-        let (got, gets) = (self.got, self.peer.gets);
-        let than = format!("{got} bytes; on the tape it sent {gets}");
-        match received {
-            Ok(Ok(_)) => format!("the program ended the connection after {than}"),
-            Ok(Err(error)) => format!("{error} after {than}"),
-            Err(()) => format!("the program sends no more after {than}"),
-        }
-    }
-
-    /// Receives until the program ends the connection.
-    async fn drain(&self, os: &mut Os) {
-        let (stream, mut buf) = (self.stream, [0; 4096]);
-        let drained = os.timeout(self.patience, async |os| {
-            while let Ok(1..) = stream.recv(os, &mut buf).await {}
-        });
-        // Where it stays open, nothing is missing.
-        let _ = drained.await;
+    /// What the peer of a search for bytes says when they do not come: `received` is what came instead.
+    fn lacks(&self, received: Option<io::Result<usize>>) -> String {
+        let (got, gets) = (self.got, self.script.peers[self.place].gets);
+        let what = match received {
+            Some(Ok(_)) => "the program ended the connection".to_string(),
+            Some(Err(error)) => error.to_string(),
+            None => "the program sends no more".to_string(),
+        };
+        format!("{what} after {got} bytes; on the tape it sent {gets}")
     }
 }

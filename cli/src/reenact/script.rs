@@ -7,6 +7,8 @@ use std::{
     time::Duration,
 };
 
+use trapline::SimNet;
+
 use super::answers::Heard;
 use crate::net::{LOCALHOST, MAIN};
 
@@ -24,9 +26,7 @@ pub(super) struct Script {
     pub(super) names: Vec<(String, IpAddr)>,
     /// Whether the run ended before its programs: by an interrupt, or where the tape was cut.
     pub(super) is_stopped: bool,
-    /// How long the run took.
     pub(super) took: Duration,
-    /// How many turns the run had.
     pub(super) ticks: u64,
 }
 
@@ -46,7 +46,6 @@ pub(super) struct Peer {
     pub(super) steps: Vec<Step>,
     /// How many bytes it got until it ended its part.
     pub(super) gets: u64,
-    /// What the program sent.
     pub(super) heard: Heard,
     /// Whether the program closed the connection, other than at the interrupt.
     pub(super) is_closed: bool,
@@ -146,25 +145,6 @@ pub(super) struct Mark {
     pub(super) bytes: u64,
 }
 
-impl Mark {
-    /// The program has closed the connection.
-    pub(super) fn over(peer: usize) -> Self {
-        Self {
-            peer,
-            steps: usize::MAX,
-            bytes: u64::MAX,
-        }
-    }
-}
-
-/// A host of the simulated network.
-pub(super) struct Host {
-    pub(super) name: String,
-    pub(super) address: IpAddr,
-    /// Whether the programs cannot reach it.
-    pub(super) is_cut: bool,
-}
-
 impl Script {
     /// Finds the connections between two ends in the programs. An error says what a simulated network
     /// cannot do again.
@@ -192,7 +172,6 @@ impl Script {
         Ok(self)
     }
 
-    /// The numbers of the listeners to which the programs themselves connect, and no other.
     fn own_listeners(&self) -> Result<BTreeSet<usize>, String> {
         let mut own = BTreeSet::new();
         for (number, Listener { addr, .. }) in self.listeners.iter().enumerate() {
@@ -227,13 +206,10 @@ impl Script {
 
     /// Checks that a simulated host can have all addresses on which the programs listen.
     fn check_own_addresses(&self) -> Result<(), String> {
-        let Some(own) = self.own_address() else {
-            return Ok(());
-        };
-        let mut addresses = self.listeners.iter().map(|listener| listener.addr.ip());
-        match addresses.find(|ip| is_of_machine(*ip) && *ip != own) {
+        let own = self.own_address();
+        match self.own_addresses().find(|ip| Some(*ip) != own).zip(own) {
             None => Ok(()),
-            Some(other) => Err(format!(
+            Some((other, own)) => Err(format!(
                 "the programs listen on {own} and on {other}, and a simulated host has one address"
             )),
         }
@@ -281,18 +257,28 @@ impl Script {
         peers.filter(|(_, peer)| peer.is_scripted())
     }
 
-    /// How long a peer waits for the programs.
+    /// The scripted peers that connect to listeners, with their places and the listeners' numbers.
+    pub(super) fn clients(&self) -> impl Iterator<Item = (usize, &Peer, usize)> {
+        self.scripted().filter_map(|(place, peer)| match peer.way {
+            Way::ToListener { number, .. } => Some((place, peer, number)),
+            Way::ToPeer(_) => None,
+        })
+    }
+
     pub(super) fn patience(&self) -> Duration {
         2 * self.took + PATIENCE
     }
 
-    /// The address of their machine on which the programs listen.
-    fn own_address(&self) -> Option<IpAddr> {
-        let mut addresses = self.listeners.iter().map(|listener| listener.addr.ip());
-        addresses.find(|ip| is_of_machine(*ip))
+    /// The addresses of their machine on which the programs listen.
+    fn own_addresses(&self) -> impl Iterator<Item = IpAddr> {
+        let addresses = self.listeners.iter().map(|listener| listener.addr.ip());
+        addresses.filter(|ip| is_of_machine(*ip))
     }
 
-    /// The host of the programs.
+    fn own_address(&self) -> Option<IpAddr> {
+        self.own_addresses().next()
+    }
+
     pub(super) fn home(&self) -> &'static str {
         match self.own_address() {
             Some(_) => MAIN,
@@ -310,8 +296,8 @@ impl Script {
         name.map_or_else(unnamed, |(name, _)| name.clone())
     }
 
-    /// The hosts that the network needs, beside its first.
-    pub(super) fn hosts(&self) -> Vec<Host> {
+    /// A network with the hosts of the peers. The programs cannot reach one that gave no answer.
+    pub(super) fn network(&self) -> Result<SimNet, String> {
         let mut hosts = BTreeMap::new();
         hosts.extend(self.own_address().map(|own| (own, false)));
         for (to, outcome) in self.attempts() {
@@ -325,12 +311,16 @@ impl Script {
                 outcome => drop(hosts.insert(to.ip(), outcome == Outcome::Unanswered)),
             }
         }
-        let host = |(address, is_cut)| Host {
-            name: self.host_of(address),
-            address,
-            is_cut,
-        };
-        hosts.into_iter().map(host).collect()
+        let net = SimNet::new();
+        for (address, is_cut) in hosts {
+            let name = self.host_of(address);
+            let placed = net.host_at(&name, address).and_then(|()| match is_cut {
+                true => net.cut(self.home(), &name),
+                false => Ok(()),
+            });
+            placed.map_err(|error| format!("cannot place a host at {address}: {error}"))?;
+        }
+        Ok(net)
     }
 
     /// The address of a listener of the tape in a run with these listeners so far: the same, except
@@ -365,6 +355,28 @@ fn chosen<'a>(listeners: &'a [Listener], task: &'a str) -> impl Iterator<Item = 
 }
 
 impl Peer {
+    pub(super) fn new(way: Way, outcome: Outcome, before: Vec<Mark>) -> Self {
+        Self {
+            way,
+            steps: Vec::new(),
+            gets: 0,
+            heard: Heard::default(),
+            is_closed: false,
+            before,
+            outcome,
+            is_own: false,
+        }
+    }
+
+    /// How far the peer of this place has come on the tape.
+    pub(super) fn mark(&self, peer: usize) -> Mark {
+        Mark {
+            peer,
+            steps: self.steps.len(),
+            bytes: self.gets,
+        }
+    }
+
     /// Which of its steps is the first that is no send.
     pub(super) fn first_end(&self) -> Option<usize> {
         let is_end = |step: &Step| !matches!(step.act, Act::Send(_));
@@ -384,194 +396,12 @@ impl Peer {
     }
 }
 
-/// Whether this is the address of a machine in a network.
 fn is_of_machine(ip: IpAddr) -> bool {
     !ip.is_loopback() && !ip.is_unspecified()
 }
 
-/// Whether a connection to this address reaches a listener.
 fn reaches(to: SocketAddr, listener: SocketAddr) -> bool {
     let (ip, other) = (to.ip(), listener.ip());
     let is_same = ip == other || other.is_unspecified() && !is_of_machine(ip);
     to.port() == listener.port() && is_same
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn addr(port: u16) -> SocketAddr {
-        ([127, 0, 0, 1], port).into()
-    }
-
-    fn listener(port: u16, has_any_port: bool, task: &str) -> Listener {
-        Listener {
-            addr: addr(port),
-            has_any_port,
-            task: task.to_string(),
-        }
-    }
-
-    fn accepted(number: usize, port: u16) -> (Way, Outcome) {
-        let from = addr(port);
-        (Way::ToListener { number, from }, Outcome::Established)
-    }
-
-    /// The ports of the listeners of a script with these ones, after others have opened.
-    fn ports(listeners: Vec<Listener>) -> impl Fn(usize, &[Listener]) -> Option<u16> {
-        let script = Script {
-            listeners,
-            ..Script::default()
-        };
-        move |number, opened| Some(script.address_now(number, opened)?.port())
-    }
-
-    /// A script with a listener at port 80, and these connections.
-    fn script(peers: &[(Way, Outcome)]) -> Script {
-        let peer = |(way, outcome): &(Way, Outcome)| Peer {
-            way: *way,
-            steps: Vec::new(),
-            gets: 0,
-            heard: Heard::default(),
-            is_closed: false,
-            before: vec![Mark {
-                peer: 0,
-                steps: 0,
-                bytes: 0,
-            }],
-            outcome: *outcome,
-            is_own: false,
-        };
-        Script {
-            listeners: vec![listener(80, false, "")],
-            peers: peers.iter().map(peer).collect(),
-            ..Script::default()
-        }
-    }
-
-    #[test]
-    fn connections_of_the_program_to_itself_are_left_out() {
-        let kept = |peers: &[(Way, Outcome)]| {
-            let script = script(peers).judged()?;
-            let kept: Vec<bool> = script.peers.iter().map(Peer::is_scripted).collect();
-            let marks = script.peers.iter().map(|peer| peer.before.len());
-            assert!(kept[0] || marks.sum::<usize>() == 0, "none waits for it");
-            Ok::<_, String>(kept)
-        };
-        let accepted = accepted(0, 5000);
-        let to = |port: u16, outcome| (Way::ToPeer(addr(port)), outcome);
-        let own = to(80, Outcome::Established);
-        let other = to(81, Outcome::Established);
-        assert_eq!(kept(&[accepted, accepted]), Ok(vec![true; 2]));
-        assert_eq!(kept(&[own, accepted]), Ok(vec![false; 2]));
-        assert_eq!(kept(&[accepted, other]), Ok(vec![true; 2]));
-        // A failed attempt hides no client.
-        let early = to(80, Outcome::Refused);
-        assert_eq!(kept(&[early, accepted]), Ok(vec![false, true]));
-        assert_eq!(kept(&[early, own, accepted]), Ok(vec![false; 3]));
-        let left = to(80, Outcome::Unanswered);
-        assert_eq!(kept(&[left, own, accepted]), Ok(vec![false; 3]));
-        let why = |peers: &[(Way, Outcome)]| kept(peers).unwrap_err();
-        assert!(why(&[own, accepted, accepted]).contains("1 of 2 connections to 127.0.0.1:80"));
-        assert!(why(&[left, accepted]).contains("1 of 1 connections to 127.0.0.1:80"));
-        assert!(why(&[]).contains("it has no connection"));
-    }
-
-    #[test]
-    fn a_client_of_a_later_listener_at_an_address_of_the_programs_own_is_not_hidden() {
-        let mut script = script(&[
-            (Way::ToPeer(addr(80)), Outcome::Established),
-            accepted(1, 5000),
-            accepted(0, 5001),
-        ]);
-        script.listeners.push(listener(80, false, ""));
-        let why = script.judged().unwrap_err();
-        assert!(why.contains("1 of 2 connections to 127.0.0.1:80"), "{why}");
-    }
-
-    #[test]
-    fn a_listener_keeps_its_number_at_another_port() {
-        let given = |port| listener(port, false, "");
-        let any = |port| listener(port, true, "");
-        // The third has the port that the world chose for the second.
-        let now = ports(vec![
-            given(80),
-            any(90),
-            given(90),
-            any(91),
-            given(80),
-            any(90),
-        ]);
-        let opened = [given(80), any(70), given(70), any(71), given(80), any(72)];
-        for (number, listener) in opened.iter().enumerate() {
-            assert_eq!(now(number, &opened[..number]), None, "{number}");
-            let port = listener.addr.port();
-            assert_eq!(now(number, &opened[..=number]), Some(port), "{number}");
-            assert_eq!(now(number, &opened), Some(port), "{number}");
-        }
-    }
-
-    #[test]
-    fn a_listener_at_any_port_is_that_of_the_same_task() {
-        let any = |port, task| listener(port, true, task);
-        let now = ports(vec![
-            any(90, "main/a"),
-            any(91, "main/b"),
-            any(92, "main/a"),
-        ]);
-        let opened = [any(70, "main/b"), any(71, "main/a"), any(72, "main/a")];
-        let all = [0, 1, 2].map(|number| now(number, &opened));
-        assert_eq!(all, [Some(71), Some(70), Some(72)]);
-        assert_eq!(now(0, &opened[..1]), None);
-    }
-
-    #[test]
-    fn outcomes_that_no_network_has_are_told() {
-        let to =
-            |ip: u8, port: u16, outcome| (Way::ToPeer(([192, 0, 2, ip], port).into()), outcome);
-        let (good, refused, none, silent) = (
-            Outcome::Established,
-            Outcome::Refused,
-            Outcome::Unreachable,
-            Outcome::Unanswered,
-        );
-        let fit = [
-            to(1, 80, good),
-            to(1, 81, refused),
-            to(2, 80, silent),
-            to(2, 81, silent),
-            to(1, 80, Outcome::Pending),
-            to(3, 80, none),
-            to(4, 80, refused),
-        ];
-        let fit = script(&fit).judged().unwrap();
-        let hosts: Vec<(String, bool)> = fit
-            .hosts()
-            .into_iter()
-            .map(|host| (host.name, host.is_cut))
-            .collect();
-        let host = |name: &str, is_cut| (name.to_string(), is_cut);
-        assert_eq!(
-            hosts,
-            [
-                host("peer-192.0.2.1", false),
-                host("peer-192.0.2.2", true),
-                host("peer-192.0.2.4", false)
-            ]
-        );
-        let why = |peers: &[(Way, Outcome)]| script(peers).judged().unwrap_err();
-        assert_eq!(
-            why(&[to(1, 80, refused), to(1, 80, good)]),
-            "a connection to 192.0.2.1:80 was refused, and another one was established"
-        );
-        assert_eq!(
-            why(&[to(1, 80, refused), to(1, 81, silent)]),
-            "a connection to 192.0.2.1:80 was refused, and one to 192.0.2.1:81 got no answer: a \
-             simulated host is reached at all ports or at none"
-        );
-        assert_eq!(
-            why(&[(Way::ToPeer(addr(90)), silent)]),
-            "a connection to 127.0.0.1:90 got no answer, which cannot be within a simulated host"
-        );
-    }
 }

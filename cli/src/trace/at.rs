@@ -9,9 +9,10 @@ use trapline::{Doing, Ledger, Nanos, TaskInfo, TaskState, Tid, Tracer};
 use super::source::{Failure, Source};
 use crate::{
     live::{
-        List, TreeList,
-        query::{Entry, Line, Query},
-        row::{Row, State, Totals},
+        TreeList,
+        protocol::Answers,
+        query::{Entry, Query},
+        row::{State, Totals},
         text,
     },
     output::Log,
@@ -30,7 +31,7 @@ pub(crate) struct PsCommand {
     #[command(flatten)]
     at: At,
     #[command(flatten)]
-    list: List,
+    list: Query,
 }
 
 /// Show the tasks at an instant of a recording as a tree of parents
@@ -59,8 +60,8 @@ struct At {
 
 impl PsCommand {
     pub(super) fn run(&self, log: Log, out: &mut impl Write) -> Result<ExitCode, Failure> {
-        let ps = |rows: &[Row], totals: &Totals| text::ps(rows, totals, ": --most lists fewer");
-        self.at.show(log, out, &self.list.query(), ps)
+        let ps = |all: &Answers| text::ps(all, ": --most lists fewer");
+        self.at.show(log, out, &self.list, ps)
     }
 }
 
@@ -76,11 +77,11 @@ impl At {
         log: Log,
         out: &mut impl Write,
         query: &Query,
-        text: impl Fn(&[Row], &Totals) -> String,
+        text: impl Fn(&Answers) -> String,
     ) -> Result<ExitCode, Failure> {
         let mut source = Source::open(&self.file)?;
-        let (mut ledger, mut is_cut) = (Ledger::new(), false);
-        let mut newest = Tid::KERNEL;
+        let mut ledger = Ledger::new();
+        let (mut is_cut, mut is_empty) = (false, true);
         while let Some(event) = source.next() {
             if source.gap().is_some() {
                 ledger.gap();
@@ -89,64 +90,48 @@ impl At {
             if is_cut {
                 break;
             }
-            newest = newest.max(event.tid);
+            is_empty &= event.tid == Tid::KERNEL;
             ledger.event(&event);
         }
         source.warn_of_gaps(log);
         let mut tasks = ledger.tasks();
         tasks.retain(|task| !matches!(task.state, TaskState::Zombie(_)));
-        let (rows, totals) = rows(&tasks, &ledger, query);
         let end = Nanos::from(ledger.now().at);
-        if newest == Tid::KERNEL {
+        if is_empty {
             log.note("no task was alive yet");
         } else if tasks.is_empty() {
-            log.note(&format!(
-                "no task was alive: the last one ended at {end:.6}"
-            ));
+            let note = format!("no task was alive: the last one ended at {end:.6}");
+            log.note(&note);
         } else {
             if self.at.is_some() && !is_cut {
                 log.note(&format!("the recording ends at {end:.6}"));
             }
-            out.write_all(text(&rows, &totals).as_bytes())?;
+            let all = rows(&tasks, &ledger, query);
+            out.write_all(text(&all).as_bytes())?;
             out.flush()?;
         }
-        source.end(log)?;
-        Ok(ExitCode::SUCCESS)
+        source.end(log)
     }
 }
 
 /// The tasks that a query lists. A log knows two states more than a kernel shows.
-fn rows(tasks: &[TaskInfo], ledger: &Ledger, query: &Query) -> (Vec<Row>, Totals) {
-    let state = |task: &TaskInfo| match ledger.doing(task.tid) {
-        None => Some((State::Unknown, None)),
-        Some((Doing::InCall, _)) => Some((State::InCall, ledger.last(task.tid))),
-        Some(_) => None,
-    };
-    let since = |task: &TaskInfo| Some(ledger.doing(task.tid)?.1.at.as_secs_f64());
-    let entry = |task| {
-        let mut entry = Entry::of(task);
-        entry.since = since(task);
-        if let Some((state, _)) = state(task) {
-            (entry.state, entry.kind) = (state, state.name());
-        }
-        entry
-    };
-    let row = |at: usize| {
-        let task: &TaskInfo = &tasks[at];
-        let mut row = Row::of(task, ledger);
-        row.since = since(task);
-        if let Some((state, call)) = state(task) {
-            (row.state, row.blocked_on) = (state, call.map(ToString::to_string));
-        }
-        row
-    };
-    let entries: Vec<Entry<'_>> = tasks.iter().map(entry).collect();
-    let mut totals = Totals::default();
-    totals.tasks = tasks.len();
-    let lines = query.arrange(&entries, row, &mut totals);
-    let row = |line| match line {
-        Line::Crowd(row) => *row,
-        Line::Task(at, branch) => Row { branch, ..row(at) },
-    };
-    (lines.into_iter().map(row).collect(), totals)
+fn rows(tasks: &[TaskInfo], ledger: &Ledger, query: &Query) -> Answers {
+    let mut entries: Vec<Entry<'_>> = tasks.iter().map(Entry::of).collect();
+    for (entry, task) in entries.iter_mut().zip(tasks) {
+        let doing = ledger.doing(task.tid);
+        entry.since = doing.map(|(_, since)| since.at.as_secs_f64());
+        let state = match doing {
+            None => State::Unknown,
+            Some((Doing::InCall, _)) => State::InCall,
+            Some(_) => continue,
+        };
+        (entry.state, entry.kind) = (state, state.name());
+    }
+    let mut totals = Totals::of(tasks, ledger.now().at);
+    let lines = query.arrange(entries, ledger, &mut totals);
+    Answers {
+        tasks: lines.into_iter().map(|line| line.row(ledger)).collect(),
+        totals,
+        ..Answers::default()
+    }
 }

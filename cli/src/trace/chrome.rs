@@ -10,7 +10,7 @@
 
 use std::{collections::BTreeMap, io::Write};
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use trapline::{CallInfo, Direction, Doing, Ending, Event, Moment, Span, Tid, Topic};
 
 use super::{
@@ -31,28 +31,29 @@ const INSTANT: f64 = 0.0005;
 pub(super) enum Clock {
     /// A microsecond of the world's clock.
     World,
-    /// A turn.
     Turns,
 }
 
-/// Writes trace events.
 struct Chrome<'a, W> {
     out: &'a mut W,
     clock: Clock,
     spans: Spans,
-    /// For each task, the end of its last turn. An arrow begins there.
-    turns: BTreeMap<Tid, f64>,
-    /// For each task whose last slice was a turn of zero length, the instant of that turn.
-    instants: BTreeMap<Tid, f64>,
-    /// For each task, the begin of its first slice.
-    firsts: BTreeMap<Tid, f64>,
-    /// For each task that was woken and has not run since, the start of its arrow.
-    arrows: BTreeMap<Tid, (Tid, f64)>,
-    /// The number of arrows.
+    tracks: BTreeMap<Tid, Track>,
     count: u64,
 }
 
-/// Writes a whole recording.
+/// What was drawn of a task last.
+#[derive(Default)]
+struct Track {
+    /// The end of its last turn. An arrow begins there.
+    turn: Option<f64>,
+    /// If its last slice was a turn of zero length, the instant of that turn.
+    instant: Option<f64>,
+    first: Option<f64>,
+    /// The start of the arrow to its next turn, if it was woken.
+    arrow: Option<(Tid, f64)>,
+}
+
 pub(super) fn write(
     out: &mut impl Write,
     source: &mut Source,
@@ -68,9 +69,8 @@ pub(super) fn write(
         "version": header.version,
     });
     // Speedscope puts the name before that of each task, and has little room for it.
-    let name = header.command.first().cloned();
-    let name = name.unwrap_or_else(|| "trapline".to_string());
-    let labels = command_line(&header.command);
+    let name = header.command.first().map_or("trapline", |name| name);
+    let names = names(name, &command_line(&header.command));
     // Each event ends with a comma, except the metadata event that ends the list.
     writeln!(
         out,
@@ -80,23 +80,18 @@ pub(super) fn write(
         out,
         clock,
         spans: Spans::default(),
-        turns: BTreeMap::new(),
-        instants: BTreeMap::new(),
-        firsts: BTreeMap::new(),
-        arrows: BTreeMap::new(),
+        tracks: BTreeMap::new(),
         count: 0,
     };
     while let Some(event) = source.next() {
         if let Some(missing) = source.gap() {
             chrome.spans.gap();
             let message = format!("{missing} events are missing here");
-            let now = chrome.clock.micros(Moment {
-                at: event.at,
-                ..chrome.spans.now()
-            });
-            let mut gap = line("i", Tid::KERNEL, now, &message, "gap");
-            gap.insert("s".into(), "g".into());
-            chrome.put(&gap)?;
+            let mut now = chrome.spans.now();
+            now.at = event.at;
+            let now = chrome.clock.micros(now);
+            let is_global = [("s", "g".into())];
+            chrome.put("i", Tid::KERNEL, now, (&message, "gap"), is_global)?;
         }
         for span in chrome.spans.event(&event) {
             chrome.span(&span)?;
@@ -107,135 +102,123 @@ pub(super) fn write(
         chrome.span(&span)?;
     }
     chrome.name_thread(Tid::KERNEL, "kernel")?;
-    writeln!(out, "{}\n]}}", names(&name, &labels))?;
+    writeln!(out, "{names}\n]}}")?;
     Ok(())
 }
 
-/// The events that name the processes.
 fn names(name: &str, labels: &str) -> String {
     let about = [
-        (TASKS, "process_labels", json!({ "labels": labels })),
-        (TASKS, "process_name", json!({ "name": name })),
-        (TASKS, "process_sort_index", json!({ "sort_index": TASKS })),
-        (KERNEL, "process_name", json!({ "name": "trapline" })),
-        (
-            KERNEL,
-            "process_sort_index",
-            json!({ "sort_index": KERNEL }),
-        ),
+        (TASKS, "labels", json!(labels)),
+        (TASKS, "name", json!(name)),
+        (TASKS, "sort_index", json!(TASKS)),
+        (KERNEL, "name", json!("trapline")),
+        (KERNEL, "sort_index", json!(KERNEL)),
     ];
-    let about = about.map(|(pid, name, args)| {
-        json!({ "ph": "M", "pid": pid, "name": name, "args": args }).to_string()
+    let about = about.map(|(pid, what, value)| {
+        let name = format!("process_{what}");
+        json!({ "ph": "M", "pid": pid, "name": name, "args": { what: value } }).to_string()
     });
     about.join(",\n")
 }
 
 impl<W: Write> Chrome<'_, W> {
     fn span(&mut self, span: &Span) -> Result<(), Failure> {
-        let call = self.spans.tasks().pending(span.tid);
-        let of_call =
-            |call: Option<&CallInfo>| call.map_or("?", |call| call.call.name()).to_string();
-        let (name, category) = match span.doing {
-            Doing::Running => ("running".to_string(), "running"),
-            Doing::InCall if span.tid == Tid::KERNEL => ("kernel".to_string(), "kernel"),
-            Doing::InCall => (of_call(self.spans.tasks().last(span.tid)), "in call"),
-            Doing::Ready => ("ready".to_string(), "ready"),
-            Doing::Blocked(_) => (of_call(call), "blocked"),
-            Doing::Idle => ("idle".to_string(), "idle"),
+        let (tid, tasks) = (span.tid, self.spans.tasks());
+        let name_of = |call: Option<&CallInfo>| call.map_or("?", |call| call.call.name());
+        let call = tasks.pending(tid);
+        let name = match span.doing {
+            Doing::Running => ("running", "running"),
+            Doing::InCall if tid == Tid::KERNEL => ("kernel", "kernel"),
+            Doing::InCall => (name_of(tasks.last(tid)), "in call"),
+            Doing::Ready => ("ready", "ready"),
+            Doing::Blocked(_) => (name_of(call), "blocked"),
+            Doing::Idle => ("idle", "idle"),
         };
-        let (from, to) = (self.clock.micros(span.from), self.clock.micros(span.to));
+        let [from, to] = [span.from, span.to].map(|end| self.clock.micros(end));
         if let Doing::Blocked(on) = span.doing
             && from < to
         {
-            let mut args = Map::new();
+            let mut args = json!({ "blocked_on": tasks.thing(on) });
             if let Some(call) = call {
-                args.insert("call".into(), call.to_string().into());
+                args["call"] = call.to_string().into();
             }
-            args.insert("blocked_on".into(), self.spans.tasks().thing(on).into());
             if let Ending::Woken { by, .. } = span.end {
-                args.insert("woken_by".into(), self.spans.tasks().cause(by).into());
+                args["woken_by"] = tasks.cause(by).into();
             }
-            let mut about = line("i", span.tid, from, "blocked", category);
-            about.insert("args".into(), args.into());
-            about.insert("s".into(), "t".into());
-            self.put(&about)?;
+            let own = [("args", args), ("s", "t".into())];
+            self.put("i", tid, from, ("blocked", name.1), own)?;
         }
         // Turns of zero length at one instant become one slice. Otherwise speedscope nests them
         // until its stack overflows.
         let is_shown = match span.doing {
-            Doing::Running if from == to => self.instants.insert(span.tid, from) != Some(from),
+            Doing::Running if from == to => self.track(tid).instant.replace(from) != Some(from),
             // A slice of no length shows nothing, except that the task had a turn.
             _ => from < to,
         };
         if is_shown {
-            self.slice(span, &name, category)?;
+            self.slice(span, [from, to], name)?;
         }
-        match (span.doing, span.end) {
-            (Doing::Running, _) => self.turn(span.tid, from, to),
-            (_, Ending::Woken { waker, .. }) => {
-                // The arrow leads to the task's next turn.
-                if let Some(waker) = waker
-                    && let Some(&over) = self.turns.get(&waker)
-                {
-                    self.arrows.insert(span.tid, (waker, over));
-                }
-                Ok(())
-            }
-            _ => Ok(()),
+        if span.doing == Doing::Running {
+            return self.turn(tid, from, to);
         }
+        // The arrow leads to the task's next turn.
+        if let Ending::Woken { waker, .. } = span.end
+            && let Some(waker) = waker
+            && let Some(over) = self.track(waker).turn
+        {
+            self.track(tid).arrow = Some((waker, over));
+        }
+        Ok(())
     }
 
     /// A slice. A turn of no length takes half a nanosecond from what follows: speedscope places the
     /// longer of two slices first that begin at one instant.
     ///
     /// Speedscope counts from the first slice of a task.
-    fn slice(&mut self, span: &Span, name: &str, category: &str) -> Result<(), Failure> {
-        let [mut from, mut to] = [span.from, span.to].map(|end| self.clock.micros(end));
+    fn slice(
+        &mut self,
+        span: &Span,
+        [mut from, mut to]: [f64; 2],
+        name: (&str, &str),
+    ) -> Result<(), Failure> {
         let mut length = self.clock.length(span);
+        let track = self.track(span.tid);
         if from == to {
             (to, length) = (from + INSTANT, INSTANT);
-        } else if self.instants.remove(&span.tid) == Some(from) {
+        } else if track.instant.take() == Some(from) {
             (from, length) = (from + INSTANT, length - INSTANT);
         }
-        let first = *self.firsts.entry(span.tid).or_insert(from);
-        for [from, to] in [[from, to], [from - first, to - first]] {
-            length = within(from, to, length);
-        }
-        let mut slice = line("X", span.tid, from, name, category);
-        slice.insert("dur".into(), length.into());
-        self.put(&slice)
+        let first = *track.first.get_or_insert(from);
+        length = within(from, to, length);
+        length = within(from - first, to - first, length);
+        self.put("X", span.tid, from, name, [("dur", length.into())])
     }
 
-    /// Draws the arrow that leads to a turn.
     fn turn(&mut self, tid: Tid, from: f64, to: f64) -> Result<(), Failure> {
+        let track = self.track(tid);
         // A moment before the end of the turn, so that the arrow starts within it.
-        self.turns.insert(tid, (to - 0.001).max(from));
-        let Some((waker, over)) = self.arrows.remove(&tid) else {
-            return Ok(());
-        };
-        self.count += 1;
-        for (phase, tid, at) in [("s", waker, over), ("f", tid, from)] {
-            let mut arrow = line(phase, tid, at, "woke", "wake");
-            arrow.insert("id".into(), self.count.into());
-            arrow.insert("bp".into(), "e".into());
-            self.put(&arrow)?;
+        track.turn = Some((to - 0.001).max(from));
+        if let Some((waker, over)) = track.arrow.take() {
+            self.count += 1;
+            for (phase, tid, at) in [("s", waker, over), ("f", tid, from)] {
+                let own = [("id", self.count.into()), ("bp", "e".into())];
+                self.put(phase, tid, at, ("woke", "wake"), own)?;
+            }
         }
         Ok(())
     }
 
     fn event(&mut self, event: &Event<'_>) -> Result<(), Failure> {
-        let tid = event.tid;
-        let fact = &event.fact;
+        let (tid, fact) = (event.tid, &event.fact);
         if let Some((_, name)) = fact.spawned() {
             self.name_thread(tid, name)?;
         }
         if fact.is_reaped() {
-            self.turns.remove(&tid);
-            self.instants.remove(&tid);
-            self.firsts.remove(&tid);
+            self.tracks.remove(&tid);
         }
-        let last = self.spans.tasks().last(tid).map(|call| call.call.name());
-        let (name, category) = match (fact.word(), fact.topic()) {
+        let tasks = self.spans.tasks();
+        let last = tasks.last(tid).map(|call| call.call.name());
+        let name = match (fact.word(), fact.topic()) {
             ("replied", _) => (last.unwrap_or("?"), "call"),
             ("injected", _) => ("injected", "call"),
             ("fault", _) => ("fault", "net"),
@@ -249,37 +232,44 @@ impl<W: Write> Chrome<'_, W> {
                 _ => return Ok(()),
             },
         };
-        let mut instant = line(
-            "i",
-            tid,
-            self.clock.micros(self.spans.now()),
-            name,
-            category,
-        );
-        let text = self.spans.tasks().line(fact, tid).to_string();
-        instant.insert("args".into(), json!({ "text": text }));
-        instant.insert("s".into(), "t".into());
-        self.put(&instant)
+        let text = tasks.line(fact, tid).to_string();
+        let own = [("args", json!({ "text": text })), ("s", "t".into())];
+        self.put("i", tid, self.clock.micros(tasks.now()), name, own)
     }
 
     /// Names a track, and sets its place to its number.
     fn name_thread(&mut self, tid: Tid, name: &str) -> Result<(), Failure> {
         let place = u64::from(tid);
-        for (what, args) in [
-            ("thread_name", json!({ "name": name })),
-            ("thread_sort_index", json!({ "sort_index": place })),
-        ] {
-            let mut names = line("M", tid, 0.0, what, "");
-            names.insert("args".into(), args);
-            self.put(&names)?;
+        for (what, value) in [("name", json!(name)), ("sort_index", json!(place))] {
+            let own = [("args", json!({ what: value }))];
+            self.put("M", tid, 0.0, (&format!("thread_{what}"), ""), own)?;
         }
         Ok(())
     }
 
-    fn put(&mut self, line: &Map<String, Value>) -> Result<(), Failure> {
-        serde_json::to_writer(&mut *self.out, line).map_err(std::io::Error::from)?;
+    /// Writes an event with a name and a category, and with fields of its own.
+    fn put<const N: usize>(
+        &mut self,
+        phase: &str,
+        tid: Tid,
+        at: f64,
+        (name, category): (&str, &str),
+        own: [(&str, Value); N],
+    ) -> Result<(), Failure> {
+        let pid = if tid == Tid::KERNEL { KERNEL } else { TASKS };
+        let tid = u64::from(tid);
+        let mut line =
+            json!({ "ph": phase, "pid": pid, "tid": tid, "ts": at, "name": name, "cat": category });
+        for (field, value) in own {
+            line[field] = value;
+        }
+        serde_json::to_writer(&mut *self.out, &line).map_err(std::io::Error::from)?;
         self.out.write_all(b",\n")?;
         Ok(())
+    }
+
+    fn track(&mut self, tid: Tid) -> &mut Track {
+        self.tracks.entry(tid).or_default()
     }
 }
 
@@ -291,19 +281,6 @@ fn within(from: f64, to: f64, mut length: f64) -> f64 {
         length = (length - step).max(0.0);
     }
     length
-}
-
-/// The fields of every trace event.
-fn line(phase: &str, tid: Tid, at: f64, name: &str, category: &str) -> Map<String, Value> {
-    let mut line = Map::new();
-    line.insert("ph".into(), phase.into());
-    let pid = if tid == Tid::KERNEL { KERNEL } else { TASKS };
-    line.insert("pid".into(), pid.into());
-    line.insert("tid".into(), u64::from(tid).into());
-    line.insert("ts".into(), at.into());
-    line.insert("name".into(), name.into());
-    line.insert("cat".into(), category.into());
-    line
 }
 
 impl Clock {
@@ -328,9 +305,9 @@ mod tests {
 
     #[test]
     fn a_slice_ends_where_the_next_one_begins_at_the_latest() {
-        let mut nanos = 1u64;
         let mut shortened = 0;
-        while nanos < 1 << 62 {
+        let starts = std::iter::successors(Some(1_u64), |nanos| Some(nanos + nanos / 3 + 1));
+        for nanos in starts.take_while(|nanos| *nanos < 1 << 62) {
             for span in [1, 7, 1_001, 123_456_789] {
                 let [from, to, length] = [nanos, nanos + span, span].map(|n| n as f64 / 1e3);
                 let dur = within(from, to, length);
@@ -340,7 +317,6 @@ mod tests {
                 assert!(is_exact, "{dur} instead of {length}");
                 shortened += u32::from(dur < length);
             }
-            nanos += nanos / 3 + 1;
         }
         assert!(shortened > 0, "rounding adds to some");
     }

@@ -2,9 +2,10 @@
 //! each call.
 
 use std::{
+    cmp::Reverse,
     collections::{BTreeMap, VecDeque},
-    fmt::Display,
     io::Write,
+    mem,
     path::{Path, PathBuf},
     process::ExitCode,
     time::Duration,
@@ -19,18 +20,22 @@ use trapline::{
 
 use super::{
     source::{Failure, Source, world},
-    summary::{CallTimes, Summary},
+    summary::{STATES, Summary},
     timeline::pair::pair,
     twins::{ROWS, Totals, Twin, Twins},
 };
 use crate::{
     outfile::{OutFile, is_stdout},
     output::{Log, clean},
-    table::table,
+    table::{seconds, table},
     units::count,
     words::command_line,
 };
 
+/// The largest number of ended tasks of a run that are kept for their twins.
+const UNPAIRED: usize = 1 << 16;
+/// The mark for a run that has no more events.
+const END: &str = "(the end)";
 /// The number of events shown before the first difference, and after it in each run.
 const CONTEXT: usize = 5;
 
@@ -92,17 +97,17 @@ struct Parting {
 impl DiffCommand {
     pub(super) fn run(&self, log: Log, out: &mut impl Write) -> Result<ExitCode, Failure> {
         let files = [&*self.a, &*self.b];
-        if files == [Path::new("-"); 2] {
-            return Err(
-                "standard input holds one recording: name a file for the other"
-                    .to_string()
-                    .into(),
-            );
-        }
-        if self.html.is_some() && files.contains(&Path::new("-")) {
-            return Err("--html reads both recordings twice: name files"
-                .to_string()
-                .into());
+        let stdins = files.iter().filter(|file| **file == Path::new("-"));
+        match stdins.count() {
+            2 => {
+                let why = "standard input holds one recording: name a file for the other";
+                return Err(why.to_string().into());
+            }
+            1 if self.html.is_some() => {
+                let why = "--html reads both recordings twice: name files";
+                return Err(why.to_string().into());
+            }
+            _ => {}
         }
         let open = |path: &PathBuf| OutFile::open("--html", path, &files);
         let page = self.html.as_ref().map(open).transpose()?;
@@ -110,15 +115,14 @@ impl DiffCommand {
         let is_simulated = a.header().is_simulated && b.header().is_simulated;
         let is_timed = is_simulated && !self.ignore_times;
         let mut sides = [Side::new(a, is_timed), Side::new(b, is_timed)];
-        let mut parting = Parting::default();
-        let mut twins = Twins::default();
+        let (mut parting, mut twins) = (Parting::default(), Twins::keeping(UNPAIRED));
         loop {
             let [a, b] = &mut sides;
-            let mut next = [a.next()?, b.next()?];
+            let next = [a.next()?, b.next()?];
             if let [None, None] = next {
                 break;
             }
-            parting.look(&mut next, &sides, log);
+            parting.look(&next, &sides, log);
             for (run, (side, event)) in sides.iter_mut().zip(next).enumerate() {
                 if let Some(event) = event
                     && let Some((twin, totals)) = side.count(&event)
@@ -130,7 +134,7 @@ impl DiffCommand {
         for (run, side) in sides.iter_mut().enumerate() {
             side.source.warn_of_gaps(log);
             side.summary.finish();
-            for (twin, totals) in std::mem::take(&mut side.live).into_values() {
+            for (twin, totals) in mem::take(&mut side.live).into_values() {
                 twins.ended(run, twin, totals);
             }
         }
@@ -173,12 +177,7 @@ impl Side {
 
     /// The next event to compare.
     fn next(&mut self) -> Result<Option<OwnedEvent>, Failure> {
-        while let Some(event) = self.source.next() {
-            if self.source.gap().is_some() {
-                self.summary.gap();
-            }
-            self.summary.event(&event);
-            self.summary.check()?;
+        while let Some(event) = self.summary.next(&mut self.source)? {
             if self.is_timed || event.fact.jumped_from().is_none() {
                 return Ok(Some(event));
             }
@@ -187,9 +186,9 @@ impl Side {
     }
 
     fn line(&self, event: &OwnedEvent, log: Log) -> String {
-        let (at, tid) = (event.at, event.tid);
-        let at = format!("{:.6}", Nanos::from(at));
-        let columns = log.columns(&at, tid.into(), &clean(self.summary.tasks().comm(tid)));
+        let at = format!("{:.6}", Nanos::from(event.at));
+        let comm = clean(self.summary.tasks().comm(event.tid));
+        let columns = log.columns(&at, event.tid.into(), &comm);
         format!("{columns}{}", clean(&event.fact.to_string()))
     }
 
@@ -203,78 +202,61 @@ impl Side {
             // It ended before, unless its end is missing.
             return self.live.remove(&tid);
         }
-        let task = self.task(tid);
+        let (tasks, names) = (self.summary.tasks(), &mut self.names);
+        let (_, task) = self.live.entry(tid).or_insert_with(|| {
+            let comm = tasks.comm(tid).to_string();
+            let number = names.entry(comm.clone()).or_default();
+            *number += 1;
+            ((comm, *number), Totals::default())
+        });
         task.turns += u64::from(fact.is_resumed());
         if let Some(exit) = fact.exit() {
-            task.exit = Some(exit.clone());
+            task.exit = Some(exit.to_string());
             return self.live.remove(&tid);
         }
         if let Some(Call(call, _)) = fact.call() {
             task.traps += 1;
             self.calls.entry(call.name()).or_default()[0] += 1;
-        } else if fact.answer().is_some() && self.summary.tasks().is_error(event) {
-            let call = self.summary.tasks().last(tid);
-            let call = call.map_or("?", |call| call.call.name());
+        } else if fact.answer().is_some() && tasks.is_error(event) {
+            let call = tasks.last(tid).map_or("?", |last| last.call.name());
             self.calls.entry(call).or_default()[1] += 1;
         }
         None
-    }
-
-    /// The totals of a task. It gets its number among the tasks of its name.
-    fn task(&mut self, tid: Tid) -> &mut Totals {
-        let (tasks, names) = (self.summary.tasks(), &mut self.names);
-        let (_, totals) = self.live.entry(tid).or_insert_with(|| {
-            let comm = tasks.comm(tid).to_string();
-            let next = names.entry(comm.clone()).or_default();
-            *next += 1;
-            ((comm, *next), Totals::default())
-        });
-        totals
     }
 }
 
 impl Parting {
     /// Reads the next event of both.
-    fn look(&mut self, next: &mut [Option<OwnedEvent>; 2], sides: &[Side; 2], log: Log) {
+    fn look(&mut self, next: &[Option<OwnedEvent>; 2], sides: &[Side; 2], log: Log) {
         if self.after.is_none() && is_same(next, sides[0].is_timed) {
             self.same += 1;
             if self.before.len() == CONTEXT {
                 self.before.pop_front();
             }
-            let [event, _] = next;
-            let line = event.as_ref().map(|event| sides[0].line(event, log));
-            self.before.extend(line);
-            return;
+            let event = next[0].as_ref();
+            return self
+                .before
+                .extend(event.map(|event| sides[0].line(event, log)));
         }
         let after = self.after.get_or_insert_default();
         for ((lines, event), side) in after.iter_mut().zip(next).zip(sides) {
             if lines.len() < CONTEXT && lines.last().is_none_or(|line| line != END) {
-                let line = event.as_ref().map(|event| side.line(event, log));
-                lines.push(line.unwrap_or_else(|| END.to_string()));
+                let event = event.as_ref();
+                lines.push(event.map_or_else(|| END.to_string(), |event| side.line(event, log)));
             }
         }
     }
 }
 
-/// The mark for a run that has no more events.
-const END: &str = "(the end)";
-
-/// Whether both events are the same.
-fn is_same(next: &mut [Option<OwnedEvent>; 2], is_timed: bool) -> bool {
+/// Whether both events are the same, wherever in the source they come from.
+fn is_same(next: &[Option<OwnedEvent>; 2], is_timed: bool) -> bool {
     let [Some(a), Some(b)] = next else {
         return false;
     };
-    if is_timed {
-        return is_equal(a, b);
-    }
-    let is_alike = a.tid == b.tid && a.fact.word() == b.fact.word();
-    if is_alike && [&*a, &*b].iter().all(|event| is_of_time(&event.fact)) {
-        return true;
-    }
-    let at = std::mem::replace(&mut b.at, a.at);
-    let is_same = is_equal(a, b);
-    b.at = at;
-    is_same
+    let facts = [&a.fact, &b.fact];
+    let are_times =
+        || !is_timed && a.fact.word() == b.fact.word() && facts.into_iter().all(is_of_time);
+    a.tid == b.tid && (a.at == b.at || !is_timed) && (a.fact == b.fact || are_times())
 }
 
 /// Whether a fact holds an instant, and nothing else that could differ.
@@ -282,11 +264,6 @@ fn is_of_time(fact: &Fact<'_>) -> bool {
     matches!(fact.blocked_on(), Some(On::Timer(_)))
         || matches!(fact.answer(), Some(Answered(Reply::Time(_), _)))
         || matches!(fact.call(), Some(Call(SystemCall::SleepUntil(_), _)))
-}
-
-/// Whether both events are the same, wherever in the source they come from.
-fn is_equal(a: &OwnedEvent, b: &OwnedEvent) -> bool {
-    a.at == b.at && a.tid == b.tid && a.fact == b.fact
 }
 
 fn show(
@@ -314,20 +291,11 @@ fn show(
     }
     let (tasks, more) = twins.rows();
     if !tasks.is_empty() {
-        let columns = [
-            "task",
-            "of its name",
-            "turns A",
-            "B",
-            "traps A",
-            "B",
-            "exit A",
-            "B",
-        ];
-        writeln!(out, "\n{}", table(columns, &tasks))?;
+        let columns = "task  of its name  turns A  B  traps A  B  exit A  B";
+        writeln!(out, "\n{}", table(columns.split("  "), &tasks))?;
         left_out(out, more, "row")?;
     }
-    let calls = call_rows(a, b);
+    let calls = call_rows(sides);
     if !calls.is_empty() {
         let columns = ["call", "count A", "B", "errors A", "B"];
         writeln!(out, "\n{}", table(columns, &calls))?;
@@ -340,61 +308,69 @@ fn show(
 
 /// The settings in which the runs differ.
 fn headers(a: &Header, b: &Header) -> Vec<String> {
-    let mut lines = Vec::new();
-    let mut compare = |what: &str, a: &dyn Display, b: &dyn Display| {
-        let (a, b) = (a.to_string(), b.to_string());
-        if a != b {
-            lines.push(format!("{what} {} and {}", clean(&a), clean(&b)));
-        }
+    let settings = |of: &Header| {
+        [
+            ("worlds", world(of).to_string()),
+            ("seeds", of.seed.to_string()),
+            ("policies", of.policy.clone()),
+            ("quanta", of.quantum.to_string()),
+            ("versions", of.version.clone()),
+        ]
     };
-    let worlds = [a, b].map(world);
-    compare("worlds:", &worlds[0], &worlds[1]);
-    compare("seeds:", &a.seed, &b.seed);
-    compare("policies:", &a.policy, &b.policy);
-    compare("quanta:", &a.quantum, &b.quantum);
-    compare("versions:", &a.version, &b.version);
-    lines
+    let both = settings(a).into_iter().zip(settings(b));
+    let differ = both.filter(|(a, b)| a != b);
+    differ
+        .map(|((what, a), (_, b))| format!("{what}: {} and {}", clean(&a), clean(&b)))
+        .collect()
 }
 
 /// Says how many rows are left out of a table.
 fn left_out(out: &mut impl Write, more: u64, what: &str) -> Result<(), Failure> {
     if more > 0 {
-        writeln!(
-            out,
-            "and {} that differ",
-            count(more, &format!("more {what}"))
-        )?;
+        let more = count(more, &format!("more {what}"));
+        writeln!(out, "and {more} that differ")?;
     }
     Ok(())
 }
 
+/// The values of both runs by name, in order.
+fn both<T: Copy + Default, const N: usize>(
+    runs: [BTreeMap<&str, [T; N]>; 2],
+) -> BTreeMap<&str, [[T; N]; 2]> {
+    let mut both = BTreeMap::new();
+    for (run, values) in runs.into_iter().enumerate() {
+        for (name, value) in values {
+            both.entry(name).or_insert([[T::default(); N]; 2])[run] = value;
+        }
+    }
+    both
+}
+
 /// The calls that differ.
-fn call_rows(a: &Side, b: &Side) -> Vec<[Value; 5]> {
-    let mut names: Vec<&str> = a.calls.keys().chain(b.calls.keys()).copied().collect();
-    names.sort_unstable();
-    names.dedup();
-    let row = |name: &str| {
-        let [a, b] = [a, b].map(|side| side.calls.get(name).copied().unwrap_or_default());
-        let row = [
-            name.into(),
-            a[0].into(),
-            b[0].into(),
-            a[1].into(),
-            b[1].into(),
-        ];
-        (a != b).then_some(row)
+fn call_rows(sides: &[Side; 2]) -> Vec<[Value; 5]> {
+    let mut calls = both(sides.each_ref().map(|side| side.calls.clone()));
+    calls.retain(|_, [a, b]| a != b);
+    let row = |(name, [a, b]): (&str, [[u64; 2]; 2])| {
+        let [count, other, errors, other_errors] = [a[0], b[0], a[1], b[1]].map(Value::from);
+        [name.into(), count, other, errors, other_errors]
     };
-    names.into_iter().filter_map(row).collect()
+    calls.into_iter().map(row).collect()
 }
 
 /// The times of both runs: of the whole, by name, and by call.
 fn show_times(out: &mut impl Write, sides: &[Side; 2]) -> Result<(), Failure> {
-    let [a, b] = sides.each_ref().map(|side| &side.summary);
-    let [tasks, calls] = [name_times(a, b), call_times(a, b)];
+    let summaries = sides.each_ref().map(|side| &side.summary);
+    let [running, in_call, ready, blocked] = STATES;
+    let (median, high) = ("wait for a turn, median", "wait for a turn, 99th");
+    let labels = [running, in_call, ready, blocked, median, high];
+    let tasks = time_rows(labels, summaries.map(Summary::times));
+    let labels = ["total", "median", "99th", "longest"];
+    let calls = time_rows(labels, summaries.map(Summary::calls));
     if tasks.0.is_empty() && calls.0.is_empty() {
         return Ok(());
     }
-    writeln!(out, "\nA: {}\nB: {}", a.shares(), b.shares())?;
+    let [a, b] = summaries.map(Summary::shares);
+    writeln!(out, "\nA: {a}\nB: {b}")?;
     for (first, (rows, more)) in [("task", tasks), ("call", calls)] {
         if !rows.is_empty() {
             let columns = [first, "time", "A", "B", "B - A"];
@@ -405,73 +381,30 @@ fn show_times(out: &mut impl Write, sides: &[Side; 2]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A name or a call, and the amounts that differ between both runs.
-type Compared<'a> = (&'a str, Vec<(&'static str, Duration, Duration)>);
-
-/// The times of each name that differ.
-fn name_times(a: &Summary, b: &Summary) -> (Vec<[Value; 5]>, u64) {
-    let [a, b] = [a, b].map(|side| side.times().collect::<BTreeMap<_, _>>());
-    let compare = |name| {
-        let [(x, p), (y, q)] = [&a, &b].map(|of| of.get(name).copied().unwrap_or_default());
-        let amounts = vec![
-            ("running", x.running, y.running),
-            ("in call", x.in_call, y.in_call),
-            ("ready", x.ready, y.ready),
-            ("blocked", x.blocked, y.blocked),
-            ("wait for a turn, median", p[0], q[0]),
-            ("wait for a turn, 99th", p[1], q[1]),
-        ];
-        (name, amounts)
-    };
-    time_rows(names(&a, &b).into_iter().map(compare))
-}
-
-/// The times of each call that differ.
-fn call_times(a: &Summary, b: &Summary) -> (Vec<[Value; 5]>, u64) {
-    let [a, b] = [a, b].map(|side| side.calls().collect::<BTreeMap<&str, CallTimes>>());
-    let compare = |name| {
-        let [x, y] = [&a, &b].map(|of| of.get(name).copied().unwrap_or_default());
-        let amounts = vec![
-            ("total", x.total, y.total),
-            ("median", x.spans[0], y.spans[0]),
-            ("99th", x.spans[1], y.spans[1]),
-            ("longest", x.spans[2], y.spans[2]),
-        ];
-        (name, amounts)
-    };
-    time_rows(names(&a, &b).into_iter().map(compare))
-}
-
-fn names<'a, T>(a: &BTreeMap<&'a str, T>, b: &BTreeMap<&'a str, T>) -> Vec<&'a str> {
-    let mut names: Vec<&str> = a.keys().chain(b.keys()).copied().collect();
-    names.sort_unstable();
-    names.dedup();
-    names
-}
-
-/// The rows of a table of times, and the number of those that are left out. What differs most comes
-/// first.
-fn time_rows<'a>(compared: impl Iterator<Item = Compared<'a>>) -> (Vec<[Value; 5]>, u64) {
-    let differ = compared.map(|(name, mut amounts)| {
-        amounts.retain(|(_, a, b)| a != b);
-        (name, amounts)
-    });
-    let mut differ: Vec<_> = differ.filter(|(_, amounts)| !amounts.is_empty()).collect();
-    let most = |(_, amounts): &Compared<'_>| {
-        let differences = amounts.iter().map(|(_, a, b)| a.abs_diff(*b));
-        differences.max().unwrap_or_default()
-    };
-    differ.sort_by_key(|one| std::cmp::Reverse(most(one)));
-    let all: usize = differ.iter().map(|(_, amounts)| amounts.len()).sum();
-    let rows = differ.into_iter().flat_map(|(name, amounts)| {
-        amounts.into_iter().map(move |(what, a, b)| {
-            let [from, to] = [a, b].map(|span| Value::from(span.as_secs_f64()));
-            let difference = b.as_secs_f64() - a.as_secs_f64();
-            let difference = format!("{difference:+.6}s");
-            [name.into(), what.into(), from, to, difference.into()]
+/// The rows of a table of the times that differ, and the number of those that are left out. The name
+/// that differs most comes first.
+fn time_rows<const N: usize>(
+    labels: [&str; N],
+    runs: [BTreeMap<&str, [Duration; N]>; 2],
+) -> (Vec<[Value; 5]>, u64) {
+    let mut names: Vec<_> = both(runs).into_iter().collect();
+    names.sort_by_key(|(_, [a, b])| Reverse(a.iter().zip(b).map(|(a, b)| a.abs_diff(*b)).max()));
+    let rows = names.into_iter().flat_map(|(name, [a, b])| {
+        let times = labels.into_iter().zip(a).zip(b);
+        let differ = times.filter(|((_, a), b)| a != b);
+        differ.map(move |((label, a), b)| {
+            let difference = format!("{:+.6}s", b.as_secs_f64() - a.as_secs_f64());
+            [
+                name.into(),
+                label.into(),
+                seconds(a),
+                seconds(b),
+                difference.into(),
+            ]
         })
     });
-    let rows: Vec<_> = rows.take(ROWS).collect();
-    let more = (all - rows.len()) as u64;
+    let mut rows: Vec<_> = rows.collect();
+    let more = rows.len().saturating_sub(ROWS) as u64;
+    rows.truncate(ROWS);
     (rows, more)
 }

@@ -64,23 +64,16 @@ impl ExportCommand {
             return Ok(ExitCode::from(USAGE));
         }
         let mut source = Source::open(&self.file)?;
-        match self.format {
-            Format::Chrome => {
-                let clock = if self.turns {
-                    Clock::Turns
-                } else {
-                    Clock::World
-                };
-                chrome::write(out, &mut source, clock)?;
-            }
-            Format::Csv => write_csv(out, &mut source)?,
-            Format::Folded => write_folded(out, &mut source)?,
+        match (self.format, self.turns) {
+            (Format::Chrome, true) => chrome::write(out, &mut source, Clock::Turns)?,
+            (Format::Chrome, false) => chrome::write(out, &mut source, Clock::World)?,
+            (Format::Csv, _) => write_csv(out, &mut source)?,
+            (Format::Folded, _) => write_folded(out, &mut source)?,
         }
         // The readable events come before the error message.
         out.flush()?;
         source.warn_of_gaps(log);
-        source.end(log)?;
-        Ok(ExitCode::SUCCESS)
+        source.end(log)
     }
 }
 
@@ -88,10 +81,10 @@ impl ExportCommand {
 fn write_folded(out: &mut impl Write, source: &mut Source) -> Result<(), Failure> {
     let mut spans = Spans::default();
     let mut stacks: BTreeMap<String, u128> = BTreeMap::new();
-    let mut add = |span: &Span, tasks: &Ledger| {
+    let mut add = |span: Span, tasks: &Ledger| {
         let nanos = span.time().as_nanos();
         if nanos > 0 && span.tid != Tid::KERNEL {
-            *stacks.entry(stack(span, tasks)).or_default() += nanos;
+            *stacks.entry(stack(&span, tasks)).or_default() += nanos;
         }
     };
     while let Some(event) = source.next() {
@@ -99,11 +92,10 @@ fn write_folded(out: &mut impl Write, source: &mut Source) -> Result<(), Failure
             spans.gap();
         }
         let ended = spans.event(&event);
-        ended.for_each(|span| add(&span, spans.tasks()));
+        ended.for_each(|span| add(span, spans.tasks()));
     }
-    for span in spans.finish() {
-        add(&span, spans.tasks());
-    }
+    let open = spans.finish().into_iter();
+    open.for_each(|span| add(span, spans.tasks()));
     for (stack, nanos) in stacks {
         writeln!(out, "{stack} {nanos}")?;
     }
@@ -125,17 +117,16 @@ fn stack(span: &Span, tasks: &Ledger) -> String {
         Doing::Ready => format!("{comm};ready"),
         Doing::Blocked(on) => {
             let object = match on {
-                On::Queue(queue, _) => tasks.object(queue).map(|object| clean(&object)),
+                On::Queue(queue, _) => tasks.object(queue),
                 _ => None,
             };
-            let on = object.unwrap_or_else(|| What::from(on).to_string());
+            let on = object.map_or_else(|| What::from(on).to_string(), |object| clean(&object));
             format!("{comm};blocked;{call};{}", on.replace(';', ","))
         }
         Doing::Idle => format!("{comm};idle"),
     }
 }
 
-/// A row per event.
 fn write_csv(out: &mut impl Write, source: &mut Source) -> Result<(), Failure> {
     let mut tasks = Ledger::new();
     let mut rows = csv::Writer::from_writer(out);
@@ -155,13 +146,12 @@ fn row(event: &Event<'_>, tasks: &Ledger) -> [String; 7] {
         "spawned" | "fault" | "resumed" | "deferred" | "console" | "reaped" => None,
         _ => tasks.pending(event.tid),
     };
-    let call = call.map_or("", |call| call.call.name());
     [
         seconds(event.at),
         event.tid.to_string(),
         cell(tasks.comm(event.tid)),
         event.fact.word().to_string(),
-        call.to_string(),
+        call.map_or("", |call| call.call.name()).to_string(),
         cell(&detail(&event.fact)),
         u8::from(tasks.is_error(event)).to_string(),
     ]
@@ -169,30 +159,22 @@ fn row(event: &Event<'_>, tasks: &Ledger) -> [String; 7] {
 
 /// What a fact says besides its name.
 fn detail(fact: &Fact<'_>) -> String {
-    if let Some((parent, _)) = fact.spawned() {
-        parent.to_string()
-    } else if let Some(call) = fact.call() {
-        arguments(call)
-    } else if let Some(call) = fact.deferred() {
-        arguments(Call(call, &Detail::None))
-    } else if let Some(on) = fact.blocked_on() {
-        on.to_string()
-    } else if let Some(by) = fact.woken_by() {
-        by.to_string()
-    } else if let Some(text) = fact.printed() {
-        text.to_string()
-    } else if let Some(processor) = fact.processor() {
-        processor.to_string()
-    } else if let Some(instant) = fact.left().or(fact.jumped_from()) {
-        seconds(instant)
-    } else if fact.device_io().is_some() {
-        fact.to_string()
-    } else {
-        // Its text begins with its name.
-        let text = fact.to_string();
-        let rest = text.split_once(' ').map(|(_, rest)| rest.to_string());
-        rest.unwrap_or_default()
-    }
+    let parent = fact.spawned().map(|(parent, _)| parent.to_string());
+    let deferred = fact.deferred().map(|call| Call(call, &Detail::None));
+    let instant = fact.left().or(fact.jumped_from());
+    let said = parent
+        .or(fact.call().or(deferred).map(arguments))
+        .or(fact.blocked_on().map(|on| on.to_string()))
+        .or(fact.woken_by().map(|by| by.to_string()))
+        .or(fact.printed().map(ToString::to_string))
+        .or(fact.processor().map(|processor| processor.to_string()))
+        .or(instant.map(seconds))
+        .or(fact.device_io().map(|_| fact.to_string()));
+    // Its text begins with its name.
+    said.unwrap_or_else(|| match fact.to_string().split_once(' ') {
+        Some((_, rest)) => rest.to_string(),
+        None => String::new(),
+    })
 }
 
 /// A text that is safe for a terminal and not a formula for a spreadsheet.
@@ -200,10 +182,9 @@ fn cell(text: &str) -> String {
     // The wide forms come from East Asian keyboards. Leading white space does not count.
     const FORMULA: [char; 8] = ['=', '+', '-', '@', '＝', '＋', '－', '＠'];
     let text = clean(text);
-    if text.trim_start().starts_with(FORMULA) {
-        format!("'{text}")
-    } else {
-        text
+    match text.trim_start().starts_with(FORMULA) {
+        true => format!("'{text}"),
+        false => text,
     }
 }
 
@@ -215,7 +196,6 @@ fn unwrap(error: csv::Error) -> io::Error {
     }
 }
 
-/// The text between the parentheses.
 fn arguments(call: Call<'_>) -> String {
     let text = call.to_string();
     let arguments = text.get(call.0.name().len() + 1..text.len() - 1);

@@ -46,23 +46,18 @@ enum Format {
 impl WaitsCommand {
     pub(super) fn run(&self, log: Log, out: &mut impl Write) -> Result<ExitCode, Failure> {
         let mut source = Source::open(&self.file)?;
-        let mut tasks = Ledger::new();
-        let (mut now, mut is_cut) = (Nanos::ZERO, false);
+        let (mut tasks, mut cut) = (Ledger::new(), None);
         for event in &mut source {
-            if self.at.is_some_and(|at| event.at > at) {
-                is_cut = true;
+            cut = self.at.filter(|at| event.at > *at);
+            if cut.is_some() {
                 break;
             }
-            now = event.at.into();
             tasks.event(&event);
         }
         source.warn_of_gaps(log);
-        let waits = waits(&tasks, !is_cut);
-        if let Some(at) = self.at.filter(|_| is_cut) {
-            now = at.into();
-        }
+        let waits = waits(&tasks, cut.is_none());
         match self.format {
-            Format::Text => write_text(out, &waits, &tasks, now, is_cut)?,
+            Format::Text => write_text(out, &waits, &tasks, cut)?,
             Format::Dot => out.write_all(dot(&waits).as_bytes())?,
         }
         out.flush()?;
@@ -84,19 +79,15 @@ fn write_text(
     out: &mut impl Write,
     waits: &Deadlock,
     tasks: &Ledger,
-    now: Nanos,
-    is_cut: bool,
+    cut: Option<Duration>,
 ) -> Result<(), Failure> {
     let why = match (waits.is_partial, waits.blocked.len()) {
         (false, _) => "deadlock: no task was ready, and nothing could make one ready",
         (true, 0) => "no task waited",
         (true, _) => "these tasks waited",
     };
-    let end = if is_cut {
-        ""
-    } else {
-        ", the end of the recording"
-    };
+    let now = Nanos::from(cut.unwrap_or(tasks.now().at));
+    let end = cut.map_or(", the end of the recording", |_| "");
     writeln!(out, "at {now:.6}{end}: {why}")?;
     for info in &waits.blocked {
         let call = tasks.last(info.tid);

@@ -1,26 +1,20 @@
-//! All that happened in a recording, by task, queue and device.
-//!
-//! A [`History`] keeps the pieces of each task's life, the tasks that moved messages through which
-//! queue, and which task used which device. `causes.rs` and `path.rs` walk backwards over it.
-//!
-//! `queues.rs` keeps what went through a queue, and `peers.rs` links the two ends of a connection.
+//! All that happened in a recording, by task, queue and device. `causes.rs` and `path.rs` walk
+//! backwards over it.
 
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
-    net::SocketAddr,
     path::Path,
 };
 
-use rustc_hash::FxHashMap;
 use trapline::{
-    Answered, Call, CallInfo, DeviceId, Direction, Doing, End, Ending, Event, Exit, Moment, On,
-    QueueId, Reply, Span, SystemCall, Tid, record::OwnedEvent,
+    Answered, Direction, Doing, End, Ending, Event, Exit, Moment, On, QueueId, Reply, Span,
+    SystemCall, Tid, record::OwnedEvent,
 };
 
 use super::{
+    devices::Devices,
     life::{Amount, Life, Piece},
-    peers::Peers,
     queues::{Content, Move, QueueLife},
     source::{Failure, Source},
     spans::{Shares, Spans},
@@ -36,52 +30,15 @@ pub(super) struct History {
     spans: Spans,
     pub(super) tasks: BTreeMap<Tid, Life>,
     pub(super) queues: BTreeMap<QueueId, QueueLife>,
-    pub(super) devices: FxHashMap<DeviceId, DeviceLife>,
+    pub(super) devices: Devices,
     /// The turns of all tasks: when each began, and its piece. In order, once all events are in.
     pub(super) turns: Vec<(Moment, Step)>,
-    pub(super) peers: Peers,
     pub(super) begin: Option<Moment>,
     /// Where events are missing: the moments of the events before and after, in order.
     gaps: Vec<(Moment, Moment)>,
     /// The events since tasks are being killed, up to the next turn: [`History::finish`] says why.
     kills: Vec<OwnedEvent>,
 }
-
-/// A device, and the tasks that read from it and wrote to it.
-#[derive(Default)]
-pub(super) struct DeviceLife {
-    /// What it is connected to, or listens on.
-    pub(super) addr: Option<SocketAddr>,
-    /// The task that opened it, and when.
-    pub(super) owner: Tid,
-    pub(super) opened: Moment,
-    /// The task that closed it or its sending side first, and when.
-    pub(super) closed: Option<(Moment, Tid)>,
-    /// The connections that a listener accepted.
-    pub(super) accepted: Vec<Accepted>,
-    reads: Vec<Use>,
-    writes: Vec<Use>,
-}
-
-/// Bytes that a task read from a device or wrote to it.
-pub(super) struct Use {
-    pub(super) at: Moment,
-    pub(super) tid: Tid,
-    /// The bytes that went this way so far, with these.
-    pub(super) bytes: u64,
-}
-
-/// A connection that a task accepted.
-pub(super) struct Accepted {
-    pub(super) at: Moment,
-    pub(super) tid: Tid,
-    pub(super) device: DeviceId,
-    /// The address of the other end.
-    pub(super) from: Option<SocketAddr>,
-}
-
-/// What a task did for a part of its life, in words.
-type Part = (String, Amount);
 
 impl History {
     /// Opens a recording and reads all of it.
@@ -93,24 +50,6 @@ impl History {
         }
         history.finish();
         Ok((history, source))
-    }
-
-    /// When which task took each mutex, or a permit of each semaphore, by the number of its queue;
-    /// [`Tid::KERNEL`] where a task released the mutex.
-    pub(super) fn takes(&self) -> BTreeMap<u64, Vec<(Moment, Tid)>> {
-        let mut takes: BTreeMap<u64, Vec<(Moment, Tid)>> = BTreeMap::new();
-        for (queue, life) in &self.queues {
-            let holder = |one: &Move| match (one.end, life.content) {
-                (_, Content::Messages) | (End::Put, Content::Permits) => None,
-                (End::Put, Content::Lock) => Some((one.at, Tid::KERNEL)),
-                (End::Get, Content::Lock | Content::Permits) => Some((one.at, one.tid)),
-            };
-            let of: Vec<_> = life.moves.iter().filter_map(holder).collect();
-            if !of.is_empty() {
-                takes.insert(queue.number(), of);
-            }
-        }
-        takes
     }
 
     /// Takes the next event, and whether events are missing before it.
@@ -137,7 +76,6 @@ impl History {
         let now = self.spans.now();
         if has_gap {
             self.gaps.push((before, now));
-            self.peers.gap();
         }
         self.begin.get_or_insert(Moment {
             at: now.at,
@@ -146,7 +84,9 @@ impl History {
         for span in spans {
             self.piece(&span);
         }
-        self.note(event, now);
+        if event.tid != Tid::KERNEL {
+            self.note(event, now);
+        }
     }
 
     /// Takes what was under way at the end, and links the ends of connections.
@@ -162,11 +102,12 @@ impl History {
         for span in self.spans.finish() {
             self.piece(&span);
         }
-        self.peers.finish();
+        if !self.has_gaps() {
+            self.devices.finish();
+        }
         self.turns.sort();
     }
 
-    /// How the time of the run was used.
     pub(super) fn shares(&self) -> Shares {
         self.spans.shares()
     }
@@ -175,40 +116,28 @@ impl History {
         self.spans.now()
     }
 
-    /// Whether events are missing anywhere.
     pub(super) fn has_gaps(&self) -> bool {
         !self.gaps.is_empty()
     }
 
-    /// Whether events are missing between two moments.
     pub(super) fn has_gap(&self, from: Moment, to: Moment) -> bool {
         let first = self.gaps.partition_point(|(_, after)| *after < from);
-        self.gaps
-            .get(first)
-            .is_some_and(|(before, _)| *before <= to)
+        let gap = self.gaps.get(first);
+        gap.is_some_and(|(before, _)| *before <= to)
     }
 
     /// The tasks of that number or of that whole name.
     pub(super) fn find(&self, wanted: &str) -> Vec<Tid> {
-        match wanted.parse::<u64>() {
-            Ok(number) => self
-                .tasks
-                .keys()
-                .copied()
-                .filter(|tid| u64::from(*tid) == number)
-                .collect(),
-            Err(_) => {
-                let named = |(_, life): &(&Tid, &Life)| clean(&life.name) == wanted;
-                self.tasks
-                    .iter()
-                    .filter(named)
-                    .map(|(tid, _)| *tid)
-                    .collect()
-            }
-        }
+        let number = wanted.parse().map(|number: u64| Tid::from(number));
+        let is_wanted = |tid: Tid, life: &Life| match number {
+            Ok(number) => tid == number,
+            Err(_) => clean(&life.name) == wanted,
+        };
+        let tasks = self.tasks.iter();
+        let found = tasks.filter(|(tid, life)| is_wanted(**tid, life));
+        found.map(|(tid, _)| *tid).collect()
     }
 
-    /// The name of a task.
     pub(super) fn name(&self, tid: Tid) -> &str {
         match self.tasks.get(&tid) {
             Some(life) => &life.name,
@@ -217,7 +146,6 @@ impl History {
         }
     }
 
-    /// The names of all tasks, each once.
     pub(super) fn names(&self) -> BTreeSet<String> {
         self.tasks.values().map(|life| clean(&life.name)).collect()
     }
@@ -231,139 +159,86 @@ impl History {
     }
 
     fn piece(&mut self, span: &Span) {
-        let is_short = span.from == span.to && span.end != Ending::Open;
-        if span.tid == Tid::KERNEL || is_short {
-            return;
-        }
-        let last = self.spans.tasks().last(span.tid);
-        let call = match span.end {
-            Ending::Exited if span.doing == Doing::Running => "exit".to_string(),
-            _ => last.map_or_else(String::new, |call| clean(&call.to_string())),
-        };
-        let place = last.and_then(|call| call.place.clone());
         let Span {
+            tid,
             doing,
             from,
             to,
             end,
-            ..
         } = *span;
-        let tid = span.tid;
-        let life = self.life(tid);
-        let index = life.pieces.len();
-        life.pieces.push(Piece {
+        if tid == Tid::KERNEL || from == to && end != Ending::Open {
+            return;
+        }
+        let last = self.spans.tasks().last(tid);
+        let call = match end {
+            Ending::Exited if doing == Doing::Running => "exit".to_string(),
+            _ => last.map_or_else(String::new, |call| clean(&call.to_string())),
+        };
+        let last = last.filter(|_| matches!(doing, Doing::Blocked(_)));
+        let place = last.and_then(|call| call.place.clone());
+        let pieces = &mut self.life(tid).pieces;
+        let step = (tid, pieces.len());
+        pieces.push(Piece {
             doing,
             from,
             to,
             end,
             call,
-            place: place.filter(|_| matches!(doing, Doing::Blocked(_))),
+            place,
         });
         if doing == Doing::Running {
-            self.turns.push((from, (tid, index)));
+            self.turns.push((from, step));
         }
     }
 
-    /// Notes what an event says about tasks, queues and devices.
+    /// Notes what an event says about its task, and about queues and devices.
     fn note(&mut self, event: &Event<'_>, now: Moment) {
-        let tid = event.tid;
-        if tid == Tid::KERNEL {
-            return;
-        }
-        self.peers.event(event, self.spans.tasks());
-        let fact = &event.fact;
+        let (tid, fact) = (event.tid, &event.fact);
+        self.devices.event(event, self.spans.tasks());
         if let Some((parent, _)) = fact.spawned() {
             let life = self.life(tid);
             (life.parent, life.spawned) = (parent, now);
         } else if let Some(exit) = fact.exit() {
-            let is_killed = matches!(exit, Exit::Killed);
             let life = self.life(tid);
             life.exit = Some((now, clean(&exit.to_string())));
             // Tasks that are killed together wake each other first.
             if let Some(last) = life.pieces.last_mut()
-                && is_killed
+                && *exit == Exit::Killed
                 && last.to.at == now.at
                 && matches!(last.doing, Doing::Blocked(_))
             {
                 last.end = Ending::Exited;
             }
-        } else if let Some(Answered(reply, _)) = fact.answer() {
-            self.replied(tid, &reply, now);
-        } else if let Some((device, direction, Ok(bytes))) = fact.device_io() {
-            let device = self.devices.entry(device).or_default();
-            device.used(now, tid, direction, bytes as u64);
-        }
-        match (fact.call().map(|Call(call, _)| call), fact.deferred()) {
-            (Some(SystemCall::ShutdownWrite(device) | SystemCall::Close(device)), _)
-            | (_, Some(SystemCall::Close(device))) => self.closed(device, tid, now),
-            (_, Some(SystemCall::Put(queue) | SystemCall::TryPut(queue))) => {
-                self.moved(queue, tid, End::Put, now);
-            }
-            _ => {}
-        }
-    }
-
-    fn replied(&mut self, tid: Tid, reply: &Reply, now: Moment) {
-        let call = self.spans.tasks().last(tid).map(|call| call.call);
-        match (call, reply) {
-            (Some(SystemCall::Put(queue) | SystemCall::TryPut(queue)), Reply::Done) => {
-                self.moved(queue, tid, End::Put, now);
-            }
-            (Some(SystemCall::Get(queue) | SystemCall::TryGet(queue)), Reply::Message(_)) => {
-                self.moved(queue, tid, End::Get, now);
-            }
-            (call, Reply::Device(device)) => {
-                self.opened(*device, tid, now);
-                if let Some(SystemCall::Accept(listener)) = call {
-                    let from = self.devices.get(device).and_then(|life| life.addr);
-                    let listener = self.devices.entry(listener).or_default();
-                    listener.accepted.push(Accepted {
-                        at: now,
-                        tid,
-                        device: *device,
-                        from,
-                    });
+        } else if let Some(SystemCall::Put(queue) | SystemCall::TryPut(queue)) = fact.deferred() {
+            self.moved(queue, tid, End::Put, now);
+        } else if let Some(Answered(reply, _)) = fact.answer()
+            && let Some(last) = self.spans.tasks().last(tid)
+        {
+            match (last.call, reply) {
+                (SystemCall::Put(queue) | SystemCall::TryPut(queue), Reply::Done) => {
+                    self.moved(queue, tid, End::Put, now);
                 }
+                (SystemCall::Get(queue) | SystemCall::TryGet(queue), Reply::Message(_)) => {
+                    self.moved(queue, tid, End::Get, now);
+                }
+                (SystemCall::NewQueue(_), Reply::Queue(queue)) => {
+                    let object = self.spans.tasks().object(queue);
+                    self.queues.insert(queue, QueueLife::of(object));
+                }
+                _ => {}
             }
-            (Some(SystemCall::NewQueue(_)), Reply::Queue(queue)) => {
-                let object = self.spans.tasks().object(*queue);
-                let content = Content::of(object.as_deref());
-                let life = self.queues.entry(*queue).or_default();
-                (life.object, life.content) = (object, content);
-            }
-            _ => {}
         }
     }
 
     fn moved(&mut self, queue: QueueId, tid: Tid, end: End, at: Moment) {
         let life = self.queues.entry(queue).or_default();
-        life.moved(at, tid, end);
+        life.moves.push(Move { at, tid, end });
         if end == End::Put && life.content == Content::Messages {
             let place = life.moves.len() - 1;
             self.life(tid).puts.push((queue, place));
         }
     }
 
-    /// Notes a device that a call has opened.
-    fn opened(&mut self, device: DeviceId, tid: Tid, now: Moment) {
-        let addr = self.spans.tasks().last(tid).and_then(CallInfo::addr);
-        let life = self.devices.entry(device).or_default();
-        (life.addr, life.owner, life.opened) = (addr, tid, now);
-    }
-
-    /// Notes that a device sends nothing more.
-    fn closed(&mut self, device: DeviceId, tid: Tid, now: Moment) {
-        let life = self.devices.entry(device).or_default();
-        life.closed.get_or_insert((now, tid));
-    }
-
-    /// The other end of a connection, if that is in the same run.
-    pub(super) fn peer(&self, device: DeviceId) -> Option<DeviceId> {
-        self.peers.of(device)
-    }
-}
-
-impl History {
     /// The turns that began within a piece, in order.
     pub(super) fn turns_in(&self, piece: &Piece) -> impl Iterator<Item = (Tid, &Piece)> {
         let before = |at: Moment| self.turns.partition_point(|(from, _)| *from < at);
@@ -376,42 +251,13 @@ impl History {
         self.tasks.get(&tid)?.pieces.get(index)
     }
 
-    /// The task that last used a side of a device before a moment; otherwise the one that last used
-    /// its other side, and otherwise the one that opened it.
-    pub(super) fn user_of(&self, device: DeviceId, side: Direction, before: Moment) -> Tid {
-        let Some(life) = self.devices.get(&device) else {
-            return Tid::KERNEL;
-        };
-        let last = |side| {
-            let uses = life.uses(side);
-            let before = uses.partition_point(|one: &Use| one.at <= before);
-            uses[..before].last()
-        };
-        let other = match side {
-            Direction::Read => Direction::Write,
-            Direction::Write => Direction::Read,
-        };
-        let user = last(side).or_else(|| last(other));
-        // A task that waits for the device may never have used it.
-        let waits = || {
-            let (tid, _) = self.tasks.iter().find(|(_, life)| {
-                let on = |piece: &Piece| matches!(piece.doing, Doing::Blocked(On::Device(its, _)) if its == device);
-                life.pieces.iter().any(on)
-            })?;
-            Some(*tid)
-        };
-        user.map(|one| one.tid).or_else(waits).unwrap_or(life.owner)
-    }
-
     /// The shares of a task's states in a window, in words; the longest first.
     pub(super) fn activity(&self, tid: Tid, from: Moment, to: Moment) -> String {
-        let mut parts: Vec<Part> = Vec::new();
+        let mut parts: Vec<(String, Amount)> = Vec::new();
         let life = self.tasks.get(&tid);
         for piece in life.map_or(&[][..], |life| life.touching(from, to).1) {
-            let (state, amount) = (
-                self.state(piece),
-                Amount::of(piece.from.max(from), piece.to.min(to)),
-            );
+            let state = self.state(piece);
+            let amount = Amount::of(piece.from.max(from), piece.to.min(to));
             match parts.iter_mut().find(|(other, _)| *other == state) {
                 Some((_, sum)) => *sum += amount,
                 None => parts.push((state, amount)),
@@ -419,16 +265,20 @@ impl History {
         }
         parts.sort_by_key(|(_, amount)| Reverse(*amount));
         let total: Amount = parts.iter().map(|(_, amount)| *amount).sum();
+        let is_all = |amount: &Amount| match total.time.is_zero() {
+            true => amount.turns == total.turns,
+            false => amount.time == total.time,
+        };
         parts.retain(|(_, amount)| amount.is_share_of(total));
-        let parts = parts
-            .iter()
-            .take(3)
-            .map(|(state, amount)| match amount.is_all_of(total) {
-                true => state.clone(),
+        let parts = parts.into_iter().take(3);
+        let parts: Vec<String> = parts
+            .map(|(state, amount)| match is_all(&amount) {
+                true => state,
                 false => format!("{state} for {amount}"),
-            });
-        match parts.collect::<Vec<_>>() {
-            parts if parts.is_empty() => "not alive".to_string(),
+            })
+            .collect();
+        match &*parts {
+            [] => "not alive".to_string(),
             parts => parts.join(", "),
         }
     }
@@ -453,17 +303,16 @@ impl History {
             On::Queue(queue, end) => {
                 let object = self.queue(queue);
                 let life = self.queues.get(&queue);
-                let content = life.map_or(Content::default(), |life| life.content);
-                match (end, content) {
+                match (end, life.map_or(Content::default(), |life| life.content)) {
                     (End::Get, Content::Messages) => format!("a message of {object}"),
                     (End::Get, Content::Lock | Content::Permits) => object,
                     (End::Put, _) => format!("room in {object}"),
                 }
             }
             On::Device(device, direction) => {
-                let addr = self.devices.get(&device).and_then(|life| life.addr);
+                let addr = self.devices.addr(device);
                 let addr = addr.map_or_else(String::new, |addr| format!(" ({addr})"));
-                match (direction, self.peers.is_listener(device)) {
+                match (direction, self.devices.is_listener(device)) {
                     (_, true) => format!("a connection to device {device}{addr}"),
                     (Direction::Read, _) => format!("bytes from device {device}{addr}"),
                     (Direction::Write, _) => format!("device {device}{addr} to take bytes"),
@@ -486,29 +335,6 @@ impl History {
             Some(life) => format!("{tid} {:?}", clean(&life.name)),
             None if tid == Tid::KERNEL => "kernel".to_string(),
             None => tid.to_string(),
-        }
-    }
-}
-
-impl DeviceLife {
-    fn used(&mut self, at: Moment, tid: Tid, direction: Direction, bytes: u64) {
-        let uses = match direction {
-            Direction::Read => &mut self.reads,
-            Direction::Write => &mut self.writes,
-        };
-        let before = uses.last().map_or(0, |one| one.bytes);
-        uses.push(Use {
-            at,
-            tid,
-            bytes: before + bytes,
-        });
-    }
-
-    /// The bytes that went this way, in order.
-    pub(super) fn uses(&self, direction: Direction) -> &[Use] {
-        match direction {
-            Direction::Read => &self.reads,
-            Direction::Write => &self.writes,
         }
     }
 }

@@ -6,7 +6,6 @@ use trapline::{Doing, Ending, Moment, On, Place, QueueId, Tid};
 
 use crate::units::{count, rounded};
 
-/// A task.
 #[derive(Default)]
 pub(super) struct Life {
     pub(super) name: String,
@@ -104,15 +103,7 @@ impl Amount {
         format!("{percent:.1} %")
     }
 
-    /// Whether it is all of a whole. Where there is time, turns do not count.
-    pub(super) fn is_all_of(self, whole: Self) -> bool {
-        match whole.time.is_zero() {
-            true => self.turns == whole.turns,
-            false => self.time == whole.time,
-        }
-    }
-
-    /// Whether it is at least a tenth of a whole.
+    /// Whether it is at least a tenth of a whole. Where there is time, turns do not count.
     pub(super) fn is_share_of(self, whole: Self) -> bool {
         match whole.time.is_zero() {
             true => self.turns * 10 >= whole.turns,
@@ -130,18 +121,17 @@ impl std::ops::AddAssign for Amount {
 
 impl std::iter::Sum for Amount {
     fn sum<I: Iterator<Item = Self>>(amounts: I) -> Self {
-        amounts.fold(Self::default(), |mut sum, amount| {
-            sum += amount;
-            sum
-        })
+        let mut sum = Self::default();
+        amounts.for_each(|amount| sum += amount);
+        sum
     }
 }
 
 impl fmt::Display for Amount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.time.is_zero(), self.turns) {
-            (false, _) => f.write_str(&rounded(self.time)),
-            (true, turns) => f.write_str(&count(turns, "turn")),
-        }
+        f.write_str(&match self.time.is_zero() {
+            true => count(self.turns, "turn"),
+            false => rounded(self.time),
+        })
     }
 }

@@ -1,26 +1,19 @@
 //! `trace`: the commands that show a recording.
 //!
+//! A command has a file of its name; `graph.rs` is `trace waits`, and `at.rs` is `trace ps` and
+//! `trace tree`. They read a [`Source`](source::Source), and most of them through these:
+//!
 //! | file | owns |
 //! |---|---|
-//! | `source.rs` | the recording that is read, and the messages about a damaged one |
 //! | `spans.rs` | what each task did at every moment |
-//! | `graph.rs`, `dot.rs` | the wait-for graph at the end; `trace waits` |
-//! | `show.rs`, `summary.rs`, `timeline/`, `export.rs`, `diff.rs` | `trace show`, ... |
+//! | `history.rs`, `life.rs`, `queues.rs`, `devices.rs` | all that happened, by task, queue and device |
+//! | `causes.rs` | why a task waited |
 //! | `twins.rs` | what each task came to in two runs |
-//! | `history.rs` | all that happened, by task, queue and device |
-//! | `life.rs` | the life of a task |
-//! | `queues.rs` | what went through each queue, and which task held each lock |
-//! | `causes.rs`, `why.rs` | why a task waited; `trace why` |
-//! | `path.rs` | the critical path; `trace path` |
-//! | `peers.rs` | the two ends of each connection |
-//! | `senders.rs` | the task that ended a wait for a device |
-//! | `at.rs` | the tasks at an instant; `trace ps`, `trace tree` |
-//! | `chrome.rs` | Chrome's trace events |
-//! | `post_mortem.rs` | the last traps before a deadlock or a fault |
 
 mod at;
 mod causes;
 mod chrome;
+mod devices;
 mod diff;
 mod dot;
 mod export;
@@ -28,7 +21,6 @@ mod graph;
 mod history;
 mod life;
 mod path;
-mod peers;
 pub(super) mod post_mortem;
 mod queues;
 mod senders;

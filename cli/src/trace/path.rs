@@ -7,9 +7,9 @@ use serde_json::Value;
 use trapline::{Doing, Ending, Moment, Nanos, Tid};
 
 use super::{
+    devices::Sent,
     history::History,
     life::{Amount, Life, Piece},
-    senders::Sent,
     source::Failure,
 };
 use crate::{
@@ -47,13 +47,11 @@ impl PathCommand {
         let (history, source) = History::open(&self.file)?;
         source.warn_of_gaps(log);
         writeln!(out, "{}", history.shares())?;
-        let path = history.path();
-        let total = history.total();
-        writeln!(
-            out,
-            "critical path of {total}\n\n{}",
-            shares(&history, &path, total)
-        )?;
+        let (path, total) = (history.path(), history.total());
+        let shares = path_shares(&history, &path, total).into_iter();
+        let shares: Vec<_> = shares.map(|row| row.map(Value::from)).collect();
+        let shares = table(PATH_COLUMNS, &shares);
+        writeln!(out, "critical path of {total}\n\n{shares}")?;
         writeln!(out, "\n{}", parts(&history, &path))?;
         out.flush()?;
         source.end(log)?;
@@ -61,22 +59,14 @@ impl PathCommand {
     }
 }
 
-/// The path by name and state.
-fn shares(history: &History, path: &[Segment], total: Amount) -> String {
-    let rows = path_shares(history, path, total);
-    let rows: Vec<_> = rows.into_iter().map(|row| row.map(Value::from)).collect();
-    table(PATH_COLUMNS, &rows)
-}
-
 pub(super) const PATH_COLUMNS: [&str; 4] = ["share", "time", "task", "was"];
 
-/// The rows of that table, the largest share first.
+/// The path by name and state, the largest share first.
 pub(super) fn path_shares(history: &History, path: &[Segment], total: Amount) -> Vec<[String; 4]> {
     let mut sums: BTreeMap<(&str, &str), Amount> = BTreeMap::new();
     for segment in path {
-        *sums
-            .entry((history.name(segment.tid), &segment.what))
-            .or_default() += segment.amount();
+        let key = (history.name(segment.tid), &*segment.what);
+        *sums.entry(key).or_default() += segment.amount();
     }
     let mut sums: Vec<_> = sums.into_iter().collect();
     sums.sort_by_key(|(_, amount)| Reverse(*amount));
@@ -93,13 +83,10 @@ fn parts(history: &History, path: &[Segment]) -> String {
     longest.sort_by_key(|segment| Reverse(segment.amount()));
     longest.truncate(PARTS);
     longest.sort_by_key(|segment| segment.from);
-    let row = |segment: &Segment| -> [Value; 4] {
-        [
-            format!("{:.6}", Nanos::from(segment.from.at)).into(),
-            segment.amount().to_string().into(),
-            history.task(segment.tid).into(),
-            segment.what.clone().into(),
-        ]
+    let row = |segment: &Segment| {
+        let from = format!("{:.6}", Nanos::from(segment.from.at));
+        let (time, task) = (segment.amount().to_string(), history.task(segment.tid));
+        [from, time, task, segment.what.clone()].map(Value::from)
     };
     let rows: Vec<_> = longest.into_iter().map(row).collect();
     table(["from", "time", "task", "was"], &rows)
@@ -118,7 +105,7 @@ impl History {
     /// backwards from the task that ended last: from each wait that a task ended to that task. Its
     /// segments follow each other without a gap from the begin of the run to its end.
     pub(super) fn path(&self) -> Vec<Segment> {
-        let Some((tid, end)) = self.last_active() else {
+        let Some(mut at) = self.last_active() else {
             return Vec::new();
         };
         let has_time = !self.total().time.is_zero();
@@ -140,8 +127,7 @@ impl History {
                 _ => segments.push(segment),
             }
         };
-        add(Tid::KERNEL, WORLD, end, self.end());
-        let mut at = (tid, end);
+        add(Tid::KERNEL, WORLD, at.1, self.end());
         // Each step goes back in time, or jumps to another task at the same moment.
         let mut jumps = 0;
         while jumps <= self.tasks.len()
@@ -166,22 +152,22 @@ impl History {
                 jumps += 1;
                 continue;
             };
-            if piece.to == to
-                && let Some(cause) = self.ender(tid, piece)
-                && jumps < self.tasks.len()
-            {
-                let what = match cause.at.at < to.at {
-                    true => NETWORK.to_string(),
-                    false => self.state(piece),
-                };
-                add(tid, &what, cause.at, to);
-                jumps = if cause.at < to { 0 } else { jumps + 1 };
-                at = (cause.tid, cause.at);
-                continue;
-            }
-            jumps = 0;
-            add(tid, &self.state(piece), piece.from, to);
-            at = (tid, piece.from);
+            let cause = self.ender(tid, piece);
+            let cause = cause.filter(|_| piece.to == to && jumps < self.tasks.len());
+            let (what, before) = match cause {
+                Some(cause) if cause.at.at < to.at => (NETWORK.to_string(), cause),
+                Some(cause) => (self.state(piece), cause),
+                None => {
+                    let at = piece.from;
+                    (self.state(piece), Sent { tid, at })
+                }
+            };
+            add(tid, &what, before.at, to);
+            jumps = match cause {
+                Some(cause) if cause.at >= to => jumps + 1,
+                _ => 0,
+            };
+            at = (before.tid, before.at);
         }
         add(Tid::KERNEL, WORLD, self.begin.unwrap_or_default(), at.1);
         segments.reverse();
@@ -202,13 +188,10 @@ impl History {
 
     /// The task that ended a wait, and when it did what ended it.
     fn ender(&self, tid: Tid, piece: &Piece) -> Option<Sent> {
-        match (piece.end, piece.doing) {
-            (
-                Ending::Woken {
-                    waker: Some(tid), ..
-                },
-                Doing::Blocked(_),
-            ) => Some(Sent { tid, at: piece.to }),
+        match piece.end {
+            Ending::Woken {
+                waker: Some(tid), ..
+            } => Some(Sent { tid, at: piece.to }),
             _ => self.sent(tid, piece),
         }
     }

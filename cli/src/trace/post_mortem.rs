@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use serde_json::json;
-use tracing::Level;
-use trapline::{Exit, Ledger, TaskInfo, Tid, Tracer, record::Recording};
+use trapline::{Exit, Ledger, Nanos, TaskInfo, Tid, Tracer, record::Recording};
 
-use crate::output::{self, Log, clean};
+use crate::output::{self, Log, aligned, clean};
 
 /// The number of traps shown of a task.
 const TRAPS: usize = 5;
@@ -24,18 +23,16 @@ pub(crate) fn show(log: Log, recording: Recording, blocked: &[TaskInfo]) {
             && faults < TASKS
         {
             faults += 1;
-            let at = event
-                .place
-                .as_ref()
-                .map_or_else(String::new, |place| format!(", at {place:#}"));
-            let comm = tasks.comm(event.tid);
-            tell_last(log, &tasks, event.tid, comm);
+            let (tid, comm) = (event.tid, tasks.comm(event.tid));
+            tell_last(log, &tasks, tid, comm);
+            let place = event.place.as_ref();
+            let place = place.map_or_else(String::new, |place| format!(", at {place:#}"));
             tell(
                 log,
                 event.at,
-                event.tid,
+                tid,
                 comm,
-                &format!("exited: {exit}{at}"),
+                &format!("exited: {exit}{place}"),
                 "",
             );
         }
@@ -70,22 +67,20 @@ fn tell_last(log: Log, tasks: &Ledger, tid: Tid, comm: &str) {
 
 /// A line in the format of `--trace`.
 fn tell(log: Log, at: Duration, tid: Tid, comm: &str, message: &str, reply: &str) {
-    let target = "trapline::kernel";
-    let mut line = serde_json::Map::new();
-    for (key, value) in [
-        ("at", json!(at.as_secs_f64())),
-        ("tid", json!(u64::from(tid))),
-        ("comm", json!(comm)),
-        ("message", json!(message)),
-        ("reply", json!(reply)),
-    ] {
-        line.insert(key.into(), value);
+    if log.is_json() {
+        return log.json(&json!({
+            "at": at.as_secs_f64(),
+            "tid": u64::from(tid),
+            "comm": comm,
+            "message": message,
+            "reply": reply,
+            "level": "TRACE",
+            "target": "trapline::kernel",
+            "post_mortem": true,
+        }));
     }
-    if !log.is_json() {
-        return output::tell(&(log.line(target, Level::TRACE, &line) + "\n"));
-    }
-    line.insert("level".into(), Level::TRACE.as_str().into());
-    line.insert("target".into(), target.into());
-    line.insert("post_mortem".into(), true.into());
-    log.json(&line.into());
+    let at = format!("{:.6}", Nanos::from(at));
+    let columns = log.columns(&at, tid.into(), &clean(comm));
+    let message = aligned(&clean(message), &clean(reply));
+    output::tell(&format!("{columns}{message}\n"));
 }

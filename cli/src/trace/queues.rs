@@ -19,18 +19,13 @@ pub(super) struct QueueLife {
     pub(super) content: Content,
     /// In order.
     pub(super) moves: Vec<Move>,
-    /// Of a lock, in order: it has one holder at a time.
-    holds: Vec<Hold>,
 }
 
-/// What the messages of a queue are.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) enum Content {
     #[default]
     Messages,
-    /// The lock of a mutex.
     Lock,
-    /// The permits of a semaphore.
     Permits,
 }
 
@@ -41,39 +36,18 @@ pub(super) struct Move {
     pub(super) end: End,
 }
 
-/// The time for which a task held a lock.
-struct Hold {
-    tid: Tid,
-    from: Moment,
-    /// `None` up to the end of the recording.
-    to: Option<Moment>,
-}
-
-impl Content {
-    /// What is in the queue of an object, by the words for the object.
-    pub(super) fn of(object: Option<&str>) -> Self {
-        match object.and_then(|object| object.split(' ').next()) {
-            Some("mutex") => Self::Lock,
-            Some("semaphore") => Self::Permits,
-            _ => Self::Messages,
-        }
-    }
-}
-
 impl QueueLife {
-    /// Notes the next message that a task put into the queue or got from it.
-    pub(super) fn moved(&mut self, at: Moment, tid: Tid, end: End) {
-        self.moves.push(Move { at, tid, end });
-        if self.content != Content::Lock {
-            return;
-        }
-        // The holder may have given its guard to the task that puts the lock back.
-        if let Some(hold) = self.holds.last_mut() {
-            hold.to.get_or_insert(at);
-        }
-        if end == End::Get {
-            let (from, to) = (at, None);
-            self.holds.push(Hold { tid, from, to });
+    /// The queue of an object, by the words for the object.
+    pub(super) fn of(object: Option<String>) -> Self {
+        let content = match object.as_ref().and_then(|object| object.split(' ').next()) {
+            Some("mutex") => Content::Lock,
+            Some("semaphore") => Content::Permits,
+            _ => Content::Messages,
+        };
+        Self {
+            object,
+            content,
+            moves: Vec::new(),
         }
     }
 
@@ -93,17 +67,28 @@ impl QueueLife {
         gets.nth(before.count())
     }
 
-    /// Which tasks held a lock within a piece, in order, from when to when.
-    pub(super) fn held(&self, piece: &Piece) -> impl Iterator<Item = (Tid, Moment, Moment)> {
-        let is_before = |hold: &Hold| hold.to.is_some_and(|to| to < piece.from);
-        let first = self.holds.partition_point(is_before);
-        let last = self.holds.partition_point(|hold| hold.from <= piece.to);
-        let clip = move |hold: &Hold| {
-            let to = hold.to.map_or(piece.to, |to| to.min(piece.to));
-            (hold.tid, hold.from.max(piece.from), to)
+    /// When which task took the lock, or a permit; [`Tid::KERNEL`] where a task released the lock.
+    pub(super) fn takes(&self) -> Vec<(Moment, Tid)> {
+        let take = |one: &Move| match (one.end, self.content) {
+            (_, Content::Messages) | (End::Put, Content::Permits) => None,
+            (End::Put, Content::Lock) => Some((one.at, Tid::KERNEL)),
+            (End::Get, Content::Lock | Content::Permits) => Some((one.at, one.tid)),
         };
-        let held = self.holds[first..last.max(first)].iter().map(clip);
-        held.filter(move |(_, from, to)| from < to || piece.from == piece.to)
+        self.moves.iter().filter_map(take).collect()
+    }
+
+    /// Which tasks held a lock within a piece, in order, from when to when. A hold ends with the next
+    /// move: the holder may have given its guard to the task that puts the lock back.
+    pub(super) fn held(&self, piece: &Piece) -> impl Iterator<Item = (Tid, Moment, Moment)> {
+        let (moves, from, to) = (&self.moves, piece.from, piece.to);
+        let within = moves.partition_point(|one| one.at < from);
+        let last = moves.partition_point(|one| one.at <= to);
+        let gets = (within.saturating_sub(1)..last).filter(|at| moves[*at].end == End::Get);
+        let held = gets.map(move |at| {
+            let until = moves.get(at + 1).map_or(to, |next| next.at.min(to));
+            (moves[at].tid, moves[at].at.max(from), until)
+        });
+        held.filter(move |(_, begin, end)| begin < end || from == to)
     }
 }
 
@@ -122,70 +107,39 @@ mod tests {
         }
     }
 
-    fn piece(from: u64, to: u64) -> Piece {
-        Piece {
-            doing: Doing::Ready,
-            from: at(from),
-            to: at(to),
-            end: Ending::Next,
-            call: String::new(),
-            place: None,
-        }
-    }
-
-    /// A lock that two tasks hold in turn: each for 8 µs, and no task for 2 µs.
-    fn contended(holds: u64) -> QueueLife {
-        let mut lock = QueueLife {
-            content: Content::Lock,
-            ..QueueLife::default()
-        };
-        lock.moved(at(0), 1.into(), End::Put);
-        for hold in 0..holds {
-            let tid = Tid::from(2 + hold % 2);
-            lock.moved(at(10 * hold), tid, End::Get);
-            lock.moved(at(10 * hold + 8), tid, End::Put);
-        }
-        lock
-    }
-
-    #[test]
-    fn a_wait_for_a_lock_looks_at_the_holds_within_it_alone() {
-        let lock = contended(10_000);
-        let wait = piece(50_005, 50_025);
-        let held = lock.held(&wait);
-        assert_eq!(held.size_hint().1, Some(3));
-        let held: Vec<_> = held.collect();
-        let expected = [
-            (2, 50_005, 50_008),
-            (3, 50_010, 50_018),
-            (2, 50_020, 50_025),
-        ];
-        let expected = expected.map(|(tid, from, to)| (Tid::from(tid), at(from), at(to)));
-        assert_eq!(held, expected);
-        for (from, to, count) in [
-            (8, 10, 0),
-            (0, 0, 1),
-            (9, 9, 0),
-            (3, 4, 1),
-            (99_998, 200_000, 0),
-        ] {
-            assert_eq!(lock.held(&piece(from, to)).count(), count, "{from} to {to}");
-        }
-    }
-
     #[test]
     fn a_hold_ends_when_another_task_puts_the_lock_back_or_has_it() {
-        let mut lock = contended(1);
-        lock.moved(at(10), 2.into(), End::Get);
-        lock.moved(at(13), 3.into(), End::Put);
-        lock.moved(at(20), 2.into(), End::Get);
-        // The put before this get is missing.
-        lock.moved(at(25), 3.into(), End::Get);
-        let held: Vec<_> = lock.held(&piece(10, 40)).collect();
-        let expected = [(2, 10, 13), (2, 20, 25), (3, 25, 40)];
-        assert_eq!(
-            held,
-            expected.map(|(tid, from, to)| (Tid::from(tid), at(from), at(to)))
-        );
+        use End::{Get, Put};
+        let mut lock = QueueLife::of(Some("mutex 1".to_string()));
+        let moves = [(0, 1, Put), (0, 2, Get), (8, 2, Put), (10, 2, Get)];
+        // The put before the last get is missing.
+        let others = [(13, 3, Put), (20, 2, Get), (25, 3, Get)];
+        let moves = moves.into_iter().chain(others);
+        lock.moves.extend(moves.map(|(micros, tid, end)| Move {
+            at: at(micros),
+            tid: Tid::from(tid),
+            end,
+        }));
+        for ([from, to], expected) in [
+            ([10, 40], &[(2, 10, 13), (2, 20, 25), (3, 25, 40)][..]),
+            ([5, 12], &[(2, 5, 8), (2, 10, 12)]),
+            ([3, 4], &[(2, 3, 4)]),
+            ([0, 0], &[(2, 0, 0)]),
+            ([8, 10], &[]),
+            ([9, 9], &[]),
+        ] {
+            let piece = Piece {
+                doing: Doing::Ready,
+                from: at(from),
+                to: at(to),
+                end: Ending::Next,
+                call: String::new(),
+                place: None,
+            };
+            let held = lock.held(&piece);
+            let expected = expected.iter();
+            let expected = expected.map(|&(tid, from, to)| (Tid::from(tid), at(from), at(to)));
+            assert!(held.eq(expected), "from {from} to {to}");
+        }
     }
 }

@@ -6,16 +6,10 @@
 use trapline::{DeviceId, Direction, Doing, Ending, Moment, On, Tid, Wake};
 
 use super::{
-    history::{Accepted, History},
+    devices::{Sent, Use},
+    history::History,
     life::Piece,
 };
-
-/// What ended a wait for a device.
-#[derive(Clone, Copy)]
-pub(super) struct Sent {
-    pub(super) tid: Tid,
-    pub(super) at: Moment,
-}
 
 impl History {
     /// The task that ended a wait for a connection or for bytes, and when it did so. `None` if it is
@@ -41,90 +35,98 @@ impl History {
         if !piece.is_endless() || direction != Direction::Read || self.has_gaps() {
             return None;
         }
-        let uses = |of, way| {
-            let life = self.devices.get(&of);
-            life.map_or(&[][..], |life| life.uses(way))
-        };
-        let read = uses(device, Direction::Read).last();
-        let read = read.map_or(0, |one| one.bytes);
-        let writes = uses(peer, Direction::Write);
-        let unread = writes.get(writes.partition_point(|one| one.bytes <= read))?;
-        Some(unread.at)
+        let writes = self.devices.uses(peer, Direction::Write);
+        let unread = first_unread(writes, self.devices.uses(device, Direction::Read))?;
+        Some(unread.by.at)
     }
 
     /// The connection whose arrival ended a wait for a listener.
-    pub(super) fn accepted(&self, tid: Tid, piece: &Piece) -> Option<&Accepted> {
+    pub(super) fn accepted(&self, tid: Tid, piece: &Piece) -> Option<DeviceId> {
         let (listener, _) = awaited(piece)?;
-        let all = &self.devices.get(&listener)?.accepted;
-        let rest = &all[all.partition_point(|one| one.at < piece.to)..];
+        let all = &self.devices.lives.get(&listener)?.accepted;
+        let opened = |device: &DeviceId| self.devices.lives[device].opened;
+        let rest = &all[all.partition_point(|one| opened(one).at < piece.to)..];
         // Another task may have been faster.
-        let own = rest.iter().take_while(|one| one.at.at == piece.to.at);
-        let mut own = own.filter(|one| one.tid == tid);
-        own.next().or(rest.first())
+        let mut own = rest
+            .iter()
+            .take_while(|one| opened(one).at.at == piece.to.at)
+            .filter(|one| opened(one).tid == tid);
+        own.next().or(rest.first()).copied()
     }
 
     /// The task that opened the other end of a connection.
-    pub(super) fn connected(&self, accepted: &Accepted) -> Option<Sent> {
-        let peer = self.devices.get(&self.peer(accepted.device)?)?;
-        Some(Sent {
-            tid: peer.owner,
-            at: peer.opened,
-        })
+    pub(super) fn connected(&self, accepted: DeviceId) -> Option<Sent> {
+        let peer = self.devices.peer(accepted)?;
+        Some(self.devices.lives.get(&peer)?.opened)
     }
 
     /// The task that sent the first byte not yet read from a connection, or closed the other end.
     fn wrote(&self, device: DeviceId, piece: &Piece) -> Option<Sent> {
-        let peer = self.peer(device)?;
-        let writes = self
-            .devices
-            .get(&peer)
-            .map_or(&[][..], |of| of.uses(Direction::Write));
-        let arrived = &writes[..writes.partition_point(|one| one.at <= piece.to)];
-        // Missing events are missing bytes.
+        let peer = self.devices.peer(device)?;
+        let arrived = up_to(self.devices.uses(peer, Direction::Write), piece.to);
         let unread = match self.has_gaps() {
+            // Missing events are missing bytes.
             true => arrived.last(),
             false => {
-                let reads = self
-                    .devices
-                    .get(&device)
-                    .map_or(&[][..], |of| of.uses(Direction::Read));
-                let before = &reads[..reads.partition_point(|one| one.at <= piece.from)];
-                let read = before.last().map_or(0, |one| one.bytes);
-                arrived.get(arrived.partition_point(|one| one.bytes <= read))
+                let reads = self.devices.uses(device, Direction::Read);
+                first_unread(arrived, up_to(reads, piece.from))
             }
         };
         if let Some(write) = unread {
-            return Some(Sent {
-                tid: write.tid,
-                at: write.at,
-            });
+            return Some(write.by);
         }
-        let closed = self.devices.get(&peer).and_then(|of| of.closed);
-        let closed = closed.or_else(|| {
-            let user = self.user_of(peer, Direction::Write, piece.to);
-            let (at, _) = self.tasks.get(&user)?.exit.as_ref()?;
-            Some((*at, user))
-        });
-        match closed.filter(|(at, _)| *at <= piece.to) {
-            Some((at, tid)) => Some(Sent { tid, at }),
-            None => Some(Sent {
-                tid: self.user_of(peer, Direction::Write, piece.to),
-                at: piece.to,
-            }),
-        }
+        let user = || self.user_of(peer, Direction::Write, piece.to);
+        let ended = || {
+            let tid = user();
+            let (at, _) = self.tasks.get(&tid)?.exit.as_ref()?;
+            Some(Sent { tid, at: *at })
+        };
+        let closed = self.devices.lives.get(&peer)?.closed.or_else(ended);
+        let closed = closed.filter(|sent| sent.at <= piece.to);
+        Some(closed.unwrap_or_else(|| Sent {
+            tid: user(),
+            at: piece.to,
+        }))
     }
+
+    /// The task that last used a side of a device before a moment; otherwise the one that last used
+    /// its other side, and otherwise the one that opened it.
+    pub(super) fn user_of(&self, device: DeviceId, side: Direction, before: Moment) -> Tid {
+        let Some(life) = self.devices.lives.get(&device) else {
+            return Tid::KERNEL;
+        };
+        let other = match side {
+            Direction::Read => Direction::Write,
+            Direction::Write => Direction::Read,
+        };
+        let last = |side| up_to(self.devices.uses(device, side), before).last();
+        if let Some(last) = last(side).or_else(|| last(other)) {
+            return last.by.tid;
+        }
+        // A task that waits for the device may never have used it.
+        let waits = |piece: &Piece| matches!(piece.doing, Doing::Blocked(On::Device(its, _)) if its == device);
+        let mut tasks = self.tasks.iter();
+        let waiting = tasks.find(|(_, life)| life.pieces.iter().any(waits));
+        waiting.map_or(life.opened.tid, |(tid, _)| *tid)
+    }
+}
+
+fn up_to(uses: &[Use], to: Moment) -> &[Use] {
+    &uses[..uses.partition_point(|one| one.by.at <= to)]
+}
+
+/// The write of the first byte that is not among those read.
+fn first_unread<'a>(writes: &'a [Use], reads: &[Use]) -> Option<&'a Use> {
+    let read = reads.last().map_or(0, |one| one.bytes);
+    writes.get(writes.partition_point(|one| one.bytes <= read))
 }
 
 /// The device that a task waited for until it was ready.
 fn awaited(piece: &Piece) -> Option<(DeviceId, Direction)> {
-    match (piece.doing, piece.end) {
-        (
-            Doing::Blocked(On::Device(device, direction)),
-            Ending::Woken {
-                by: Wake::Device(..),
-                ..
-            },
-        ) => Some((device, direction)),
-        _ => None,
-    }
+    let (Doing::Blocked(On::Device(device, direction)), Ending::Woken { by, .. }) =
+        (piece.doing, piece.end)
+    else {
+        return None;
+    };
+    matches!(by, Wake::Device(..)).then_some((device, direction))
 }

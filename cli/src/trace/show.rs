@@ -1,6 +1,6 @@
 //! `trace show`: a line per trap, in the format of `boot --trace`, for the selected events.
 
-use std::{io::Write, path::PathBuf, process::ExitCode, time::Duration};
+use std::{io::Write, mem, path::PathBuf, process::ExitCode, time::Duration};
 
 use clap::{Args, ValueHint};
 use trapline::{
@@ -72,12 +72,8 @@ impl ShowCommand {
         let mut source = Source::open(&self.file)?;
         let mut tasks = Ledger::new();
         let mut unseen: Vec<&String> = self.tasks.iter().collect();
-        let mut lines = Lines {
-            log,
-            before: self.relative.then_some(Duration::ZERO),
-        };
-        let mut missing = 0;
-        let mut is_cut = false;
+        let mut since = self.relative.then_some(Duration::ZERO);
+        let (mut missing, mut is_cut) = (0, false);
         while let Some(event) = source.next() {
             // A gap lasts until the event after it.
             let gap_before = source.gap().unwrap_or_default();
@@ -93,7 +89,7 @@ impl ShowCommand {
             unseen.retain(|task| !is_task(task, event.tid, &tasks));
             if self.selects(&event, &tasks) {
                 gap(out, &mut missing)?;
-                lines.write(out, &event, &tasks)?;
+                write(out, log, &mut since, &event, &tasks)?;
             }
         }
         gap(out, &mut missing)?;
@@ -105,30 +101,17 @@ impl ShowCommand {
     }
 
     fn selects(&self, event: &Event<'_>, tasks: &Ledger) -> bool {
-        let call = tasks.last(event.tid).map(|call| call.call);
-        log::is_shown(
-            &event.fact,
-            !self.calls.is_empty(),
-            self.sched,
-            self.console,
-        ) && self.from.is_none_or(|from| event.at >= from)
-            && (self.tasks.is_empty()
-                || self
-                    .tasks
-                    .iter()
-                    .any(|task| is_task(task, event.tid, tasks)))
-            && (self.calls.is_empty() || call.is_some_and(|call| self.has_call(call)))
+        let (fact, call) = (&event.fact, tasks.last(event.tid).map(|call| call.call));
+        let is_its = |task: &String| is_task(task, event.tid, tasks);
+        let has_call = |call: SystemCall| self.calls.iter().any(|name| name == call.name());
+        let has_device = |n| is_about_device(fact, call, DeviceId::from_raw(n));
+        log::is_shown(fact, !self.calls.is_empty(), self.sched, self.console)
+            && self.from.is_none_or(|from| event.at >= from)
+            && (self.tasks.is_empty() || self.tasks.iter().any(is_its))
+            && (self.calls.is_empty() || call.is_some_and(has_call))
             && (!self.errors || tasks.is_error(event))
-            && self
-                .device
-                .is_none_or(|n| is_about_device(&event.fact, call, DeviceId::from_raw(n)))
-            && self
-                .queue
-                .is_none_or(|n| is_about_queue(&event.fact, call, n))
-    }
-
-    fn has_call(&self, call: SystemCall) -> bool {
-        self.calls.iter().any(|name| name == call.name())
+            && self.device.is_none_or(has_device)
+            && self.queue.is_none_or(|n| is_about_queue(fact, call, n))
     }
 }
 
@@ -171,38 +154,26 @@ fn is_task(wanted: &str, tid: Tid, tasks: &Ledger) -> bool {
     }
 }
 
-/// Events as lines.
-struct Lines {
+/// Writes an event as a line; a time `since` the previous line is relative.
+fn write(
+    out: &mut impl Write,
     log: Log,
-    /// The instant of the previous line, for relative times.
-    before: Option<Duration>,
-}
-
-impl Lines {
-    fn write(
-        &mut self,
-        out: &mut impl Write,
-        event: &Event<'_>,
-        tasks: &Ledger,
-    ) -> Result<(), Failure> {
-        let at = match &mut self.before {
-            None => format!("{:.6}", Nanos::from(event.at)),
-            Some(before) => {
-                let span = event.at.saturating_sub(*before);
-                *before = event.at;
-                format!("+{:.6}", Nanos::from(span))
-            }
-        };
-        let columns = self
-            .log
-            .columns(&at, event.tid.into(), &clean(tasks.comm(event.tid)));
-        if let (Some(_), Some(call)) = (event.fact.exit(), tasks.unseen(event.tid)) {
-            writeln!(out, "{columns}{} = ?", clean(&call.to_string()))?;
-        }
-        let line = tasks.line(&event.fact, event.tid);
-        let reply = line.answer().map(|reply| clean(&reply));
-        let message = aligned(&clean(&line.to_string()), &reply.unwrap_or_default());
-        writeln!(out, "{columns}{message}")?;
-        Ok(())
+    since: &mut Option<Duration>,
+    event: &Event<'_>,
+    tasks: &Ledger,
+) -> Result<(), Failure> {
+    let (at, tid) = (event.at, event.tid);
+    let at = match since.as_mut().map(|since| mem::replace(since, at)) {
+        None => format!("{:.6}", Nanos::from(at)),
+        Some(since) => format!("+{:.6}", Nanos::from(at.saturating_sub(since))),
+    };
+    let columns = log.columns(&at, tid.into(), &clean(tasks.comm(tid)));
+    if let (Some(_), Some(call)) = (event.fact.exit(), tasks.unseen(tid)) {
+        writeln!(out, "{columns}{} = ?", clean(&call.to_string()))?;
     }
+    let line = tasks.line(&event.fact, tid);
+    let reply = line.answer().map(|reply| clean(&reply));
+    let message = aligned(&clean(&line.to_string()), &reply.unwrap_or_default());
+    writeln!(out, "{columns}{message}")?;
+    Ok(())
 }

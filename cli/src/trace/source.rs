@@ -3,6 +3,7 @@
 use std::{
     io::{self, IsTerminal},
     path::Path,
+    process::ExitCode,
 };
 
 pub(super) use crate::output::Failure;
@@ -31,44 +32,35 @@ pub(super) struct Source {
 impl Source {
     /// Opens the recording; `-` is standard input.
     pub(super) fn open(path: &Path) -> Result<Self, Failure> {
-        let name = match path.to_string_lossy() {
-            dash if dash == "-" => "standard input".to_string(),
-            path => path.into_owned(),
-        };
-        let recording = if path != Path::new("-") {
-            Recording::open(path)
-        } else if io::stdin().is_terminal() {
-            return Err(
-                "a recording is to come on standard input, which is a terminal: name a file"
-                    .to_string()
-                    .into(),
-            );
-        } else {
-            Recording::from_reader(io::stdin())
-        };
-        match recording {
-            Ok(recording) => Ok(Self {
-                name,
-                recording,
-                missing: 0,
-                error: None,
-            }),
-            Err(error) => {
-                let hint = match &error {
-                    Error::Io(error) if error.kind() == io::ErrorKind::NotFound => {
-                        " (`boot --record FILE PROGRAM` makes one)"
-                    }
-                    Error::Foreign if path.is_file() && Playing::open(path).is_ok() => {
-                        " (it is a tape, for `replay`)"
-                    }
-                    _ => "",
-                };
-                Err(format!("cannot read {name}: {error}{hint}").into())
-            }
+        let is_stdin = path == Path::new("-");
+        if is_stdin && io::stdin().is_terminal() {
+            let why = "a recording is to come on standard input, which is a terminal: name a file";
+            return Err(why.to_string().into());
         }
+        let (name, recording) = match is_stdin {
+            true => ("standard input".into(), Recording::from_reader(io::stdin())),
+            false => (path.to_string_lossy(), Recording::open(path)),
+        };
+        let recording = recording.map_err(|error| {
+            let hint = match &error {
+                Error::Io(error) if error.kind() == io::ErrorKind::NotFound => {
+                    " (`boot --record FILE PROGRAM` makes one)"
+                }
+                Error::Foreign if path.is_file() && Playing::open(path).is_ok() => {
+                    " (it is a tape, for `replay`)"
+                }
+                _ => "",
+            };
+            format!("cannot read {name}: {error}{hint}")
+        })?;
+        Ok(Self {
+            name: name.into_owned(),
+            recording,
+            missing: 0,
+            error: None,
+        })
     }
 
-    /// The file's name.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
@@ -85,7 +77,6 @@ impl Source {
         (missing > before).then(|| missing - before)
     }
 
-    /// Says how many events are missing from what was read, if any are.
     pub(super) fn warn_of_gaps(&self, log: Log) {
         let missing = self.recording.missing();
         if missing > 0 {
@@ -96,38 +87,30 @@ impl Source {
         }
     }
 
-    /// Whether it ended before its end.
     pub(super) fn is_torn(&self) -> bool {
         self.error.is_some()
     }
 
     /// Reports the damage to the recording, once all readable events have been read. A missing end
     /// is no failure: a killed process and a full disk leave such a recording.
-    pub(super) fn end(self, log: Log) -> Result<(), Failure> {
-        let Self { name, error, .. } = self;
-        match error {
-            None => Ok(()),
-            Some(error @ (Error::Truncated { .. } | Error::Unwritten { .. })) => {
-                log.warn(&format!("{name}: {error}"));
-                Ok(())
+    pub(super) fn end(self, log: Log) -> Result<ExitCode, Failure> {
+        if let Some(error) = self.error {
+            let message = format!("{}: {error}", self.name);
+            match error {
+                Error::Truncated { .. } | Error::Unwritten { .. } => log.warn(&message),
+                _ => return Err(message.into()),
             }
-            Some(error) => Err(format!("{name}: {error}").into()),
         }
+        Ok(ExitCode::SUCCESS)
     }
 }
 
-/// The readable events.
 impl Iterator for Source {
     type Item = OwnedEvent;
 
     fn next(&mut self) -> Option<OwnedEvent> {
-        match self.recording.next()? {
-            Ok(event) => Some(event),
-            Err(error) => {
-                self.error = Some(error);
-                None
-            }
-        }
+        let event = self.recording.next()?;
+        event.map_err(|error| self.error = Some(error)).ok()
     }
 }
 
@@ -146,11 +129,9 @@ pub(super) fn unknown(task: &str, file: &Path, is_cut: bool) -> String {
     }
 }
 
-/// The world of the run.
 pub(super) fn world(header: &Header) -> &'static str {
-    if header.is_simulated {
-        "simulated"
-    } else {
-        "real"
+    match header.is_simulated {
+        true => "simulated",
+        false => "real",
     }
 }

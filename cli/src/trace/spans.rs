@@ -62,39 +62,29 @@ impl fmt::Display for Shares {
         let known = if self.is_partial { "the known " } else { "" };
         let [tasks, kernel, idle] =
             [self.tasks, self.kernel, self.idle].map(|part| share(part, total));
+        let seconds = total.as_secs_f64();
+        // Three digits. A number that is rounded up to a power of ten has a digit more.
+        let digits = (2.0 - (seconds * 1.0005).log10().floor()).clamp(0.0, 9.0) as usize;
         write!(
             f,
-            "tasks {tasks}, kernel {kernel}, idle {idle} of {known}{}",
-            seconds(total)
+            "tasks {tasks}, kernel {kernel}, idle {idle} of {known}{seconds:.digits$} s"
         )
     }
 }
 
-/// A part of a time in percent.
 pub(crate) fn share(part: Duration, whole: Duration) -> String {
     percent(part.as_secs_f64(), whole.as_secs_f64())
 }
 
-/// A span of time in seconds, to three digits.
-fn seconds(span: Duration) -> String {
-    let seconds = span.as_secs_f64();
-    // A number that is rounded up to a power of ten has a digit more.
-    let digits = (2.0 - (seconds * 1.0005).log10().floor()).clamp(0.0, 9.0) as usize;
-    format!("{seconds:.digits$} s")
-}
-
 impl Spans {
-    /// What each task is, does and did, up to the last event.
     pub(crate) fn tasks(&self) -> &Ledger {
         &self.ledger
     }
 
-    /// The moment of the last event.
     pub(crate) fn now(&self) -> Moment {
         self.ledger.now()
     }
 
-    /// Takes the next event. Returns the spans that it ends.
     pub(crate) fn event(&mut self, event: &Event<'_>) -> Ended {
         let before = self.now();
         let had_computing = self.ledger.has_computing();
@@ -104,11 +94,11 @@ impl Spans {
             let at = now.at;
             self.working = Some(Moment { at, ..before });
         }
-        let mut kernel = None;
-        if had_computing && now.at > before.at {
-            // The time has passed for what computes.
-            kernel = self.work_ends(before);
-        }
+        // The time has passed for what computes.
+        let mut kernel = match had_computing && now.at > before.at {
+            true => self.work_ends(before),
+            false => None,
+        };
         let has_run = ended.is_some_and(|span| span.doing == Doing::Running);
         if has_run {
             self.busy -= 1;
@@ -141,7 +131,6 @@ impl Spans {
         [kernel, read, ended.or(idle)].into_iter().flatten()
     }
 
-    /// Notes a gap: a task that was not blocked may have done anything since.
     pub(crate) fn gap(&mut self) {
         self.ledger.gap();
         self.shares.is_partial = true;
@@ -149,7 +138,6 @@ impl Spans {
         self.busy = 0;
     }
 
-    /// How the time of the spans so far was used.
     pub(crate) fn shares(&self) -> Shares {
         self.shares
     }
@@ -237,43 +225,5 @@ impl fmt::Display for What {
             Self::Devices(direction) => write!(f, "devices ({direction})"),
             Self::Queue(queue, end) => write!(f, "queue {queue} ({end})"),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::{cell::RefCell, rc::Rc};
-
-    use trapline::{Kernel, Os, SimWorld};
-
-    use super::*;
-
-    #[test]
-    fn the_shares_of_several_processors_add_up_to_the_time_of_the_run() {
-        let spans = Rc::new(RefCell::new(Spans::default()));
-        let shared = Rc::clone(&spans);
-        let tracer = move |event: &Event<'_>| drop(shared.borrow_mut().event(event));
-        let builder = Kernel::builder().world(SimWorld::new(1)).tracer(tracer);
-        let mut kernel = builder.processors(2).build().unwrap();
-        let [half, second] = [500, 1000].map(Duration::from_millis);
-        for name in ["a", "b"] {
-            let task = async move |os: &mut Os| {
-                os.compute(second).await;
-                os.sleep(second + half).await;
-            };
-            kernel.spawn(name, task).unwrap();
-        }
-        let later = async move |os: &mut Os| {
-            os.sleep(half).await;
-            os.compute(second).await;
-        };
-        kernel.spawn("c", later).unwrap();
-        // The two compute for 1 s, then the third alone, and then all sleep.
-        let elapsed = kernel.run().unwrap().elapsed;
-        let mut spans = spans.borrow_mut();
-        spans.finish();
-        let shares = spans.shares();
-        assert_eq!((shares.tasks, shares.idle), (2 * second, half));
-        assert_eq!(shares.total(), elapsed);
     }
 }

@@ -2,24 +2,27 @@
 //! times for which ready tasks waited. `trace diff` compares two of these.
 
 use std::{
-    cmp::Reverse, collections::BTreeMap, fmt, io::Write, path::PathBuf, process::ExitCode,
+    cmp::Reverse, collections::BTreeMap, io::Write, path::PathBuf, process::ExitCode,
     time::Duration,
 };
 
 use clap::{Args, ValueHint};
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
-use trapline::{Call, CallInfo, Doing, Ending, Event, Ledger, Nanos, Span, Tid, record::Header};
+use trapline::{
+    Call, Doing, Ending, Event, Ledger, Nanos, Span, Tid,
+    record::{Header, OwnedEvent},
+};
 
 use super::{
     source::{Failure, Source, world},
     spans::{Shares, Spans, What, share},
 };
 use crate::{
-    amounts::{Amounts, Bucket, quantiles},
+    amounts::{Amounts, Calls, nanos},
     output::{Log, clean},
-    table::table,
-    units::count,
+    table::{ALIVE, Sheet, seconds, table},
+    units::{count, few},
     words::command_line,
 };
 
@@ -59,6 +62,9 @@ pub(crate) struct SummaryCommand {
     json: bool,
 }
 
+/// The states in which a task spends its time.
+pub(super) const STATES: [&str; 4] = ["running", "in call", "ready", "blocked"];
+
 /// The totals of a recording. Data with many entries per row is in maps over all rows. A small map
 /// per row would take ten times the memory.
 #[derive(Default)]
@@ -79,19 +85,22 @@ pub(super) struct Summary {
     /// matter where a virtual clock does not move.
     nanos: Amounts,
     turns: Amounts,
+    /// The times are from the trap to the answer.
     calls: BTreeMap<&'static str, Calls>,
     /// The first cycles of waits that closed, and the number of all.
     deadlocks: Vec<Closed>,
     deadlocked: u64,
     spans: Spans,
     events: u64,
+    missing: u64,
 }
 
 /// A cycle of waits that closed. Each task waits for the next, and the last for the first.
 struct Closed {
     at: Duration,
-    /// With their names.
-    tasks: Vec<(Tid, String)>,
+    cycle: Vec<u64>,
+    /// The same with the names.
+    way: String,
 }
 
 /// A row of a table: a task, or all tasks of a name.
@@ -101,68 +110,24 @@ struct Row {
     comm: Box<str>,
     /// Its index before the rows were sorted: the key in the maps over all rows.
     place: u32,
-    /// The number of tasks in the row.
-    count: u64,
+    tasks: u64,
     turns: u64,
     traps: u64,
-    times: Times,
+    /// In each of [`STATES`].
+    times: [Duration; 4],
     /// Its longest wait: the length, what it waited for, and the instant.
     longest: Option<(Duration, What, Duration)>,
-}
-
-/// The time in each state.
-#[derive(Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Times {
-    pub(super) running: Duration,
-    pub(super) in_call: Duration,
-    pub(super) ready: Duration,
-    pub(super) blocked: Duration,
-}
-
-impl Times {
-    fn busy(&self) -> Duration {
-        self.running + self.in_call
-    }
-}
-
-#[derive(Default)]
-struct Calls {
-    count: u64,
-    errors: u64,
-    total: Duration,
-    /// In nanoseconds; all at place 0.
-    spans: Amounts,
-}
-
-/// The times of a call, for a comparison.
-#[derive(Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct CallTimes {
-    pub(super) count: u64,
-    pub(super) total: Duration,
-    /// The median, the 99th percentile and the longest.
-    pub(super) spans: [Duration; 3],
 }
 
 impl SummaryCommand {
     pub(super) fn run(&self, log: Log, out: &mut impl Write) -> Result<ExitCode, Failure> {
         let mut source = Source::open(&self.file)?;
         let mut summary = Summary::new(self.by_name);
-        let mut missing = 0;
-        while let Some(event) = source.next() {
-            if let Some(gap) = source.gap() {
-                missing += gap;
-                summary.spans.gap();
-            }
-            summary.event(&event);
-            summary.check()?;
-        }
-        let header = source.header().clone();
-        let now = summary.spans.now().at;
+        while summary.next(&mut source)?.is_some() {}
         summary.finish();
-        if self.json {
-            summary.show_json(out, &header, missing, now)?;
-        } else {
-            summary.show(out, &header, missing, now)?;
+        match self.json {
+            true => summary.show_json(out, source.header())?,
+            false => summary.show(out, source.header())?,
         }
         source.end(log)?;
         Ok(ExitCode::SUCCESS)
@@ -170,7 +135,6 @@ impl SummaryCommand {
 }
 
 impl Summary {
-    /// One with a row per task, or per name.
     pub(super) fn new(by_name: bool) -> Self {
         Self {
             by_name,
@@ -179,46 +143,46 @@ impl Summary {
         }
     }
 
-    /// The books of the run.
     pub(super) fn tasks(&self) -> &Ledger {
         self.spans.tasks()
     }
 
-    /// The time in each state, by name, and the waits for a turn: the median and the 99th percentile.
-    pub(super) fn times(&self) -> impl Iterator<Item = (&str, (Times, [Duration; 2]))> {
-        self.rows.iter().map(|row| {
-            let [median, high, _] = quantiles(&self.nanos.of(row.place));
-            let waits = [median, high].map(Duration::from_nanos);
-            (&*row.comm, (row.times, waits))
-        })
+    /// By name: the time in each state, and the median and the 99th percentile of the waits for a turn.
+    pub(super) fn times(&self) -> BTreeMap<&str, [Duration; 6]> {
+        let times = |row: &'_ Row| {
+            let [_, median, high, _] = self.nanos.quantiles(Some(row.place));
+            let [median, high] = [median, high].map(Duration::from_nanos);
+            let [running, in_call, ready, blocked] = row.times;
+            [running, in_call, ready, blocked, median, high]
+        };
+        let rows = self.rows.iter();
+        rows.map(|row| (&*row.comm, times(row))).collect()
     }
 
-    /// The times of each call.
-    pub(super) fn calls(&self) -> impl Iterator<Item = (&'static str, CallTimes)> {
-        self.calls.iter().map(|(name, call)| {
-            let spans = call.quantiles();
-            let (count, total) = (call.count, call.total);
-            (
-                *name,
-                CallTimes {
-                    count,
-                    total,
-                    spans,
-                },
-            )
-        })
+    pub(super) fn calls(&self) -> BTreeMap<&str, [Duration; 4]> {
+        let calls = self.calls.iter();
+        calls.map(|(name, call)| (*name, call.times())).collect()
     }
 
     pub(super) fn shares(&self) -> Shares {
         self.spans.shares()
     }
 
-    /// Notes that events are missing.
-    pub(super) fn gap(&mut self) {
-        self.spans.gap();
+    /// Takes the next event of a recording. Refuses a summary that would take too much memory.
+    pub(super) fn next(&mut self, source: &mut Source) -> Result<Option<OwnedEvent>, Failure> {
+        let Some(event) = source.next() else {
+            return Ok(None);
+        };
+        if let Some(gap) = source.gap() {
+            self.missing += gap;
+            self.spans.gap();
+        }
+        self.event(&event);
+        self.check()?;
+        Ok(Some(event))
     }
 
-    pub(super) fn event(&mut self, event: &Event<'_>) {
+    fn event(&mut self, event: &Event<'_>) {
         self.events += 1;
         for span in self.spans.event(event) {
             self.span(&span);
@@ -229,7 +193,7 @@ impl Summary {
         let place = self.place(event.tid);
         let row = &mut self.rows[place as usize];
         let (tasks, fact) = (self.spans.tasks(), &event.fact);
-        row.count += u64::from(fact.spawned().is_some());
+        row.tasks += u64::from(fact.spawned().is_some());
         row.turns += u64::from(fact.is_resumed());
         if let Some(Call(call, _)) = fact.call() {
             row.traps += 1;
@@ -237,7 +201,8 @@ impl Summary {
         } else if fact.answer().is_some() {
             // A wait after the answer is a timeout.
             if let Some(trap) = tasks.last(event.tid).filter(|trap| !trap.is_late) {
-                let call = end_call(&mut self.calls, trap, event.at);
+                let call = self.calls.entry(trap.call.name()).or_default();
+                call.add(event.at.saturating_sub(trap.at));
                 call.errors += u64::from(tasks.is_error(event));
             }
         } else if let Some(exit) = fact.exit() {
@@ -251,12 +216,11 @@ impl Summary {
         } else if let Some(cycle) = fact.cycle() {
             self.deadlocked += 1;
             if self.deadlocks.len() < DEADLOCKS {
-                let named = |tid: &Tid| (*tid, tasks.comm(*tid).to_string());
-                let tasks = cycle.iter().map(named).collect();
-                self.deadlocks.push(Closed {
-                    at: event.at,
-                    tasks,
-                });
+                let step = |tid: &Tid| format!("{tid} {} -> ", clean(tasks.comm(*tid)));
+                let way = cycle.iter().map(step).collect();
+                let cycle = cycle.iter().copied().map(u64::from).collect();
+                let at = event.at;
+                self.deadlocks.push(Closed { at, cycle, way });
             }
         }
     }
@@ -264,27 +228,25 @@ impl Summary {
     /// Adds the time of a call whose answer does not come: its task ends, or the recording.
     fn unanswered(&mut self, tid: Tid, now: Duration) {
         if let Some(trap) = self.spans.tasks().pending(tid) {
-            end_call(&mut self.calls, trap, now);
+            let call = self.calls.entry(trap.call.name()).or_default();
+            call.add(now.saturating_sub(trap.at));
         }
     }
 
-    /// The index of a task's row.
     fn place(&mut self, tid: Tid) -> u32 {
         let comm = self.spans.tasks().comm(tid);
-        let known = if self.by_name {
-            self.by_comm.get(comm)
-        } else {
-            self.by_tid.get(&tid)
+        let known = match self.by_name {
+            true => self.by_comm.get(comm),
+            false => self.by_tid.get(&tid),
         };
         if let Some(&place) = known {
             return place;
         }
         let place = self.rows.len() as u32;
-        if self.by_name {
-            self.by_comm.insert(comm.into(), place);
-        } else {
-            self.by_tid.insert(tid, place);
-        }
+        match self.by_name {
+            true => self.by_comm.insert(comm.into(), place),
+            false => self.by_tid.insert(tid, place),
+        };
         self.rows.push(Row {
             tid,
             comm: comm.into(),
@@ -294,8 +256,7 @@ impl Summary {
         place
     }
 
-    /// Refuses a summary that would take too much memory.
-    pub(super) fn check(&self) -> Result<(), Failure> {
+    fn check(&self) -> Result<(), Failure> {
         let most = self.most;
         let what = match self.by_name {
             false if self.rows.len() > most => {
@@ -316,132 +277,97 @@ impl Summary {
         }
         let took = span.time();
         let place = self.place(span.tid);
-        let by_name = self.by_name;
         let row = &mut self.rows[place as usize];
-        match span.doing {
-            Doing::Running => row.times.running += took,
-            Doing::InCall => row.times.in_call += took,
-            Doing::Idle => {}
+        let state = match span.doing {
+            Doing::Running => 0,
+            Doing::InCall => 1,
             Doing::Ready => {
-                row.times.ready += took;
-                // A task that has not run yet has no such wait.
+                // A task that has not run yet has no wait for a turn.
                 if span.end == Ending::Next {
-                    self.nanos.add(place, nanos(took));
-                    self.turns.add(place, span.to.turn - span.from.turn);
+                    self.nanos.add(place, nanos(took), 1);
+                    self.turns.add(place, span.to.turn - span.from.turn, 1);
                 }
+                2
             }
             Doing::Blocked(on) => {
                 let what = What::from(on);
-                let what = if by_name { what.kind() } else { what };
+                let what = if self.by_name { what.kind() } else { what };
                 if let What::Queue(..) = what {
                     let thing = || self.spans.tasks().thing(on);
                     self.words.entry(what).or_insert_with(thing);
                 }
-                row.times.blocked += took;
                 *self.on.entry((place, what)).or_default() += took;
                 if row.longest.is_none_or(|(longest, ..)| took > longest) {
                     row.longest = Some((took, what, span.from.at));
                 }
+                3
             }
-        }
+            Doing::Idle => return,
+        };
+        row.times[state] += took;
     }
 
     /// Takes the spans that were open at the end.
     pub(super) fn finish(&mut self) {
         for span in self.spans.finish() {
-            if span.tid == Tid::KERNEL {
-                continue;
+            if span.tid != Tid::KERNEL {
+                self.span(&span);
+                self.unanswered(span.tid, span.to.at);
+                let alive = (self.place(span.tid), ALIVE.to_string());
+                *self.exits.entry(alive).or_default() += 1;
             }
-            self.span(&span);
-            self.unanswered(span.tid, span.to.at);
-            let alive = (self.place(span.tid), "none: it was alive".to_string());
-            *self.exits.entry(alive).or_default() += 1;
         }
-        let by_name = self.by_name;
-        self.rows.sort_by(|a, b| {
-            let order = b.times.busy().cmp(&a.times.busy());
-            order.then_with(|| match by_name {
-                true => a.comm.cmp(&b.comm),
-                false => a.tid.cmp(&b.tid),
-            })
-        });
+        match self.by_name {
+            true => self.rows.sort_by(|a, b| a.comm.cmp(&b.comm)),
+            false => self.rows.sort_by_key(|row| row.tid),
+        }
+        self.rows.sort_by_key(|row| Reverse(row.busy()));
     }
 
-    fn show(
-        &self,
-        out: &mut impl Write,
-        header: &Header,
-        missing: u64,
-        now: Duration,
-    ) -> Result<(), Failure> {
+    fn show(&self, out: &mut impl Write, header: &Header) -> Result<(), Failure> {
         let shares = self.shares();
-        match header.is_simulated {
-            true if shares.is_partial && shares.total().is_zero() => writeln!(out, "{shares}")?,
-            true if shares.total().is_zero() => writeln!(out, "the run took no virtual time")?,
-            true => writeln!(out, "{shares} of virtual time")?,
-            false => writeln!(out, "{shares}")?,
+        match (header.is_simulated, shares.total().is_zero()) {
+            (true, false) => writeln!(out, "{shares} of virtual time")?,
+            (true, true) if !shares.is_partial => writeln!(out, "the run took no virtual time")?,
+            _ => writeln!(out, "{shares}")?,
         }
-        writeln!(out, "{}", Run(header))?;
-        if missing > 0 {
-            writeln!(
-                out,
-                "{missing} events are missing: what follows is about the others"
-            )?;
+        if !header.command.is_empty() {
+            writeln!(out, "{}", clean(&command_line(&header.command)))?;
         }
-        for closed in &self.deadlocks {
-            writeln!(out, "{closed}")?;
+        let (policy, version) = (clean(&header.policy), clean(&header.version));
+        let (world, seed, quantum) = (world(header), header.seed, header.quantum);
+        write!(out, "{world} world, seed {seed}, policy {policy}, ")?;
+        writeln!(out, "quantum {quantum}, trapline {version}")?;
+        if self.missing > 0 {
+            let what = "events are missing: what follows is about the others";
+            writeln!(out, "{} {what}", self.missing)?;
+        }
+        for Closed { at, cycle, way } in &self.deadlocks {
+            let (at, first) = (Nanos::from(*at), cycle.first().unwrap_or(&0));
+            writeln!(out, "deadlock at {at:.6}: {way}{first}")?;
         }
         let more = self.deadlocked - self.deadlocks.len() as u64;
         if more > 0 {
             writeln!(out, "and {}", count(more, "more deadlock"))?;
         }
-        writeln!(out, "\n{}", self.calls_table())?;
-        let shown = self.shown();
-        let rows: Vec<_> = shown.iter().map(|row| self.task_row(row)).collect();
-        let first = if self.by_name { "tasks" } else { "tid" };
-        let columns = [
-            first,
-            "task",
-            "turns",
-            "traps",
-            "running",
-            "in call",
-            "ready",
-            "blocked",
-            "on",
-            "longest wait",
-            "exit",
-        ];
-        writeln!(out, "\n{}", table(columns, &rows))?;
-        let left_out = self.rows.len() - shown.len();
-        if left_out > 0 {
-            writeln!(
-                out,
-                "and {left_out} more tasks: --by-name takes them together, \
-                 --json has all"
-            )?;
-        }
-        writeln!(out, "\n{}", self.waits_table(first, &shown))?;
-        let tasks: u64 = self.rows.iter().map(|row| row.count).sum();
-        let turns: u64 = self.rows.iter().map(|row| row.turns).sum();
-        let traps: u64 = self.rows.iter().map(|row| row.traps).sum();
-        let (now, events) = (Nanos::from(now), self.events);
-        writeln!(
-            out,
-            "\ntasks {tasks}, turns {turns}, traps {traps}, events {events}, time {now:.6}"
-        )?;
-        Ok(())
-    }
-
-    /// The calls, those with the longest total first.
-    fn calls_table(&self) -> String {
         let mut calls: Vec<_> = self.calls.iter().collect();
         calls.sort_by_key(|(_, call)| Reverse(call.total));
-        let rows: Vec<_> = calls.iter().map(|(name, call)| call.row(name)).collect();
-        let columns = [
-            "call", "count", "errors", "total", "median", "99th", "longest",
-        ];
-        table(columns, &rows)
+        writeln!(out, "\n{}", calls_sheet(calls))?;
+        let shown = self.shown();
+        writeln!(out, "\n{}", self.tasks_table(&shown))?;
+        let left_out = self.rows.len() - shown.len();
+        if left_out > 0 {
+            let how = "--by-name takes them together, --json has all";
+            writeln!(out, "and {left_out} more tasks: {how}")?;
+        }
+        writeln!(out, "\n{}", self.waits_table(&shown))?;
+        let tasks: u64 = self.rows.iter().map(|row| row.tasks).sum();
+        let turns: u64 = self.rows.iter().map(|row| row.turns).sum();
+        let traps: u64 = self.rows.iter().map(|row| row.traps).sum();
+        let (now, events) = (Nanos::from(self.spans.now().at), self.events);
+        write!(out, "\ntasks {tasks}, turns {turns}, traps {traps}, ")?;
+        writeln!(out, "events {events}, time {now:.6}")?;
+        Ok(())
     }
 
     /// The rows of the tables: those with the most time; of equals, those with the most traps, and
@@ -449,92 +375,70 @@ impl Summary {
     fn shown(&self) -> Vec<&Row> {
         let mut rows: Vec<_> = self.rows.iter().enumerate().collect();
         if !self.by_name && rows.len() > ROWS {
-            rows.sort_by_key(|(_, row)| Reverse((row.times.busy(), row.traps)));
+            rows.sort_by_key(|(_, row)| Reverse((row.busy(), row.traps)));
             rows.truncate(ROWS);
             rows.sort_by_key(|(place, _)| *place);
         }
         rows.into_iter().map(|(_, row)| row).collect()
     }
 
-    /// The first column of a row.
-    fn row_id(&self, row: &Row) -> Value {
-        if self.by_name {
-            row.count.into()
-        } else {
-            u64::from(row.tid).into()
+    /// A header whose first column is [`Summary::id`].
+    fn columns(&self, others: &'static str) -> impl Iterator<Item = &'static str> {
+        let first = if self.by_name { "tasks" } else { "tid" };
+        [first].into_iter().chain(others.split("  "))
+    }
+
+    fn id(&self, row: &Row) -> Value {
+        match self.by_name {
+            true => row.tasks.into(),
+            false => u64::from(row.tid).into(),
         }
     }
 
-    fn task_row(&self, row: &Row) -> [Value; 11] {
-        let longest = row.longest.map(|(span, what, since)| {
-            let since = Nanos::from(since);
-            let what = self.say(what);
-            format!("{:.6}s for {what}, at {since}", span.as_secs_f64())
-        });
-        [
-            self.row_id(row),
-            (*row.comm).into(),
-            row.turns.into(),
-            row.traps.into(),
-            seconds(row.times.running),
-            seconds(row.times.in_call),
-            seconds(row.times.ready),
-            seconds(row.times.blocked),
-            self.mostly_on(row).into(),
-            longest.unwrap_or_default().into(),
-            self.exit(row).into(),
-        ]
+    fn tasks_table(&self, shown: &[&Row]) -> String {
+        let cells = |row: &&Row| {
+            let longest = row.longest.map(|(span, what, since)| {
+                let (span, since) = (span.as_secs_f64(), Nanos::from(since));
+                format!("{span:.6}s for {}, at {since}", self.say(what))
+            });
+            let [running, in_call, ready, blocked] = row.times.map(seconds);
+            let (id, name) = (self.id(row), (*row.comm).into());
+            let (turns, traps) = (row.turns.into(), row.traps.into());
+            let (on, exit) = (self.mostly_on(row).into(), self.exit(row).into());
+            let longest = longest.unwrap_or_default().into();
+            [
+                id, name, turns, traps, running, in_call, ready, blocked, on, longest, exit,
+            ]
+        };
+        let rows: Vec<_> = shown.iter().map(cells).collect();
+        let columns =
+            "task  turns  traps  running  in call  ready  blocked  on  longest wait  exit";
+        table(self.columns(columns), &rows)
     }
 
     /// The waits for a turn, of the shown rows and of all.
-    fn waits_table(&self, first: &str, shown: &[&Row]) -> String {
-        let cells = |id: Value, name: &str, nanos: &[Bucket], turns: &[Bucket]| {
+    fn waits_table(&self, shown: &[&Row]) -> String {
+        let cells = |id: Value, name: &str, place: Option<u32>| {
+            let [times, nanos @ ..] = self.nanos.quantiles(place);
             let [median, high, most] =
-                quantiles(nanos).map(|nanos| format!("{:.3}", nanos as f64 / 1e3).into());
-            let [median_turns, high_turns, most_turns] = quantiles(turns).map(Value::from);
-            let times = nanos.iter().map(|bucket| bucket.count).sum::<u64>();
+                nanos.map(|nanos| format!("{:.3}", nanos as f64 / 1e3).into());
+            let [_, in_turns, high_turns, most_turns] =
+                self.turns.quantiles(place).map(Value::from);
+            let (name, times) = (name.into(), times.into());
             [
-                id,
-                name.into(),
-                times.into(),
-                median,
-                high,
-                most,
-                median_turns,
-                high_turns,
-                most_turns,
+                id, name, times, median, high, most, in_turns, high_turns, most_turns,
             ]
         };
-        let mut rows = Vec::new();
-        for row in shown {
-            let (nanos, turns) = (self.nanos.of(row.place), self.turns.of(row.place));
-            if !nanos.is_empty() {
-                rows.push(cells(self.row_id(row), &row.comm, &nanos, &turns));
-            }
-        }
-        let (nanos, turns) = (self.nanos.all(), self.turns.all());
-        rows.push(cells("".into(), "all", &nanos, &turns));
-        let columns = [
-            first,
-            "waited for a turn",
-            "times",
-            "median us",
-            "99th",
-            "most",
-            "median turns",
-            "99th",
-            "most",
-        ];
-        table(columns, &rows)
+        let rows = shown.iter();
+        let rows = rows.map(|row| cells(self.id(row), &row.comm, Some(row.place)));
+        let mut rows: Vec<_> = rows.filter(|[_, _, times, ..]| *times != 0).collect();
+        rows.push(cells("".into(), "all", None));
+        let columns = "waited for a turn  times  median us  99th  most  median turns  99th  most";
+        table(self.columns(columns), &rows)
     }
 
-    fn show_json(
-        &self,
-        out: &mut impl Write,
-        header: &Header,
-        missing: u64,
-        now: Duration,
-    ) -> Result<(), Failure> {
+    fn show_json(&self, out: &mut impl Write, header: &Header) -> Result<(), Failure> {
+        let shares = self.shares();
         let run = json!({
             "summary": "run",
             "command": header.command,
@@ -544,57 +448,24 @@ impl Summary {
             "world": world(header),
             "version": header.version,
             "events": self.events,
-            "missing": missing,
+            "missing": self.missing,
             "deadlocks": self.deadlocked,
-            "time": now.as_secs_f64(),
-            "tasks": self.shares().tasks.as_secs_f64(),
-            "kernel": self.shares().kernel.as_secs_f64(),
-            "idle": self.shares().idle.as_secs_f64(),
+            "time": seconds(self.spans.now().at),
+            "tasks": seconds(shares.tasks),
+            "kernel": seconds(shares.kernel),
+            "idle": seconds(shares.idle),
         });
-        writeln!(out, "{run}")?;
-        for closed in &self.deadlocks {
-            let cycle: Vec<u64> = closed.tasks.iter().map(|(tid, _)| (*tid).into()).collect();
-            let at = closed.at.as_secs_f64();
-            let line = json!({ "summary": "deadlock", "at": at, "cycle": cycle });
-            writeln!(out, "{line}")?;
-        }
-        for row in &self.rows {
-            let mut line = self.json(row);
-            if !self.by_name {
-                line["tid"] = u64::from(row.tid).into();
-            }
-            writeln!(out, "{line}")?;
-        }
-        for (name, call) in &self.calls {
-            let [median, high, longest] = call.quantiles().map(|span| span.as_secs_f64());
-            let line = json!({
-                "summary": "call",
-                "call": name,
-                "count": call.count,
-                "errors": call.errors,
-                "total": call.total.as_secs_f64(),
-                "median": median,
-                "99th": high,
-                "longest": longest,
-            });
+        let deadlocks = self.deadlocks.iter().map(|closed| {
+            json!({ "summary": "deadlock", "at": seconds(closed.at), "cycle": closed.cycle })
+        });
+        let tasks = self.rows.iter().map(|row| self.json(row));
+        let lines = [run].into_iter().chain(deadlocks).chain(tasks);
+        for line in lines.chain(calls_sheet(&self.calls).objects()) {
             writeln!(out, "{line}")?;
         }
         Ok(())
     }
 
-    fn blocked_on(&self, row: &Row) -> impl Iterator<Item = (What, Duration)> {
-        let on = self.on.range((row.place, What::FIRST)..);
-        let on = on.take_while(|((place, _), _)| *place == row.place);
-        on.map(|((_, what), span)| (*what, *span))
-    }
-
-    fn exits(&self, row: &Row) -> impl Iterator<Item = (&str, u64)> {
-        let exits = self.exits.range((row.place, String::new())..);
-        let exits = exits.take_while(|((place, _), _)| *place == row.place);
-        exits.map(|((_, exit), count)| (&**exit, *count))
-    }
-
-    /// What tasks were blocked on, in words.
     fn say(&self, what: What) -> String {
         let words = self.words.get(&what).map(|words| clean(words));
         words.unwrap_or_else(|| what.to_string())
@@ -602,137 +473,89 @@ impl Summary {
 
     /// What it was blocked on most; all reasons, if they are few.
     fn mostly_on(&self, row: &Row) -> String {
-        let mut on: Vec<_> = self.blocked_on(row).collect();
+        let mut on: Vec<_> = of_row(&self.on, row.place, What::FIRST).collect();
         on.sort_by_key(|&(what, span)| (Reverse(span), what));
-        let all = row.times.blocked;
-        let text = |(what, span): &(What, Duration)| match on.len() {
-            1 => self.say(*what),
-            _ if all.is_zero() => self.say(*what),
-            _ => format!("{} {}", self.say(*what), share(*span, all)),
+        let [.., all] = row.times;
+        let text = |&(what, span): &(&What, &Duration)| match on.len() == 1 || all.is_zero() {
+            true => self.say(*what),
+            false => format!("{} {}", self.say(*what), share(*span, all)),
         };
-        let mut texts: Vec<_> = on.iter().take(2).map(text).collect();
-        if on.len() > 2 {
-            texts.push(format!("{} more", on.len() - 2));
-        }
-        texts.join(", ")
+        few(on.iter().map(text), 2, |more| format!("{more} more")).join(", ")
     }
 
     fn exit(&self, row: &Row) -> String {
-        let mut exits: Vec<_> = self.exits(row).collect();
+        let mut exits: Vec<_> = of_row(&self.exits, row.place, String::new()).collect();
         exits.sort_by_key(|&(exit, count)| (Reverse(count), exit));
-        let text = |(exit, count): &(&str, u64)| match row.count {
-            0 | 1 => (*exit).to_string(),
+        let text = |(exit, count): (&String, &u64)| match row.tasks {
+            0 | 1 => exit.clone(),
             _ => format!("{count} {exit}"),
         };
-        let mut texts: Vec<_> = exits.iter().take(2).map(text).collect();
-        if exits.len() > 2 {
-            texts.push("...".to_string());
-        }
-        texts.join(", ")
+        few(exits.into_iter().map(text), 2, |_| "...".to_string()).join(", ")
     }
 
     fn json(&self, row: &Row) -> Value {
-        let on = self.blocked_on(row);
-        let on = on.map(|(what, span)| (self.say(what), seconds(span)));
-        let on: serde_json::Map<String, Value> = on.collect();
+        let on = of_row(&self.on, row.place, What::FIRST);
+        let on = on.map(|(what, span)| (self.say(*what), seconds(*span)));
+        let exits = of_row(&self.exits, row.place, String::new());
         let longest = row.longest.map(|(span, what, since)| {
-            json!({
-                "seconds": span.as_secs_f64(),
-                "on": self.say(what),
-                "at": since.as_secs_f64(),
-            })
+            json!({ "seconds": seconds(span), "on": self.say(what), "at": seconds(since) })
         });
-        let exits: BTreeMap<&str, u64> = self.exits(row).collect();
-        let [median, high, most] = quantiles(&self.nanos.of(row.place)).map(|n| n as f64 / 1e9);
-        let [median_turns, high_turns, most_turns] = quantiles(&self.turns.of(row.place));
-        json!({
+        let [running, in_call, ready, blocked] = row.times.map(seconds);
+        let place = Some(row.place);
+        let [_, median, high, most] = self.nanos.quantiles(place).map(|n| n as f64 / 1e9);
+        let [_, in_turns, high_turns, most_turns] = self.turns.quantiles(place);
+        let mut line = json!({
             "summary": "task",
             "task": row.comm,
-            "tasks": row.count,
+            "tasks": row.tasks,
             "turns": row.turns,
             "traps": row.traps,
-            "running": row.times.running.as_secs_f64(),
-            "in_call": row.times.in_call.as_secs_f64(),
-            "ready": row.times.ready.as_secs_f64(),
-            "blocked": row.times.blocked.as_secs_f64(),
-            "blocked_on": on,
+            "running": running,
+            "in_call": in_call,
+            "ready": ready,
+            "blocked": blocked,
+            "blocked_on": on.collect::<BTreeMap<_, _>>(),
             "longest": longest,
             "latency": { "median": median, "99th": high, "most": most },
-            "latency_turns": { "median": median_turns, "99th": high_turns, "most": most_turns },
-            "exits": exits,
-        })
-    }
-}
-
-impl fmt::Display for Closed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "deadlock at {:.6}: ", Nanos::from(self.at))?;
-        for (tid, name) in &self.tasks {
-            write!(f, "{tid} {} -> ", clean(name))?;
+            "latency_turns": { "median": in_turns, "99th": high_turns, "most": most_turns },
+            "exits": exits.collect::<BTreeMap<_, _>>(),
+        });
+        if !self.by_name {
+            line["tid"] = u64::from(row.tid).into();
         }
-        let first = self.tasks.first().map(|(tid, _)| *tid);
-        write!(f, "{}", first.unwrap_or_default())
+        line
     }
 }
 
-impl Calls {
-    fn row(&self, name: &str) -> [Value; 7] {
-        let [median, high, longest] = self.quantiles().map(seconds);
-        [
-            name.into(),
-            self.count.into(),
-            self.errors.into(),
-            seconds(self.total),
-            median,
-            high,
-            longest,
-        ]
-    }
-
-    /// The median, the 99th percentile and the longest.
-    fn quantiles(&self) -> [Duration; 3] {
-        quantiles(&self.spans.of(0)).map(Duration::from_nanos)
+impl Row {
+    /// The time in which its tasks ran, or the kernel worked at their calls.
+    fn busy(&self) -> Duration {
+        self.times[0] + self.times[1]
     }
 }
 
-/// Adds the time of a call that ends now.
-fn end_call<'a>(
-    calls: &'a mut BTreeMap<&'static str, Calls>,
-    trap: &CallInfo,
-    now: Duration,
-) -> &'a mut Calls {
-    let call = calls.entry(trap.call.name()).or_default();
-    let span = now.saturating_sub(trap.at);
-    call.total += span;
-    call.spans.add(0, nanos(span));
-    call
-}
-
-fn nanos(span: Duration) -> u64 {
-    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
-}
-
-fn seconds(span: Duration) -> Value {
-    span.as_secs_f64().into()
-}
-
-/// The run's settings.
-pub(super) struct Run<'a>(pub(super) &'a Header);
-
-impl fmt::Display for Run<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self(header) = self;
-        if !header.command.is_empty() {
-            writeln!(f, "{}", clean(&command_line(&header.command)))?;
-        }
-        let (world, policy, version) =
-            (world(header), clean(&header.policy), clean(&header.version));
-        let Header { seed, quantum, .. } = header;
-        write!(
-            f,
-            "{world} world, seed {seed}, policy {policy}, quantum {quantum}, trapline {version}"
-        )
+fn calls_sheet<'a>(calls: impl IntoIterator<Item = (&'a &'static str, &'a Calls)>) -> Sheet<7> {
+    let row = |(name, call): (&&'static str, &Calls)| {
+        let [total, median, high, longest] = call.times().map(seconds);
+        let (name, count, errors) = ((*name).into(), call.count.into(), call.errors.into());
+        [name, count, errors, total, median, high, longest]
+    };
+    Sheet {
+        of: "call",
+        columns: "call  count  errors  total  median  99th  longest",
+        rows: calls.into_iter().map(row).collect(),
     }
+}
+
+/// The entries of a row, from the smallest key on.
+fn of_row<K: Ord, V>(
+    map: &BTreeMap<(u32, K), V>,
+    place: u32,
+    smallest: K,
+) -> impl Iterator<Item = (&K, &V)> {
+    let entries = map.range((place, smallest)..);
+    let entries = entries.take_while(move |((of, _), _)| *of == place);
+    entries.map(|((_, key), value)| (key, value))
 }
 
 #[cfg(test)]
@@ -745,29 +568,23 @@ mod tests {
 
     /// What a summary of at most two rows returns for three spawned tasks.
     fn refused(by_name: bool, names: [&'static str; 3]) -> Option<String> {
-        let (counted, mut kernel) = counted(Summary {
+        let counted = Rc::new(RefCell::new(Summary {
             by_name,
             most: 2,
             ..Summary::default()
-        });
-        for name in names {
-            kernel.spawn(name, async |_: &mut Os| ()).unwrap();
-            match counted.borrow().check() {
-                Err(Failure::Said(message)) => return Some(message),
-                Err(_) => panic!("nothing is written"),
-                Ok(()) => {}
-            }
-        }
-        None
-    }
-
-    /// A kernel whose events a summary counts.
-    fn counted(summary: Summary) -> (Rc<RefCell<Summary>>, Kernel) {
-        let counted = Rc::new(RefCell::new(summary));
+        }));
         let shared = Rc::clone(&counted);
         let tracer = move |event: &Event<'_>| shared.borrow_mut().event(event);
         let builder = Kernel::builder().world(SimWorld::new(1)).tracer(tracer);
-        (counted, builder.build().unwrap())
+        let mut kernel = builder.build().unwrap();
+        names.into_iter().find_map(|name| {
+            kernel.spawn(name, async |_: &mut Os| ()).unwrap();
+            match counted.borrow().check() {
+                Err(Failure::Said(message)) => Some(message),
+                Err(_) => panic!("nothing is written"),
+                Ok(()) => None,
+            }
+        })
     }
 
     #[test]
@@ -779,24 +596,5 @@ mod tests {
         assert_eq!(refused(true, ["a", "b", "c"]), of("names would take"));
         let alive = of("tasks that live at once would take");
         assert_eq!(refused(true, ["a", "a", "a"]), alive);
-    }
-
-    #[test]
-    fn the_table_has_a_task_of_few_traps_that_took_the_most_time() {
-        let (counted, mut kernel) = counted(Summary::new(false));
-        for _ in 0..ROWS {
-            let lively = async |os: &mut Os| {
-                os.yield_now().await;
-                os.yield_now().await;
-            };
-            kernel.spawn("lively", lively).unwrap();
-        }
-        let hard = async |os: &mut Os| os.compute(Duration::from_secs(1)).await;
-        let busy = kernel.spawn("hard", hard).unwrap();
-        kernel.run().unwrap();
-        let mut summary = counted.borrow_mut();
-        summary.finish();
-        let shown = summary.shown();
-        assert_eq!((shown.len(), shown[0].tid), (ROWS, busy));
     }
 }

@@ -9,10 +9,9 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
-use trapline::Exit;
 
-/// The largest number of ended tasks of a run that are kept for their twins.
-const UNPAIRED: usize = 1 << 16;
+use crate::table::ALIVE;
+
 /// The largest number of rows.
 pub(super) const ROWS: usize = 1000;
 
@@ -25,20 +24,20 @@ pub(super) struct Totals {
     pub(super) turns: u64,
     pub(super) traps: u64,
     /// `None` if it was alive at the end.
-    pub(super) exit: Option<Exit>,
+    pub(super) exit: Option<String>,
 }
 
 /// The totals of the later tasks of a name.
 #[derive(Clone, Default, PartialEq)]
 struct Sum {
-    tasks: u64,
     turns: u64,
     traps: u64,
     /// By their first word.
-    exits: BTreeMap<&'static str, u64>,
+    exits: BTreeMap<String, u64>,
 }
 
 /// The comparison of the tasks of two runs.
+#[derive(Default)]
 pub(super) struct Twins {
     most: usize,
     /// The tasks of each run that have ended, and whose twins have not.
@@ -50,19 +49,15 @@ pub(super) struct Twins {
     more: u64,
 }
 
-impl Default for Twins {
-    fn default() -> Self {
+impl Twins {
+    /// Keeps at most so many ended tasks of a run for their twins.
+    pub(super) fn keeping(most: usize) -> Self {
         Self {
-            most: UNPAIRED,
-            ended: Default::default(),
-            summed: BTreeMap::new(),
-            rows: BTreeMap::new(),
-            more: 0,
+            most,
+            ..Self::default()
         }
     }
-}
 
-impl Twins {
     /// Takes a task of a run (0 or 1) that has ended, or that was alive when its run ended.
     pub(super) fn ended(&mut self, run: usize, twin: Twin, totals: Totals) {
         if let Some((from, sums)) = self.summed.get_mut(&twin.0)
@@ -77,25 +72,22 @@ impl Twins {
         }
         self.ended[run].insert(twin.clone(), totals);
         if self.ended[run].len() > self.most {
-            self.sum(twin);
+            self.sum(&twin);
         }
     }
 
     /// Adds up the tasks of a name from a number on.
-    fn sum(&mut self, (name, from): Twin) {
-        let (known, sums) = self
-            .summed
-            .entry(name.clone())
-            .or_insert_with(|| (from, Default::default()));
-        *known = from.min(*known);
+    fn sum(&mut self, first: &Twin) {
+        let (name, from) = first;
+        let summed = self.summed.entry(name.clone());
+        let (known, sums) = summed.or_insert_with(|| (*from, Default::default()));
+        *known = *from.min(known);
+        let last = (name.clone(), u64::MAX);
         for (ended, sum) in self.ended.iter_mut().zip(sums) {
-            let last = (name.clone(), u64::MAX);
-            let later = ended.range((name.clone(), from)..=last);
-            let later: Vec<u64> = later.map(|((_, number), _)| *number).collect();
-            for number in later {
-                let totals = ended.remove(&(name.clone(), number));
-                totals.iter().for_each(|totals| sum.add(totals));
-            }
+            let later = ended.range(first..=&last);
+            let later: Vec<Twin> = later.map(|(twin, _)| twin.clone()).collect();
+            let later = later.iter().filter_map(|twin| ended.remove(twin));
+            later.for_each(|totals| sum.add(&totals));
         }
     }
 
@@ -124,39 +116,36 @@ impl Twins {
 
     /// The rows of a table of what differs, and the number of the rows that are left out.
     pub(super) fn rows(&self) -> (Vec<[Value; 8]>, u64) {
-        let mut rows: Vec<[Value; 8]> = Vec::new();
-        for ((name, number), [a, b]) in &self.rows {
-            let [a, b] = [a, b].map(Option::as_ref);
-            rows.push(row(name, (*number).into(), [a, b].map(|of| of.map(cells))));
-        }
-        let room = ROWS - rows.len();
-        let sums = self.summed.iter().take(room);
-        rows.extend(sums.map(|(name, (from, sums))| {
-            let later = format!("{from} and later");
-            row(
-                name,
-                later.into(),
-                sums.each_ref().map(|sum| Some(sum.cells())),
-            )
-        }));
-        let more = self.summed.len().saturating_sub(room) as u64;
-        (rows, self.more + more)
+        let rows = self.rows.iter().map(|((name, number), pair)| {
+            let cells = pair.each_ref().map(|of| of.as_ref().map(Totals::cells));
+            row(name, (*number).into(), cells)
+        });
+        let sums = self.summed.iter().map(|(name, (from, sums))| {
+            let cells = sums.each_ref().map(|sum| Some(sum.cells()));
+            row(name, format!("{from} and later").into(), cells)
+        });
+        let more = (self.rows.len() + self.summed.len()).saturating_sub(ROWS) as u64;
+        (rows.chain(sums).take(ROWS).collect(), self.more + more)
+    }
+}
+
+impl Totals {
+    /// The turns, the traps and the exit.
+    fn cells(&self) -> [Value; 3] {
+        let exit = self.exit.as_deref().unwrap_or(ALIVE);
+        [self.turns.into(), self.traps.into(), exit.into()]
     }
 }
 
 impl Sum {
     fn add(&mut self, totals: &Totals) {
-        self.tasks += 1;
         self.turns += totals.turns;
         self.traps += totals.traps;
-        let exit = match totals.exit {
-            None => "alive",
-            Some(Exit::Done) => "done",
-            Some(Exit::Failed(_)) => "failed",
-            Some(Exit::Faulted(_)) => "faulted",
-            Some(Exit::Killed) => "killed",
-        };
-        *self.exits.entry(exit).or_default() += 1;
+        let exit = totals.exit.as_deref().unwrap_or("alive").split(':').next();
+        *self
+            .exits
+            .entry(exit.unwrap_or_default().into())
+            .or_default() += 1;
     }
 
     fn cells(&self) -> [Value; 3] {
@@ -164,145 +153,98 @@ impl Sum {
         let exits: Vec<String> = exits
             .map(|(exit, count)| format!("{count} {exit}"))
             .collect();
-        let exits = match self.tasks {
-            0 => "-".to_string(),
-            _ => exits.join(", "),
+        let exits = match &*exits {
+            [] => "-".to_string(),
+            exits => exits.join(", "),
         };
         [self.turns.into(), self.traps.into(), exits.into()]
     }
 }
 
-/// The turns, the traps and the exit of a task.
-fn cells(totals: &Totals) -> [Value; 3] {
-    let exit = match &totals.exit {
-        None => "none: it was alive".to_string(),
-        Some(exit) => exit.to_string(),
-    };
-    [totals.turns.into(), totals.traps.into(), exit.into()]
-}
-
 fn row(name: &str, number: Value, cells: [Option<[Value; 3]>; 2]) -> [Value; 8] {
+    let name = name.into();
     let none = || [(); 3].map(|()| Value::from("-"));
-    let [a, b] = cells.map(|cells| cells.unwrap_or_else(none));
-    let ([turns, traps, exit], [other_turns, other_traps, other_exit]) = (a, b);
-    [
-        name.into(),
-        number,
-        turns,
-        other_turns,
-        traps,
-        other_traps,
-        exit,
-        other_exit,
-    ]
+    let [[turns, traps, exit], [b_turns, b_traps, b_exit]] =
+        cells.map(|cells| cells.unwrap_or_else(none));
+    [name, number, turns, b_turns, traps, b_traps, exit, b_exit]
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
-    fn totals(turns: u64) -> Totals {
-        Totals {
-            turns,
-            traps: turns,
-            exit: Some(Exit::Done),
-        }
-    }
-
-    fn twin(number: u64) -> Twin {
-        ("client".to_string(), number)
-    }
-
-    /// Twins that keep so many tasks; the totals of each are those of `turns` for its run and number.
-    fn compared(most: usize, tasks: u64, turns: fn(usize, u64) -> u64) -> Twins {
-        let mut twins = Twins {
-            most,
-            ..Twins::default()
-        };
+    /// Compares runs of tasks with these names, while so many are kept. The totals of the nth task are
+    /// `turns` for its run and n.
+    fn compared(
+        most: usize,
+        names: &(impl Iterator<Item = Twin> + Clone),
+        turns: fn(usize, u64) -> u64,
+    ) -> (Vec<[Value; 8]>, u64) {
+        let mut twins = Twins::keeping(most);
         // The second run is behind by all of its tasks.
         for run in 0..2 {
-            for number in 1..=tasks {
-                twins.ended(run, twin(number), totals(turns(run, number)));
+            for (number, twin) in (1..).zip(names.clone()) {
+                let turns = turns(run, number);
+                let (traps, exit) = (turns, Some("done".to_string()));
+                twins.ended(run, twin, Totals { turns, traps, exit });
                 let kept: usize = twins.ended.iter().map(BTreeMap::len).sum();
                 assert!(kept <= 2 * most + 1, "{kept} tasks are kept");
             }
         }
         twins.finish();
-        twins
+        twins.rows()
+    }
+
+    fn clients(tasks: u64) -> impl Iterator<Item = Twin> + Clone {
+        (1..=tasks).map(|number| ("client".to_string(), number))
     }
 
     #[test]
     fn equal_tasks_are_equal_however_many_are_kept() {
         for most in [1, 10, 1000] {
-            let twins = compared(most, 100, |_, number| number % 7);
-            assert!(twins.rows().0.is_empty(), "{most}");
+            let rows = compared(most, &clients(100), |_, number| number % 7);
+            assert_eq!(rows, (Vec::new(), 0), "{most}");
         }
     }
 
     #[test]
     fn a_task_that_differs_is_named_or_in_the_sum() {
         let differ = |run, number| if (run, number) == (1, 60) { 5 } else { 3 };
-        let text = |most| format!("{:?}", compared(most, 100, differ).rows());
-        let rows = |rows: Value| {
-            format!(
-                "([{:?}], 0)",
-                serde_json::from_value::<[Value; 8]>(rows).unwrap()
-            )
-        };
-        let named = serde_json::json!(["client", 60, 3, 5, 3, 5, "done", "done"]);
-        assert_eq!(text(1000), rows(named));
-        let summed = serde_json::json!([
-            "client",
-            "11 and later",
-            270,
-            272,
-            270,
-            272,
-            "90 done",
-            "90 done"
-        ]);
-        assert_eq!(text(10), rows(summed));
+        let (rows, more) = compared(1000, &clients(100), differ);
+        let named = json!([["client", 60, 3, 5, 3, 5, "done", "done"]]);
+        assert_eq!((json!(rows), more), (named, 0));
+        let (rows, more) = compared(10, &clients(100), differ);
+        let later = "11 and later";
+        let summed = json!([["client", later, 270, 272, 270, 272, "90 done", "90 done"]]);
+        assert_eq!((json!(rows), more), (summed, 0));
     }
 
     #[test]
     fn rows_are_bounded_and_the_others_are_counted() {
-        let twins = compared(5000, 3000, |run, _| run as u64);
-        let (rows, more) = twins.rows();
+        let (rows, more) = compared(5000, &clients(3000), |run, _| run as u64);
         assert_eq!((rows.len(), more), (ROWS, 2000));
         assert_eq!(rows[0][1], 1);
     }
 
-    /// Twins that keep ten tasks, of runs in which each of 3,000 tasks has a name of its own.
-    fn named(turns: fn(usize, u64) -> u64) -> Twins {
-        let mut twins = Twins {
-            most: 10,
-            ..Twins::default()
-        };
-        for run in 0..2 {
-            for number in 0..3000 {
-                let twin = (format!("client-{number:04}"), 1);
-                twins.ended(run, twin, totals(turns(run, number)));
-                let kept: usize = twins.ended.iter().map(BTreeMap::len).sum();
-                assert!(kept <= 21, "{kept} tasks are kept");
-            }
-        }
-        twins.finish();
-        twins
-    }
-
     #[test]
     fn tasks_of_many_names_are_compared_by_name_in_a_bounded_table() {
-        assert_eq!(named(|_, number| number % 7).rows(), (Vec::new(), 0));
-        let (rows, more) = named(|run, number| u64::from((run, number) == (1, 2500))).rows();
+        let named = (0..3000).map(|number| (format!("client-{number:04}"), 1));
+        let compared = |turns| compared(10, &named, turns);
+        assert_eq!(compared(|_, number| number % 7), (Vec::new(), 0));
+        let (rows, more) = compared(|run, number| u64::from((run, number) == (1, 2501)));
         assert_eq!((rows.len(), more), (1, 0));
-        assert_eq!(rows[0][..4], row_of("client-2500", "1 and later", 0, 1));
+        assert_eq!(
+            json!(rows[0][..4]),
+            json!(["client-2500", "1 and later", 0, 1])
+        );
         // Ten of them have a row of their own, and the others are sums.
-        let (rows, more) = named(|run, _| run as u64).rows();
+        let (rows, more) = compared(|run, _| run as u64);
         assert_eq!((rows.len(), more), (ROWS, 2000));
-        assert_eq!(rows[10][..4], row_of("client-0010", "1 and later", 0, 1));
-    }
-
-    fn row_of(name: &str, number: &str, a: u64, b: u64) -> [Value; 4] {
-        [name.into(), number.into(), a.into(), b.into()]
+        assert_eq!(
+            json!(rows[10][..4]),
+            json!(["client-0010", "1 and later", 0, 1])
+        );
     }
 }

@@ -8,6 +8,7 @@ use trapline::Nanos;
 use super::{history::History, source::Failure};
 use crate::{
     output::{Log, clean},
+    units::few,
     values::instant,
 };
 
@@ -42,7 +43,10 @@ impl WhyCommand {
         let tasks = history.find(&self.task);
         if tasks.is_empty() {
             source.end(log)?;
-            return Err(unknown(&history, &self.task).into());
+            let names = history.names().into_iter();
+            let names = few(names, MOST, |_| "...".to_string()).join(", ");
+            let task = clean(&self.task);
+            return Err(format!("there is no task {task}: the names are {names}").into());
         }
         if let Some(at) = self.at
             && at > history.end().at
@@ -68,16 +72,4 @@ impl WhyCommand {
         source.end(log)?;
         Ok(ExitCode::SUCCESS)
     }
-}
-
-/// The message for a task that is not in the recording, with the names that are.
-fn unknown(history: &History, wanted: &str) -> String {
-    let names = history.names();
-    let few: Vec<&str> = names.iter().take(MOST).map(String::as_str).collect();
-    let more = if names.len() > MOST { ", ..." } else { "" };
-    format!(
-        "there is no task {}: the names are {}{more}",
-        clean(wanted),
-        few.join(", ")
-    )
 }

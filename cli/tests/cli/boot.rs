@@ -451,6 +451,14 @@ fn usage_is_exit_code_2_and_says_what_to_do() {
             &["boot", "--inject", "recv:error=Foo", "parts"],
             "there is no kind of error 'Foo': there are AddrInUse, AddrNotAvailable, BrokenPipe, ",
         ),
+        (
+            &["boot", "--policy", "rr:1ms,2ms", "parts"],
+            "rr takes one time, such as 10ms: '2ms' is a second",
+        ),
+        (
+            &["trace", "show", "--call", "lock", "x.trap"],
+            "a lock is a 'get' of a mutex",
+        ),
         (&["boot", "http-get", "https://a/"], "use http://"),
         (&["boot", "http-get", "a b"], "it must begin with http://"),
         (&["man", "boot", "nothing"], "no command 'nothing'"),
@@ -828,17 +836,8 @@ tasks 0 %, kernel 0 %, idle 100 % of 20.0 s
 tasks 3, ticks 30, traps 27, time 00:20.000000
 ";
     assert_eq!(err, [calls, expected].concat());
-    let sleepers = [
-        "boot",
-        "-q",
-        "--virtual",
-        "--summary",
-        "--by-name",
-        "sleepers",
-        "--count",
-        "5000",
-    ];
-    let (_, _, err) = run(&sleepers);
+    let boot = ["boot", "-q", "--virtual", "--summary", "--by-name"];
+    let (_, _, err) = run(&[&boot[..], &["sleepers", "--count", "5000"]].concat());
     let rows: Vec<_> = err.lines().filter(|line| line.ends_with("done")).collect();
     assert!(rows[1].trim().starts_with("5000  sleeper "), "{err}");
     assert!(rows[1].ends_with("  5000 done") && rows.len() == 2, "{err}");
@@ -886,16 +885,12 @@ fn summary_is_shown_after_a_deadlock_and_a_limit() {
     let (code, _, err) = run(&["boot", "--summary", "alive", "--every", "1000years"]);
     assert_eq!(code, 3);
     assert!(err.contains("none: it was alive"), "{err}");
-    let (code, _, err) = run(&[
-        "boot",
-        "--virtual",
-        "--summary",
-        "--max-time",
-        "9s",
-        "alive",
-    ]);
+    let boot = ["boot", "--virtual", "--summary", "--max-time", "9s"];
+    let computing = ["--with", "jobs --job 0,60s", "alive"];
+    let (code, _, err) = run(&[&boot[..], &computing].concat());
     assert_eq!(code, 4);
     assert!(err.contains("9.000000s"), "{err}");
+    assert!(!err.contains("panicked"), "{err}");
 }
 
 // ---- interrupts

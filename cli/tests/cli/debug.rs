@@ -473,6 +473,8 @@ fn the_screen_shows_a_run_that_keys_move() {
     screen.press("c");
     let text = screen.shows("the run is over: all tasks have ended");
     assert!(text.contains("Producing 9"), "the console: {text}");
+    let ends = text.matches(": exited: done").count();
+    assert_eq!(ends, 2, "the details, too: {text}");
     screen.press("b");
     // An interrupt before the motion is over would only stop that.
     let is_still = |text: &str| text.contains('#') && !text.contains("(^C stops it)");

@@ -141,7 +141,7 @@ fn the_command_of_a_report_repeats_the_schedule() {
     assert!(repeated.contains("cycle: 2 -> 3 -> 2"), "{repeated}");
     assert!(repeated.contains(again[3]), "{repeated}");
     let (code, out, err) = run(&["--replay", "7.1.00000001", "deadlock", "--cured"], &[]);
-    assert_eq!(code, 0, "{out}{err}");
+    assert_eq!(code, 1, "{out}{err}");
     has(&err, "the program has changed since 7.1.00000001");
 }
 

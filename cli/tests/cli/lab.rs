@@ -459,19 +459,9 @@ fn no_default_in_the_help_is_on_a_line_of_its_own() {
 
 #[test]
 fn a_summary_shows_the_measures_of_tasks_that_computed() {
-    let args = [
-        "boot",
-        "--virtual",
-        "--seed",
-        "1",
-        "--summary",
-        "jobs",
-        "--job",
-        "0,10ms",
-        "--job",
-        "0,10ms",
-    ];
-    let (code, _, err) = run(&args);
+    let boot = ["boot", "--virtual", "--seed", "1", "--summary"];
+    let jobs = ["jobs", "--job", "0,10ms", "--job", "0,10ms"];
+    let (code, _, err) = run(&[&boot[..], &jobs].concat());
     assert_eq!(code, 0);
     let header = "tid  task  arrival    response   turnaround  waiting    computed";
     let squeezed = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -539,10 +529,10 @@ fn help_flows_at_any_width() {
 fn the_time_of_computations_is_that_of_tasks() {
     let boot = ["boot", "-q", "--virtual", "--seed", "1", "--summary"];
     let one = ["1", "jobs", "--job", "10ms,60ms", "--job", "10ms,30ms"];
-    let two = ["2", "jobs", "--job", "10ms,60ms", "--job", "10ms,60ms"];
+    let two = ["2", "jobs", "--job", "10ms,60ms", "--job", "30ms,60ms"];
     for (jobs, shares) in [
         (one, "tasks 90 %, kernel 0 %, idle 10 % of 0.100 s\n"),
-        (two, "tasks 86 %, kernel 0 %, idle 14 % of 0.0700 s\n"),
+        (two, "tasks 89 %, kernel 0 %, idle 11 % of 0.0900 s\n"),
     ] {
         let (code, _, err) = run(&[&boot[..], &["--processors"], &jobs].concat());
         assert_eq!(code, 0, "{err}");

@@ -75,8 +75,7 @@ fn chat(test: &str, options: &[&str]) -> (String, Folder) {
     server.end()
 }
 
-fn explore(command: Command) -> (i32, String, String) {
-    let mut command = command;
+fn explore(mut command: Command) -> (i32, String, String) {
     texts(command.output().expect("it runs"))
 }
 
@@ -94,10 +93,8 @@ fn a_chat_that_loses_a_line_under_one_schedule_is_found_from_a_tape_of_a_good_ru
     let (code, out, err) = rude(&[&bytes[..], &["--record", &runs, &tape]].concat());
     assert_eq!((code, &*err), (1, ""), "{out}");
     let lost = "\"peer-1\" failed: the program sends no more after ";
-    assert!(
-        out.contains(lost) && out.contains("; on the tape it sent 22"),
-        "{out}"
-    );
+    has(&out, lost);
+    has(&out, "; on the tape it sent 22");
     assert!(fs::read_dir(runs).unwrap().count() > 0, "it is recorded");
     // The report has the command for this very schedule.
     let again = out.lines().find_map(|line| line.split_once("rude replay "));
@@ -184,16 +181,10 @@ fn a_wrong_or_cut_answer_a_failure_and_a_deadlock_are_found() {
     ] {
         let (tape, _folder) = greetings(how);
         let (code, out, err) = rude(&["--explore", "300", &tape]);
-        assert_eq!(
-            (code, &*err),
-            (i32::from(why.is_some()), ""),
-            "{how}: {out}"
-        );
-        assert!(out.contains(why.unwrap_or("300 schedules")), "{how}: {out}");
-        assert!(
-            out.contains("compared: the answers to 2 of 2 clients\n"),
-            "{how}: {out}"
-        );
+        let expected = (i32::from(why.is_some()), "");
+        assert_eq!((code, &*err), expected, "{how}: {out}");
+        has(&out, why.unwrap_or("300 schedules"));
+        has(&out, "compared: the answers to 2 of 2 clients\n");
         let (code, out, _) = rude(&["--explore", "300", "--expect", "ends", &tape]);
         let by_tasks = matches!(how, "fails" | "sticks");
         assert_eq!(code, i32::from(by_tasks), "{how}: {out}");
@@ -215,10 +206,7 @@ fn listeners_at_any_port_are_those_of_their_tasks_and_recorded_work_is_done_agai
     server.signal(Signal::INT);
     let (code, err) = server.end();
     assert_eq!(code, Some(130));
-    assert!(
-        !err.contains("attaches"),
-        "it is no descriptor of the program's: {err}"
-    );
+    assert!(!err.contains("attaches"), "it is not the program's: {err}");
     for expect in ["answers", "bytes"] {
         let replay = ["replay", "--explore", "200", "--expect", expect, &tape];
         let (code, out, err) = explore(example("rude", &replay));

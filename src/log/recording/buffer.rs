@@ -4,9 +4,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use super::encode::Out;
 
-/// The bytes in a word.
 const WORD: usize = size_of::<u64>();
-/// The bits in a word.
 const BITS: usize = 8 * WORD;
 /// The words in a buffer. A constant, so that one comparison checks both indices of an append.
 const WORDS: usize = 8 * 1024;
@@ -23,7 +21,6 @@ pub(super) struct Buffer {
 /// The end of a buffer, where its writer goes on.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct End {
-    /// The length in bits.
     bits: usize,
     /// The bytes of the last word, which is not full.
     word: u64,
@@ -33,7 +30,6 @@ pub(super) struct End {
 #[derive(Default)]
 pub(super) struct Word {
     bytes: u64,
-    /// The length in bits.
     bits: usize,
 }
 
@@ -113,7 +109,6 @@ impl Buffer {
         self.bits.load(Ordering::Acquire) / 8
     }
 
-    /// These bytes, which may be read.
     pub(super) fn bytes(&self, from: usize, to: usize) -> Vec<u8> {
         let words = &self.words[from / WORD..to.div_ceil(WORD)];
         let mut bytes = Vec::with_capacity(words.len() * WORD);
@@ -125,7 +120,6 @@ impl Buffer {
         bytes
     }
 
-    /// Empties it: its writer begins anew.
     pub(super) fn clear(&self) {
         self.bits.store(0, Ordering::Release);
     }

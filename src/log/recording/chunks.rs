@@ -1,13 +1,12 @@
 //! The frame of a file: a magic number, the version of its format, and chunks with checksums.
 
-use std::io::{self, ErrorKind, Read};
+use std::io::{ErrorKind, Read};
 
-use super::errors;
+use super::{Error, errors};
 
 /// The longest payload of a chunk that is read.
 pub(crate) const MAX_CHUNK: u32 = 32 << 20;
 
-/// The bytes of a chunk before its payload.
 pub(crate) const FRAME: usize = 8;
 
 /// Appends a chunk. Its payload is shorter than 4 GiB.
@@ -18,10 +17,7 @@ pub(super) fn chunk(out: &mut Vec<u8>, payload: &[u8]) {
 
 /// What comes before the payload of a chunk: its length and its checksum.
 pub(super) fn frame(len: usize, sum: u32) -> [u8; FRAME] {
-    let mut frame = [0; FRAME];
-    frame[..4].copy_from_slice(&(len as u32).to_le_bytes());
-    frame[4..].copy_from_slice(&sum.to_le_bytes());
-    frame
+    (u64::from(sum) << 32 | u64::from(len as u32)).to_le_bytes()
 }
 
 /// The frame that ends a file because of an error.
@@ -29,50 +25,9 @@ pub(super) fn cut_frame(error: ErrorKind) -> [u8; FRAME] {
     frame(0, 1 + u32::from(errors::number(error)))
 }
 
-/// Why the rest of a file was not written, in words.
-pub(crate) fn unwritten(error: ErrorKind) -> String {
-    match error {
-        ErrorKind::StorageFull => "the disk was full".to_string(),
-        ErrorKind::QuotaExceeded => "the quota of the disk was used up".to_string(),
-        ErrorKind::FileTooLarge => "it had reached the largest size of a file".to_string(),
-        other => format!("it could not be written: {other}"),
-    }
-}
-
-/// Why a file could not be read.
-pub(crate) enum Broken {
-    Io(io::Error),
-    /// It does not begin with the magic number.
-    Foreign,
-    /// It has a later version.
-    TooNew(u16),
-    /// It ends before this byte's chunk does.
-    Truncated {
-        offset: u64,
-    },
-    /// What comes from this byte on could not be written.
-    Unwritten {
-        offset: u64,
-        error: ErrorKind,
-    },
-    Corrupt {
-        offset: u64,
-        what: &'static str,
-    },
-}
-
-impl From<io::Error> for Broken {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
-    }
-}
-
-/// A file that is read chunk by chunk.
 pub(crate) struct Chunks {
     input: Box<dyn Read>,
-    /// The chunk under way.
     payload: Vec<u8>,
-    /// How much of it has been read.
     done: usize,
     /// Where in the input the chunk begins, and where the one after it does.
     begin: u64,
@@ -85,7 +40,7 @@ impl Chunks {
         input: impl Read + 'static,
         magic: [u8; 8],
         version: u16,
-    ) -> Result<Self, Broken> {
+    ) -> Result<Self, Error> {
         let mut chunks = Self {
             input: Box::new(input),
             payload: Vec::new(),
@@ -94,26 +49,25 @@ impl Chunks {
             end: 0,
         };
         if !magic.starts_with(&chunks.read(magic.len())?) {
-            return Err(Broken::Foreign);
+            return Err(Error::Foreign);
         }
         let found = chunks.read(2)?;
         let Ok(found) = <[u8; 2]>::try_from(found).map(u16::from_le_bytes) else {
-            return Err(Broken::Truncated { offset: 0 });
+            return Err(Error::Truncated { offset: 0 });
         };
         match found {
             0 => return Err(chunks.corrupt(magic.len() as u64, "version 0 of the format")),
-            later if later > version => return Err(Broken::TooNew(later)),
+            later if later > version => return Err(Error::TooNew(later)),
             _ => {}
         }
         if !chunks.next_chunk()? {
-            return Err(Broken::Truncated {
+            return Err(Error::Truncated {
                 offset: chunks.begin,
             });
         }
         Ok(chunks)
     }
 
-    /// What is left of the chunk under way.
     pub(crate) fn rest(&self) -> &[u8] {
         &self.payload[self.done..]
     }
@@ -123,12 +77,10 @@ impl Chunks {
         self.done = self.payload.len() - left;
     }
 
-    /// Passes over the rest of the chunk.
     pub(crate) fn skip(&mut self) {
         self.leave(0);
     }
 
-    /// Where the chunk under way begins.
     pub(crate) fn begin(&self) -> u64 {
         self.begin
     }
@@ -139,56 +91,49 @@ impl Chunks {
     }
 
     /// Reads chunks until one has something left to be read.
-    pub(crate) fn fill(&mut self) -> Result<(), Broken> {
+    pub(crate) fn fill(&mut self) -> Result<(), Error> {
         while self.done == self.payload.len() {
             if !self.next_chunk()? {
-                return Err(Broken::Truncated { offset: self.begin });
+                return Err(Error::Truncated { offset: self.begin });
             }
         }
         Ok(())
     }
 
     /// Whether nothing follows the chunk under way.
-    pub(crate) fn is_over(&mut self) -> Result<bool, Broken> {
+    pub(crate) fn is_over(&mut self) -> Result<bool, Error> {
         Ok(self.read(1)?.is_empty())
     }
 
-    pub(crate) fn corrupt(&self, offset: u64, what: &'static str) -> Broken {
-        Broken::Corrupt { offset, what }
+    pub(crate) fn corrupt(&self, offset: u64, what: &'static str) -> Error {
+        Error::Corrupt { offset, what }
     }
 
     /// Why the file ends here, as its writer has noted.
-    fn unwritten(&self, number: u32) -> Broken {
+    fn unwritten(&self, number: u32) -> Error {
         let error = u8::try_from(number).ok().and_then(errors::kind);
-        match error {
-            Some(error) => Broken::Unwritten {
-                offset: self.begin,
-                error,
-            },
-            None => self.corrupt(self.begin, "an error of an unknown kind"),
-        }
+        let offset = self.begin;
+        error.map_or_else(
+            || self.corrupt(offset, "an error of an unknown kind"),
+            |error| Error::Unwritten { offset, error },
+        )
     }
 
     /// Reads a chunk. Returns whether it was complete.
-    fn next_chunk(&mut self) -> Result<bool, Broken> {
+    fn next_chunk(&mut self) -> Result<bool, Error> {
         self.begin = self.end;
         let frame = self.read(FRAME)?;
         let Ok(frame) = <[u8; FRAME]>::try_from(frame) else {
             return Ok(false);
         };
-        let [a, b, c, d, e, f, g, h] = frame;
-        let (len, sum) = (
-            u32::from_le_bytes([a, b, c, d]),
-            u32::from_le_bytes([e, f, g, h]),
-        );
+        let frame = u64::from_le_bytes(frame);
+        let (len, sum) = (frame as u32, (frame >> 32) as u32);
         if len == 0 {
             self.payload.clear();
             self.done = 0;
-            return match sum.checked_sub(1) {
-                // Zeros end a file that is still written.
-                None => Ok(false),
-                Some(number) => Err(self.unwritten(number)),
-            };
+            // Zeros end a file that is still written.
+            let number = sum.checked_sub(1);
+            return number.map_or(Ok(false), |number| Err(self.unwritten(number)));
         }
         if len > MAX_CHUNK {
             return Err(self.corrupt(self.begin, "a chunk that is too long"));
@@ -208,7 +153,7 @@ impl Chunks {
     }
 
     /// Reads this number of bytes, or fewer at the end of the input.
-    fn read(&mut self, len: usize) -> Result<Vec<u8>, Broken> {
+    fn read(&mut self, len: usize) -> Result<Vec<u8>, Error> {
         let mut bytes = Vec::new();
         (&mut self.input).take(len as u64).read_to_end(&mut bytes)?;
         self.end += bytes.len() as u64;

@@ -1,6 +1,60 @@
-//! Numbers for the kinds of I/O errors, which have none of their own.
+//! The errors of a file of chunks, and numbers for the kinds of I/O errors, which have none.
 
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
+
+use super::VERSION;
+
+/// Why a recording could not be read, or not to its end.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// It could not be read at all.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// It is something else.
+    #[error("this is no recording of trapline: it does not begin like one")]
+    Foreign,
+    /// A later version of trapline wrote it.
+    #[error(
+        "the recording has version {0} of the format, and this trapline reads version {VERSION}: \
+         read it with a later one"
+    )]
+    TooNew(u16),
+    /// The rest was never written: the process that wrote it was killed, or still runs.
+    #[error(
+        "the recording ends at byte {offset}, before its end: its process was killed, or still runs"
+    )]
+    Truncated {
+        /// The first byte of what is not complete.
+        offset: u64,
+    },
+    /// The rest could not be written, because the disk was full, for example.
+    #[error("the recording ends at byte {offset}, before its end: {}", unwritten(*.error))]
+    Unwritten {
+        /// The first byte of what is missing.
+        offset: u64,
+        /// The error of the write.
+        error: ErrorKind,
+    },
+    /// It was damaged, or never was in order.
+    #[error("the recording is damaged at byte {offset}: {what}")]
+    Corrupt {
+        /// The first byte of what makes no sense.
+        offset: u64,
+        /// The defect.
+        what: &'static str,
+    },
+}
+
+/// Why the rest of a file was not written, in words.
+pub(crate) fn unwritten(error: ErrorKind) -> String {
+    match error {
+        ErrorKind::StorageFull => "the disk was full".to_string(),
+        ErrorKind::QuotaExceeded => "the quota of the disk was used up".to_string(),
+        ErrorKind::FileTooLarge => "it had reached the largest size of a file".to_string(),
+        other => format!("it could not be written: {other}"),
+    }
+}
 
 /// By number. What is added goes to the end: the numbers are part of the format.
 const KINDS: [ErrorKind; 39] = [

@@ -1,12 +1,10 @@
 //! A file of chunks that grows. After each write it can be read to its last entry, on a full disk
 //! too.
 //!
-//! A write that stays in the page in which the last chunk begins extends that chunk: it writes the
-//! chunk again, in one system call. So many small writes take no more room than one, and a process
-//! that is killed during a write leaves the old chunk or the new one.
-//!
-//! The file ends with zeros while it is written. They hold the room that the mark of its end needs,
-//! which a full disk has no more.
+//! A write that stays in the page in which the last chunk begins writes that chunk again, longer, in
+//! one system call. So many small writes take no more room than one, and a process that is killed
+//! leaves the old chunk or the new one. The file ends with zeros while it is written: a full disk has
+//! no other room for the mark of its end.
 
 use std::{io, os::unix::fs::FileExt};
 
@@ -26,7 +24,6 @@ const ZEROS: usize = 2 * FRAME;
 /// Passes over an entry of a payload.
 pub(crate) type Skip = fn(&mut Bytes<'_>) -> Result<(), Wrong>;
 
-/// A file to which chunks are appended.
 #[derive(Debug)]
 pub(crate) struct Growing {
     file: place::Locked,

@@ -12,9 +12,10 @@
 //! | `stream.rs` | a pipe that is written, whose reader may stall |
 //! | `buffer.rs` | bytes that one thread appends and any thread reads |
 //! | `place.rs` | the file: its lock and its mode |
-//! | `encode.rs`, `decode.rs` | events as bytes, and back |
-//! | `errors.rs` | numbers for the kinds of I/O errors |
-//! | `reader.rs` | [`Recording`], [`Error`] |
+//! | `wire.rs` | events as bytes, and back |
+//! | `encode.rs`, `decode.rs` | numbers, texts and headers as bytes, and back |
+//! | `errors.rs` | [`Error`], and numbers for the kinds of I/O errors |
+//! | `reader.rs` | [`Recording`] |
 //!
 //! ```
 //! use trapline::{Kernel, Os, record::{Header, Recorder, Recording}};
@@ -109,53 +110,23 @@ mod reader;
 mod recorder;
 mod ring;
 mod stream;
+pub(crate) mod wire;
 
 pub use super::event::OwnedEvent;
-pub use reader::{Error, Recording};
+pub use errors::Error;
+pub use reader::Recording;
 pub use recorder::{Handle, Recorder};
 
-/// How a recording begins.
 const MAGIC: [u8; 8] = *b"\x89TRAPLN\n";
 /// The version of the format that is written, and the latest that is read.
 const VERSION: u16 = 1;
 /// The longest text that is written. A record has two at most, apart from those of its place, and
 /// must fit in a chunk.
 const MAX_TEXT: usize = chunks::MAX_CHUNK as usize / 2 - 1024 - MAX_PLACE;
-/// The longest text of a place.
 const MAX_PLACE: usize = 16 * 1024;
 
 /// The longest command line that is written and read, in words: more than any system passes on.
 const MAX_WORDS: usize = 1 << 20;
-
-/// The kinds of records.
-mod kind {
-    pub(super) const SPAWNED: u8 = 0;
-    pub(super) const RESUMED: u8 = 1;
-    pub(super) const TRAPPED: u8 = 2;
-    pub(super) const REPLIED: u8 = 3;
-    pub(super) const BLOCKED: u8 = 4;
-    pub(super) const WOKEN: u8 = 5;
-    pub(super) const DEVICE_IO: u8 = 6;
-    pub(super) const CONSOLE: u8 = 7;
-    pub(super) const EXITED: u8 = 8;
-    pub(super) const REAPED: u8 = 9;
-    pub(super) const CLOCK_JUMPED: u8 = 10;
-    pub(super) const GAP: u8 = 11;
-    pub(super) const END: u8 = 12;
-    pub(super) const DEFERRED: u8 = 13;
-    pub(super) const DEADLOCKED: u8 = 14;
-    pub(super) const INJECTED: u8 = 15;
-    pub(super) const PLACE: u8 = 16;
-    pub(super) const FAULT: u8 = 17;
-    pub(super) const COMPUTING: u8 = 18;
-    pub(super) const PREEMPTED: u8 = 19;
-
-    /// The flags in a record's first byte.
-    pub(super) const TID: u8 = 0x40;
-    pub(super) const TIME: u8 = 0x80;
-    /// The flags in the byte of a call or a reply.
-    pub(super) const DETAIL: u8 = 0x80;
-}
 
 /// The description of a run, at the start of its recording.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -188,12 +159,4 @@ impl Default for Header {
             version: env!("CARGO_PKG_VERSION").to_string(),
         }
     }
-}
-
-/// The values that a record omits because the record before implies them.
-#[derive(Clone, Copy, Default, Debug)]
-struct Context {
-    tid: u64,
-    /// Nanoseconds since boot.
-    at: u64,
 }

@@ -36,11 +36,10 @@ impl Drop for Locked {
     }
 }
 
-/// Opens a file and locks it, with what is in it, or creates it. What is no file is opened alone;
-/// a pipe is waited for until it has a reader.
+/// Opens or creates a file, and locks it. What is no file is only opened. *Blocks* until a pipe has a
+/// reader.
 ///
-/// *Errors:* `ResourceBusy` while another recorder writes to it, or replaces it again and again; the
-/// operating system's.
+/// *Errors:* `ResourceBusy` while another recorder writes to it, or replaces it again and again.
 pub(crate) fn open(path: &Path) -> io::Result<Locked> {
     open_current(path, |found| {
         let now = fs::metadata(path);
@@ -48,8 +47,8 @@ pub(crate) fn open(path: &Path) -> io::Result<Locked> {
     })
 }
 
-/// Opens a file as [`open`] does. `is_current` returns whether the locked file is still at the path:
-/// the recorder that had the lock may have put another file in its place.
+/// `is_current` returns whether the locked file is still at the path: the recorder that had the lock
+/// may have put another file in its place.
 fn open_current(path: &Path, is_current: impl Fn(&Metadata) -> bool) -> io::Result<Locked> {
     for _ in 0..ATTEMPTS {
         let file = Locked(create(path)?);
@@ -68,20 +67,16 @@ fn open_current(path: &Path, is_current: impl Fn(&Metadata) -> bool) -> io::Resu
     ))
 }
 
-/// Opens a file as it is, or creates it.
 pub(super) fn create(path: &Path) -> io::Result<File> {
     options().create(true).truncate(false).open(path)
 }
 
-/// How a recording is created.
 pub(super) fn options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true).mode(0o600);
     options
 }
 
-/// Locks a file.
-///
 /// *Errors:* `ResourceBusy` while another recorder writes to it.
 pub(super) fn lock(file: File) -> io::Result<Locked> {
     try_lock(&file)?;

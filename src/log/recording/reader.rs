@@ -2,69 +2,28 @@
 
 use std::{
     fs::File,
-    io::{self, BufReader, Read},
+    io::{BufReader, Read},
     path::Path,
 };
 
 use super::{
-    Context, Header, MAGIC, OwnedEvent, VERSION,
-    chunks::{Broken, Chunks, unwritten},
-    decode::{Bytes, Record},
+    Error, Header, MAGIC, OwnedEvent, VERSION,
+    chunks::Chunks,
+    decode::Bytes,
+    wire::{Context, Record},
 };
 
 /// A recording that is read: its [`Header`], and then an iterator over its events.
 ///
-/// The iterator ends after the first error. A recording whose end is missing, because the process
-/// was killed or is still writing, gives all events of its complete chunks, and then
-/// [`Error::Truncated`]. [`Error::Unwritten`] follows where the disk was full.
+/// The iterator ends after the first error. If the process was killed or is still writing, it gives
+/// all events of the complete chunks, and then [`Error::Truncated`]; [`Error::Unwritten`] where the
+/// disk was full.
 pub struct Recording {
     chunks: Chunks,
     header: Header,
     context: Context,
     missing: u64,
     is_over: bool,
-}
-
-/// Why a recording could not be read, or not to its end.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum Error {
-    /// It could not be read at all.
-    #[error(transparent)]
-    Io(#[from] io::Error),
-    /// It is something else.
-    #[error("this is no recording of trapline: it does not begin like one")]
-    Foreign,
-    /// A later version of trapline wrote it.
-    #[error(
-        "the recording has version {0} of the format, and this trapline reads version {VERSION}: \
-         read it with a later one"
-    )]
-    TooNew(u16),
-    /// The rest was never written: the process that wrote it was killed, or still runs.
-    #[error(
-        "the recording ends at byte {offset}, before its end: its process was killed, or still runs"
-    )]
-    Truncated {
-        /// The first byte of what is not complete.
-        offset: u64,
-    },
-    /// The rest could not be written, because the disk was full, for example.
-    #[error("the recording ends at byte {offset}, before its end: {}", unwritten(*.error))]
-    Unwritten {
-        /// The first byte of what is missing.
-        offset: u64,
-        /// The error of the write.
-        error: io::ErrorKind,
-    },
-    /// It was damaged, or never was in order.
-    #[error("the recording is damaged at byte {offset}: {what}")]
-    Corrupt {
-        /// The first byte of what makes no sense.
-        offset: u64,
-        /// The defect.
-        what: &'static str,
-    },
 }
 
 impl Recording {
@@ -106,7 +65,6 @@ impl Recording {
         self.missing
     }
 
-    /// The next event, or `None` at the end.
     fn record(&mut self) -> Result<Option<OwnedEvent>, Error> {
         loop {
             self.chunks.fill()?;
@@ -125,20 +83,7 @@ impl Recording {
                 Ok(Record::End) => "there is more after its end",
                 Err(what) => what,
             };
-            return Err(self.chunks.corrupt(offset, what).into());
-        }
-    }
-}
-
-impl From<Broken> for Error {
-    fn from(broken: Broken) -> Self {
-        match broken {
-            Broken::Io(error) => Self::Io(error),
-            Broken::Foreign => Self::Foreign,
-            Broken::TooNew(version) => Self::TooNew(version),
-            Broken::Truncated { offset } => Self::Truncated { offset },
-            Broken::Unwritten { offset, error } => Self::Unwritten { offset, error },
-            Broken::Corrupt { offset, what } => Self::Corrupt { offset, what },
+            return Err(self.chunks.corrupt(offset, what));
         }
     }
 }

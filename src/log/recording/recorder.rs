@@ -1,9 +1,8 @@
 //! Writing a recording.
 //!
-//! The kernel's thread encodes each event into a buffer of atomic words, at the price of plain
-//! words. Any other thread can read the buffer at any time. The kernel's thread writes it to disk
-//! before it sleeps. A thread of the recorder does so every 50 ms, even while a task makes no trap. A
-//! thread that handles signals can do the same.
+//! The kernel's thread encodes each event into a buffer of atomic words, which any thread can read
+//! at any time. It writes the buffer to disk before it sleeps. A thread of the recorder does so every
+//! 50 ms, even while a task makes no trap.
 
 use std::{
     io,
@@ -14,41 +13,39 @@ use std::{
 };
 
 use super::{
-    Context, Header, Recording,
+    Header, Recording,
     buffer::{Buffer, End, Word},
     decode::{Bytes, Wrong},
     encode,
     growing::Growing,
-    kind, place,
+    place,
     ring::{Ring, Target},
     stream::Stream,
+    wire::{self, Context},
 };
 use crate::{
     abi::{Exit, SystemCall, Tid},
     log::{Detail, Event, Fact, Tracer, event::Step},
 };
 
-/// The time between two writes to disk.
 const EVERY: Duration = Duration::from_millis(50);
 
 /// A tracer that writes a recording.
 ///
-/// It must be handed to the kernel's [`Builder`](crate::Builder), so keep its [`Handle`] to find out
-/// whether all went well. Whatever happened before the kernel last slept is in the file, even if the
-/// process is killed; while the kernel is busy, what happened up to a tenth of a second before. An
-/// error in writing ends the recording, not the run. A full disk keeps what fitted.
+/// The kernel's [`Builder`](crate::Builder) takes it; its [`Handle`] says whether all went well. If the
+/// process is killed, the file has what happened before the kernel last slept, or, while the kernel
+/// is busy, up to a tenth of a second before. An error in writing ends the recording, not the run. A
+/// full disk keeps what fitted.
 #[derive(Debug)]
 pub struct Recorder {
     handle: Handle,
     context: Context,
-    /// The end of the buffer.
     end: End,
     /// The number of events before it.
     events: u64,
     /// The last record that was long; kept for its memory.
     long: Vec<u8>,
     is_ring: bool,
-    /// Whether all events go to a file.
     is_file: bool,
     /// For a ring: the last trap, which its task may be blocked in at the next event.
     trap: Option<Trap>,
@@ -80,7 +77,6 @@ struct Shared {
 struct State {
     /// All of them, until there is an error.
     output: Option<Output>,
-    /// The last ones.
     ring: Option<Ring>,
     /// How much of the buffer has been put to its place.
     done: usize,
@@ -88,7 +84,6 @@ struct State {
     error: Option<(io::ErrorKind, String)>,
 }
 
-/// What takes all records.
 #[derive(Debug)]
 enum Output {
     File(Growing),
@@ -96,10 +91,10 @@ enum Output {
 }
 
 impl Recorder {
-    /// Records everything into a file, which is created for its owner alone, or replaced. It is
-    /// locked until the recording ends. A pipe is waited for until it has a reader. A reader that
-    /// takes nothing for a second does not stop the run: until it reads again, events are missing
-    /// from the recording, and their number is in it ([`Recording::missing`]).
+    /// Records everything into a file, which is created for its owner alone, or replaced, and locked
+    /// until the recording ends. *Blocks* until a pipe has a reader. A reader that takes nothing for a
+    /// second does not stop the run: until it reads again, events are missing from the recording, and
+    /// their number is in it ([`Recording::missing`]).
     ///
     /// *Errors:* `ResourceBusy` while another recorder writes to the file; the operating system's;
     /// `InvalidInput` for a header of more than 32 MiB.
@@ -121,24 +116,18 @@ impl Recorder {
         Ok(recorder)
     }
 
-    /// Keeps the last so many events, and writes them to a file at the end, or whenever its handle
-    /// is flushed. Of what came before it keeps what is needed to understand them: the names of
-    /// the tasks that live, and what they were doing.
+    /// Keeps the last so many events, with the names of the tasks that live and what they were doing.
+    /// Writes them to a file at the end, or whenever its handle is flushed. When a task faults for the
+    /// first time, the events up to there go to the file at once and stay in it: it may hold twice as
+    /// many, with a gap between.
     ///
-    /// When a task faults for the first time, the events up to there go to the file at once and
-    /// stay in it: it may hold twice as many, with a gap between.
+    /// The file is locked, and always replaced as a whole, at first by a recording without events. So
+    /// a process that is killed leaves what was last written, and never half of it; beside it, at
+    /// worst, what was to replace it, whose name is longer by 16 hexadecimal digits. In a directory
+    /// that is not writable the file is written anew. A target that is no file, such as a pipe, is
+    /// written once, at the end.
     ///
-    /// The file is replaced as a whole, by a recording without events at once. So a process that is
-    /// killed (by SIGKILL, or out of memory) leaves that, or what was written at the first
-    /// fault or when its handle was last flushed; never half of it, and nothing of an older run;
-    /// beside it, at worst, what was to replace it, whose name is longer by 16 hexadecimal digits.
-    /// Where it cannot be replaced, because its directory is not writable, it is written anew.
-    /// A target that is no file, such as a pipe, is written once, at the end.
-    ///
-    /// Another recorder cannot write to it meanwhile.
-    ///
-    /// *Errors:* `ResourceBusy` while another recorder writes to the file; the operating system's,
-    /// if it cannot be created; `InvalidInput` for a header of more than 32 MiB.
+    /// *Errors:* as [`Recorder::create`].
     pub fn last(events: usize, path: impl AsRef<Path>, header: &Header) -> io::Result<Self> {
         let head = encode::preamble(header)?;
         let mut target = Target::new(path.as_ref())?;
@@ -146,8 +135,7 @@ impl Recorder {
         Ok(Self::new(None, Some(Ring::new(events, Some(target), head))))
     }
 
-    /// Keeps the last so many events in memory, as [`Recorder::last`] does, for
-    /// [`Handle::recording`].
+    /// Keeps the last so many events in memory, for [`Handle::recording`].
     ///
     /// *Errors:* `InvalidInput` for a header of more than 32 MiB.
     pub fn in_memory(events: usize, header: &Header) -> io::Result<Self> {
@@ -155,10 +143,10 @@ impl Recorder {
         Ok(Self::new(None, Some(ring)))
     }
 
-    /// Keeps the last so many events in memory besides, for [`Handle::recording`]: those of a
-    /// recording that is too large to be read at the end, or goes into a pipe.
+    /// Also keeps the last so many events in memory, as [`Recorder::in_memory`] does: for a recording
+    /// that is too large to be read at the end, or goes into a pipe.
     ///
-    /// *Errors:* `InvalidInput` for a header of more than 32 MiB.
+    /// *Errors:* as [`Recorder::in_memory`].
     pub fn and_in_memory(mut self, events: usize, header: &Header) -> io::Result<Self> {
         let ring = Ring::new(events, None, encode::preamble(header)?);
         self.handle.0.lock().ring.get_or_insert(ring);
@@ -168,18 +156,16 @@ impl Recorder {
 
     fn new(output: Option<Output>, ring: Option<Ring>) -> Self {
         let (is_ring, is_file) = (ring.is_some(), output.is_some());
-        let shared = Shared {
-            buffer: Buffer::new(),
-            state: Mutex::new(State {
-                output,
-                ring,
-                done: 0,
-                is_closed: false,
-                error: None,
-            }),
+        let state = State {
+            output,
+            ring,
+            done: 0,
+            is_closed: false,
+            error: None,
         };
+        let (buffer, state) = (Buffer::new(), Mutex::new(state));
         Self {
-            handle: Handle(Arc::new(shared)),
+            handle: Handle(Arc::new(Shared { buffer, state })),
             context: Context::default(),
             end: End::default(),
             events: 0,
@@ -232,15 +218,16 @@ impl Recorder {
             // A task may be blocked in these much later, when its turn has come.
             Some(Step::Calls(SystemCall::Recv(_) | SystemCall::Accept(_), _)) => self.note(event),
             Some(Step::Calls(call, detail)) if self.is_ring => {
+                let len = match detail {
+                    Detail::Len(len) => Some(*len),
+                    _ => None,
+                };
                 self.trap = Some(Trap {
                     number: self.events,
                     at: event.at,
                     tid: event.tid,
                     call,
-                    len: match detail {
-                        Detail::Len(len) => Some(*len),
-                        _ => None,
-                    },
+                    len,
                 });
             }
             Some(Step::Calls(..)) | None => {}
@@ -248,7 +235,6 @@ impl Recorder {
         }
     }
 
-    /// Sees to an event that is more than a record.
     fn note(&mut self, event: &Event<'_>) {
         let is_fault = matches!(event.fact.exit(), Some(Exit::Faulted(_)));
         if !self.is_ring && !is_fault {
@@ -263,7 +249,8 @@ impl Recorder {
             ring.note(self.events, event);
         }
         if is_fault {
-            state.fault(shared);
+            state.save(shared);
+            state.write(Ring::fault);
         }
     }
 }
@@ -292,7 +279,6 @@ impl Tracer for Recorder {
     }
 }
 
-/// Passes over a record.
 fn skip(bytes: &mut Bytes<'_>) -> Result<(), Wrong> {
     Context::default().record(bytes).map(drop)
 }
@@ -324,12 +310,12 @@ impl Handle {
     /// *Errors:* the first that has befallen the recording.
     pub fn flush(&self) -> io::Result<()> {
         let mut state = self.0.lock();
-        state.flush(&self.0);
+        state.save(&self.0);
+        state.write(Ring::write);
         state.result()
     }
 
-    /// The last events that the recorder keeps at this moment. `None` if it writes all of them to a
-    /// file.
+    /// The last events that the recorder keeps in memory. `None` if it keeps none.
     ///
     /// ```
     /// use trapline::{Kernel, Os, record::{Header, Recorder}};
@@ -354,11 +340,8 @@ impl Handle {
         state.ring.as_ref().map(Ring::recording)
     }
 
-    /// The bytes of a recording of the last events that the recorder keeps at this moment: what
-    /// [`Recording::from_reader`] reads. The recorder goes on. `None` if it writes all events to a
-    /// file.
-    ///
-    /// Each event is decoded and encoded again, so the time grows with their number.
+    /// The same as bytes, which [`Recording::from_reader`] reads. Each event is decoded and encoded
+    /// again, so the time grows with their number.
     ///
     /// ```
     /// use std::io::Cursor;
@@ -390,9 +373,9 @@ impl Handle {
         self.close_while(|| true)
     }
 
-    /// Ends the recording as [`Handle::close`] does. While the reader of a pipe is waited for, `goes_on`
-    /// is asked every 100 ms, and whenever the reader has taken bytes. If it returns `false`, the rest
-    /// is lost, and the error is `TimedOut`.
+    /// Ends the recording as [`Handle::close`] does. The wait for the reader of a pipe asks `goes_on`
+    /// every 100 ms, and whenever the reader has taken bytes. If it returns `false`, the rest is lost,
+    /// and the error is `TimedOut`.
     pub fn close_while(&self, mut goes_on: impl FnMut() -> bool) -> io::Result<()> {
         let mut state = self.0.lock();
         if !state.is_closed {
@@ -410,10 +393,8 @@ impl Shared {
 
 impl State {
     fn result(&self) -> io::Result<()> {
-        match &self.error {
-            None => Ok(()),
-            Some((kind, text)) => Err(io::Error::new(*kind, text.clone())),
-        }
+        let error = self.error.clone();
+        error.map_or(Ok(()), |(kind, text)| Err(io::Error::new(kind, text)))
     }
 
     /// Takes the new records out of the buffer.
@@ -424,7 +405,6 @@ impl State {
         self.put(&new);
     }
 
-    /// Puts down whole records.
     fn put(&mut self, records: &[u8]) {
         if records.is_empty() || self.is_closed {
             return;
@@ -441,18 +421,13 @@ impl State {
         }
     }
 
-    fn flush(&mut self, shared: &Shared) {
-        self.save(shared);
-        self.write(Ring::write);
-    }
-
     fn close(&mut self, shared: &Shared, goes_on: &mut dyn FnMut() -> bool) {
         self.save(shared);
         self.write(|ring| ring.write_last(goes_on));
         // Another recorder may have the file from now on.
         let result = match self.output.take() {
             None => Ok(()),
-            Some(Output::File(file)) => file.end(kind::END),
+            Some(Output::File(file)) => file.end(wire::END),
             Some(Output::Stream(mut stream)) => stream.end(goes_on),
         };
         self.note(result);
@@ -462,12 +437,6 @@ impl State {
         self.is_closed = true;
     }
 
-    fn fault(&mut self, shared: &Shared) {
-        self.save(shared);
-        self.write(Ring::fault);
-    }
-
-    /// Has the ring write, if there is one.
     fn write(&mut self, how: impl FnOnce(&mut Ring) -> io::Result<()>) {
         if let (Some(ring), false) = (&mut self.ring, self.is_closed) {
             let result = how(ring);

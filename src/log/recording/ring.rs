@@ -13,11 +13,12 @@ use std::{
 use rustc_hash::FxHashMap;
 
 use super::{
-    Context, OwnedEvent, Recording,
+    OwnedEvent, Recording,
     chunks::chunk,
-    decode::{Bytes, Record},
-    encode, kind, place,
+    decode::Bytes,
+    place,
     stream::Stream,
+    wire::{self, Context, Record},
 };
 use crate::{
     abi::Tid,
@@ -30,7 +31,6 @@ const CHUNK: usize = 64 * 1024;
 /// Records in parts. The oldest parts are dropped.
 #[derive(Debug)]
 pub(super) struct Ring {
-    /// The number of events to keep.
     size: u64,
     parts: VecDeque<Part>,
     known: FxHashMap<Tid, Known>,
@@ -47,15 +47,10 @@ pub(super) struct Ring {
     has_fault: bool,
 }
 
-/// Where a ring is written.
 #[derive(Debug)]
 pub(super) enum Target {
     /// A file, which is replaced.
-    File {
-        path: PathBuf,
-        /// The file that is there now.
-        lock: place::Locked,
-    },
+    File { path: PathBuf, lock: place::Locked },
     /// Something that takes bytes once, such as a pipe.
     Stream(Stream),
 }
@@ -68,16 +63,19 @@ struct Part {
     records: Vec<u8>,
 }
 
-/// The events of a task that must be repeated after their records are dropped, with their numbers.
+/// The events of a task that must be repeated after their records are dropped.
 #[derive(Debug)]
 struct Known {
-    spawned: (u64, OwnedEvent),
+    spawned: Noted,
     /// The trap in which it is blocked, or may yet be.
-    trapped: Option<(u64, OwnedEvent)>,
-    blocked: Option<(u64, OwnedEvent)>,
-    exited: Option<(u64, OwnedEvent)>,
-    reaped: Option<(u64, OwnedEvent)>,
+    trapped: Option<Noted>,
+    blocked: Option<Noted>,
+    exited: Option<Noted>,
+    reaped: Option<Noted>,
 }
+
+/// An event, and its number.
+type Noted = (u64, OwnedEvent);
 
 impl Ring {
     pub(super) fn new(size: usize, target: Option<Target>, head: Vec<u8>) -> Self {
@@ -96,7 +94,6 @@ impl Ring {
         ring
     }
 
-    /// Takes records, which go on where the last ones ended.
     pub(super) fn put(&mut self, records: &[u8]) {
         if let Some(part) = self.parts.back_mut() {
             part.records.extend_from_slice(records);
@@ -180,16 +177,13 @@ impl Ring {
         self.write()
     }
 
-    /// Replaces the file, if it is one.
     pub(super) fn write(&mut self) -> io::Result<()> {
-        if let None | Some(Target::Stream(_)) = self.target {
+        if !matches!(self.target, Some(Target::File { .. })) {
             return Ok(());
         }
         let window = self.window_and_end();
-        match &mut self.target {
-            Some(target) => target.replace(&[&self.head, &window]),
-            None => Ok(()),
-        }
+        let target = self.target.as_mut();
+        target.map_or(Ok(()), |target| target.replace(&[&self.head, &window]))
     }
 
     /// Writes it for the last time. `goes_on` is asked while the reader of a pipe is waited for.
@@ -204,7 +198,6 @@ impl Ring {
         self.write()
     }
 
-    /// Never writes again.
     pub(super) fn give_up(&mut self) {
         self.target = None;
     }
@@ -214,7 +207,6 @@ impl Ring {
         [self.head.clone(), self.window_and_end()].concat()
     }
 
-    /// The same, to be read.
     pub(super) fn recording(&self) -> Recording {
         let bytes = Cursor::new(self.bytes());
         Recording::from_reader(bytes).expect("what begins with a header can be read")
@@ -222,7 +214,7 @@ impl Ring {
 
     fn window_and_end(&self) -> Vec<u8> {
         let (mut window, ..) = self.window();
-        chunk(&mut window, &[kind::END]);
+        chunk(&mut window, &[wire::END]);
         window
     }
 
@@ -236,8 +228,7 @@ impl Ring {
         past.sort_by_key(|&(number, _)| number);
         let mut chunks = Chunks {
             context: self.context,
-            records: Vec::new(),
-            out: Vec::new(),
+            ..Chunks::default()
         };
         let mut after = self.since;
         for &(number, ref event) in past {
@@ -254,7 +245,7 @@ impl Ring {
     }
 
     /// The events from before `start` that a reader needs, in any order.
-    fn past(&self, start: u64) -> Vec<&(u64, OwnedEvent)> {
+    fn past(&self, start: u64) -> Vec<&Noted> {
         let known = self.known.values().filter(|known| {
             let gone = known.reaped.as_ref();
             known.spawned.0 < self.since || gone.is_none_or(|&(number, _)| number >= start)
@@ -269,7 +260,6 @@ impl Ring {
         events.filter(|(number, _)| past.contains(number)).collect()
     }
 
-    /// All events that are kept.
     fn events(&self) -> impl Iterator<Item = OwnedEvent> {
         self.parts.iter().flat_map(|part| {
             let mut context = part.context;
@@ -278,12 +268,10 @@ impl Ring {
                 if bytes.0.is_empty() {
                     return None;
                 }
-                match context.record(&mut bytes) {
-                    Ok(Record::Event(event)) => Some(event),
-                    Ok(Record::Gap(_) | Record::End) | Err(_) => {
-                        unreachable!("the recorder wrote these records, all of them events")
-                    }
-                }
+                let Ok(Record::Event(event)) = context.record(&mut bytes) else {
+                    unreachable!("the recorder wrote these records, all of them events")
+                };
+                Some(event)
             })
         })
     }
@@ -292,15 +280,12 @@ impl Ring {
 impl Target {
     pub(super) fn new(path: &Path) -> io::Result<Self> {
         let file = place::open(path)?;
-        if file.metadata()?.is_file() {
-            // What a link leads to is replaced, not the link.
-            Ok(Self::File {
-                path: fs::canonicalize(path)?,
-                lock: file,
-            })
-        } else {
-            Ok(Self::Stream(Stream::new(file)?))
+        if !file.metadata()?.is_file() {
+            return Ok(Self::Stream(Stream::new(file)?));
         }
+        // What a link leads to is replaced, not the link.
+        let (path, lock) = (fs::canonicalize(path)?, file);
+        Ok(Self::File { path, lock })
     }
 
     /// Replaces a file by one with these parts, at once: there is never half of it. Where that
@@ -341,16 +326,13 @@ fn create_beside(path: &Path) -> io::Result<(PathBuf, place::Locked)> {
         Ok(old) => file.set_permissions(old.permissions()),
         Err(_) => Ok(()),
     };
-    match as_old.and_then(|()| place::lock(file)) {
-        Ok(file) => Ok((beside, file)),
-        Err(error) => {
-            let _ = fs::remove_file(&beside);
-            Err(error)
-        }
-    }
+    let locked = as_old.and_then(|()| place::lock(file));
+    let locked = locked.inspect_err(|_| drop(fs::remove_file(&beside)))?;
+    Ok((beside, locked))
 }
 
 /// Events on their way into chunks.
+#[derive(Default)]
 struct Chunks {
     context: Context,
     records: Vec<u8>,
@@ -358,10 +340,9 @@ struct Chunks {
 }
 
 impl Chunks {
-    /// Notes that events are missing here, if any are.
     fn skip(&mut self, missing: u64) {
         if missing > 0 {
-            encode::gap(&mut self.records, missing);
+            wire::gap(&mut self.records, missing);
         }
     }
 

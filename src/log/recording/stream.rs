@@ -1,9 +1,9 @@
 //! A pipe or a device that takes a recording. Its reader may be slow, and may stall.
 //!
 //! The kernel must not wait for an observer. So writes do not block, and what the reader has not
-//! taken yet is kept, up to a bound. At the bound the recorder waits for the reader, for a second of
-//! silence in all. Then the reader counts as stalled: until it takes bytes again, events are not
-//! kept, and a gap in the recording has their number.
+//! taken yet is kept, up to a bound. There the recorder waits for a second of silence. Then the
+//! reader counts as stalled: until it takes bytes again, events are not kept, and a gap in the
+//! recording has their number.
 
 use std::{collections::VecDeque, io};
 
@@ -14,15 +14,14 @@ use rustix::{
 };
 
 use super::{
-    Context,
     chunks::chunk,
-    decode::{Bytes, Record},
-    encode, kind, place,
+    decode::Bytes,
+    place,
+    wire::{self, Context, Record},
 };
 
 /// How many bytes are kept for the reader.
 const ROOM: usize = 1 << 20;
-/// How long one poll waits for the reader.
 const PATIENCE: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 100_000_000,
@@ -36,7 +35,6 @@ const SAME_TASK: u64 = u64::MAX;
 #[derive(Debug)]
 pub(super) struct Stream {
     file: place::Locked,
-    /// What the reader has not taken.
     kept: VecDeque<u8>,
     is_stalled: bool,
     /// The number of events that were not kept since the last that was.
@@ -46,7 +44,6 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    /// Makes writes to the file not block.
     pub(super) fn new(file: place::Locked) -> io::Result<Self> {
         let flags = fcntl_getfl(&*file)?;
         fcntl_setfl(&*file, flags | OFlags::NONBLOCK)?;
@@ -84,10 +81,10 @@ impl Stream {
     pub(super) fn end(&mut self, goes_on: &mut dyn FnMut() -> bool) -> io::Result<()> {
         let mut records = Vec::new();
         if self.lost > 0 {
-            encode::gap(&mut records, self.lost);
+            wire::gap(&mut records, self.lost);
             records = chunked(&records);
         }
-        records.extend(chunked(&[kind::END]));
+        records.extend(chunked(&[wire::END]));
         self.put_bytes(&records)?;
         self.drain(goes_on)
     }
@@ -115,10 +112,8 @@ impl Stream {
     fn wait_for_room(&mut self, len: usize) -> io::Result<()> {
         let mut silences = 0;
         while !self.has_room(len) && !self.is_stalled {
-            if !self.poll()? {
-                silences += 1;
-                self.is_stalled = silences == SILENCES;
-            }
+            silences += u32::from(!self.poll()?);
+            self.is_stalled = silences == SILENCES;
             self.push()?;
         }
         Ok(())
@@ -130,7 +125,6 @@ impl Stream {
         Ok(retry_on_intr(|| poll(&mut asked, Some(&PATIENCE)))? > 0)
     }
 
-    /// Writes as much as the reader takes now.
     fn push(&mut self) -> io::Result<()> {
         while !self.kept.is_empty() {
             match retry_on_intr(|| rustix::io::write(&*self.file, self.kept.as_slices().0)) {
@@ -146,7 +140,6 @@ impl Stream {
         Ok(())
     }
 
-    /// Counts records that are not kept.
     fn lose(&mut self, records: &[u8]) {
         let mut bytes = Bytes(records);
         while !bytes.0.is_empty() && self.lost_context.record(&mut bytes).is_ok() {
@@ -160,7 +153,7 @@ impl Stream {
         let mut out = Vec::new();
         let mut bytes = Bytes(records);
         if self.lost > 0 {
-            encode::gap(&mut out, self.lost);
+            wire::gap(&mut out, self.lost);
             if let Ok(Record::Event(first)) = self.lost_context.record(&mut bytes) {
                 { FRESH }.event(&mut out, &first);
             }
@@ -198,7 +191,10 @@ mod tests {
     use super::*;
     use crate::{
         abi::Tid,
-        log::{Event, Fact, recording::Header, recording::Recording},
+        log::{
+            Event, Fact,
+            recording::{Header, Recording, encode},
+        },
     };
 
     /// A pipe, with a stream into it.

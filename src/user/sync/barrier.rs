@@ -49,7 +49,7 @@ impl Barrier {
     }
 
     async fn maybe_named(os: &mut Os, name: Option<&str>, tasks: usize) -> Self {
-        let gate = Queue::required(os, u64::MAX, Kind::Barrier, name).await;
+        let gate = Queue::required(os, Kind::Barrier, name).await;
         Self {
             tasks,
             round: Rc::new(RefCell::new(Round::new(gate))),
@@ -65,7 +65,7 @@ impl Barrier {
             let gate = self.round.borrow().gate.clone();
             gate.require_home(os, "the barrier");
             // Made before this task is counted: a trap between the two would let another task arrive.
-            let next = Round::new(gate.successor(os, u64::MAX).await);
+            let next = Round::new(gate.successor(os).await);
             let round = Rc::clone(&self.round.borrow());
             round.gate.touch_beside(true);
             let last = round.arrived.get() + 1 >= self.tasks;

@@ -17,7 +17,6 @@ type Waited<T> = Result<(Guard<T>, Result<(), Elapsed>), Poisoned<T>>;
 /// lock again, the signal goes to the next waiting task. Without one it is dropped.
 #[derive(Clone, Debug)]
 pub struct Condition {
-    /// A queue of capacity zero: a message passes only to a waiting task.
     signals: Rc<RefCell<Queue<()>>>,
 }
 
@@ -34,7 +33,7 @@ impl Condition {
     }
 
     async fn maybe_named(os: &mut Os, name: Option<&str>) -> Self {
-        let signals = Queue::required(os, 0, Kind::Condition, name).await;
+        let signals = Queue::required(os, Kind::Condition, name).await;
         Self {
             signals: Rc::new(RefCell::new(signals)),
         }
@@ -49,10 +48,9 @@ impl Condition {
     }
 
     /// Releases the lock, waits for a signal, and takes the lock again. *Blocks* until it has the
-    /// lock. The caller must check its condition again: another task may have run first.
-    ///
-    /// A kill or a timeout that cuts the wait poisons nothing: the task waits, and changes nothing.
-    /// [`Condition::wait_for`] waits for a limited time and takes the lock again.
+    /// lock. The caller must check its condition again: another task may have run first. A kill or a
+    /// timeout that cuts the wait poisons nothing. [`Condition::wait_for`] takes the lock after a
+    /// limited time.
     ///
     /// *Errors:* as [`Mutex::lock`](super::Mutex::lock).
     #[track_caller]
@@ -125,7 +123,6 @@ impl Condition {
         }
     }
 
-    /// Returns the mutex of a guard that is about to be dropped, and the signals to wait for.
     fn release<T: 'static>(&self, os: &Os, guard: &mut Guard<T>) -> (Mutex<T>, Queue<()>) {
         let signals = self.signals_in(os);
         guard.released = true;
@@ -142,7 +139,7 @@ impl Condition {
     pub async fn notify_all(&self, os: &mut Os) {
         let signals = self.signals_in(os);
         // A task that waits again before this is done waits for the next signal.
-        let next = signals.successor(os, 0).await;
+        let next = signals.successor(os).await;
         next.touch_beside(true);
         let all = self.signals.replace(next);
         all.touch_beside(true);
@@ -151,8 +148,8 @@ impl Condition {
     }
 }
 
-/// Drops stale signals: their tasks were killed or cut before their turn, and no other task waited.
-/// Returns in the turn in which it finds none.
+/// Drops signals whose tasks were killed or cut before their turn, while no other task waited. Returns
+/// in the turn in which it finds none.
 async fn drop_stale(os: &mut Os, signals: &Queue<()>) {
     while !signals.is_empty() {
         let _ = signals.try_get(os).await;
@@ -173,8 +170,8 @@ async fn lock_again<T: 'static>(
     locked
 }
 
-/// A signal of [`Condition::notify_one`] on its way. If its task is killed or cut before it has the
-/// lock again, the drop passes the signal to the next waiting task.
+/// A signal on its way. If its task is killed or cut before it has the lock again, the drop passes the
+/// signal to the next waiting task.
 struct Signal<'a>(&'a Queue<()>);
 
 impl Drop for Signal<'_> {

@@ -40,7 +40,7 @@ impl Flag {
     }
 
     async fn maybe_named(os: &mut Os, name: Option<&str>) -> Self {
-        let gate = Queue::required(os, u64::MAX, Kind::Flag, name).await;
+        let gate = Queue::required(os, Kind::Flag, name).await;
         Self { gate }
     }
 

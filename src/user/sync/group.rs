@@ -31,9 +31,8 @@ use crate::{
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// The kernel gives the group each member's exit when the member ends, even if other tasks wait for
-/// the member or the group has moved to another task. A member also stops being a zombie when the
-/// task that spawned it ends.
+/// The group receives each member's exit, even if other tasks wait for the member or the group has
+/// moved to another task. A member also stops being a zombie when the task that spawned it ends.
 pub struct Group {
     /// The exits that the group has not returned yet.
     ended: Queue<(Tid, Exit)>,
@@ -41,12 +40,11 @@ pub struct Group {
     frame: Rc<TrapFrame>,
 }
 
-/// The state that a group and the kernel share.
 struct Members {
     ended: QueueId,
     exits: Rc<Side<(Tid, Exit)>>,
-    /// Every member whose exit the group has not returned, by tid. The kernel adds a member when it
-    /// makes the task: the owner may be killed before it receives the tid.
+    /// The members whose exits the group has not returned. The kernel adds a member when it makes the
+    /// task: the owner may be killed before it receives the tid.
     left: RefCell<BTreeSet<Tid>>,
 }
 
@@ -82,7 +80,7 @@ impl Group {
     }
 
     async fn maybe_named(os: &mut Os, name: Option<&str>) -> Self {
-        let ended = Queue::required(os, u64::MAX, Kind::Group, name).await;
+        let ended = Queue::required(os, Kind::Group, name).await;
         let members = Rc::new(Members {
             ended: ended.id(),
             exits: ended.side(),

@@ -19,10 +19,9 @@ use crate::{
 /// [`Mutex::clear_poison`]. (As in the standard library's `Mutex`.)
 ///
 /// A lock is poisoned when a kill, a fault or the cut of a [timeout](Os::timeout) drops its
-/// [`Guard`], also where the guard is in a message that is dropped so. A task that returns or calls
-/// [`Os::exit`] poisons none, whatever its exit, because it chooses the moment. Nor does a cut if the
-/// guard lives outside the body that is cut, or a task that waits for the lock or a
-/// [`Condition`](super::Condition).
+/// [`Guard`], even within a message. A task that returns or calls [`Os::exit`] poisons none, because
+/// it chooses the moment. Nor does the cut of a wait for the lock or a
+/// [`Condition`](super::Condition), or a cut while the guard lives outside the body.
 ///
 /// ```
 /// # use trapline::{Kernel, Os, sync::Mutex};
@@ -44,7 +43,6 @@ struct Locked<T> {
     poisoned: Cell<bool>,
     /// `None` while a guard has it.
     value: Cell<Option<Box<T>>>,
-    /// Drops the value.
     drop: fn(&TrapFrame, Box<T>),
 }
 
@@ -68,8 +66,7 @@ pub struct Poisoned<T>(pub Guard<T>);
 impl<T: 'static> Mutex<T> {
     /// Makes a mutex around a value. Never blocks.
     pub async fn new(os: &mut Os, value: T) -> Self {
-        let token = Queue::required(os, u64::MAX, Kind::Mutex, None).await;
-        Self::around(token, value)
+        Self::around(Queue::required(os, Kind::Mutex, None).await, value)
     }
 
     /// Makes a mutex with a name, which reports and traces show beside its number. Never blocks.
@@ -88,22 +85,19 @@ impl<T: 'static> Mutex<T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub async fn named(os: &mut Os, name: &str, value: T) -> Self {
-        let token = Queue::required(os, u64::MAX, Kind::Mutex, Some(name)).await;
-        Self::around(token, value)
+        Self::around(Queue::required(os, Kind::Mutex, Some(name)).await, value)
     }
 
     /// Returns a mutex whose lock is the message of this queue.
     fn around(token: Queue<()>, value: T) -> Self {
         token.defer_put(());
-        let (poisoned, value) = (Cell::new(false), Cell::new(Some(Box::new(value))));
-        Self {
-            inner: Rc::new(Locked {
-                token,
-                poisoned,
-                value,
-                drop: TrapFrame::drop_iteratively,
-            }),
-        }
+        let inner = Rc::new(Locked {
+            token,
+            poisoned: Cell::new(false),
+            value: Cell::new(Some(Box::new(value))),
+            drop: TrapFrame::drop_iteratively,
+        });
+        Self { inner }
     }
 
     /// Takes the lock. *Blocks* while another task has it. First come, first served.
@@ -115,23 +109,22 @@ impl<T: 'static> Mutex<T> {
         self.lock_noted(os)
     }
 
-    /// Takes the lock, for a caller that has noted its own caller.
+    /// For a caller that has noted its own caller.
     pub(super) async fn lock_noted(&self, os: &mut Os) -> Result<Guard<T>, Poisoned<T>> {
-        self.inner.token.require_home(os, "the mutex");
-        let token = self.inner.token.take(os).await;
-        token.expect("only a raw trap closes the queue of a mutex");
-        self.inner.token.set_held();
-        let value = self.inner.value.take();
+        let Locked { token, value, .. } = &*self.inner;
+        token.require_home(os, "the mutex");
+        let taken = token.take(os).await;
+        taken.expect("only a raw trap closes the queue of a mutex");
+        token.set_held();
         let guard = Guard {
             inner: Rc::clone(&self.inner),
-            value,
+            value: value.take(),
             released: false,
         };
-        self.inner.token.touch_beside(false);
-        if self.inner.poisoned.get() {
-            Err(Poisoned(guard))
-        } else {
-            Ok(guard)
+        token.touch_beside(false);
+        match self.inner.poisoned.get() {
+            true => Err(Poisoned(guard)),
+            false => Ok(guard),
         }
     }
 
@@ -157,9 +150,8 @@ impl<T> Drop for Locked<T> {
 
 impl<T> Clone for Mutex<T> {
     fn clone(&self) -> Self {
-        Self {
-            inner: Rc::clone(&self.inner),
-        }
+        let inner = Rc::clone(&self.inner);
+        Self { inner }
     }
 }
 
@@ -167,9 +159,8 @@ impl<T: 'static> Guard<T> {
     /// Returns the mutex of this lock.
     #[must_use]
     pub fn mutex(&self) -> Mutex<T> {
-        Mutex {
-            inner: Rc::clone(&self.inner),
-        }
+        let inner = Rc::clone(&self.inner);
+        Mutex { inner }
     }
 
     /// Makes the calling task the holder of the lock, in reports and in the search for cycles. A
@@ -181,35 +172,34 @@ impl<T: 'static> Guard<T> {
     }
 }
 
+const HAS_VALUE: &str = "a guard has the value until it is dropped";
+
 impl<T> Deref for Guard<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        self.value
-            .as_deref()
-            .expect("a guard has the value until it is dropped")
+        self.value.as_deref().expect(HAS_VALUE)
     }
 }
 
 impl<T> DerefMut for Guard<T> {
     fn deref_mut(&mut self) -> &mut T {
-        self.value
-            .as_deref_mut()
-            .expect("a guard has the value until it is dropped")
+        self.value.as_deref_mut().expect(HAS_VALUE)
     }
 }
 
 impl<T> Drop for Guard<T> {
     fn drop(&mut self) {
         self.inner.value.set(self.value.take());
-        let is_cut = self.inner.token.frame().killing.get() || std::thread::panicking();
+        let token = &self.inner.token;
+        let is_cut = token.frame().killing.get() || std::thread::panicking();
         if is_cut && !self.released {
-            self.inner.token.touch_beside(true);
+            token.touch_beside(true);
             self.inner.poisoned.set(true);
         }
-        self.inner.token.touch_unless_held();
-        self.inner.token.set_free();
-        self.inner.token.defer_put(());
+        token.touch_unless_held();
+        token.set_free();
+        token.defer_put(());
     }
 }
 

@@ -26,9 +26,9 @@ use crate::{
 /// ```
 #[derive(Clone, Debug)]
 pub struct Semaphore {
-    /// The permits that have been returned.
+    /// Those that have been returned.
     permits: Queue<()>,
-    /// The number of permits that were never taken. No task waits while there is one.
+    /// The number of those that were never taken. No task waits while there is one.
     unissued: Rc<Cell<usize>>,
 }
 
@@ -53,7 +53,7 @@ impl Semaphore {
 
     async fn maybe_named(os: &mut Os, name: Option<&str>, permits: usize) -> Self {
         Self {
-            permits: Queue::required(os, u64::MAX, Kind::Semaphore, name).await,
+            permits: Queue::required(os, Kind::Semaphore, name).await,
             unissued: Rc::new(Cell::new(permits)),
         }
     }
@@ -97,11 +97,9 @@ impl Semaphore {
         }
     }
 
-    /// Puts a permit into the queue, if the queue is empty and one is left. The next call finds it
-    /// there. If that call is cut, the permit stays in the queue.
-    ///
-    /// A task does so before it takes a permit and after: it may have taken the permit of a task whose
-    /// call is held back.
+    /// Puts a permit into an empty queue, if one is left. A task does so before it takes a permit and
+    /// after: it may have taken the permit of a task whose call is held back. A permit that is not
+    /// taken then, because the call is cut, stays in the queue.
     fn issue_permit(&self) {
         let is_empty = self.permits.is_empty();
         self.permits.touch_beside(is_empty);

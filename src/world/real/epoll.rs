@@ -18,7 +18,7 @@ use rustix::{
     time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create},
 };
 
-use super::{poller::System, readiness::Readiness};
+use super::poller::{Readiness, System};
 
 /// The key of the alarm, which no device has. `polling` keeps the highest one for itself.
 const ALARM: u64 = u64::MAX - 1;
@@ -26,7 +26,6 @@ const ALARM: u64 = u64::MAX - 1;
 /// What epoll reports, asked for or not, after a failure or after both ends have closed.
 const WRONG: Flags = Flags::HUP.union(Flags::ERR);
 
-/// How Linux waits.
 pub(super) struct Epoll {
     events: Vec<Event>,
     /// Ends a wait at the deadline.

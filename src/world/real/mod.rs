@@ -1,17 +1,5 @@
 //! The real world: the operating system's clock, descriptors and standard output.
 //!
-//! | file | owns |
-//! |---|---|
-//! | `mod.rs` | [`RealWorld`]: the clock, the console, and what is done with a device |
-//! | `source.rs` | a registered descriptor, and what is known of its readiness |
-//! | `poller.rs` | the watched descriptors, and the wake-up for other threads |
-//! | `epoll.rs` | how Linux waits |
-//! | `portable.rs` | how other systems wait |
-//! | `readiness.rs` | what a poller says of a descriptor, and how to ask about one |
-//! | `pool.rs` | the threads for blocking work |
-//! | `stdout.rs` | standard output, which is never waited for |
-//! | `sendfile.rs` | Linux: files that the system sends by itself |
-//!
 //! Every descriptor is registered once, edge-triggered for both directions, and its readiness is
 //! remembered: an attempt that would block clears it, an event of the poller sets it. So a
 //! connection that is served costs the system calls of a hand-written epoll loop and no more. To
@@ -19,17 +7,16 @@
 //!
 //! # What `polling` does
 //!
-//! `polling` owns the poller on every system: it opens it and closes it, and `poller.rs` and the two
-//! files below it are all that names it. Nothing depends on its own `notify`, or on the key that it
-//! keeps for that.
+//! `polling` owns the poller on every system: it opens it and closes it, and ends the watch of a
+//! descriptor. `poller.rs` and the two files below it are all that names it. On Linux two things are
+//! ours, and one is ours everywhere:
 //!
-//! | | Linux | elsewhere | why not `polling` on Linux |
-//! |---|---|---|---|
-//! | open and close the poller | polling | polling | |
-//! | end the watch of a descriptor | polling | polling | |
-//! | begin the watch of a descriptor | `epoll_ctl` | polling | it cannot ask for `EPOLLRDHUP`: without it each short read needs a second one, to find the end of the stream |
-//! | wait | `epoll_wait`, a timerfd only for a new deadline | polling | it makes 5 system calls (`timerfd_settime`, two `epoll_ctl`, `epoll_wait`, `read`), this one 1 or 2 |
-//! | wake it from a thread | an eventfd of ours, watched like any other | a pipe of ours, the same | its notification has to be acknowledged in its own wait |
+//! - A watch begins by `epoll_ctl`: `polling` cannot ask for `EPOLLRDHUP`. Without it each short read
+//!   needs a second one, to find the end of the stream.
+//! - A wait is `epoll_wait`, and a timerfd for a new deadline: 1 or 2 system calls. `polling` makes 5
+//!   (`timerfd_settime`, two `epoll_ctl`, `epoll_wait`, `read`).
+//! - Threads wake it by an eventfd, or a pipe, that is watched like any other descriptor: the
+//!   notification of `polling` has to be acknowledged in its own wait.
 //!
 //! The figure: a request of an echo server with 50 connections takes 2.0 system calls
 //! (`docs/benchmarks.md`), as that of a bare epoll loop does.
@@ -40,7 +27,6 @@ mod poller;
 mod pool;
 #[cfg(any(not(target_os = "linux"), test))]
 mod portable;
-mod readiness;
 #[cfg(target_os = "linux")]
 mod sendfile;
 mod source;
@@ -49,32 +35,32 @@ mod stdout;
 use std::{
     fs::File,
     hash::{BuildHasher, RandomState},
-    io::{self, Write},
+    io::{self, Result, Write},
     net::SocketAddr,
     os::fd::AsFd,
     time::{Duration, Instant},
 };
 
-use rand_pcg::{
-    Pcg64,
-    rand_core::{Rng, SeedableRng},
+use rustix::{
+    fs::FileType,
+    io::Errno,
+    net::{RecvFlags, SendFlags, Shutdown},
 };
-use rustix::fs::FileType;
-use rustix::net::{RecvFlags, SendFlags};
 use socket2::{Domain, Protocol, Socket, Type};
 
 #[cfg(target_os = "linux")]
 use epoll::Epoll as System;
-use poller::Poller;
+use poller::{Poller, is_ready};
 use pool::Pool;
 #[cfg(not(target_os = "linux"))]
 use portable::Portable as System;
-use readiness::is_ready;
 use source::{Fd, Kind, Source, Sources};
 use stdout::Stdout;
 pub use stdout::open_again;
 
-use super::{Answer, Happening, Request, World, hand_on, io::read_piece};
+use super::{
+    Answer, Happening, Request, World, console, hand_on, io::send_piece, sequence::Sequence,
+};
 use crate::{
     abi::{DeviceId, Direction, Tid},
     interrupt::{Interrupts, Remote},
@@ -90,8 +76,7 @@ const GLANCE_AFTER: Duration = Duration::from_millis(1);
 /// The real world. Its seed is the operating system's choice unless one is set.
 pub struct RealWorld {
     boot: Instant,
-    seed: u64,
-    random: Pcg64,
+    random: Sequence,
     // Before the sources: they must stay open until the poller is gone.
     poller: Poller<System>,
     /// Whether `sendfile` is safe to call; asked before the first time.
@@ -109,23 +94,19 @@ pub struct RealWorld {
 enum Console {
     /// To standard output, which nothing has been printed to yet.
     Unopened,
-    /// To standard output.
     Stdout(Stdout),
-    /// Somewhere else, which may block.
-    Sink(Box<dyn Write>),
+    Other(console::Console),
 }
 
 impl RealWorld {
     /// A world whose time begins now.
     ///
     /// *Errors:* the operating system's, where it has no descriptors left for a poller.
-    pub fn new() -> io::Result<Self> {
-        let seed = RandomState::new().hash_one(std::process::id());
+    pub fn new() -> Result<Self> {
         let poller = Poller::new()?;
         Ok(Self {
             boot: Instant::now(),
-            seed,
-            random: Pcg64::seed_from_u64(seed),
+            random: Sequence::new(RandomState::new().hash_one(std::process::id())),
             #[cfg(target_os = "linux")]
             ignores_pipe_signal: None,
             interrupts: Interrupts::new(poller.waker()),
@@ -140,25 +121,24 @@ impl RealWorld {
     /// Has the console somewhere else than at standard output.
     #[must_use]
     pub fn print_to(mut self, console: impl Write + 'static) -> Self {
-        self.console = Console::Sink(Box::new(console));
+        self.console = Console::Other(console::Console::Sink(Box::new(console)));
         self
     }
 
-    /// Begins to watch a descriptor.
-    fn register(&mut self, id: DeviceId, fd: Fd, kind: Kind) -> io::Result<()> {
+    fn register(&mut self, id: DeviceId, fd: Fd, kind: Kind) -> Result<()> {
+        self.close(id);
         let watched = match self.poller.watch(fd.as_fd(), id.into()) {
             Ok(()) => true,
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => false,
             Err(error) => return Err(error),
         };
-        let other = self.sources.insert(id, Source::new(fd, kind, watched));
-        self.forget(other);
+        let source = Source::new(fd, kind, watched);
+        self.sources.open.insert(id, source);
         Ok(())
     }
 
-    /// Ends the watch of what is no device any more.
-    fn forget(&self, source: Option<Source>) {
-        if let Some(source) = source
+    fn close(&mut self, id: DeviceId) {
+        if let Some(source) = self.sources.remove(id)
             && source.watched
         {
             self.poller.unwatch(source.fd.as_fd());
@@ -167,11 +147,11 @@ impl RealWorld {
 
     /// Has the console reported once it takes more. It is watched no longer than that: whatever is
     /// read from a pipe would wake the kernel.
-    fn watch_console(&mut self) -> io::Result<()> {
+    fn watch_console(&mut self) -> Result<()> {
         let Console::Stdout(stdout) = &self.console else {
             return Ok(());
         };
-        if !self.sources.contains(DeviceId::CONSOLE) {
+        if !self.sources.open.contains_key(&DeviceId::CONSOLE) {
             let fd = Fd::Attached(Descriptor::new(stdout.source()));
             self.register(DeviceId::CONSOLE, fd, Kind::File)?;
         }
@@ -200,23 +180,17 @@ impl RealWorld {
         is_due
     }
 
-    fn close(&mut self, id: DeviceId) {
-        let source = self.sources.remove(id);
-        self.forget(source);
-    }
-
-    fn attach(&mut self, id: DeviceId, descriptor: Descriptor) -> io::Result<()> {
+    fn attach(&mut self, id: DeviceId, descriptor: Descriptor) -> Result<()> {
         let mode = rustix::fs::fstat(descriptor.as_fd())?.st_mode;
         let kind = match FileType::from_raw_mode(mode) {
             FileType::Socket => Kind::Socket,
             _ => Kind::File,
         };
         descriptor.set_nonblocking()?;
-        let fd = Fd::Attached(descriptor);
-        self.register(id, fd, kind)
+        self.register(id, Fd::Attached(descriptor), kind)
     }
 
-    fn listen(&mut self, id: DeviceId, addr: SocketAddr) -> io::Result<SocketAddr> {
+    fn listen(&mut self, id: DeviceId, addr: SocketAddr) -> Result<SocketAddr> {
         let socket = tcp_socket(addr)?;
         socket.set_reuse_address(true)?;
         socket.bind(&addr.into())?;
@@ -226,27 +200,21 @@ impl RealWorld {
         Ok(local)
     }
 
-    fn connect(&mut self, id: DeviceId, addr: SocketAddr) -> io::Result<()> {
+    fn connect(&mut self, id: DeviceId, addr: SocketAddr) -> Result<()> {
         let socket = tcp_socket(addr)?;
         socket.set_tcp_nodelay(true)?;
         match socket.connect(&addr.into()) {
-            Err(error)
-                if error.raw_os_error() != Some(rustix::io::Errno::INPROGRESS.raw_os_error()) =>
-            {
-                Err(error)
-            }
-            Ok(()) | Err(_) => self.register(id, Fd::Owned(socket), Kind::Stream),
+            Err(error) if Errno::from_io_error(&error) != Some(Errno::INPROGRESS) => Err(error),
+            _ => self.register(id, Fd::Owned(socket), Kind::Stream),
         }
     }
 
-    fn connected(&mut self, id: DeviceId) -> io::Result<()> {
-        match rustix::net::sockopt::socket_error(self.sources.get(id)?.0.fd.as_fd())? {
-            Ok(()) => Ok(()),
-            Err(errno) => Err(errno.into()),
-        }
+    fn connected(&mut self, id: DeviceId) -> Result<()> {
+        let (source, _) = self.sources.get(id)?;
+        Ok(rustix::net::sockopt::socket_error(source.fd.as_fd())??)
     }
 
-    fn accept(&mut self, listener: DeviceId, id: DeviceId) -> io::Result<SocketAddr> {
+    fn accept(&mut self, listener: DeviceId, id: DeviceId) -> Result<SocketAddr> {
         let (source, owed) = self.sources.get(listener)?;
         let (socket, peer) = source.attempt(Direction::Read, owed, |fd| match fd {
             Fd::Owned(socket) => socket.accept(),
@@ -259,7 +227,7 @@ impl RealWorld {
         Ok(peer)
     }
 
-    fn recv(&mut self, id: DeviceId, buf: &mut [u8]) -> io::Result<usize> {
+    fn recv(&mut self, id: DeviceId, buf: &mut [u8]) -> Result<usize> {
         let (source, owed) = self.sources.get(id)?;
         let socket = source.kind != Kind::File;
         let n = source.attempt(Direction::Read, owed, |fd| {
@@ -275,12 +243,12 @@ impl RealWorld {
         Ok(n)
     }
 
-    fn drained(&mut self, id: DeviceId) -> io::Result<bool> {
+    fn drained(&mut self, id: DeviceId) -> Result<bool> {
         let (source, owed) = self.sources.get(id)?;
         Ok(!source.is_ready_or_owed(Direction::Read, owed))
     }
 
-    fn send(&mut self, id: DeviceId, buf: &[u8]) -> io::Result<usize> {
+    fn send(&mut self, id: DeviceId, buf: &[u8]) -> Result<usize> {
         let (source, owed) = self.sources.get(id)?;
         let socket = source.kind != Kind::File;
         // A terminal that is said to be writable has room for this much, at least.
@@ -295,13 +263,7 @@ impl RealWorld {
         })
     }
 
-    fn send_file(
-        &mut self,
-        id: DeviceId,
-        file: &File,
-        offset: u64,
-        len: usize,
-    ) -> io::Result<usize> {
+    fn send_file(&mut self, id: DeviceId, file: &File, offset: u64, len: usize) -> Result<usize> {
         #[cfg(target_os = "linux")]
         {
             let is_quiet = *self
@@ -319,21 +281,15 @@ impl RealWorld {
                 }
             }
         }
-        let piece = read_piece(file, offset, len)?;
-        if piece.is_empty() && len > 0 {
-            return Ok(0);
-        }
-        self.send(id, &piece)
+        send_piece(file, offset, len, |piece| self.send(id, piece))
     }
 
-    fn shutdown(&mut self, id: DeviceId) -> io::Result<()> {
-        Ok(rustix::net::shutdown(
-            self.sources.get(id)?.0.fd.as_fd(),
-            rustix::net::Shutdown::Write,
-        )?)
+    fn shutdown(&mut self, id: DeviceId) -> Result<()> {
+        let (source, _) = self.sources.get(id)?;
+        Ok(rustix::net::shutdown(source.fd.as_fd(), Shutdown::Write)?)
     }
 
-    fn ready(&mut self, id: DeviceId, direction: Direction) -> io::Result<bool> {
+    fn ready(&mut self, id: DeviceId, direction: Direction) -> Result<bool> {
         let (source, owed) = self.sources.get(id)?;
         if source.watched {
             let ready = is_ready(source.fd.as_fd(), direction)?;
@@ -349,12 +305,11 @@ impl World for RealWorld {
     }
 
     fn random(&mut self) -> u64 {
-        self.random.next_u64()
+        self.random.next()
     }
 
     fn reseed(&mut self, seed: u64) {
-        self.seed = seed;
-        self.random = Pcg64::seed_from_u64(seed);
+        self.random = Sequence::new(seed);
     }
 
     fn spins(&self) -> bool {
@@ -362,19 +317,15 @@ impl World for RealWorld {
     }
 
     fn seed(&self) -> u64 {
-        self.seed
+        self.random.seed
     }
 
-    fn print(&mut self, text: &[u8]) -> io::Result<usize> {
+    fn print(&mut self, text: &[u8]) -> Result<usize> {
         let written = loop {
             match &mut self.console {
                 Console::Unopened => self.console = Console::Stdout(Stdout::open()?),
                 Console::Stdout(stdout) => break stdout.write(text),
-                Console::Sink(sink) => {
-                    sink.write_all(text)?;
-                    sink.flush()?;
-                    return Ok(text.len());
-                }
+                Console::Other(console) => return console.print(text),
             }
         };
         match &written {
@@ -384,11 +335,7 @@ impl World for RealWorld {
         written
     }
 
-    fn wait(
-        &mut self,
-        deadline: Option<Duration>,
-        happened: &mut Vec<Happening>,
-    ) -> io::Result<()> {
+    fn wait(&mut self, deadline: Option<Duration>, happened: &mut Vec<Happening>) -> Result<()> {
         let span = match deadline {
             _ if hand_on(&self.interrupts, happened) => Some(Duration::ZERO),
             // Most calls are polls: they need no clock.
@@ -413,7 +360,7 @@ impl World for RealWorld {
         deadline: Option<Duration>,
         patience: Duration,
         happened: &mut Vec<Happening>,
-    ) -> io::Result<Duration> {
+    ) -> Result<Duration> {
         let before = self.now();
         let patience = before.checked_add(patience);
         self.wait(deadline.into_iter().chain(patience).min(), happened)?;
@@ -428,7 +375,7 @@ impl World for RealWorld {
         self.pool.submit(task, job);
     }
 
-    fn io(&mut self, device: DeviceId, request: Request<'_>) -> io::Result<Answer> {
+    fn io(&mut self, device: DeviceId, request: Request<'_>) -> Result<Answer> {
         let done = |()| Answer::Done;
         match request {
             Request::Recv(buf) => self.recv(device, buf).map(Answer::Bytes),
@@ -458,12 +405,12 @@ impl World for RealWorld {
 impl std::fmt::Debug for RealWorld {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("RealWorld")
-            .field("seed", &self.seed)
+            .field("seed", &self.random.seed)
             .finish_non_exhaustive()
     }
 }
 
-fn tcp_socket(addr: SocketAddr) -> io::Result<Socket> {
+fn tcp_socket(addr: SocketAddr) -> Result<Socket> {
     let socket = Socket::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_nonblocking(true)?;
     Ok(socket)

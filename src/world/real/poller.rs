@@ -10,10 +10,32 @@ use std::{
     time::Duration,
 };
 
-use super::readiness::Readiness;
+use rustix::event::{PollFd, PollFlags, Timespec};
+
+use crate::abi::Direction;
 
 /// The key of the wake-up, which no device has.
 const WAKE_UP: u64 = u64::MAX - 2;
+
+/// What a poller says of a device.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Readiness {
+    pub(super) readable: bool,
+    pub(super) writable: bool,
+    /// Whether it has told of the end of the stream or of urgent data, or cannot.
+    pub(super) unclear: bool,
+}
+
+/// Asks the operating system about one descriptor.
+pub(super) fn is_ready(fd: BorrowedFd<'_>, direction: Direction) -> io::Result<bool> {
+    let flags = match direction {
+        Direction::Read => PollFlags::IN,
+        Direction::Write => PollFlags::OUT,
+    };
+    let mut asked = [PollFd::from_borrowed_fd(fd, flags)];
+    rustix::io::retry_on_intr(|| rustix::event::poll(&mut asked, Some(&Timespec::default())))?;
+    Ok(!asked[0].revents().is_empty())
+}
 
 /// How a system watches descriptors by the poller of `polling`, and waits for them.
 pub(super) trait System: Sized {
@@ -34,7 +56,6 @@ pub(super) trait System: Sized {
     ) -> io::Result<()>;
 }
 
-/// Descriptors that are watched by their edges, and how to wait for them.
 pub(super) struct Poller<S> {
     // In this order: a descriptor that is watched must stay open until the poller is gone.
     poller: polling::Poller,
@@ -65,10 +86,8 @@ impl WakeUp {
         use rustix::event::{EventfdFlags, eventfd};
 
         let reader = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Self {
-            reader,
-            writer: None,
-        })
+        let writer = None;
+        Ok(Self { reader, writer })
     }
 
     #[cfg(not(target_os = "linux"))]
@@ -85,10 +104,8 @@ impl WakeUp {
         for end in [&reader, &writer] {
             fcntl_setfl(end, fcntl_getfl(end)? | OFlags::NONBLOCK)?;
         }
-        Ok(Self {
-            reader,
-            writer: Some(writer),
-        })
+        let writer = Some(writer);
+        Ok(Self { reader, writer })
     }
 
     /// Makes room. What is written later is another edge.
@@ -130,8 +147,7 @@ impl<S: System> Poller<S> {
         let _ = self.poller.delete(fd);
     }
 
-    /// Waits until the deadline, which is `span` from now, a descriptor or the waker; a span of zero
-    /// makes it a poll. Tells the keys of the descriptors that have become ready.
+    /// Waits as [`System::wait`] does, or until the waker ends it.
     pub(super) fn wait(
         &mut self,
         deadline: Option<Duration>,

@@ -25,15 +25,7 @@ const MAX_PER_TASK: usize = 16;
 const LINGER: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Default)]
-pub(super) struct Pool {
-    shared: Arc<Workers>,
-}
-
-#[derive(Default)]
-struct Workers {
-    state: Mutex<Work>,
-    work: Condvar,
-}
+pub(super) struct Pool(Arc<(Mutex<Work>, Condvar)>);
 
 #[derive(Default)]
 struct Work {
@@ -45,7 +37,6 @@ struct Work {
     idle: usize,
 }
 
-/// The work of one task.
 #[derive(Default)]
 struct TaskWork {
     /// How many pieces are on the queue or under way.
@@ -87,51 +78,45 @@ impl Work {
 impl Pool {
     /// Has a task's work done on a thread; here and now, where not even one can be had.
     pub(super) fn submit(&self, task: Tid, job: Job) {
-        let mut state = lock(&self.shared.state);
+        let (work, changed) = &*self.0;
+        let mut state = lock(work);
         if !state.admit(task, job) {
             return;
         }
         if state.queue.len() <= state.idle {
-            self.shared.work.notify_one();
-            return;
+            return changed.notify_one();
         }
         if state.threads == MAX_THREADS {
             return;
         }
-        let shared = Arc::clone(&self.shared);
+        let pool = self.clone();
         let thread = thread::Builder::new().name("trapline-blocking".into());
-        match thread.spawn(move || shared.serve()) {
-            Ok(_) => state.threads += 1,
-            Err(_) if state.threads > 0 => {}
-            Err(_) => {
-                let Some((task, job)) = state.queue.pop_back() else {
-                    return;
-                };
-                drop(state);
-                in_place(|| run(job));
-                lock(&self.shared.state).done(task);
-            }
+        if thread.spawn(move || pool.serve()).is_ok() {
+            state.threads += 1;
+        } else if state.threads == 0
+            && let Some((task, job)) = state.queue.pop_back()
+        {
+            drop(state);
+            in_place(|| run(job));
+            lock(work).done(task);
         }
     }
-}
 
-impl Workers {
     /// The life of a thread.
     fn serve(&self) {
-        let mut state = lock(&self.state);
+        let (work, changed) = &*self.0;
+        let mut state = lock(work);
         loop {
             if let Some((task, job)) = state.queue.pop_front() {
                 drop(state);
                 run(job);
-                state = lock(&self.state);
+                state = lock(work);
                 state.done(task);
                 continue;
             }
             state.idle += 1;
-            let (woken, timeout) = self
-                .work
-                .wait_timeout_while(state, LINGER, |state| state.queue.is_empty())
-                .unwrap_or_else(PoisonError::into_inner);
+            let woken = changed.wait_timeout_while(state, LINGER, |state| state.queue.is_empty());
+            let (woken, timeout) = woken.unwrap_or_else(PoisonError::into_inner);
             state = woken;
             state.idle -= 1;
             if timeout.timed_out() {

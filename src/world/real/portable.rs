@@ -8,9 +8,8 @@ use std::{
 
 use polling::{Event, Events, PollMode, Poller};
 
-use super::{poller::System, readiness::Readiness};
+use super::poller::{Readiness, System};
 
-/// How other systems wait.
 pub(super) struct Portable {
     events: Events,
 }

@@ -2,14 +2,11 @@
 
 use std::{
     fs::{self, File},
-    io,
+    io::{self, Result},
     os::fd::BorrowedFd,
 };
 
 use rustix::io::Errno;
-
-/// SIGPIPE's bit in a mask of signals.
-const PIPE: u64 = 1 << 12;
 
 /// Whether the process ignores SIGPIPE, as Rust's start-up code has it. `sendfile` raises that
 /// signal at a peer that has gone, and has no flag against it.
@@ -17,16 +14,12 @@ pub(super) fn is_pipe_signal_ignored() -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    mask.is_some_and(|mask| mask & PIPE != 0)
+    // SIGPIPE is signal 13.
+    mask.is_some_and(|mask| mask & (1 << 12) != 0)
 }
 
 /// Sends part of a file; `Unsupported` where this call cannot.
-pub(super) fn send(
-    to: BorrowedFd<'_>,
-    file: &File,
-    mut offset: u64,
-    len: usize,
-) -> io::Result<usize> {
+pub(super) fn send(to: BorrowedFd<'_>, file: &File, mut offset: u64, len: usize) -> Result<usize> {
     rustix::fs::sendfile(to, file, Some(&mut offset), len).map_err(|errno| match errno {
         // Some file systems have no support for it.
         Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP => io::ErrorKind::Unsupported.into(),

@@ -10,26 +10,25 @@ use std::{
 
 use socket2::Socket;
 
-use super::readiness::{Readiness, is_ready};
+use super::poller::{Readiness, is_ready};
 use crate::{
     abi::{DeviceId, Direction},
     trap::Descriptor,
     world::{DeviceMap, Happening},
 };
 
-/// All registered descriptors.
 #[derive(Default)]
 pub(super) struct Sources {
-    open: DeviceMap<Source>,
+    pub(super) open: DeviceMap<Source>,
     /// How many reports are owed: for devices of tasks and the console, and for those of daemons.
     pub(super) owed: [usize; 2],
 }
 
-/// A registered descriptor.
 pub(super) struct Source {
     pub(super) fd: Fd,
     pub(super) kind: Kind,
-    /// Whether it may be shared with other processes, so that it was not made non-blocking.
+    /// Whether it is a standard stream, which other processes may share: it was not made
+    /// non-blocking.
     pub(super) shared: bool,
     /// Whether the poller watches it. What it cannot watch is always ready; an attempt that would
     /// block is an error then, since no report would follow.
@@ -48,7 +47,6 @@ pub(super) enum Kind {
     /// A TCP connection: a read that does not fill its buffer has emptied it, unless that is
     /// unclear.
     Stream,
-    /// Another socket.
     Socket,
     /// Something that is not a socket.
     File,
@@ -66,17 +64,6 @@ impl Sources {
     pub(super) fn get(&mut self, id: DeviceId) -> io::Result<(&mut Source, &mut usize)> {
         let source = self.open.get_mut(&id).ok_or(io::ErrorKind::NotFound)?;
         Ok((source, &mut self.owed[usize::from(id.is_of_daemon())]))
-    }
-
-    pub(super) fn contains(&self, id: DeviceId) -> bool {
-        self.open.contains_key(&id)
-    }
-
-    /// Adds a device. Returns the one that had its token.
-    pub(super) fn insert(&mut self, id: DeviceId, source: Source) -> Option<Source> {
-        let other = self.remove(id);
-        self.open.insert(id, source);
-        other
     }
 
     pub(super) fn remove(&mut self, id: DeviceId) -> Option<Source> {
@@ -115,7 +102,8 @@ impl Sources {
 impl Source {
     pub(super) fn new(fd: Fd, kind: Kind, watched: bool) -> Self {
         Self {
-            shared: fd.is_shared(),
+            // What is opened here may have the number of a standard stream that was closed.
+            shared: matches!(&fd, Fd::Attached(descriptor) if descriptor.is_standard()),
             fd,
             kind,
             watched,
@@ -184,14 +172,6 @@ impl Source {
     /// it.
     pub(super) fn read_short(&mut self) {
         self.ready[Direction::Read as usize] &= self.unclear;
-    }
-}
-
-impl Fd {
-    /// Whether it is one of the three standard streams. What is opened here is not, even if it has
-    /// the number of one that was closed.
-    pub(super) fn is_shared(&self) -> bool {
-        matches!(self, Self::Attached(descriptor) if descriptor.is_standard())
     }
 }
 

@@ -18,7 +18,7 @@ use rustix::{
     termios::isatty,
 };
 
-use super::readiness::is_ready;
+use super::poller::is_ready;
 use crate::abi::Direction;
 
 /// How many bytes a pipe or a terminal has room for that is said to be writable, at least.
@@ -30,7 +30,6 @@ pub(super) struct Stdout {
     how: How,
 }
 
-/// How it is written to.
 #[derive(Debug)]
 enum How {
     /// At once: it does not block, being this process's own, or a file.
@@ -110,18 +109,16 @@ pub fn open_again(_: BorrowedFd<'_>) -> Option<OwnedFd> {
 mod tests {
     use std::io::Read;
 
-    use rustix::fs::{OFlags, fcntl_getfl};
-
     use super::*;
 
-    /// Fills a pipe and empties it again.
-    fn fill_and_empty(fd: OwnedFd, how: How, mut reader: io::PipeReader) {
+    #[test]
+    fn a_pipe_that_is_full_is_waited_for_by_no_one() {
+        let (mut reader, writer) = io::pipe().unwrap();
         let stdout = Stdout {
-            fd: Rc::new(fd),
-            how,
+            fd: Rc::new(writer.into()),
+            how: How::Asking,
         };
-        let text = [b'x'; 3000];
-        let mut taken = 0;
+        let (text, mut taken) = ([b'x'; 3000], 0);
         let error = loop {
             match stdout.write(&text) {
                 Ok(n) => taken += n,
@@ -131,20 +128,5 @@ mod tests {
         assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
         reader.read_exact(&mut vec![0; taken]).unwrap();
         assert!(stdout.write(&text).unwrap() > 0);
-    }
-
-    #[test]
-    fn a_pipe_that_is_full_is_waited_for_by_no_one() {
-        let (reader, writer) = io::pipe().unwrap();
-        fill_and_empty(writer.into(), How::Asking, reader);
-    }
-
-    #[test]
-    #[cfg(target_os = "linux")]
-    fn a_pipe_that_is_opened_again_is_as_it_was_for_others() {
-        let (reader, writer) = io::pipe().unwrap();
-        let own = open_again(writer.as_fd()).unwrap();
-        fill_and_empty(own, How::AtOnce, reader);
-        assert!(!fcntl_getfl(&writer).unwrap().contains(OFlags::NONBLOCK));
     }
 }

@@ -2,23 +2,18 @@
 //! kept, and a simulated network.
 
 mod net;
-mod sequence;
 
 use std::{
     fmt,
-    io::{self, Write},
+    io::{Result, Write},
     sync::{Arc, Condvar, Mutex, PoisonError},
     task::{Wake, Waker},
     time::Duration,
 };
 
-use rand_pcg::rand_core::Rng;
-
 pub use net::{BadFault, Fault, SimNet};
 
-use sequence::Sequence;
-
-use super::{Answer, Happening, Request, World, hand_on};
+use super::{Answer, Happening, Request, World, console::Console, hand_on, sequence::Sequence};
 use crate::{
     abi::DeviceId,
     interrupt::{Interrupts, Remote},
@@ -31,18 +26,11 @@ use crate::{
 /// Its network is a [`SimNet`]: one machine with 127.0.0.1 and ::1, unless hosts are made.
 pub struct SimWorld {
     now: Duration,
-    seed: u64,
     random: Sequence,
     console: Console,
     bell: Arc<Bell>,
     interrupts: Interrupts,
     net: SimNet,
-}
-
-/// Where what is printed goes.
-enum Console {
-    Kept(Vec<u8>),
-    Sink(Box<dyn Write>),
 }
 
 /// What a thread rings to end a wait without a deadline.
@@ -55,10 +43,8 @@ struct Bell {
 impl Bell {
     /// Waits until it is rung, or for so long. Answers whether it was rung.
     fn wait(&self, patience: Duration) -> bool {
-        let rung = lock(&self.rung);
-        let waited = self
-            .changed
-            .wait_timeout_while(rung, patience, |rung| !*rung);
+        let (rung, is_silent) = (lock(&self.rung), |rung: &mut bool| !*rung);
+        let waited = self.changed.wait_timeout_while(rung, patience, is_silent);
         let (mut rung, _) = waited.unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut *rung)
     }
@@ -78,7 +64,6 @@ impl SimWorld {
         let bell = Arc::<Bell>::default();
         Self {
             now: Duration::ZERO,
-            seed,
             random: Sequence::new(seed),
             console: Console::Kept(Vec::new()),
             interrupts: Interrupts::new(Waker::from(Arc::clone(&bell))),
@@ -92,7 +77,7 @@ impl SimWorld {
     /// takes it finds the hosts and the links, and no connection.
     #[must_use]
     pub fn net(mut self, net: &SimNet) -> Self {
-        net.begin(self.seed);
+        net.state().begin(self.random.seed);
         self.net = net.clone();
         self
     }
@@ -110,7 +95,7 @@ impl fmt::Debug for SimWorld {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SimWorld")
             .field("now", &self.now)
-            .field("seed", &self.seed)
+            .field("seed", &self.random.seed)
             .finish_non_exhaustive()
     }
 }
@@ -121,71 +106,48 @@ impl World for SimWorld {
     }
 
     fn random(&mut self) -> u64 {
-        self.random.generator().next_u64()
+        self.random.next()
     }
 
     fn reseed(&mut self, seed: u64) {
-        self.seed = seed;
         self.random = Sequence::new(seed);
-        self.net.reseed(seed);
+        self.net.state().reseed(seed);
     }
 
     fn seed(&self) -> u64 {
-        self.seed
+        self.random.seed
     }
 
     fn reset(&mut self, seed: u64) -> bool {
         self.now = Duration::ZERO;
-        self.seed = seed;
         self.random = Sequence::new(seed);
-        self.net.renew(seed);
+        self.net.state().renew(seed);
         if let Console::Kept(kept) = &mut self.console {
             kept.clear();
         }
         // A thread of the last run may yet raise an interrupt, on a line of its own.
-        if self.interrupts.line().is_used() {
+        if self.interrupts.0.is_used() {
             self.bell = Arc::default();
             self.interrupts = Interrupts::new(Waker::from(Arc::clone(&self.bell)));
         }
         true
     }
 
-    fn print(&mut self, text: &[u8]) -> io::Result<usize> {
-        match &mut self.console {
-            Console::Kept(kept) => kept.extend_from_slice(text),
-            Console::Sink(sink) => {
-                sink.write_all(text)?;
-                sink.flush()?;
-            }
-        }
-        Ok(text.len())
+    fn print(&mut self, text: &[u8]) -> Result<usize> {
+        self.console.print(text)
     }
 
     fn take_console(&mut self) -> String {
-        match &mut self.console {
-            Console::Kept(kept) => {
-                let kept = std::mem::take(kept);
-                String::from_utf8(kept).expect("the kernel prints text, and all of it is taken")
-            }
-            Console::Sink(_) => String::new(),
-        }
+        self.console.take()
     }
 
-    fn wait(
-        &mut self,
-        deadline: Option<Duration>,
-        happened: &mut Vec<Happening>,
-    ) -> io::Result<()> {
+    fn wait(&mut self, deadline: Option<Duration>, happened: &mut Vec<Happening>) -> Result<()> {
         // An interrupt happens now: the clock does not move.
         if hand_on(&self.interrupts, happened) {
             return Ok(());
         }
-        let next = self.net.next();
-        let until = match (deadline, next) {
-            (Some(deadline), Some(next)) => Some(deadline.min(next)),
-            (deadline, next) => deadline.or(next),
-        };
-        match until {
+        let next = self.net.state().next().map(Duration::from);
+        match deadline.into_iter().chain(next).min() {
             Some(until) => self.now = self.now.max(until),
             // Only a thread can end this wait: real time, of which the virtual clock knows nothing.
             None => {
@@ -195,7 +157,7 @@ impl World for SimWorld {
         }
         match next {
             Some(next) if next <= self.now => self.net.advance(self.now, happened),
-            _ => self.net.set_clock(self.now),
+            _ => self.net.state().now = self.now.into(),
         }
         Ok(())
     }
@@ -205,12 +167,9 @@ impl World for SimWorld {
         deadline: Option<Duration>,
         patience: Duration,
         happened: &mut Vec<Happening>,
-    ) -> io::Result<Duration> {
-        if deadline.is_some() {
+    ) -> Result<Duration> {
+        if deadline.is_some() || self.interrupts.is_raised() {
             self.wait(deadline, happened)?;
-            return Ok(Duration::ZERO);
-        }
-        if hand_on(&self.interrupts, happened) {
             return Ok(Duration::ZERO);
         }
         let is_rung = self.bell.wait(patience);
@@ -220,11 +179,11 @@ impl World for SimWorld {
 
     /// Nothing is outside, and nothing is under way.
     fn is_idle(&self) -> bool {
-        self.net.is_idle()
+        self.net.state().is_idle()
     }
 
-    fn io(&mut self, device: DeviceId, request: Request<'_>) -> io::Result<Answer> {
-        self.net.io(device, request)
+    fn io(&mut self, device: DeviceId, request: Request<'_>) -> Result<Answer> {
+        self.net.state().io(device, request)
     }
 
     fn net(&self) -> Option<SimNet> {

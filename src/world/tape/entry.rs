@@ -13,86 +13,68 @@ use crate::{
     interrupt::{External, Interrupt},
     log::recording::{
         decode::{Bytes, Wrong},
-        encode::{Out, nanos, number, socket_addr, text},
+        encode::{Out, nanos, number, text},
         errors,
+        wire::{get_addr, put_addr},
     },
     world::{Answer, Happening, Request},
 };
 
-/// What the kernel asked of a device. The number of each is its place in [`ASKED`].
+/// What the kernel asked of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Asked {
-    Attach,
-    Listen,
-    Connect,
-    Connected,
-    Accept,
-    Recv,
-    Drained,
-    Send,
-    SendFile,
-    Shutdown,
-    Readable,
-    Writable,
-    Close,
-    Resolve,
+pub(super) struct Asked {
+    /// The place of the request in [`ASKED`].
+    number: u8,
+    device: DeviceId,
+    /// How many bytes a request to send has.
+    offered: Option<usize>,
 }
 
-/// By number, with their names and what belongs to them as their answer. What is added goes to the
-/// end: the numbers are part of the format.
-const ASKED: [(Asked, &str, Shape); 14] = [
-    (Asked::Attach, "attach", Shape::Done),
-    (Asked::Listen, "listen", Shape::Addr),
-    (Asked::Connect, "connect", Shape::Done),
-    (Asked::Connected, "connected", Shape::Done),
-    (Asked::Accept, "accept", Shape::Addr),
-    (Asked::Recv, "recv", Shape::Read),
-    (Asked::Drained, "the begin of a recv", Shape::Ready),
-    (Asked::Send, "send", Shape::Sent),
-    (Asked::SendFile, "send_file", Shape::Sent),
-    (Asked::Shutdown, "shutdown_write", Shape::Done),
-    (Asked::Readable, "read_wait", Shape::Ready),
-    (Asked::Writable, "write_wait", Shape::Ready),
-    (Asked::Close, "close", Shape::Done),
-    (Asked::Resolve, "resolve", Shape::Resolved),
+/// The names of the requests, and what belongs to them as their answer. What is added goes to the
+/// end: the places are part of the format.
+const ASKED: [(&str, Shape); 14] = [
+    ("attach", Shape::Done),
+    ("listen", Shape::Addr),
+    ("connect", Shape::Done),
+    ("connected", Shape::Done),
+    ("accept", Shape::Addr),
+    ("recv", Shape::Read),
+    ("the begin of a recv", Shape::Ready),
+    ("send", Shape::Sent),
+    ("send_file", Shape::Sent),
+    ("shutdown_write", Shape::Done),
+    ("read_wait", Shape::Ready),
+    ("write_wait", Shape::Ready),
+    ("close", Shape::Done),
+    ("resolve", Shape::Resolved),
 ];
 
 impl Asked {
-    /// What a request asks, and how many bytes it offers.
-    pub(super) fn of(request: &Request<'_>) -> (Self, Option<usize>) {
-        match request {
-            Request::Attach { .. } => (Self::Attach, None),
-            Request::Listen { .. } => (Self::Listen, None),
-            Request::Connect { .. } => (Self::Connect, None),
-            Request::Connected => (Self::Connected, None),
-            Request::Accept { .. } => (Self::Accept, None),
-            Request::Recv(_) => (Self::Recv, None),
-            Request::Drained => (Self::Drained, None),
-            Request::Send(buf) => (Self::Send, Some(buf.len())),
-            Request::SendFile { len, .. } => (Self::SendFile, Some(*len)),
-            Request::Shutdown => (Self::Shutdown, None),
-            Request::Ready(Direction::Read) => (Self::Readable, None),
-            Request::Ready(Direction::Write) => (Self::Writable, None),
-            Request::Close => (Self::Close, None),
-            Request::Resolve { .. } => (Self::Resolve, None),
+    pub(super) fn of(device: DeviceId, request: &Request<'_>) -> Self {
+        let (number, offered) = match request {
+            Request::Attach { .. } => (0, None),
+            Request::Listen { .. } => (1, None),
+            Request::Connect { .. } => (2, None),
+            Request::Connected => (3, None),
+            Request::Accept { .. } => (4, None),
+            Request::Recv(_) => (5, None),
+            Request::Drained => (6, None),
+            Request::Send(buf) => (7, Some(buf.len())),
+            Request::SendFile { len, .. } => (8, Some(*len)),
+            Request::Shutdown => (9, None),
+            Request::Ready(Direction::Read) => (10, None),
+            Request::Ready(Direction::Write) => (11, None),
+            Request::Close => (12, None),
+            Request::Resolve { .. } => (13, None),
+        };
+        Self {
+            number,
+            device,
+            offered,
         }
-    }
-
-    fn kind(self) -> u8 {
-        kind::REQUEST + self as u8
-    }
-
-    fn from_kind(kind: u8) -> Option<Self> {
-        let place = kind.checked_sub(kind::REQUEST)?;
-        ASKED.get(usize::from(place)).map(|(asked, ..)| *asked)
-    }
-
-    fn shape(self) -> Shape {
-        ASKED[self as usize].2
     }
 }
 
-/// What belongs to a request as its answer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Shape {
     Done,
@@ -145,45 +127,41 @@ impl Context {
     pub(super) fn io(
         &mut self,
         out: &mut Vec<u8>,
-        (asked, offered): (Asked, Option<usize>),
-        device: DeviceId,
+        asked: Asked,
         result: &io::Result<Answer>,
         read: &[u8],
     ) {
         let usual = match *result {
-            Ok(Answer::Bytes(n)) => offered.is_none_or(|offered| offered == n),
+            Ok(Answer::Bytes(n)) => asked.offered.is_none_or(|offered| offered == n),
             Ok(Answer::Ready(ready)) => ready,
             Ok(Answer::Done | Answer::Addr(_)) => true,
             Err(_) => false,
         };
-        let device = u64::from(device);
-        let is_other = device != self.device;
-        self.device = device;
+        let device = u64::from(asked.device);
+        let is_other = std::mem::replace(&mut self.device, device) != device;
         let other = u8::from(is_other) * kind::FIRST_FLAG;
         let unusual = u8::from(!usual) * kind::SECOND_FLAG;
-        out.push(asked.kind() | other | unusual);
+        out.push((kind::REQUEST + asked.number) | other | unusual);
         if is_other {
             number(out, device);
         }
-        if let Some(offered) = offered {
+        if let Some(offered) = asked.offered {
             number(out, offered as u64);
         }
-        match result {
-            Err(error) => put_error(out, error),
-            Ok(answer) => {
-                if !usual {
-                    out.push(code::OTHER);
-                }
-                match *answer {
-                    Answer::Bytes(_) if asked == Asked::Recv => slice(out, read),
-                    Answer::Ready(true) if asked == Asked::Resolve => slice(out, read),
-                    Answer::Bytes(n) if !usual => number(out, n as u64),
-                    // Tapes have no room for the own address of a connection.
-                    Answer::Addr(_) if asked == Asked::Connected => {}
-                    Answer::Addr(addr) => socket_addr(out, addr),
-                    Answer::Bytes(_) | Answer::Done | Answer::Ready(_) => {}
-                }
-            }
+        let answer = match result {
+            Err(error) => return put_error(out, error),
+            Ok(answer) => *answer,
+        };
+        if !usual {
+            out.push(code::OTHER);
+        }
+        match (ASKED[usize::from(asked.number)].1, answer) {
+            (Shape::Read, Answer::Bytes(_)) => slice(out, read),
+            (Shape::Resolved, Answer::Ready(true)) => slice(out, read),
+            (_, Answer::Bytes(n)) if !usual => number(out, n as u64),
+            (Shape::Addr, Answer::Addr(addr)) => put_addr(out, addr),
+            // Tapes have no room for the own address of a connection.
+            (_, Answer::Addr(_) | Answer::Bytes(_) | Answer::Done | Answer::Ready(_)) => {}
         }
     }
 }
@@ -193,47 +171,38 @@ fn slice(out: &mut Vec<u8>, slice: &[u8]) {
     out.put(slice);
 }
 
-/// The addresses of a name.
 pub(super) fn addresses(addresses: &[IpAddr]) -> Vec<u8> {
     let mut out = Vec::new();
     for ip in addresses {
-        socket_addr(&mut out, SocketAddr::new(*ip, 0));
+        put_addr(&mut out, SocketAddr::new(*ip, 0));
     }
     out
 }
 
-/// Appends a wait: what was reported, and how long it took if it was for threads.
+/// Appends a wait: what was reported, and how long it took if it was for threads. What daemons wait
+/// for is no part of the run.
 pub(super) fn wait(
     out: &mut Vec<u8>,
     happened: &[Happening],
-    result: io::Result<Option<Duration>>,
-) -> io::Result<Option<Duration>> {
-    let kind = match &result {
+    result: &io::Result<Option<Duration>>,
+) {
+    let kind = match result {
         Ok(None) => kind::WAIT,
         Ok(Some(_)) => kind::WAIT_FOR_THREADS,
         Err(_) => kind::WAIT_FAILED,
     };
-    // What daemons wait for is no part of the run.
-    let of_daemons = happened
-        .iter()
-        .filter(|report| is_of_daemon(report))
-        .count();
-    let count = happened.len() - of_daemons;
+    let reports = happened.iter().filter(|report| !is_of_daemon(report));
+    let count = reports.clone().count();
     out.push(kind | (count.min(3) as u8) << 5);
     if count >= 3 {
         number(out, count as u64);
     }
-    for report in happened {
-        if of_daemons == 0 || !is_of_daemon(report) {
-            put_report(out, *report);
-        }
-    }
-    match &result {
+    reports.for_each(|report| put_report(out, *report));
+    match result {
         Ok(None) => {}
         Ok(Some(waited)) => number(out, nanos(*waited)),
         Err(error) => put_error(out, error),
     }
-    result
 }
 
 /// Whether a report is for a daemon.
@@ -247,8 +216,15 @@ pub(super) fn is_of_daemon(report: &Happening) -> bool {
     }
 }
 
+/// The reports without a number of their own, in the order of the format.
+const OTHERS: [Happening; 4] = [
+    Happening::Console,
+    Happening::Interrupt(Interrupt::Shutdown),
+    Happening::Interrupt(Interrupt::Over(External::Setter)),
+    Happening::Interrupt(Interrupt::Over(External::Job)),
+];
+
 fn put_report(out: &mut Vec<u8>, report: Happening) {
-    let other = |what: u64| what << 2 | 3;
     match report {
         Happening::Ready(device, direction) => {
             number(out, u64::from(device) << 2 | direction as u64);
@@ -257,10 +233,11 @@ fn put_report(out: &mut Vec<u8>, report: Happening) {
             number(out, queue.number() << 2 | 2);
             number(out, queue.slot() as u64);
         }
-        Happening::Console => number(out, other(0)),
-        Happening::Interrupt(Interrupt::Shutdown) => number(out, other(1)),
-        Happening::Interrupt(Interrupt::Over(External::Setter)) => number(out, other(2)),
-        Happening::Interrupt(Interrupt::Over(External::Job)) => number(out, other(3)),
+        other => {
+            let place = OTHERS.iter().position(|one| *one == other);
+            let place = place.expect("all others are in the table");
+            number(out, (place as u64) << 2 | 3);
+        }
     }
 }
 
@@ -328,49 +305,31 @@ pub(super) enum Entry<'a> {
     /// A random number, if it is another than the seed gives.
     Random(Option<u64>),
     Idle(bool),
-    Print {
-        len: usize,
-        result: io::Result<usize>,
-    },
-    Submit {
-        in_place: bool,
-    },
-    Io {
-        asked: Asked,
-        device: DeviceId,
-        offered: Option<usize>,
-        result: io::Result<Given<'a>>,
-    },
+    /// How many bytes there were to print, and how many were printed.
+    Print(usize, io::Result<usize>),
+    /// Work for a thread, and whether it was done in place.
+    Submit(bool),
+    /// What was asked, and its answer, with what was received.
+    Io(Asked, io::Result<(Answer, &'a [u8])>),
 }
 
-/// Passes over an entry.
 pub(super) fn skip(bytes: &mut Bytes<'_>) -> Result<(), Wrong> {
     Context::default().entry(bytes, &mut Vec::new()).map(drop)
 }
 
 /// Gives a request what was received, or the addresses of its name. `None` if it has no room.
-pub(super) fn give(request: &mut Request<'_>, read: &[u8]) -> Option<Answer> {
+pub(super) fn give(request: &mut Request<'_>, read: &[u8]) -> Option<()> {
     match request {
-        Request::Recv(buf) => {
-            buf.get_mut(..read.len())?.copy_from_slice(read);
-            Some(Answer::Bytes(read.len()))
-        }
+        Request::Recv(buf) => buf.get_mut(..read.len())?.copy_from_slice(read),
         Request::Resolve { addresses, .. } => {
             let mut bytes = Bytes(read);
             while let Ok(kind) = bytes.byte() {
-                addresses.push(bytes.socket_addr(kind).ok()?.ip());
+                addresses.push(get_addr(kind, &mut bytes).ok()?.ip());
             }
-            Some(Answer::Ready(true))
         }
-        _ => None,
+        _ => {}
     }
-}
-
-/// A successful answer.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Given<'a> {
-    Answer(Answer),
-    Read(&'a [u8]),
+    Some(())
 }
 
 impl Context {
@@ -389,17 +348,16 @@ impl Context {
             self.at = self.at.wrapping_add(since);
             return Ok(Entry::Now(Duration::from_nanos(self.at)));
         }
-        let flags = first & !kind::KIND;
         let (is_first, is_second) = (
-            flags & kind::FIRST_FLAG != 0,
-            flags & kind::SECOND_FLAG != 0,
+            first & kind::FIRST_FLAG != 0,
+            first & kind::SECOND_FLAG != 0,
         );
         Ok(match first & kind::KIND {
             kind::END => Entry::End,
             kind::FULL => Entry::Full,
             kind::SEED => Entry::Seed(bytes.number()?),
             kind @ (kind::WAIT | kind::WAIT_FOR_THREADS | kind::WAIT_FAILED) => {
-                let count = match flags >> 5 {
+                let count = match first >> 5 {
                     3 => bytes.number()?,
                     few => few.into(),
                 };
@@ -410,32 +368,27 @@ impl Context {
                 Entry::Wait(match kind {
                     kind::WAIT => Ok(None),
                     kind::WAIT_FOR_THREADS => Ok(Some(Duration::from_nanos(bytes.number()?))),
-                    _ => match bytes.byte()? {
-                        code::OTHER => return Err("a wait that failed without an error"),
-                        code => Err(error(bytes, code)?),
-                    },
+                    _ => Err(error(bytes)?.ok_or("a wait that failed without an error")?),
                 })
             }
-            kind::RANDOM => Entry::Random(match is_first {
-                true => Some(bytes.number()?),
-                false => None,
-            }),
+            kind::RANDOM if is_first => Entry::Random(Some(bytes.number()?)),
+            kind::RANDOM => Entry::Random(None),
             kind::IDLE => Entry::Idle(is_first),
             kind::PRINT => {
                 let len = bytes.size()?;
                 let result = match is_second {
                     false => Ok(len),
-                    true => match bytes.byte()? {
-                        code::OTHER => Ok(bytes.size()?),
-                        code => Err(error(bytes, code)?),
+                    true => match error(bytes)? {
+                        None => Ok(bytes.size()?),
+                        Some(error) => Err(error),
                     },
                 };
                 if matches!(result, Ok(n) if n > len) {
                     return Err("more was printed than there was");
                 }
-                Entry::Print { len, result }
+                Entry::Print(len, result)
             }
-            kind::SUBMIT => Entry::Submit { in_place: is_first },
+            kind::SUBMIT => Entry::Submit(is_first),
             kind => self.request(bytes, kind, is_first, !is_second)?,
         })
     }
@@ -447,55 +400,61 @@ impl Context {
         is_other: bool,
         usual: bool,
     ) -> Result<Entry<'a>, Wrong> {
-        let asked = Asked::from_kind(kind).ok_or("an entry of an unknown kind")?;
+        let number = kind - kind::REQUEST;
+        let known = ASKED.get(usize::from(number));
+        let (_, shape) = known.ok_or("an entry of an unknown kind")?;
         if is_other {
             self.device = bytes.number()?;
         }
-        let shape = asked.shape();
-        let offered = match shape {
-            Shape::Sent => Some(bytes.size()?),
-            _ => None,
-        };
-        let result = match usual {
-            true => Ok(given(bytes, shape, offered, true)?),
-            false => match bytes.byte()? {
-                code::OTHER => Ok(given(bytes, shape, offered, false)?),
-                code => Err(error(bytes, code)?),
+        let asked = Asked {
+            number,
+            device: DeviceId::from_raw(self.device),
+            offered: match shape {
+                Shape::Sent => Some(bytes.size()?),
+                _ => None,
             },
         };
-        Ok(Entry::Io {
+        let error = if usual { None } else { error(bytes)? };
+        Ok(Entry::Io(
             asked,
-            device: DeviceId::from_raw(self.device),
-            offered,
-            result,
-        })
+            match error {
+                Some(error) => Err(error),
+                None => Ok(asked.answer(bytes, *shape, usual)?),
+            },
+        ))
     }
 }
 
-fn given<'a>(
-    bytes: &mut Bytes<'a>,
-    shape: Shape,
-    offered: Option<usize>,
-    usual: bool,
-) -> Result<Given<'a>, Wrong> {
-    Ok(Given::Answer(match shape {
-        Shape::Done => Answer::Done,
-        Shape::Resolved if usual => return Ok(Given::Read(bytes.slice()?)),
-        Shape::Ready | Shape::Resolved => Answer::Ready(usual),
-        Shape::Addr => {
-            let kind = bytes.byte()?;
-            Answer::Addr(bytes.socket_addr(kind)?)
-        }
-        Shape::Read => return Ok(Given::Read(bytes.slice()?)),
-        Shape::Sent => {
-            let offered = offered.unwrap_or_default();
-            let n = if usual { offered } else { bytes.size()? };
-            if n > offered {
-                return Err("more was sent than there was");
+impl Asked {
+    fn answer<'a>(
+        self,
+        bytes: &mut Bytes<'a>,
+        shape: Shape,
+        usual: bool,
+    ) -> Result<(Answer, &'a [u8]), Wrong> {
+        let answer = match shape {
+            Shape::Done => Answer::Done,
+            Shape::Resolved if usual => return Ok((Answer::Ready(true), bytes.slice()?)),
+            Shape::Ready | Shape::Resolved => Answer::Ready(usual),
+            Shape::Addr => {
+                let kind = bytes.byte()?;
+                Answer::Addr(get_addr(kind, bytes)?)
             }
-            Answer::Bytes(n)
-        }
-    }))
+            Shape::Read => {
+                let read = bytes.slice()?;
+                return Ok((Answer::Bytes(read.len()), read));
+            }
+            Shape::Sent => {
+                let offered = self.offered.unwrap_or_default();
+                let n = if usual { offered } else { bytes.size()? };
+                if n > offered {
+                    return Err("more was sent than there was");
+                }
+                Answer::Bytes(n)
+            }
+        };
+        Ok((answer, &[]))
+    }
 }
 
 fn report(bytes: &mut Bytes<'_>) -> Result<Happening, Wrong> {
@@ -509,18 +468,17 @@ fn report(bytes: &mut Bytes<'_>) -> Result<Happening, Wrong> {
             let queue = QueueId::from_raw(what, bytes.size()?);
             Happening::Interrupt(Interrupt::Close(queue.ok_or("a queue that cannot be")?))
         }
-        _ => match what {
-            0 => Happening::Console,
-            1 => Happening::Interrupt(Interrupt::Shutdown),
-            2 => Happening::Interrupt(Interrupt::Over(External::Setter)),
-            3 => Happening::Interrupt(Interrupt::Over(External::Job)),
-            _ => return Err("a report of an unknown kind"),
-        },
+        _ => {
+            let other = usize::try_from(what).ok().and_then(|at| OTHERS.get(at));
+            *other.ok_or("a report of an unknown kind")?
+        }
     })
 }
 
-fn error(bytes: &mut Bytes<'_>, code: u8) -> Result<io::Error, Wrong> {
-    Ok(match code {
+/// Reads a result that is not the usual success: an error, or `None` for another success.
+fn error(bytes: &mut Bytes<'_>) -> Result<Option<io::Error>, Wrong> {
+    Ok(Some(match bytes.byte()? {
+        code::OTHER => return Ok(None),
         code::WOULD_BLOCK => ErrorKind::WouldBlock.into(),
         code::SYSTEM => {
             let errno = u32::try_from(bytes.number()?).map_err(|_| "an error too large")?;
@@ -532,15 +490,16 @@ fn error(bytes: &mut Bytes<'_>, code: u8) -> Result<io::Error, Wrong> {
             io::Error::new(kind, bytes.text()?)
         }
         _ => return Err("a result of an unknown kind"),
-    })
+    }))
 }
 
-/// What the kernel asks, in words.
-pub(super) fn in_words(asked: Asked, device: DeviceId, offered: Option<usize>) -> String {
-    let name = ASKED[asked as usize].1;
-    match offered {
-        Some(len) => format!("{name} of {len} bytes on device {device}"),
-        None => format!("{name} on device {device}"),
+impl fmt::Display for Asked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, _) = ASKED[usize::from(self.number)];
+        match self.offered {
+            Some(len) => write!(f, "{name} of {len} bytes on device {}", self.device),
+            None => write!(f, "{name} on device {}", self.device),
+        }
     }
 }
 
@@ -554,28 +513,9 @@ impl fmt::Display for Entry<'_> {
             Self::Wait(_) => f.write_str("a wait"),
             Self::Random(_) => f.write_str("a random number"),
             Self::Idle(_) => f.write_str("whether anything can report"),
-            Self::Print { len, .. } => write!(f, "{len} bytes of text for the console"),
-            Self::Submit { .. } => f.write_str("work for a thread"),
-            Self::Io {
-                asked,
-                device,
-                offered,
-                ..
-            } => f.write_str(&in_words(*asked, *device, *offered)),
+            Self::Print(len, _) => write!(f, "{len} bytes of text for the console"),
+            Self::Submit(_) => f.write_str("work for a thread"),
+            Self::Io(asked, _) => asked.fmt(f),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_request_has_its_place_in_the_table() {
-        for (place, (asked, ..)) in ASKED.iter().enumerate() {
-            assert_eq!(*asked as usize, place);
-            assert_eq!(Asked::from_kind(asked.kind()), Some(*asked));
-        }
-        assert!(ASKED.len() <= usize::from(kind::KIND - kind::REQUEST) + 1);
     }
 }

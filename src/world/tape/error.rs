@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind};
 use super::VERSION;
 use crate::{
     abi::Tid,
-    log::recording::chunks::{Broken, unwritten},
+    log::recording::{self, errors::unwritten},
 };
 
 /// Why a tape could not be read, or a replay could not go on.
@@ -121,6 +121,15 @@ impl Error {
         }
     }
 
+    pub(super) fn left(offset: u64, task: Tid, asked: String, found: String) -> Self {
+        Self::Left(Box::new(Left {
+            offset,
+            task,
+            asked,
+            found,
+        }))
+    }
+
     /// As an error of a world.
     pub(super) fn into_io(self) -> io::Error {
         match self {
@@ -131,15 +140,15 @@ impl Error {
     }
 }
 
-impl From<Broken> for Error {
-    fn from(broken: Broken) -> Self {
+impl From<recording::Error> for Error {
+    fn from(broken: recording::Error) -> Self {
         match broken {
-            Broken::Io(error) => Self::Io(error),
-            Broken::Foreign => Self::Foreign,
-            Broken::TooNew(version) => Self::TooNew(version),
-            Broken::Truncated { offset } => Self::Truncated { offset },
-            Broken::Unwritten { offset, error } => Self::Unwritten { offset, error },
-            Broken::Corrupt { offset, what } => Self::Corrupt { offset, what },
+            recording::Error::Io(error) => Self::Io(error),
+            recording::Error::Foreign => Self::Foreign,
+            recording::Error::TooNew(version) => Self::TooNew(version),
+            recording::Error::Truncated { offset } => Self::Truncated { offset },
+            recording::Error::Unwritten { offset, error } => Self::Unwritten { offset, error },
+            recording::Error::Corrupt { offset, what } => Self::Corrupt { offset, what },
         }
     }
 }

@@ -2,17 +2,7 @@
 //! the same way again.
 //!
 //! [`Taping`] is a world around another one. It writes down every answer. [`Playing`] is a world
-//! that answers from the file.
-//!
-//! | file | owns |
-//! |---|---|
-//! | `mod.rs` | the format |
-//! | `taping.rs` | [`Taping`] |
-//! | `writer.rs` | [`Writer`]: the file that is written |
-//! | `entry.rs` | answers as bytes, and back |
-//! | `reel.rs` | the file that is read, entry by entry; [`Progress`] |
-//! | `playing.rs` | [`Playing`] |
-//! | `error.rs` | [`Error`], [`Left`] |
+//! that answers from the file. This file has the format.
 //!
 //! ```
 //! use trapline::{Kernel, Os, RealWorld, tape::{Header, Playing, Taping}};

@@ -11,7 +11,7 @@ use std::{
 
 use super::{
     Error, Header, Progress,
-    entry::{Asked, is_of_daemon},
+    entry::is_of_daemon,
     reel::{Over, Reel},
 };
 use crate::{
@@ -19,7 +19,7 @@ use crate::{
     interrupt::{External, Interrupt, Job, Remote},
     panic::contain,
     trap::pause::{again, in_place},
-    world::{Answer, Happening, RealWorld, Request, World},
+    world::{Answer, Happening, RealWorld, Request, World, console::Console},
 };
 
 /// How long a replay waits for a thread of the program that has yet to do what the tape reports.
@@ -54,12 +54,6 @@ pub struct Playing {
     held: Option<Duration>,
     interrupted: Box<dyn Fn() -> bool>,
     is_stopped: bool,
-}
-
-/// Where what is printed goes.
-enum Console {
-    Kept(Vec<u8>),
-    Sink(Box<dyn Write>),
 }
 
 impl Playing {
@@ -107,7 +101,7 @@ impl Playing {
     /// the tape was used to its end.
     #[must_use]
     pub fn progress(&self) -> Progress {
-        self.reel.borrow().progress()
+        self.reel.borrow().progress.clone()
     }
 
     /// Prints there, rather than keep what is printed for
@@ -192,16 +186,12 @@ impl Playing {
 
     /// Does the work, or waits for the thread, that closes this queue. The tape says that it is
     /// closed now.
-    fn await_close(
-        &mut self,
-        queue: QueueId,
-        happened: &mut Vec<Happening>,
-    ) -> io::Result<Result<(), Over>> {
+    fn await_close(&mut self, queue: QueueId, happened: &mut Vec<Happening>) -> io::Result<()> {
         let until = self.beneath.now() + PATIENCE;
         loop {
             self.listen(Duration::ZERO, happened)?;
             if self.closed.contains(&queue) || self.is_stopped {
-                return Ok(Ok(()));
+                return Ok(());
             }
             if let Some(job) = self.jobs.pop_front() {
                 contain(|| again(job));
@@ -212,7 +202,9 @@ impl Playing {
             if left == Duration::ZERO || self.over >= started.iter().sum() {
                 let asked = "a wait in which no thread closes a queue".to_string();
                 let found = format!("the close of queue {}", queue.number());
-                return Ok(Err(self.reel.get_mut().leave(Tid::KERNEL, asked, found)));
+                let reel = self.reel.get_mut();
+                let Over = reel.leave(Tid::KERNEL, asked, found);
+                return Err(reel.error());
             }
             self.listen(left, happened)?;
         }
@@ -249,7 +241,7 @@ impl World for Playing {
     fn reseed(&mut self, _seed: u64) {}
 
     fn seed(&self) -> u64 {
-        self.reel.borrow().seed
+        self.reel.borrow().random.seed
     }
 
     fn print(&mut self, text: &[u8]) -> io::Result<usize> {
@@ -259,21 +251,11 @@ impl World for Playing {
             // Nothing that the run on the tape did not print.
             Err(Over) => return Ok(text.len()),
         };
-        match &mut self.console {
-            Console::Kept(kept) => kept.extend_from_slice(&text[..printed]),
-            Console::Sink(sink) => {
-                sink.write_all(&text[..printed])?;
-                sink.flush()?;
-            }
-        }
-        Ok(printed)
+        self.console.print(&text[..printed])
     }
 
     fn take_console(&mut self) -> String {
-        match &mut self.console {
-            Console::Kept(kept) => String::from_utf8_lossy(&std::mem::take(kept)).into_owned(),
-            Console::Sink(_) => String::new(),
-        }
+        self.console.take()
     }
 
     fn wait(
@@ -281,8 +263,8 @@ impl World for Playing {
         deadline: Option<Duration>,
         happened: &mut Vec<Happening>,
     ) -> io::Result<()> {
-        self.wait_for_threads(deadline, Duration::MAX, happened)
-            .map(drop)
+        let waited = self.wait_for_threads(deadline, Duration::MAX, happened);
+        waited.map(drop)
     }
 
     fn wait_for_threads(
@@ -308,12 +290,9 @@ impl World for Playing {
         let Ok(result) = reel.wait() else {
             return Err(reel.error());
         };
-        for at in 0..self.reel.get_mut().happened.len() {
-            let report = self.reel.get_mut().happened[at];
-            if let Happening::Interrupt(Interrupt::Close(queue)) = report
-                && let Err(Over) = self.await_close(queue, happened)?
-            {
-                return Err(self.reel.get_mut().error());
+        for report in std::mem::take(&mut reel.happened) {
+            if let Happening::Interrupt(Interrupt::Close(queue)) = report {
+                self.await_close(queue, happened)?;
             }
             happened.push(report);
         }
@@ -352,28 +331,29 @@ impl World for Playing {
         }
         let task = self.remote.running();
         let answer = self.reel.get_mut().io(task, device, &mut request);
-        answer.unwrap_or_else(|Over| refuse(Asked::of(&request).0))
+        answer.unwrap_or_else(|Over| refuse(&request))
     }
 }
 
 /// The answer to a request after the end of the replay. The task blocks if it can; the next wait
 /// ends the run.
-fn refuse(asked: Asked) -> io::Result<Answer> {
-    match asked {
-        Asked::Close | Asked::Shutdown | Asked::Attach | Asked::Connect => Ok(Answer::Done),
-        Asked::Drained => Ok(Answer::Ready(true)),
-        Asked::Readable | Asked::Writable | Asked::Resolve => Ok(Answer::Ready(false)),
-        Asked::Accept | Asked::Recv | Asked::Send | Asked::SendFile => {
+fn refuse(request: &Request<'_>) -> io::Result<Answer> {
+    match request {
+        Request::Close | Request::Shutdown => Ok(Answer::Done),
+        Request::Attach { .. } | Request::Connect { .. } => Ok(Answer::Done),
+        Request::Drained => Ok(Answer::Ready(true)),
+        Request::Ready(_) | Request::Resolve { .. } => Ok(Answer::Ready(false)),
+        Request::Accept { .. } | Request::Recv(_) | Request::Send(_) | Request::SendFile { .. } => {
             Err(io::ErrorKind::WouldBlock.into())
         }
-        Asked::Listen | Asked::Connected => Err(io::Error::other("the replay is over")),
+        Request::Listen { .. } | Request::Connected => Err(io::Error::other("the replay is over")),
     }
 }
 
 impl fmt::Debug for Playing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Playing")
-            .field("offset", &self.reel.borrow().progress().offset())
+            .field("offset", &self.reel.borrow().progress.offset())
             .finish_non_exhaustive()
     }
 }

@@ -9,34 +9,23 @@ use std::{
     time::Duration,
 };
 
-use rand_pcg::{
-    Pcg64,
-    rand_core::{Rng, SeedableRng},
-};
-
 use super::{
-    Error, Header, Left, MAGIC, VERSION,
-    entry::{Asked, Context, Entry, Given, give, in_words},
+    Error, Header, MAGIC, VERSION,
+    entry::{Asked, Context, Entry, give},
     kind,
 };
 use crate::{
     abi::{DeviceId, Tid},
-    log::recording::{
-        chunks::{Broken, Chunks},
-        decode::Bytes,
-    },
-    world::{Answer, Happening, Request},
+    log::recording::{Error as Broken, chunks::Chunks, decode::Bytes},
+    world::{Answer, Happening, Request, sequence::Sequence},
 };
 
-/// A tape that is played.
 pub(super) struct Reel {
     chunks: Chunks,
     pub(super) header: Header,
     context: Context,
-    /// The last reading of the clock.
     pub(super) now: Duration,
-    pub(super) seed: u64,
-    random: Pcg64,
+    pub(super) random: Sequence,
     is_idle: bool,
     /// The reports of the last wait.
     pub(super) happened: Vec<Happening>,
@@ -45,7 +34,7 @@ pub(super) struct Reel {
     /// Why the tape cannot answer any more; taken by the wait that returns it.
     error: Option<Error>,
     is_over: bool,
-    progress: Progress,
+    pub(super) progress: Progress,
 }
 
 /// How far a replay has come. A copy sees the same replay.
@@ -56,15 +45,8 @@ pub struct Progress(Rc<Position>);
 struct Position {
     offset: Cell<u64>,
     is_finished: Cell<bool>,
-    /// Why the next entry is missing, if so.
-    cut: Cell<Option<MissingEnd>>,
-}
-
-/// Why the end of a tape is missing.
-#[derive(Clone, Copy, Debug)]
-enum MissingEnd {
-    Truncated,
-    Unwritten(io::ErrorKind),
+    /// Whether the next entry is missing, and the error of the write that has failed, if so.
+    cut: Cell<Option<Option<io::ErrorKind>>>,
 }
 
 impl Progress {
@@ -83,17 +65,11 @@ impl Progress {
             return Ok(());
         }
         let offset = self.offset();
-        match self.0.cut.get() {
-            None => {}
-            Some(MissingEnd::Truncated) => return Err(Error::Truncated { offset }),
-            Some(MissingEnd::Unwritten(error)) => return Err(Error::Unwritten { offset, error }),
-        }
-        Err(Error::Left(Box::new(Left {
-            offset,
-            task: Tid::KERNEL,
-            asked: "the end".to_string(),
-            found: "more".to_string(),
-        })))
+        Err(match self.0.cut.get() {
+            None => Error::left(offset, Tid::KERNEL, "the end".into(), "more".into()),
+            Some(None) => Error::Truncated { offset },
+            Some(Some(error)) => Error::Unwritten { offset, error },
+        })
     }
 }
 
@@ -125,8 +101,7 @@ impl Reel {
             header,
             context: Context::default(),
             now: Duration::ZERO,
-            seed: 0,
-            random: Pcg64::seed_from_u64(0),
+            random: Sequence::new(0),
             is_idle: false,
             happened: Vec::new(),
             broken: None,
@@ -138,11 +113,6 @@ impl Reel {
         Ok(reel)
     }
 
-    pub(super) fn progress(&self) -> Progress {
-        self.progress.clone()
-    }
-
-    /// Ends the replay.
     pub(super) fn stop(&mut self, error: Option<Error>) -> Over {
         self.is_over = true;
         self.error = error;
@@ -151,21 +121,13 @@ impl Reel {
 
     /// Ends the replay, because the program does something that the tape does not have.
     pub(super) fn leave(&mut self, task: Tid, asked: String, found: String) -> Over {
-        let offset = self.progress.offset();
-        self.stop(Some(Error::Left(Box::new(Left {
-            offset,
-            task,
-            asked,
-            found,
-        }))))
+        let left = Error::left(self.progress.offset(), task, asked, found);
+        self.stop(Some(left))
     }
 
-    /// Why the replay is over.
     pub(super) fn error(&mut self) -> io::Error {
-        match self.error.take() {
-            Some(error) => error.into_io(),
-            None => io::Error::other("the replay is over"),
-        }
+        let over = || io::Error::other("the replay is over");
+        self.error.take().map_or_else(over, Error::into_io)
     }
 
     pub(super) fn now(&mut self, task: Tid) -> Result<Duration, Over> {
@@ -175,7 +137,7 @@ impl Reel {
 
     pub(super) fn random(&mut self, task: Tid) -> Result<u64, Over> {
         let other = take!(self, task, "a random number", Entry::Random(other) => other)?;
-        let as_seeded = self.random.next_u64();
+        let as_seeded = self.random.next();
         Ok(other.unwrap_or(as_seeded))
     }
 
@@ -192,12 +154,12 @@ impl Reel {
 
     pub(super) fn print(&mut self, task: Tid, len: usize) -> Result<io::Result<usize>, Over> {
         let asked = format_args!("{len} bytes of text for the console");
-        take!(self, task, asked, Entry::Print { len: told, result } if told == len => result)
+        take!(self, task, asked, Entry::Print(told, result) if told == len => result)
     }
 
     /// Whether the work was done in place.
     pub(super) fn submit(&mut self, task: Tid) -> Result<bool, Over> {
-        take!(self, task, "work for a thread", Entry::Submit { in_place } => in_place)
+        take!(self, task, "work for a thread", Entry::Submit(in_place) => in_place)
     }
 
     /// A wait, with how long one for threads took. Its reports are in [`Reel::happened`].
@@ -212,28 +174,17 @@ impl Reel {
         device: DeviceId,
         request: &mut Request<'_>,
     ) -> Result<io::Result<Answer>, Over> {
-        let (asked, offered) = Asked::of(request);
-        let question = || in_words(asked, device, offered);
+        let asked = Asked::of(device, request);
         let mut fits = true;
-        let answer = self.take(task, question, |entry| match entry {
-            Entry::Io {
-                asked: as_then,
-                device: of_then,
-                offered: offered_then,
-                result,
-            } if (as_then, of_then, offered_then) == (asked, device, offered) => Ok(result
-                .and_then(|given| match given {
-                    Given::Answer(answer) => Ok(answer),
-                    Given::Read(read) => give(request, read).ok_or_else(|| {
-                        fits = false;
-                        io::ErrorKind::InvalidData.into()
-                    }),
-                })),
-            other => Err(other),
+        let answer = take!(self, task, asked, Entry::Io(then, result) if then == asked => {
+            result.map(|(answer, read)| {
+                fits = give(request, read).is_some();
+                answer
+            })
         })?;
         if !fits {
             let found = "more than it has room for".to_string();
-            return Err(self.leave(task, question(), found));
+            return Err(self.leave(task, asked.to_string(), found));
         }
         Ok(answer)
     }
@@ -288,8 +239,8 @@ impl Reel {
         while self.broken.is_none() {
             if let Err(broken) = self.chunks.fill() {
                 self.progress.0.cut.set(match &broken {
-                    Broken::Truncated { .. } => Some(MissingEnd::Truncated),
-                    Broken::Unwritten { error, .. } => Some(MissingEnd::Unwritten(*error)),
+                    Broken::Truncated { .. } => Some(None),
+                    Broken::Unwritten { error, .. } => Some(Some(*error)),
                     _ => None,
                 });
                 self.broken = Some(broken);
@@ -303,16 +254,12 @@ impl Reel {
                 kind::END => return self.find_end(offset),
                 _ => return,
             }
-            let seed = self.context.entry(&mut bytes, &mut self.happened);
-            let left = bytes.0.len();
-            match seed {
-                Ok(Entry::Seed(seed)) => {
-                    self.seed = seed;
-                    self.random = Pcg64::seed_from_u64(seed);
-                }
+            match self.context.entry(&mut bytes, &mut self.happened) {
+                Ok(Entry::Seed(seed)) => self.random = Sequence::new(seed),
                 Ok(_) => {}
                 Err(what) => self.broken = Some(self.chunks.corrupt(offset, what)),
             }
+            let left = bytes.0.len();
             self.chunks.leave(left);
         }
     }

@@ -2,18 +2,14 @@
 
 use std::{
     cell::Cell,
-    fmt, io,
+    fmt,
+    io::Result,
     path::Path,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
-};
-
-use rand_pcg::{
-    Pcg64,
-    rand_core::{Rng, SeedableRng},
 };
 
 use super::{
@@ -25,7 +21,7 @@ use crate::{
     abi::{DeviceId, Tid},
     interrupt::Remote,
     trap::pause::paused,
-    world::{Answer, Happening, Request, World, forward_world},
+    world::{Answer, Happening, Request, World, forward_world, sequence::Sequence},
 };
 
 /// A world around another one that writes every answer to a tape. [`Playing`](super::Playing)
@@ -38,14 +34,13 @@ use crate::{
 /// 50 ms. So a process that is killed leaves everything up to there.
 pub struct Taping<W> {
     inner: W,
-    /// Says which task runs.
     remote: Remote,
     writer: Writer,
     context: Context,
     /// What [`World::is_idle`] answered last.
     is_idle: Cell<bool>,
     /// The sequence that a replay computes from the seed.
-    random: Pcg64,
+    random: Sequence,
 }
 
 impl<W: World> Taping<W> {
@@ -60,7 +55,7 @@ impl<W: World> Taping<W> {
         path: impl AsRef<Path>,
         header: &Header,
         max: Option<u64>,
-    ) -> io::Result<Self> {
+    ) -> Result<Self> {
         let seed = world.seed();
         // A replay must compute in the same way.
         let header = Header {
@@ -75,7 +70,7 @@ impl<W: World> Taping<W> {
             writer,
             context: Context::default(),
             is_idle: Cell::new(false),
-            random: Pcg64::seed_from_u64(seed),
+            random: Sequence::new(seed),
         })
     }
 
@@ -92,16 +87,13 @@ impl<W: World> Taping<W> {
         }
     }
 
-    fn note_io(
-        &mut self,
-        device: DeviceId,
-        asked: (Asked, Option<usize>),
-        result: &io::Result<Answer>,
-        read: &[u8],
-    ) {
+    fn note_wait(&self, reports: &[Happening], result: &Result<Option<Duration>>) {
+        self.writer.put(|out| entry::wait(out, reports, result));
+    }
+
+    fn note_io(&mut self, asked: Asked, result: &Result<Answer>, read: &[u8]) {
         let context = &mut self.context;
-        self.writer
-            .put(|out| context.io(out, asked, device, result, read));
+        self.writer.put(|out| context.io(out, asked, result, read));
     }
 }
 
@@ -119,7 +111,7 @@ impl<W: World> World for Taping<W> {
 
     fn random(&mut self) -> u64 {
         let number = self.inner.random();
-        let is_as_seeded = self.random.next_u64() == number;
+        let is_as_seeded = self.random.next() == number;
         self.writer
             .put(|out| entry::random(out, number, is_as_seeded));
         number
@@ -127,30 +119,25 @@ impl<W: World> World for Taping<W> {
 
     fn reseed(&mut self, seed: u64) {
         self.inner.reseed(seed);
-        self.random = Pcg64::seed_from_u64(seed);
+        self.random = Sequence::new(seed);
         self.writer.put(|out| entry::seed(out, seed));
     }
 
-    fn print(&mut self, text: &[u8]) -> io::Result<usize> {
+    fn print(&mut self, text: &[u8]) -> Result<usize> {
         let result = self.inner.print(text);
         self.writer
             .put(|out| entry::print(out, text.len(), &result));
         result
     }
 
-    fn wait(
-        &mut self,
-        deadline: Option<Duration>,
-        happened: &mut Vec<Happening>,
-    ) -> io::Result<()> {
+    fn wait(&mut self, deadline: Option<Duration>, happened: &mut Vec<Happening>) -> Result<()> {
         // A virtual clock does not sleep.
         if self.inner.spins() {
             self.write_before_sleep(deadline);
         }
         let before = happened.len();
         let result = self.inner.wait(deadline, happened).map(|()| None);
-        let reports = &happened[before..];
-        let result = self.writer.put(|out| entry::wait(out, reports, result));
+        self.note_wait(&happened[before..], &result);
         result.map(drop)
     }
 
@@ -159,12 +146,12 @@ impl<W: World> World for Taping<W> {
         deadline: Option<Duration>,
         patience: Duration,
         happened: &mut Vec<Happening>,
-    ) -> io::Result<Duration> {
+    ) -> Result<Duration> {
         self.write_before_sleep(deadline);
         let before = happened.len();
         let result = self.inner.wait_for_threads(deadline, patience, happened);
-        let (reports, result) = (&happened[before..], result.map(Some));
-        let result = self.writer.put(|out| entry::wait(out, reports, result));
+        let result = result.map(Some);
+        self.note_wait(&happened[before..], &result);
         result.map(Option::unwrap_or_default)
     }
 
@@ -192,11 +179,11 @@ impl<W: World> World for Taping<W> {
             .put(|out| entry::flag(out, kind::SUBMIT, in_place));
     }
 
-    fn io(&mut self, device: DeviceId, mut request: Request<'_>) -> io::Result<Answer> {
+    fn io(&mut self, device: DeviceId, mut request: Request<'_>) -> Result<Answer> {
         if device.is_of_daemon() {
             return self.inner.io(device, request);
         }
-        let asked = Asked::of(&request);
+        let asked = Asked::of(device, &request);
         match &mut request {
             Request::Recv(buf) => {
                 let result = self.inner.io(device, Request::Recv(buf));
@@ -204,18 +191,18 @@ impl<W: World> World for Taping<W> {
                     Ok(Answer::Bytes(n)) => buf.get(..n).unwrap_or_default(),
                     Ok(_) | Err(_) => &[],
                 };
-                self.note_io(device, asked, &result, read);
+                self.note_io(asked, &result, read);
                 result
             }
             Request::Resolve { name, addresses } => {
                 let request = Request::Resolve { name, addresses };
                 let result = self.inner.io(device, request);
-                self.note_io(device, asked, &result, &entry::addresses(addresses));
+                self.note_io(asked, &result, &entry::addresses(addresses));
                 result
             }
             _ => {
                 let result = self.inner.io(device, request);
-                self.note_io(device, asked, &result, &[]);
+                self.note_io(asked, &result, &[]);
                 result
             }
         }

@@ -47,15 +47,12 @@ struct Target {
 }
 
 impl Writer {
-    /// Begins a file.
     pub(super) fn create(path: &Path, header: &Header, max: Option<u64>) -> io::Result<Self> {
         let head = encode::framed(MAGIC, VERSION, &encode::body(header))?;
         // Before it is opened: that waits for the reader of a pipe.
         if fs::metadata(path).is_ok_and(|found| !found.is_file()) {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                "a tape is a file: a folder, a pipe or a device cannot hold it",
-            ));
+            let why = "a tape is a file: a folder, a pipe or a device cannot hold it";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
         let file = Growing::new(place::open(path)?, &head, entry::skip)?;
         let shared = Arc::new(TapeFile {
@@ -69,22 +66,19 @@ impl Writer {
             kept: Mutex::default(),
         });
         let weak = Arc::downgrade(&shared);
-        thread::Builder::new()
-            .name("tape".into())
-            .spawn(move || write_again_and_again(&weak))?;
+        let thread = thread::Builder::new().name("tape".into());
+        thread.spawn(move || write_again_and_again(&weak))?;
         Ok(Self(shared))
     }
 
-    /// Appends an entry.
-    pub(super) fn put<T>(&self, entry: impl FnOnce(&mut Vec<u8>) -> T) -> T {
+    pub(super) fn put(&self, entry: impl FnOnce(&mut Vec<u8>)) {
         let mut kept = lock(&self.0.kept);
-        let result = entry(&mut kept);
+        entry(&mut kept);
         let is_long = kept.len() > KEPT;
         drop(kept);
         if is_long {
             self.write();
         }
-        result
     }
 
     /// Writes to the file what is on the tape so far. An error ends the tape.
@@ -120,7 +114,6 @@ impl Writer {
 }
 
 impl TapeFile {
-    /// Writes the entries that are not in the file yet.
     fn write(&self) -> MutexGuard<'_, Target> {
         let mut target = lock(&self.target);
         let spare = std::mem::take(&mut target.spare);
@@ -173,11 +166,9 @@ impl Target {
 fn write_again_and_again(shared: &Weak<TapeFile>) {
     loop {
         thread::sleep(EVERY);
-        let Some(shared) = shared.upgrade() else {
-            return;
-        };
-        if shared.write().file.is_none() {
-            return;
+        match shared.upgrade() {
+            Some(shared) if shared.write().file.is_some() => {}
+            _ => return,
         }
     }
 }

@@ -6,8 +6,7 @@ use std::{collections::BTreeMap, fmt::Write};
 use trapline::{Doing, On};
 
 use super::{
-    model::{Bar, Timeline},
-    pack::longest_number,
+    model::{Bar, Lane, Timeline},
     scale::Scale,
 };
 
@@ -23,24 +22,21 @@ pub(super) const ACTIVE: [f64; 2] = [12.0, 12.0];
 const CLASSES: [&str; 8] = [
     "running", "call", "ready", "rest", "timer", "queue", "device", "exit",
 ];
-/// The number of those of the lower part.
 const ACTIVES: usize = 3;
 
-/// The style of a state.
 pub(super) fn class(doing: Doing) -> &'static str {
     CLASSES[band(doing)]
 }
 
-/// The part of a lane in which a state is drawn.
-pub(super) fn part(doing: Doing) -> [f64; 2] {
-    match band(doing) {
-        ..ACTIVES => ACTIVE,
-        _ => WAITING,
+pub(super) fn part(class: &str) -> [f64; 2] {
+    match CLASSES[..ACTIVES].contains(&class) {
+        true => ACTIVE,
+        false => WAITING,
     }
 }
 
 /// The place of a state among the styles.
-fn band(doing: Doing) -> usize {
+pub(super) fn band(doing: Doing) -> usize {
     match doing {
         Doing::Running => 0,
         Doing::InCall => 1,
@@ -54,42 +50,58 @@ fn band(doing: Doing) -> usize {
 }
 
 /// A lane of a picture: a lane of the timeline, or all those of a name.
-pub(super) struct Group {
+pub(super) struct Group<'a> {
     pub(super) name: String,
-    /// Their places among the lanes of the timeline.
-    pub(super) lanes: Vec<usize>,
+    pub(super) lanes: Vec<&'a Lane>,
 }
 
-impl Group {
-    /// The place of its only lane.
-    pub(super) fn alone(&self) -> Option<usize> {
+impl<'a> Group<'a> {
+    pub(super) fn alone(&self) -> Option<&'a Lane> {
         let [lane] = self.lanes[..] else { return None };
         Some(lane)
     }
 }
 
 /// The lanes of a picture, in the order of their first tasks.
-pub(super) fn groups(timeline: &Timeline) -> Vec<Group> {
-    let tasks = timeline.lanes.iter().filter(|lane| !lane.is_kernel());
-    let is_folded = tasks.count() > MOST_UNFOLDED;
+pub(super) fn groups(timeline: &Timeline) -> Vec<Group<'_>> {
+    let is_folded = timeline.tasks().count() > MOST_UNFOLDED;
     let mut places: BTreeMap<String, usize> = BTreeMap::new();
-    let mut groups: Vec<Group> = Vec::new();
-    for (place, lane) in timeline.lanes.iter().enumerate() {
-        let name = pattern(&lane.name);
-        let known = places.get(&name).filter(|_| is_folded && !lane.is_kernel());
-        if let Some(known) = known {
-            groups[*known].lanes.push(place);
-            continue;
+    let mut groups: Vec<Group<'_>> = Vec::new();
+    for lane in &timeline.lanes {
+        let (name, next) = (pattern(&lane.name), groups.len());
+        let place = match is_folded && !lane.is_kernel() {
+            true => *places.entry(name.clone()).or_insert(next),
+            false => next,
+        };
+        if place == next {
+            let lanes = Vec::new();
+            groups.push(Group { name, lanes });
         }
-        if !lane.is_kernel() {
-            places.insert(name.clone(), groups.len());
-        }
-        groups.push(Group {
-            name,
-            lanes: vec![place],
-        });
+        groups[place].lanes.push(lane);
     }
     groups
+}
+
+/// Numbers of so many digits are exact in JavaScript.
+const DIGITS: usize = 15;
+
+/// The place of the longest number in a text, of those that are not too long; of equals, the last.
+pub(super) fn longest_number(text: &str) -> std::ops::Range<usize> {
+    let mut longest = 0..0;
+    let mut start = None;
+    for (at, byte) in text.bytes().chain([b' ']).enumerate() {
+        match (byte.is_ascii_digit(), start) {
+            (true, None) => start = Some(at),
+            (false, Some(from)) => {
+                if at - from >= longest.len() && at - from <= DIGITS {
+                    longest = from..at;
+                }
+                start = None;
+            }
+            _ => {}
+        }
+    }
+    longest
 }
 
 /// The names of workers differ in their numbers.
@@ -99,8 +111,9 @@ fn pattern(name: &str) -> String {
     format!("{}{number}{}", &name[..digits.start], &name[digits.end..])
 }
 
-/// How many tasks are in each state: on average in each of some columns of equal width.
-pub(super) struct Crowd([Vec<f64>; CLASSES.len()]);
+/// How many tasks are in each state, on average in each of some columns of equal width. The states of
+/// each part are above one another: for each, from below, how many are in it or in one below it.
+pub(super) struct Crowd([Vec<Vec<f64>>; 2]);
 
 impl Crowd {
     /// The bars between two points of the scale.
@@ -110,8 +123,7 @@ impl Crowd {
         (begin, end): (f64, f64),
         columns: usize,
     ) -> Self {
-        let mut bands =
-            [(); CLASSES.len()].map(|()| (vec![0.0; columns + 1], vec![0.0; columns + 2]));
+        let mut bands = CLASSES.map(|_| (vec![0.0; columns + 1], vec![0.0; columns + 2]));
         let place = |value: f64| {
             let place = (value - begin) / (end - begin) * columns as f64;
             place.clamp(0.0, columns as f64)
@@ -129,37 +141,30 @@ impl Crowd {
                 steps[last] -= 1.0;
             }
         }
-        Self(bands.map(|(parts, steps)| {
-            let mut level = 0.0;
-            let column = |(part, step): (&f64, &f64)| {
-                level += step;
-                part + level
+        let levels = |bands: &[(Vec<f64>, Vec<f64>)]| {
+            let mut below = vec![0.0; columns];
+            let add = |(parts, steps): &(Vec<f64>, Vec<f64>)| {
+                let mut level = 0.0;
+                for (at, below) in below.iter_mut().enumerate() {
+                    level += steps[at];
+                    *below += parts[at] + level;
+                }
+                below.clone()
             };
-            parts[..columns].iter().zip(&steps).map(column).collect()
-        }))
-    }
-
-    /// The states of a part above one another: for each, from below, how many are in it or in one
-    /// below it.
-    fn levels(&self, part: std::ops::Range<usize>) -> Vec<Vec<f64>> {
-        let mut levels: Vec<Vec<f64>> = Vec::new();
-        for band in &self.0[part] {
-            let level = match levels.last() {
-                Some(below) => below.iter().zip(band).map(|(below, n)| below + n).collect(),
-                None => band.clone(),
-            };
-            levels.push(level);
-        }
-        levels
+            bands.iter().map(add).collect()
+        };
+        let (active, waiting) = bands.split_at(ACTIVES);
+        Self([levels(active), levels(waiting)])
     }
 
     /// The most at once of those that run or are ready, and of those that are blocked: on average in a
     /// column.
-    pub(super) fn most(&self) -> [f64; 2] {
-        [0..ACTIVES, ACTIVES..CLASSES.len()].map(|part| {
-            let all = self.levels(part).pop().unwrap_or_default();
-            all.into_iter().fold(0.0, f64::max)
-        })
+    fn most(&self) -> [f64; 2] {
+        let most = |levels: &Vec<Vec<f64>>| {
+            let all = levels.last().into_iter().flatten();
+            all.copied().fold(0.0, f64::max)
+        };
+        self.0.each_ref().map(most)
     }
 
     /// The same as whole numbers of tasks.
@@ -171,12 +176,12 @@ impl Crowd {
     /// The areas of a lane with this left and top, each with its class: area is time. Later ones cover
     /// earlier ones.
     pub(super) fn areas(&self, left: f64, y: f64) -> Vec<(&'static str, String)> {
-        let parts = [(0..ACTIVES, ACTIVE), (ACTIVES..CLASSES.len(), WAITING)];
+        let (active, waiting) = CLASSES.split_at(ACTIVES);
+        let parts = [(active, ACTIVE), (waiting, WAITING)];
         let mut areas = Vec::new();
-        for ((part, [top, height]), most) in parts.into_iter().zip(self.most()) {
-            let unit = height / most.max(1.0);
-            let levels = self.levels(part.clone());
-            for (class, level) in CLASSES[part].iter().zip(levels).rev() {
+        for (at, (classes, [top, height])) in parts.into_iter().enumerate() {
+            let unit = height / self.most()[at].max(1.0);
+            for (class, level) in classes.iter().zip(&self.0[at]).rev() {
                 let heights = level.iter().map(|n| n * unit);
                 areas.push((*class, area(heights, left, y + top + height)));
             }
@@ -246,33 +251,29 @@ mod tests {
             bar(asleep, [55, 95]),
         ];
         let crowd = Crowd::of(bars.iter(), Scale::Time, (0.0, 100.0), 10);
-        let sums = crowd
-            .0
-            .each_ref()
-            .map(|band| band.iter().sum::<f64>() * 10.0);
-        for (sum, time) in sums.into_iter().zip([25.0, 5.0, 50.0, 0.0, 110.0]) {
-            assert!((sum - time).abs() < 1e-6, "{sum} is not {time}");
-        }
         assert_eq!(crowd.most(), [2.0, 2.0]);
-        let areas = crowd.areas(0.0, 0.0);
-        let [(_, ready), (_, call), (_, running), ..] = &areas[..] else {
-            panic!("{areas:?}")
-        };
+        let areas: BTreeMap<_, _> = crowd.areas(0.0, 0.0).into_iter().collect();
         // A column of a pixel has 10 units; 12 pixels are two tasks, and half of a column is half as high.
-        assert_eq!(running, "M0.0 24.0H0.0V18.0H2.0V21.0H3.0V24.0");
-        assert_eq!(call, "M0.0 24.0H0.0V18.0H3.0V24.0");
-        assert_eq!(ready, "M0.0 24.0H0.0V18.0H1.0V12.0H3.0V18.0H6.0V24.0");
+        assert_eq!(areas["running"], "M0.0 24.0H0.0V18.0H2.0V21.0H3.0V24.0");
+        assert_eq!(areas["call"], "M0.0 24.0H0.0V18.0H3.0V24.0");
+        assert_eq!(
+            areas["ready"],
+            "M0.0 24.0H0.0V18.0H1.0V12.0H3.0V18.0H6.0V24.0"
+        );
+        // Seven pixels are two tasks.
+        assert_eq!(
+            areas["timer"],
+            "M0.0 10.0H3.0V6.5H5.0V4.7H6.0V3.0H9.0V4.7H10.0V10.0"
+        );
     }
 
     #[test]
     fn a_crowd_has_no_more_tasks_than_there_are() {
         let first = [0, 14, 23, 31, 36, 48, 79, 100];
         let second = [0, 3, 15, 23, 68, 81, 98, 100];
-        let bars = [first, second].map(|at| {
+        let bars: [Vec<Bar>; 2] = [first, second].map(|at| {
             let spans = at.windows(2).map(|span| [span[0], span[1]]);
-            spans
-                .map(|span| bar(Doing::Ready, span))
-                .collect::<Vec<_>>()
+            spans.map(|span| bar(Doing::Ready, span)).collect()
         });
         let crowd = Crowd::of(bars.iter().flatten(), Scale::Time, (0.0, 100.0), 3);
         assert!(crowd.most()[0] > 2.0, "the sum is rounded");

@@ -1,7 +1,7 @@
 //! Why the bars of a timeline are there, and the critical path of the run: for the page. The words are
 //! those of `trace why` and `trace path`.
 
-use std::{cmp::Reverse, time::Duration};
+use std::cmp::Reverse;
 
 use serde_json::{Value, json};
 use trapline::{Doing, Ending, Moment, On};
@@ -9,6 +9,7 @@ use trapline::{Doing, Ending, Moment, On};
 use super::model::{Bar, Timeline};
 use crate::trace::{
     history::{History, Step},
+    life::Amount,
     path::{PATH_COLUMNS, Segment, path_shares},
 };
 
@@ -19,7 +20,6 @@ const MOST: usize = 5000;
 /// other tasks did meanwhile. Otherwise thousands of waits for one busy task would take minutes.
 const MOST_TURNS: u64 = 10_000_000;
 
-/// Why a bar is there.
 pub(super) struct Reason {
     /// Counted over all lanes.
     pub(super) bar: usize,
@@ -28,42 +28,36 @@ pub(super) struct Reason {
     pub(super) steps: Vec<usize>,
 }
 
-/// A part of the critical path.
-pub(super) struct Part {
-    pub(super) lane: usize,
-    pub(super) from: Moment,
-    pub(super) to: Moment,
-    pub(super) what: String,
-}
+/// A part of the critical path, and the place of its task's lane.
+pub(super) type Part = (usize, Segment);
 
 /// Explains the longest waits of a timeline, in the order of their bars.
 pub(super) fn reasons(timeline: &Timeline) -> Vec<Reason> {
     let Some(history) = &timeline.history else {
         return Vec::new();
     };
-    let mut firsts = Vec::new();
+    // Of each lane, the number of its first bar.
+    let (mut firsts, mut next) = (Vec::new(), 0);
     let mut chosen: Vec<(usize, &Bar)> = Vec::new();
     for lane in &timeline.lanes {
-        let first = firsts.last().map_or(0, |(_, end)| *end);
-        firsts.push((first, first + lane.bars.len()));
         if !lane.is_kernel() {
-            chosen.extend((first..).zip(&lane.bars));
+            chosen.extend((next..).zip(&lane.bars));
         }
+        firsts.push(next);
+        next += lane.bars.len();
     }
     chosen.sort_by_key(|(index, bar)| Reverse((weight(bar), Reverse(*index))));
-    let mut turns = 0;
+    let mut room = MOST_TURNS;
     chosen.retain(|(_, bar)| {
-        let (from, to) = (bar.span.from, bar.span.to);
-        let its = to.turn.saturating_sub(from.turn);
-        let has_room = turns + its <= MOST_TURNS;
-        turns += if has_room { its } else { 0 };
-        has_room
+        let left = room.checked_sub(amount(bar).turns);
+        room = left.unwrap_or(room);
+        left.is_some()
     });
     chosen.truncate(MOST);
     chosen.sort_by_key(|(index, _)| *index);
     let place = |step: Step| {
         let lane = timeline.lane(step.0)?;
-        Some(firsts[lane].0 + bar_of(timeline, lane, history, step)?)
+        Some(firsts[lane] + bar_of(timeline, lane, history, step)?)
     };
     let reason = |(index, bar): (usize, &Bar)| {
         let why = history.why_span(bar.span.tid, bar.span.doing, end_of(timeline, bar))?;
@@ -77,25 +71,26 @@ pub(super) fn reasons(timeline: &Timeline) -> Vec<Reason> {
 }
 
 /// What is explained rather: waits, then the time in the ready queue; the longest first.
-fn weight(bar: &Bar) -> (u8, Duration, u64) {
+fn weight(bar: &Bar) -> (u8, Amount) {
     let kind = match bar.span.doing {
         Doing::Blocked(On::Timer(_)) => 1,
         Doing::Blocked(_) => 3,
         Doing::Ready => 2,
         Doing::Running | Doing::InCall | Doing::Idle => 0,
     };
-    let (from, to) = (bar.span.from, bar.span.to);
-    (kind, bar.span.time(), to.turn.saturating_sub(from.turn))
+    (kind, amount(bar))
+}
+
+fn amount(bar: &Bar) -> Amount {
+    Amount::of(bar.span.from, bar.span.to)
 }
 
 /// When a bar ended. One that a deadlock leaves open is drawn a turn longer.
 fn end_of(timeline: &Timeline, bar: &Bar) -> Moment {
-    let is_longer = bar.span.end == Ending::Open && timeline.is_deadlock();
-    let Moment { at, turn } = bar.span.to;
-    Moment {
-        at,
-        turn: turn - u64::from(is_longer),
-    }
+    let is_longer = bar.span.end == Ending::Open && timeline.deadlock.is_some();
+    let mut to = bar.span.to;
+    to.turn -= u64::from(is_longer);
+    to
 }
 
 /// The place of a piece among the bars of its lane.
@@ -103,13 +98,11 @@ fn bar_of(timeline: &Timeline, lane: usize, history: &History, step: Step) -> Op
     let piece = history.piece_at_step(step)?;
     let bars = &timeline.lanes[lane].bars;
     let first = bars.partition_point(|bar| bar.span.from < piece.from);
-    let mut its = bars[first..]
-        .iter()
-        .take_while(|bar| bar.span.from == piece.from);
+    let rest = bars[first..].iter();
+    let mut its = rest.take_while(|bar| bar.span.from == piece.from);
     Some(first + its.position(|bar| bar.span.doing == piece.doing)?)
 }
 
-/// The critical path, and its table.
 pub(super) fn path(timeline: &Timeline) -> (Vec<Part>, Value) {
     let Some(history) = &timeline.history else {
         return (Vec::new(), Value::Null);
@@ -118,15 +111,12 @@ pub(super) fn path(timeline: &Timeline) -> (Vec<Part>, Value) {
     let rows = path_shares(history, &path, total);
     let title = format!("critical path of {total}");
     let table = json!({ "title": title, "columns": PATH_COLUMNS, "rows": rows });
-    let part = |segment: &Segment| {
+    let part = |mut segment: Segment| {
         let lane = timeline.lane(segment.tid)?;
         let is_in_view = segment.to >= timeline.begin && segment.from <= timeline.end;
-        is_in_view.then(|| Part {
-            lane,
-            from: segment.from.max(timeline.begin),
-            to: segment.to.min(timeline.end),
-            what: segment.what.clone(),
-        })
+        segment.from = segment.from.max(timeline.begin);
+        segment.to = segment.to.min(timeline.end);
+        is_in_view.then_some((lane, segment))
     };
-    (path.iter().filter_map(part).collect(), table)
+    (path.into_iter().filter_map(part).collect(), table)
 }

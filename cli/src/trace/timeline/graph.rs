@@ -4,7 +4,7 @@
 use maud::{Markup, html};
 use trapline::{Deadlock, TaskInfo, Tid};
 
-use super::svg::{self, px, shortened};
+use super::svg::{arc, patterns, px, shortened};
 use crate::output::clean;
 
 /// The largest number of tasks in a picture.
@@ -14,8 +14,8 @@ const HEIGHT: f64 = 40.0;
 const STEP: f64 = 52.0;
 
 /// Draws the tasks that are on cycles, and as many others as there is room for.
-pub(super) fn draw(waits: &Deadlock) -> Markup {
-    let tasks = chosen(waits);
+pub(super) fn draw(stuck: &Deadlock) -> Markup {
+    let tasks = chosen(stuck);
     let place = |tid: Tid| tasks.iter().position(|waiting| waiting.tid == tid);
     let arcs: Vec<(usize, usize)> = (0..)
         .zip(&tasks)
@@ -24,33 +24,30 @@ pub(super) fn draw(waits: &Deadlock) -> Markup {
     let farthest = arcs.iter().map(|(from, to)| from.abs_diff(*to)).max();
     let width = WIDTH + 60.0 + 24.0 * farthest.unwrap_or(0) as f64;
     let height = STEP * tasks.len() as f64;
+    let middle = |place: f64| STEP * place + 4.0 + HEIGHT / 2.0;
     html! {
         svg class="graph" viewBox={ "0 0 " (px(width)) " " (px(height)) } width=(px(width))
             height=(px(height)) role="img" aria-label="The waits between tasks, as described above" {
-            defs { (svg::patterns()) }
+            defs { (patterns()) }
             @for (waiting, at) in tasks.iter().zip(0..) { (task(waiting, STEP * f64::from(at))) }
-            @for &(from, to) in &arcs { (arc(from, to)) }
+            @for &(from, to) in &arcs {
+                @let [from, to] = [from, to].map(|place| place as f64);
+                @let ends = [middle(from) + 7.0, middle(to) - 7.0];
+                (arc(WIDTH + 2.0, ends, 26.0 + 24.0 * (from - to).abs(), [8.0, 4.0]))
+            }
         }
-        @let more = waits.blocked.len() - tasks.len();
+        @let more = stuck.blocked.len() - tasks.len();
         @if more > 0 { p { "The picture leaves out " (more) " of the tasks that wait." } }
     }
 }
 
 /// The tasks on cycles come first, in the order of the cycle.
-fn chosen(waits: &Deadlock) -> Vec<&TaskInfo> {
-    let find = |tid: &Tid| {
-        let place = waits
-            .blocked
-            .binary_search_by_key(tid, |waiting| waiting.tid);
-        place.ok().map(|place| &waits.blocked[place])
-    };
-    let on_cycles = waits.cycles.iter().flatten().take(MOST);
-    let mut tasks: Vec<&TaskInfo> = on_cycles.filter_map(find).collect();
-    for waiting in &waits.blocked {
-        if tasks.len() >= MOST {
-            break;
-        }
-        if !tasks.iter().any(|other| other.tid == waiting.tid) {
+fn chosen(stuck: &Deadlock) -> Vec<&TaskInfo> {
+    let find = |tid: &Tid| stuck.blocked.iter().find(|waiting| waiting.tid == *tid);
+    let mut tasks: Vec<&TaskInfo> = Vec::new();
+    let on_cycles = stuck.cycles.iter().flatten().take(MOST).filter_map(find);
+    for waiting in on_cycles.chain(&stuck.blocked) {
+        if tasks.len() < MOST && !tasks.iter().any(|other| other.tid == waiting.tid) {
             tasks.push(waiting);
         }
     }
@@ -66,14 +63,4 @@ fn task(waiting: &TaskInfo, y: f64) -> Markup {
         text class="head" x="12" y=(px(y + 20.0)) { (shortened(&name, WIDTH - 24.0)) }
         text class="small" x="12" y=(px(y + 36.0)) { (shortened(&on, (WIDTH - 24.0) * 1.2)) }
     }
-}
-
-fn arc(from: usize, to: usize) -> Markup {
-    let middle = |at: usize| STEP * at as f64 + 4.0 + HEIGHT / 2.0;
-    let (x, y1, y2) = (WIDTH + 2.0, middle(from) + 7.0, middle(to) - 7.0);
-    let bulge = x + 26.0 + 24.0 * from.abs_diff(to) as f64;
-    let d = format!(
-        "M{x:.1} {y1:.1}C{bulge:.1} {y1:.1} {bulge:.1} {y2:.1} {x:.1} {y2:.1}m8 -4l-8 4l8 4"
-    );
-    html! { path class="wait" d=(d) {} }
 }

@@ -5,7 +5,6 @@ use std::hash::{BuildHasher, RandomState};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use serde_json::{Value, json};
-use trapline::Exit;
 
 use super::{
     explain, graph,
@@ -39,9 +38,7 @@ const TASKS: usize = 200;
 
 /// What two pages share that are above each other.
 pub(super) struct Twins {
-    /// The key of their scripts.
     pub(super) key: String,
-    /// The part of both scales that they show.
     pub(super) axis: Value,
 }
 
@@ -62,43 +59,53 @@ pub(super) fn page(timeline: &Timeline, scale: Scale, file: &str, twins: Option<
     });
     let key = twins.map_or_else(random_key, |twins| twins.key.clone());
     let title = words::title(timeline);
-    let page = html! {
-        (DOCTYPE)
-        html lang="en" class=[twins.map(|_| "twin")] {
-            (head(&title, &key, &style()))
-            body {
-                header {
-                    h1 { (title) }
-                    p id="facts" { (facts_of(timeline)) }
-                }
-                (summary(timeline, scale))
-                noscript { p { "Without scripts, the page shows this summary only." } }
-                main id="main" hidden { (stage()) }
-                script type="application/json" id="recording" { (PreEscaped(script_safe(&facts))) }
-                script nonce=(key) { (PreEscaped(SCRIPTS.concat())) }
-            }
+    // It cannot end its element.
+    let facts = facts.to_string().replace('<', "\\u003c");
+    let body = html! {
+        header {
+            h1 { (title) }
+            p id="facts" { (facts_of(timeline)) }
         }
+        (summary(timeline, scale))
+        noscript { p { "Without scripts, the page shows this summary only." } }
+        main id="main" hidden { (stage()) }
+        script type="application/json" id="recording" { (PreEscaped(facts)) }
     };
-    page.into_string() + "\n"
+    let class = twins.map(|_| "twin");
+    document([&title, &key], class, &style(), &body, &SCRIPTS.concat())
 }
 
-/// The head of a page. Its policy allows the page's own scripts and no network, so a script in a name
-/// cannot run.
-pub(super) fn head(title: &str, key: &str, style: &str) -> Markup {
+/// A page with a title, a key, a class, a style, a body and a script. Its policy allows the page's own
+/// scripts and no network, so a script in a name cannot run.
+pub(super) fn document(
+    [title, key]: [&str; 2],
+    class: Option<&str>,
+    style: &str,
+    body: &Markup,
+    script: &str,
+) -> String {
     let policy = format!(
         "default-src 'none'; style-src 'unsafe-inline'; script-src 'nonce-{key}'; \
          base-uri 'none'; form-action 'none'"
     );
-    html! {
-        head {
-            meta charset="utf-8";
-            meta http-equiv="Content-Security-Policy" content=(policy);
-            meta name="viewport" content="width=device-width, initial-scale=1";
-            meta name="color-scheme" content="light dark";
-            title { (title) " · trapline" }
-            style { (PreEscaped(style)) }
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" class=[class] {
+            head {
+                meta charset="utf-8";
+                meta http-equiv="Content-Security-Policy" content=(policy);
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { (title) " · trapline" }
+                style { (PreEscaped(style)) }
+            }
+            body {
+                (body)
+                script nonce=(key) { (PreEscaped(script)) }
+            }
         }
-    }
+    };
+    page.into_string() + "\n"
 }
 
 /// 128 bits that depend on the operating system's random numbers alone. The recording cannot predict
@@ -120,17 +127,12 @@ pub(super) fn style() -> String {
     )
 }
 
-/// JSON within a page, escaped so that it cannot end its element.
-fn script_safe(facts: &Value) -> String {
-    facts.to_string().replace('<', "\\u003c")
-}
-
 fn facts_of(timeline: &Timeline) -> String {
     let header = &timeline.header;
-    let world = world(header);
     format!(
-        "{} in the {world} world, seed {}, policy {}, quantum {}, trapline {}",
+        "{} in the {} world, seed {}, policy {}, quantum {}, trapline {}",
         count(timeline.events, "event"),
+        world(header),
         header.seed,
         clean(&header.policy),
         header.quantum,
@@ -140,55 +142,49 @@ fn facts_of(timeline: &Timeline) -> String {
 
 /// The summary, for a page without a picture.
 fn summary(timeline: &Timeline, scale: Scale) -> Markup {
-    let is_deadlock = timeline.is_deadlock();
-    let is_news = is_deadlock || !timeline.deadlocks.is_empty();
-    let tasks = || timeline.lanes.iter().filter(|lane| !lane.is_kernel());
-    let has_failed = |lane: &Lane| matches!(lane.exit, Some(Exit::Failed(_) | Exit::Faulted(_)));
-    let mut rows: Vec<(&Lane, Sums)> = tasks().map(|lane| (lane, Sums::of(lane, scale))).collect();
+    let is_news = timeline.deadlock.is_some() || !timeline.deadlocks.is_empty();
+    let is_open = is_news || timeline.tasks().any(Lane::has_failed);
+    let rows = timeline.tasks().map(|lane| (lane, Sums::of(lane, scale)));
+    let mut rows: Vec<(&Lane, Sums)> = rows.collect();
     // What took the most time comes first.
     rows.sort_by(|(_, a), (_, b)| (b.running + b.in_call).total_cmp(&(a.running + a.in_call)));
+    let numbers = ["traps", "turns", "running", "in call", "ready", "blocked"];
     html! {
-        details id="summary" open[is_news || tasks().any(has_failed)] {
+        details id="summary" open[is_open] {
             summary { "Summary" }
             div class="said" {
                 div { @for sentence in words::summary(timeline) { p { (sentence) } } }
-                @if is_deadlock { div { (graph::draw(&timeline.waits)) } }
+                @if let Some(stuck) = &timeline.deadlock { div { (graph::draw(stuck)) } }
             }
             div class="scroll" tabindex="0" role="region" aria-label="The tasks" {
                 table {
                     thead { tr {
-                        th { "tid" } th { "task" } th class="n" { "traps" } th class="n" { "turns" }
-                        th class="n" { "running" } th class="n" { "in call" }
-                        th class="n" { "ready" } th class="n" { "blocked" } th { "longest wait" } th { "end" }
+                        th { "tid" } th { "task" }
+                        @for name in numbers { th class="n" { (name) } }
+                        th { "longest wait" } th { "end" }
                     } }
                     tbody {
                         @for (lane, sums) in rows.iter().take(TASKS) {
                             tr {
                                 td { (lane.tid) } td { (lane.name) }
                                 td class="n" { (lane.traps) } td class="n" { (sums.turns) }
-                                td class="n" { (scale.amount(sums.running)) }
-                                td class="n" { (scale.amount(sums.in_call)) }
-                                td class="n" { (scale.amount(sums.ready)) }
-                                td class="n" { (scale.amount(sums.blocked)) }
+                                @for sum in [sums.running, sums.in_call, sums.ready, sums.blocked] {
+                                    td class="n" { (scale.amount(sum)) }
+                                }
                                 td { @if let Some((longest, on)) = sums.longest {
                                     (scale.amount(longest)) " on " (on)
                                 } }
-                                td { @match &lane.exit {
-                                    Some(exit) => (clean(&exit.to_string())),
-                                    None => "alive",
-                                } }
+                                td { (words::end(lane, "alive")) }
                             }
                         }
                     }
                 }
             }
-            @let more = rows.len().saturating_sub(TASKS);
-            @if more > 0 { p { "And " (count(more as u64, "task")) " more." } }
+            @if let Some(more) = words::more(rows.len(), TASKS, "task") { p { "And " (more) " more." } }
         }
     }
 }
 
-/// The elements that the script fills.
 fn stage() -> Markup {
     let kinds = [
         ("running", "Running"),

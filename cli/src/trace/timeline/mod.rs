@@ -1,19 +1,9 @@
 //! `trace timeline`: a lane per task, as a page to look around in or as a picture.
 //!
-//! | file | owns |
-//! |---|---|
-//! | `model.rs` | the contents, collected from the events |
-//! | `scale.rs` | the meaning of the width |
-//! | `words.rs` | the texts about it |
-//! | `svg.rs`, `picture.css` | the picture |
-//! | `crowd.rs` | its lanes: many tasks of a name are one |
-//! | `graph.rs` | the wait-for graph, as a picture on the page |
-//! | `explain.rs` | why tasks waited, and the critical path, for the page |
-//! | `html.rs`, `page.css` | the page |
-//! | `pair.rs`, `pair.css`, `pair.js` | the page of two runs |
-//! | `light.css`, `dark.css` | the colours of both |
-//! | `pack.rs` | the contents, as bytes for the page's script |
-//! | `*.js` | that script, a file for each idea; `data.js` unpacks the bytes |
+//! `model.rs` collects the contents from the events. `svg.rs` draws them as a picture, on the lanes of
+//! `crowd.rs`. `html.rs` makes the page, with what `explain.rs` says, the picture of `graph.rs`, and a
+//! script: a file for each idea, of which `data.js` reads the bytes of `pack.rs`. `pair.rs` makes the
+//! page of two runs.
 
 mod crowd;
 mod explain;
@@ -29,6 +19,7 @@ mod words;
 use std::{
     ffi::OsStr,
     io::{self, IsTerminal, Write},
+    mem::discriminant,
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -40,8 +31,8 @@ use crate::{
     output::Log,
     trace::source::{Failure, Source, argument, unknown},
 };
-use model::{Bound, Timeline, Window};
-use scale::Scale;
+use model::Timeline;
+use scale::{Scale, Window};
 
 /// Draw a recording: a lane per task, as an HTML page or an SVG picture
 #[derive(Args)]
@@ -70,15 +61,8 @@ pub(crate) struct TimelineCommand {
     /// where most things take no time. A page has a switch for it
     #[arg(long, value_name = "SCALE")]
     scale: Option<Scale>,
-    /// Only from this time or turn on, such as 00:04.000, 250ms or 300t
-    #[arg(long, value_name = "TIME", value_parser = Bound::parse)]
-    from: Option<Bound>,
-    /// Only up to this time or turn
-    #[arg(long, value_name = "TIME", value_parser = Bound::parse)]
-    to: Option<Bound>,
-    /// Only this task, by its number or name; can be repeated
-    #[arg(long = "task", value_name = "TASK")]
-    tasks: Vec<String>,
+    #[command(flatten)]
+    window: Window,
     /// The width of a picture
     #[arg(long, value_name = "PIXELS", default_value = "960", value_parser = clap::value_parser!(u32).range(200..=20_000))]
     width: u32,
@@ -95,24 +79,20 @@ impl TimelineCommand {
         let format = self.format()?;
         let output = self.file_of_output();
         if output.is_none() && format == Format::Html && io::stdout().is_terminal() {
-            return Err("a terminal cannot show a page: name a file with --output"
-                .to_string()
-                .into());
+            let why = "a terminal cannot show a page: name a file with --output";
+            return Err(why.to_string().into());
         }
-        if let (Some(from), Some(to)) = (self.from, self.to)
-            && from.is_beyond(to)
+        if let (Some(from), Some(to)) = (self.window.from, self.window.to)
+            && discriminant(&from) == discriminant(&to)
+            && from > to
         {
             return Err(format!("--from {from} is after --to {to}: nothing is in between").into());
         }
         let mut source = Source::open(&self.file)?;
         let open = |path: &Path| OutFile::open("--output", path, &[&self.file]);
         let output = output.map(open).transpose()?;
-        let window = Window {
-            from: self.from,
-            to: self.to,
-            tasks: self.tasks.clone(),
-        };
-        let timeline = match Timeline::read(&mut source, &window, format == Format::Html) {
+        let is_page = format == Format::Html;
+        let timeline = match Timeline::read(&mut source, &self.window, is_page) {
             Ok(timeline) => timeline,
             Err(error) => {
                 source.end(log)?;
@@ -122,10 +102,9 @@ impl TimelineCommand {
         for task in &timeline.unknown {
             log.warn(&unknown(task, &self.file, timeline.is_cut));
         }
-        let scale = self.scale.unwrap_or(if timeline.header.is_simulated {
-            Scale::Turns
-        } else {
-            Scale::Time
+        let scale = self.scale.unwrap_or(match timeline.header.is_simulated {
+            true => Scale::Turns,
+            false => Scale::Time,
         });
         let drawn = match format {
             Format::Html => html::page(&timeline, scale, &argument(&self.file), None),
@@ -135,8 +114,7 @@ impl TimelineCommand {
             None => out.write_all(drawn.as_bytes())?,
             Some(file) => file.write(drawn.as_bytes())?,
         }
-        source.end(log)?;
-        Ok(ExitCode::SUCCESS)
+        source.end(log)
     }
 
     fn file_of_output(&self) -> Option<&Path> {
@@ -145,17 +123,19 @@ impl TimelineCommand {
     }
 
     fn format(&self) -> Result<Format, Failure> {
-        let kind = self.file_of_output().map(Path::extension);
-        match (self.format, kind) {
-            (Some(format), _) => Ok(format),
-            (None, None) => Ok(Format::Html),
-            (None, Some(kind)) => match kind.and_then(OsStr::to_str) {
-                Some("html" | "htm") => Ok(Format::Html),
-                Some("svg") => Ok(Format::Svg),
-                _ => Err("the output is neither .html nor .svg: choose with --format"
-                    .to_string()
-                    .into()),
-            },
+        if let Some(format) = self.format {
+            return Ok(format);
+        }
+        let Some(output) = self.file_of_output() else {
+            return Ok(Format::Html);
+        };
+        match output.extension().and_then(OsStr::to_str) {
+            Some("html" | "htm") => Ok(Format::Html),
+            Some("svg") => Ok(Format::Svg),
+            _ => {
+                let why = "the output is neither .html nor .svg: choose with --format";
+                Err(why.to_string().into())
+            }
         }
     }
 }

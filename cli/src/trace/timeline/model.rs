@@ -1,14 +1,15 @@
 //! The contents of a timeline, collected from the events of a recording.
 
-use std::{collections::BTreeMap, fmt, time::Duration};
+use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 use trapline::{
-    Answered, Deadlock, DeviceId, Direction, Doing, Ending, Event, Exit, Moment, Nanos, On, Reply,
-    Span, Tid, Wake,
+    Answered, Deadlock, DeviceId, Direction, Doing, Ending, Event, Exit, Moment, On, Reply, Span,
+    Tid, Wake,
     record::{Header, OwnedEvent},
 };
 
+use super::scale::{Bound, Window};
 use crate::{
     output::clean,
     trace::{
@@ -18,32 +19,16 @@ use crate::{
         source::{Failure, Source},
         spans::{Shares, Spans},
     },
-    values::instant,
 };
 
 /// The largest number of events in a timeline. A page with more would take too much of a browser's
 /// memory.
 const MOST: u64 = 10_000_000;
 
-/// The part of a recording to show.
 #[derive(Default)]
-pub(super) struct Window {
-    pub(super) from: Option<Bound>,
-    pub(super) to: Option<Bound>,
-    /// Numbers or names; all tasks, if empty.
-    pub(super) tasks: Vec<String>,
-}
-
-/// An end of a window.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Bound {
-    Time(Duration),
-    Turn(u64),
-}
-
 pub(super) struct Timeline {
     pub(super) header: Header,
-    /// Indexed by the task's number.
+    /// In the order of their tasks' numbers.
     pub(super) lanes: Vec<Lane>,
     /// In order.
     pub(super) rows: Vec<Row>,
@@ -51,7 +36,6 @@ pub(super) struct Timeline {
     pub(super) idle: Vec<(Moment, Moment)>,
     pub(super) begin: Moment,
     pub(super) end: Moment,
-    /// The number of events read.
     pub(super) events: u64,
     /// The number of events that were not recorded.
     pub(super) missing: u64,
@@ -59,15 +43,14 @@ pub(super) struct Timeline {
     pub(super) is_cut: bool,
     /// Whether the recording has no end, since its writer was killed.
     pub(super) is_torn: bool,
-    /// What the tasks waited for at the end, as the kernel reports it.
-    pub(super) waits: Deadlock,
+    /// What the tasks waited for at the end, if nothing could happen any more.
+    pub(super) deadlock: Option<Deadlock>,
     /// Why tasks waited. `None` for a picture, and for a recording that is too long.
     pub(super) history: Option<History>,
     /// What tasks were blocked on and woken by, apart from timers, with the words for it.
     pub(super) words: BTreeMap<String, String>,
     /// The bytes that went from one row to another, in the order of the first.
     pub(super) messages: Vec<Message>,
-    /// The cycles of waits that closed in the window.
     pub(super) deadlocks: Vec<Closed>,
     /// How the time up to the end of the window was used.
     pub(super) shares: Shares,
@@ -75,13 +58,11 @@ pub(super) struct Timeline {
     pub(super) unknown: Vec<String>,
 }
 
-/// A task and its spans.
 #[derive(Default)]
 pub(super) struct Lane {
-    pub(super) tid: u64,
+    pub(super) tid: Tid,
     pub(super) name: String,
-    pub(super) parent: u64,
-    /// The place of its spawn.
+    pub(super) parent: Tid,
     pub(super) spawned: Option<String>,
     /// In order, without gaps except where events are missing.
     pub(super) bars: Vec<Bar>,
@@ -92,16 +73,7 @@ pub(super) struct Lane {
     has_rows: bool,
 }
 
-impl Lane {
-    /// True for the lane of the kernel.
-    pub(super) fn is_kernel(&self) -> bool {
-        self.tid == 0
-    }
-}
-
-/// A span of a lane.
 pub(super) struct Bar {
-    /// Whether a timeout could end it.
     pub(super) is_timed: bool,
     pub(super) span: Span,
     /// For a turn, the row of the call that ended it; otherwise the row of the last call.
@@ -111,7 +83,7 @@ pub(super) struct Bar {
 /// A call or a change of state, as a row of a table.
 pub(super) struct Row {
     pub(super) at: Moment,
-    pub(super) tid: u64,
+    pub(super) tid: Tid,
     pub(super) kind: Kind,
     pub(super) what: String,
     /// The places in the source of a call that blocked and of its task's spawn, in words; or the
@@ -136,6 +108,7 @@ pub(super) struct Message {
     pub(super) bytes: usize,
 }
 
+/// What a row is about. The page has the numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
     Call,
@@ -146,52 +119,40 @@ pub(super) enum Kind {
     Injected,
     /// A fault of the network.
     Fault,
-    /// A cycle of waits closed.
     Deadlocked,
 }
 
-impl Bound {
-    /// Parses a bound: an instant, or the number of a turn.
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
-        if let Some(Ok(turn)) = text.strip_suffix('t').map(str::parse) {
-            return Ok(Self::Turn(turn));
-        }
-        match instant(text) {
-            Ok(at) => Ok(Self::Time(at)),
-            Err(error) => Err(format!("{error}, or a turn, such as 300t")),
+impl Lane {
+    pub(super) fn is_kernel(&self) -> bool {
+        self.tid == Tid::KERNEL
+    }
+
+    pub(super) fn has_failed(&self) -> bool {
+        matches!(self.exit, Some(Exit::Failed(_) | Exit::Faulted(_)))
+    }
+
+    /// The place of its end among the words for ends: well, failed, faulted, killed, not ended.
+    pub(super) fn fate(&self) -> usize {
+        match self.exit {
+            Some(Exit::Done) => 0,
+            Some(Exit::Failed(_)) => 1,
+            Some(Exit::Faulted(_)) => 2,
+            Some(Exit::Killed) => 3,
+            None => 4,
         }
     }
 
-    /// Whether it is after another bound of its kind.
-    pub(super) fn is_beyond(self, other: Self) -> bool {
-        match (self, other) {
-            (Self::Time(one), Self::Time(other)) => one > other,
-            (Self::Turn(one), Self::Turn(other)) => one > other,
-            _ => false,
-        }
-    }
-
-    fn is_before(self, moment: Moment) -> bool {
-        match self {
-            Self::Time(at) => at < moment.at,
-            Self::Turn(turn) => turn < moment.turn,
-        }
-    }
-
-    fn is_after(self, moment: Moment) -> bool {
-        match self {
-            Self::Time(at) => at > moment.at,
-            Self::Turn(turn) => turn > moment.turn,
-        }
+    /// The row of the task's last call, if the table has it.
+    fn call<'a>(&self, rows: &'a mut [Row]) -> Option<&'a mut Row> {
+        let row = rows.get_mut(self.row?)?;
+        (row.kind == Kind::Call).then_some(row)
     }
 }
 
-impl fmt::Display for Bound {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Time(at) => Nanos::from(*at).fmt(f),
-            Self::Turn(turn) => write!(f, "{turn}t"),
-        }
+impl Row {
+    /// Whether it is a failure of a task: a picture has a cross there.
+    pub(super) fn is_cross(&self) -> bool {
+        self.is_error && !matches!(self.kind, Kind::Fault | Kind::Deadlocked)
     }
 }
 
@@ -202,7 +163,19 @@ impl Timeline {
         window: &Window,
         is_explained: bool,
     ) -> Result<Self, Failure> {
-        let mut gather = Gather::new(source.header().clone(), window);
+        let timeline = Self {
+            header: source.header().clone(),
+            unknown: window.tasks.clone(),
+            ..Self::default()
+        };
+        let mut gather = Gather {
+            window,
+            timeline,
+            spans: Spans::default(),
+            places: FxHashMap::default(),
+            transfers: BTreeMap::new(),
+            has_begun: false,
+        };
         let mut history = is_explained.then(History::default);
         let (mut events, mut is_done) = (0, false);
         while let Some(event) = source.next() {
@@ -214,10 +187,10 @@ impl Timeline {
             if let Some(history) = &mut history {
                 history.event(&event, gap.is_some());
             }
-            if let Some(missing) = gap.filter(|_| !is_done) {
-                gather.gap(missing);
+            if !is_done {
+                gather.timeline.missing += gap.unwrap_or(0);
+                is_done = !gather.event(event, gap.is_some());
             }
-            is_done = is_done || !gather.event(event);
             if is_done && history.is_none() {
                 break;
             }
@@ -229,18 +202,16 @@ impl Timeline {
                 .into());
             }
         }
-        let is_torn = source.is_torn();
         if let Some(history) = &mut history {
             history.finish();
         }
-        let timeline = gather.finish(is_torn, history);
-        if timeline.lanes.iter().all(|lane| lane.tid == 0) {
+        let timeline = gather.finish(source.is_torn(), history);
+        if timeline.lanes.iter().all(Lane::is_kernel) {
             return Err(timeline.nothing(window).into());
         }
         Ok(timeline)
     }
 
-    /// Says why there is no lane.
     fn nothing(&self, window: &Window) -> String {
         let is_all = window.from.is_none() && window.to.is_none();
         let why = match (&*window.tasks, &*self.unknown) {
@@ -261,22 +232,18 @@ impl Timeline {
         self.words.get(&of).map_or(of, |words| clean(words))
     }
 
-    /// Whether nothing could happen any more at the end.
-    pub(super) fn is_deadlock(&self) -> bool {
-        !self.waits.is_partial
+    pub(super) fn tasks(&self) -> impl Iterator<Item = &Lane> {
+        self.lanes.iter().filter(|lane| !lane.is_kernel())
     }
 
     pub(super) fn lane(&self, tid: Tid) -> Option<usize> {
-        let tid = u64::from(tid);
         self.lanes.binary_search_by_key(&tid, |lane| lane.tid).ok()
     }
 }
 
-/// Builds a timeline.
 struct Gather<'a> {
     window: &'a Window,
     spans: Spans,
-    /// The indices of the lanes, by task.
     places: FxHashMap<Tid, usize>,
     timeline: Timeline,
     /// What went through each device that was opened since the last gap.
@@ -287,68 +254,34 @@ struct Gather<'a> {
 /// How many bytes a device received and sent, and the rows of the transfers, if they have any.
 type Transfers = [Vec<(Option<usize>, usize)>; 2];
 
-impl<'a> Gather<'a> {
-    fn new(header: Header, window: &'a Window) -> Self {
-        Self {
-            window,
-            spans: Spans::default(),
-            places: FxHashMap::default(),
-            timeline: Timeline {
-                header,
-                lanes: Vec::new(),
-                rows: Vec::new(),
-                idle: Vec::new(),
-                begin: Moment::default(),
-                end: Moment::default(),
-                events: 0,
-                missing: 0,
-                is_cut: false,
-                is_torn: false,
-                waits: Deadlock::among([]),
-                history: None,
-                words: BTreeMap::new(),
-                messages: Vec::new(),
-                deadlocks: Vec::new(),
-                shares: Shares::default(),
-                unknown: window.tasks.clone(),
-            },
-            transfers: BTreeMap::new(),
-            has_begun: false,
+impl Gather<'_> {
+    /// Takes the next event, and whether events are missing before it. Returns whether more are needed.
+    fn event(&mut self, mut event: OwnedEvent, has_gap: bool) -> bool {
+        if has_gap {
+            self.spans.gap();
+            self.transfers.clear();
         }
-    }
-
-    fn gap(&mut self, missing: u64) {
-        self.timeline.missing += missing;
-        self.spans.gap();
-        self.transfers.clear();
-    }
-
-    /// Takes the next event. Returns whether more are needed.
-    fn event(&mut self, mut event: OwnedEvent) -> bool {
         let before = self.spans.now();
         // A damaged recording may contain anything, even a time that goes back.
         event.at = event.at.max(before.at);
         let event = &event;
-        if self.window.to.is_some_and(|to| {
-            to.is_before(Moment {
-                at: event.at,
-                turn: before.turn,
-            })
-        }) {
+        let start = Moment {
+            at: event.at,
+            turn: before.turn,
+        };
+        let Window { from, to, .. } = *self.window;
+        if to.is_some_and(|to| to < to.of(start)) {
             self.timeline.is_cut = true;
             return false;
         }
         let spans = self.spans.event(event);
         let now = self.spans.now();
-        if !self.has_begun && !self.window.from.is_some_and(|from| from.is_after(now)) {
+        if !self.has_begun && from.is_none_or(|from| from <= from.of(now)) {
             self.has_begun = true;
-            self.timeline.begin = match self.window.from {
+            self.timeline.begin = match from {
                 Some(Bound::Time(at)) => Moment { at, ..now },
                 Some(Bound::Turn(turn)) => Moment { turn, ..now },
-                None => Moment {
-                    at: event.at,
-                    turn: before.turn,
-                },
+                None => start,
             };
         }
         self.timeline.events += 1;
@@ -387,7 +320,6 @@ impl<'a> Gather<'a> {
         Some(place)
     }
 
-    /// Notes what went through a device.
     fn transfer(&mut self, event: &Event<'_>, row: Option<usize>) {
         if let Some(Answered(Reply::Device(device), _)) = event.fact.answer() {
             self.transfers.insert(device, Transfers::default());
@@ -403,17 +335,19 @@ impl<'a> Gather<'a> {
     fn messages(&self, history: &History) -> Vec<Message> {
         let mut messages = Vec::new();
         for (device, transfers) in &self.transfers {
-            let peer = history.peer(*device);
+            let peer = history.devices.peer(*device);
             let Some(others) = peer.and_then(|peer| self.transfers.get(&peer)) else {
                 continue;
             };
-            let sent = &transfers[Direction::Write as usize];
             let mut received = others[Direction::Read as usize].iter().copied();
             let mut now = received.next();
-            for &(from, mut left) in sent {
+            for &(from, mut left) in &transfers[Direction::Write as usize] {
                 while let Some((to, room)) = now.filter(|_| left > 0) {
                     let bytes = left.min(room);
-                    if let (Some(from), Some(to)) = (from, to) {
+                    // A pair of ends that is not one would show bytes before they were sent.
+                    if let (Some(from), Some(to)) = (from, to)
+                        && from < to
+                    {
                         messages.push(Message { from, to, bytes });
                     }
                     left -= bytes;
@@ -424,8 +358,6 @@ impl<'a> Gather<'a> {
                 }
             }
         }
-        // A pair of ends that is not one would show bytes before they were sent.
-        messages.retain(|message| message.from < message.to);
         messages.sort_by_key(|message| (message.from, message.to));
         messages
     }
@@ -454,9 +386,8 @@ impl<'a> Gather<'a> {
         if let Ending::Woken { by, .. } = span.end
             && let Wake::Queue(_) = by
         {
-            words
-                .entry(by.to_string())
-                .or_insert_with(|| tasks.cause(by));
+            let said = words.entry(by.to_string());
+            said.or_insert_with(|| tasks.cause(by));
         }
     }
 
@@ -495,9 +426,9 @@ impl<'a> Gather<'a> {
         let place = self.timeline.lanes.len();
         self.places.insert(event.tid, place);
         self.timeline.lanes.push(Lane {
-            tid: event.tid.into(),
+            tid: event.tid,
             name,
-            parent: parent.into(),
+            parent,
             spawned: event.place.as_ref().map(|place| clean(&place.to_string())),
             ..Lane::default()
         });
@@ -505,87 +436,58 @@ impl<'a> Gather<'a> {
     }
 
     fn note(&mut self, place: usize, event: &Event<'_>) {
-        let (tasks, fact) = (self.spans.tasks(), &event.fact);
-        let line = tasks.line(fact, event.tid);
-        let kind = match fact.word() {
-            "blocked" => {
-                let at = event.place.as_ref().map(|place| clean(&place.to_string()));
-                return self.place_call(place, at);
-            }
+        let (tasks, fact, tid) = (self.spans.tasks(), &event.fact, event.tid);
+        let Timeline { lanes, rows, .. } = &mut self.timeline;
+        let (lane, now) = (&mut lanes[place], self.spans.now());
+        let line = tasks.line(fact, tid);
+        let said = || clean(&line.to_string());
+        let (kind, what) = match fact.word() {
+            "blocked" => return block(lane, rows, event),
             "replied" => {
-                let answer = clean(&line.answer().unwrap_or_default());
-                let is_error = tasks.is_error(event);
-                return self.answer(place, answer, is_error);
+                if let Some(row) = lane.call(rows) {
+                    let answer = clean(&line.answer().unwrap_or_default());
+                    row.result = Some((answer, Amount::of(row.at, now)));
+                    row.is_error = tasks.is_error(event);
+                }
+                return;
             }
-            "trapped" => Kind::Call,
-            "spawned" => Kind::Spawned,
-            "console" => Kind::Console,
-            "device_io" => Kind::Device,
-            "fault" => Kind::Fault,
-            "deadlocked" => Kind::Deadlocked,
-            "injected" => Kind::Injected,
-            "exited" => Kind::Exited,
+            "trapped" => {
+                let call = tasks.last(tid).map(|call| clean(&call.to_string()));
+                (Kind::Call, call.unwrap_or_default())
+            }
+            "spawned" => (Kind::Spawned, said()),
+            "exited" => (Kind::Exited, said()),
+            "console" => {
+                let text = fact.printed().unwrap_or_default();
+                (Kind::Console, clean(text.trim_end_matches('\n')))
+            }
+            "device_io" => (Kind::Device, fact.to_string()),
+            "fault" => (Kind::Fault, fact.to_string()),
+            "deadlocked" => (Kind::Deadlocked, fact.to_string()),
+            "injected" => (Kind::Injected, fact.to_string()),
             _ => return,
         };
-        let what = match kind {
-            Kind::Call => tasks.last(event.tid).map(|call| clean(&call.to_string())),
-            Kind::Spawned | Kind::Exited => Some(clean(&line.to_string())),
-            Kind::Console => fact
-                .printed()
-                .map(|text| clean(text.trim_end_matches('\n'))),
-            _ => Some(fact.to_string()),
-        };
+        if let Some(exit) = fact.exit() {
+            lane.exit = Some(exit.clone());
+        }
+        if !self.has_begun {
+            return;
+        }
+        lane.has_rows = true;
+        lane.traps += u64::from(kind == Kind::Call);
+        if let Kind::Call | Kind::Spawned = kind {
+            lane.row = Some(rows.len());
+        }
         let at = event.place.as_ref();
-        let row = Row {
-            at: self.spans.now(),
-            tid: self.timeline.lanes[place].tid,
+        rows.push(Row {
+            at: now,
+            tid: lane.tid,
             kind,
-            what: what.unwrap_or_default(),
+            what,
             places: at.map(|place| clean(&format!("at {place:#}"))),
             result: None,
             is_error: kind == Kind::Fault || fact.is_error(),
-        };
-        if let Some(exit) = fact.exit() {
-            self.timeline.lanes[place].exit = Some(exit.clone());
-        }
-        if self.has_begun {
-            self.push(place, row);
-        }
-    }
-
-    fn push(&mut self, place: usize, row: Row) {
-        let lane = &mut self.timeline.lanes[place];
-        lane.has_rows = true;
-        lane.traps += u64::from(row.kind == Kind::Call);
-        if let Kind::Call | Kind::Spawned = row.kind {
-            lane.row = Some(self.timeline.rows.len());
-        }
-        self.timeline.rows.push(row);
-    }
-
-    /// Adds the places of a call that blocks, and of its task's spawn.
-    fn place_call(&mut self, place: usize, at: Option<String>) {
-        let Lane { row, spawned, .. } = &self.timeline.lanes[place];
-        if let Some(row) = row.and_then(|row| self.timeline.rows.get_mut(row))
-            && row.kind == Kind::Call
-        {
-            let method = row.what.split('(').next().unwrap_or_default();
-            let at = at.map(|at| format!("{method} at {at}"));
-            let spawned = spawned.as_ref().map(|at| format!("spawned at {at}"));
-            let places: Vec<String> = at.into_iter().chain(spawned).collect();
-            row.places = (!places.is_empty()).then(|| places.join(", "));
-        }
-    }
-
-    fn answer(&mut self, place: usize, answer: String, is_error: bool) {
-        let now = self.spans.now();
-        let row = self.timeline.lanes[place].row;
-        if let Some(row) = row.and_then(|row| self.timeline.rows.get_mut(row))
-            && row.kind == Kind::Call
-        {
-            row.result = Some((answer, Amount::of(row.at, now)));
-            row.is_error = is_error;
-        }
+        });
     }
 
     /// Adds a bar to a lane, if it overlaps the window.
@@ -596,13 +498,14 @@ impl<'a> Gather<'a> {
         }
         span.from.at = span.from.at.max(begin.at);
         span.from.turn = span.from.turn.max(begin.turn);
-        let row = if has_ended_by_row && span.doing == Doing::Running {
-            Some(self.timeline.rows.len())
-        } else {
-            self.timeline.lanes[place].row
+        let is_timed = self.spans.tasks().is_timed(span.tid);
+        let lane = &mut self.timeline.lanes[place];
+        let row = match has_ended_by_row && span.doing == Doing::Running {
+            true => Some(self.timeline.rows.len()),
+            false => lane.row,
         };
-        self.timeline.lanes[place].bars.push(Bar {
-            is_timed: self.spans.tasks().is_timed(span.tid),
+        lane.bars.push(Bar {
+            is_timed,
             span,
             row,
         });
@@ -612,27 +515,41 @@ impl<'a> Gather<'a> {
         // A span that the window cuts might have continued.
         let is_whole = !self.timeline.is_cut && !is_torn;
         let waits = waits(self.spans.tasks(), is_whole);
+        let deadlock = Some(waits).filter(|waits| !waits.is_partial);
         let now = self.spans.now();
         for mut span in self.spans.finish() {
             // A deadlock is drawn a turn wide, though it takes no time.
-            span.to.turn += u64::from(!waits.is_partial);
+            span.to.turn += u64::from(deadlock.is_some());
             self.span(span, false);
-        }
-        self.timeline.shares = self.spans.shares();
-        if !waits.is_partial {
-            self.timeline.end.turn += 1;
-            self.timeline.idle.push((now, self.timeline.end));
         }
         let messages = history.as_ref().map(|history| self.messages(history));
         let mut timeline = self.timeline;
-        timeline.messages = messages.unwrap_or_default();
-        timeline.history = history;
-        timeline
-            .lanes
-            .retain(|lane| lane.has_rows || !lane.bars.is_empty());
+        if deadlock.is_some() {
+            timeline.end.turn += 1;
+            timeline.idle.push((now, timeline.end));
+        }
+        let is_shown = |lane: &Lane| lane.has_rows || !lane.bars.is_empty();
+        timeline.lanes.retain(is_shown);
         timeline.lanes.sort_by_key(|lane| lane.tid);
-        timeline.is_torn = is_torn;
-        timeline.waits = waits;
-        timeline
+        Timeline {
+            shares: self.spans.shares(),
+            messages: messages.unwrap_or_default(),
+            history,
+            is_torn,
+            deadlock,
+            ..timeline
+        }
+    }
+}
+
+/// Adds the places of a call that blocks, and of its task's spawn.
+fn block(lane: &Lane, rows: &mut [Row], event: &Event<'_>) {
+    if let Some(row) = lane.call(rows) {
+        let method = row.what.split('(').next().unwrap_or_default();
+        let at = event.place.as_ref();
+        let at = at.map(|at| clean(&format!("{method} at {at}")));
+        let spawned = lane.spawned.as_ref().map(|at| format!("spawned at {at}"));
+        let places: Vec<String> = at.into_iter().chain(spawned).collect();
+        row.places = (!places.is_empty()).then(|| places.join(", "));
     }
 }

@@ -4,51 +4,67 @@
 //! for a number, that number follows. Most texts of a trace differ in one number only.
 
 use rustc_hash::FxHashMap;
-use trapline::{Doing, Ending, Moment, On, Tid};
+use trapline::{Doing, Ending, Moment, Tid};
 
 use super::{
+    crowd::{self, longest_number},
     explain::{Part, Reason},
-    model::{Kind, Lane, Message, Timeline},
+    model::{Lane, Row, Timeline},
 };
-use crate::trace::history::History;
+use crate::output::clean;
 
 /// The place of a number in a template. The next character is its least number of digits, counted
 /// from `0`.
 const NUMBER: char = '\u{1}';
-/// Numbers of so many digits are exact in JavaScript.
-const DIGITS: usize = 15;
 
 /// The flags in a bar's first number, beside the state and its ending.
 const GAP: u64 = 1 << 5;
 const ROW: u64 = 1 << 6;
 const TIMED: u64 = 1 << 7;
 
-/// The bytes, and the templates of the texts.
 pub(super) fn pack(
     timeline: &Timeline,
     reasons: &[Reason],
     path: &[Part],
 ) -> (Vec<u8>, Vec<String>) {
+    let begin = timeline.begin;
     let mut pack = Pack::default();
-    pack.moment(timeline.begin, Moment::default());
-    pack.moment(timeline.end, timeline.begin);
-    pack.number(timeline.idle.len() as u64);
-    let mut last = timeline.begin;
-    for &(from, to) in &timeline.idle {
+    pack.moment(begin, Moment::default());
+    pack.moment(timeline.end, begin);
+    let mut last = begin;
+    pack.list(&timeline.idle, |pack, &(from, to)| {
         pack.moment(from, last);
         pack.moment(to, from);
         last = to;
-    }
-    pack.rows(timeline);
-    pack.number(timeline.lanes.len() as u64);
-    let bars: usize = timeline.lanes.iter().map(|lane| lane.bars.len()).sum();
-    pack.number(bars as u64);
+    });
+    let (mut last, mut lane) = (begin, 0);
+    pack.list(&timeline.rows, |pack, row| {
+        let place = timeline.lane(row.tid).unwrap_or(0);
+        pack.row(row, last, (place, lane));
+        (last, lane) = (row.at, place);
+    });
+    pack.size(timeline.lanes.len());
+    pack.size(timeline.lanes.iter().map(|lane| lane.bars.len()).sum());
     for lane in &timeline.lanes {
-        pack.lane(lane, timeline.begin);
+        pack.lane(lane, begin);
     }
-    pack.messages(&timeline.messages);
+    let mut last = 0;
+    pack.list(&timeline.messages, |pack, message| {
+        pack.size(message.from - last);
+        pack.size(message.to - message.from);
+        pack.size(message.bytes);
+        last = message.from;
+    });
     pack.reasons(reasons);
-    pack.path(path, timeline.begin);
+    // The parts of the critical path follow each other in time, if not without gaps.
+    let mut last = begin;
+    pack.list(path, |pack, (lane, part)| {
+        pack.size(*lane);
+        pack.moment(part.from, last);
+        pack.moment(part.to, part.from);
+        pack.text(&part.what);
+        last = part.from;
+    });
     pack.states(timeline);
     (pack.bytes, pack.templates)
 }
@@ -61,137 +77,46 @@ struct Pack {
 }
 
 impl Pack {
-    fn rows(&mut self, timeline: &Timeline) {
-        self.number(timeline.rows.len() as u64);
-        let mut last = timeline.begin;
-        let mut lane = 0;
-        for row in &timeline.rows {
-            let place = timeline.lane(Tid::from(row.tid)).unwrap_or(0);
-            let is_same = u64::from(place == lane);
-            let kind = match row.kind {
-                Kind::Call => 0,
-                Kind::Spawned => 1,
-                Kind::Console => 2,
-                Kind::Device => 3,
-                Kind::Exited => 4,
-                Kind::Injected => 5,
-                Kind::Fault => 6,
-                Kind::Deadlocked => 7,
-            };
-            let is_answered = u64::from(row.result.is_some());
-            let is_placed = u64::from(row.places.is_some());
-            let is_error = u64::from(row.is_error);
-            self.number(kind | is_answered << 3 | is_same << 4 | is_placed << 5 | is_error << 6);
-            if place != lane {
-                self.number(place as u64);
-                lane = place;
-            }
-            self.moment(row.at, last);
-            self.text(&row.what);
-            if let Some((result, took)) = &row.result {
-                self.text(result);
-                self.number(took.time.as_nanos() as u64);
-                self.number(took.turns);
-            }
-            if let Some(places) = &row.places {
-                self.text(places);
-            }
-            last = row.at;
+    /// A row, after one at a moment. Of two places, the first is its lane, and the second that of the
+    /// row before.
+    fn row(&mut self, row: &Row, last: Moment, (lane, before): (usize, usize)) {
+        let flags = [
+            row.result.is_some(),
+            lane == before,
+            row.places.is_some(),
+            row.is_error,
+        ];
+        let bits = (3..)
+            .zip(flags)
+            .map(|(bit, is_set)| u64::from(is_set) << bit);
+        self.number(row.kind as u64 | bits.sum::<u64>());
+        if lane != before {
+            self.size(lane);
         }
-    }
-
-    fn messages(&mut self, messages: &[Message]) {
-        self.number(messages.len() as u64);
-        let mut last = 0;
-        for &Message { from, to, bytes } in messages {
-            self.number((from - last) as u64);
-            self.number((to - from) as u64);
-            self.number(bytes as u64);
-            last = from;
+        self.moment(row.at, last);
+        self.text(&row.what);
+        if let Some((result, took)) = &row.result {
+            self.text(result);
+            self.number(took.time.as_nanos() as u64);
+            self.number(took.turns);
         }
-    }
-
-    fn reasons(&mut self, reasons: &[Reason]) {
-        self.number(reasons.len() as u64);
-        let sentences: usize = reasons.iter().map(|reason| reason.sentences.len()).sum();
-        self.number(sentences as u64);
-        let mut last = 0;
-        for reason in reasons {
-            self.number((reason.bar - last) as u64);
-            self.number(reason.sentences.len() as u64);
-            for sentence in &reason.sentences {
-                self.text(sentence);
-            }
-            self.number(reason.steps.len() as u64);
-            for step in &reason.steps {
-                self.number(*step as u64);
-            }
-            last = reason.bar;
-        }
-    }
-
-    /// The parts of the critical path, which follow each other in time, if not without gaps.
-    fn path(&mut self, parts: &[Part], begin: Moment) {
-        self.number(parts.len() as u64);
-        let mut last = begin;
-        for part in parts {
-            self.number(part.lane as u64);
-            self.moment(part.from, last);
-            self.moment(part.to, part.from);
-            self.text(&part.what);
-            last = part.from;
-        }
-    }
-
-    /// What `trace ps` and `trace waits` know of an instant: words, and the last takers of queues.
-    fn states(&mut self, timeline: &Timeline) {
-        self.number(timeline.words.len() as u64);
-        for (on, words) in &timeline.words {
-            self.text(on);
-            self.text(words);
-        }
-        let history = timeline.history.as_ref();
-        let takes = history.map(History::takes).unwrap_or_default();
-        self.number(takes.len() as u64);
-        for (queue, takes) in takes {
-            self.number(queue);
-            self.number(takes.len() as u64);
-            let mut last = timeline.begin;
-            for (at, tid) in takes {
-                let at = at.max(last);
-                self.moment(at, last);
-                self.number(tid.into());
-                last = at;
-            }
+        if let Some(places) = &row.places {
+            self.text(places);
         }
     }
 
     fn lane(&mut self, lane: &Lane, begin: Moment) {
-        self.number(lane.tid);
+        self.number(lane.tid.into());
         self.text(&lane.name);
-        self.number(lane.parent);
+        self.number(lane.parent.into());
         self.number(lane.traps);
-        self.text(
-            &lane
-                .exit
-                .as_ref()
-                .map_or_else(String::new, |exit| crate::output::clean(&exit.to_string())),
-        );
-        self.number(lane.bars.len() as u64);
-        let mut last = begin;
-        let mut row = 0;
-        for bar in &lane.bars {
+        let exit = lane.exit.as_ref().map(|exit| clean(&exit.to_string()));
+        self.text(&exit.unwrap_or_default());
+        let (mut last, mut row) = (begin, 0);
+        self.list(&lane.bars, |pack, bar| {
             let span = bar.span;
-            let doing = match span.doing {
-                Doing::Running => 0,
-                Doing::Ready => 1,
-                Doing::InCall => 2,
-                Doing::Idle => 3,
-                Doing::Blocked(On::Timer(_)) => 4,
-                Doing::Blocked(On::Queue(..)) => 5,
-                Doing::Blocked(On::Device(..)) => 6,
-                Doing::Blocked(_) => 7,
-            };
+            // The page counts what is ready before what is in call.
+            let doing = [0, 2, 1, 3, 4, 5, 6, 7][crowd::band(span.doing)];
             let end = match span.end {
                 Ending::Next => 0,
                 Ending::Woken { .. } => 1,
@@ -200,26 +125,68 @@ impl Pack {
             };
             let gap = u64::from(span.from != last) * GAP;
             // Counted from 1; 0 is none.
-            let its_row = bar.row.map_or(0, |row| row as u64 + 1);
+            let its_row = bar.row.map_or(0, |row| row + 1);
             let has_row = u64::from(its_row > row) * ROW;
             let is_timed = u64::from(bar.is_timed) * TIMED;
-            self.number(doing | end << 3 | gap | has_row | is_timed);
+            pack.number(doing | end << 3 | gap | has_row | is_timed);
             if gap != 0 {
-                self.moment(span.from, last);
+                pack.moment(span.from, last);
             }
-            self.moment(span.to, span.from);
+            pack.moment(span.to, span.from);
             if has_row != 0 {
-                self.number(its_row - row);
+                pack.size(its_row - row);
                 row = its_row;
             }
             if let Doing::Blocked(on) = span.doing {
-                self.text(&on.to_string());
+                pack.text(&on.to_string());
             }
             if let Ending::Woken { by, waker } = span.end {
-                self.text(&by.to_string());
-                self.number(waker.map_or(0, u64::from));
+                pack.text(&by.to_string());
+                pack.number(waker.unwrap_or(Tid::KERNEL).into());
             }
             last = span.to;
+        });
+    }
+
+    fn reasons(&mut self, reasons: &[Reason]) {
+        self.size(reasons.len());
+        self.size(reasons.iter().map(|reason| reason.sentences.len()).sum());
+        let mut last = 0;
+        for reason in reasons {
+            self.size(reason.bar - last);
+            self.list(&reason.sentences, |pack, sentence| pack.text(sentence));
+            self.list(&reason.steps, |pack, step| pack.size(*step));
+            last = reason.bar;
+        }
+    }
+
+    /// What `trace ps` and `trace waits` know of an instant: words, and the last takers of queues.
+    fn states(&mut self, timeline: &Timeline) {
+        self.size(timeline.words.len());
+        for (on, words) in &timeline.words {
+            self.text(on);
+            self.text(words);
+        }
+        let queues = timeline.history.iter().flat_map(|history| &history.queues);
+        let takes = queues.map(|(queue, life)| (queue.number(), life.takes()));
+        let takes: Vec<_> = takes.filter(|(_, takes)| !takes.is_empty()).collect();
+        self.list(&takes, |pack, (queue, takes)| {
+            pack.number(*queue);
+            let mut last = timeline.begin;
+            pack.list(takes, |pack, &(at, tid)| {
+                let at = at.max(last);
+                pack.moment(at, last);
+                pack.number(tid.into());
+                last = at;
+            });
+        });
+    }
+
+    /// The number of some items, and each of them.
+    fn list<T>(&mut self, items: &[T], mut each: impl FnMut(&mut Self, &T)) {
+        self.size(items.len());
+        for item in items {
+            each(self, item);
         }
     }
 
@@ -250,6 +217,10 @@ impl Pack {
         }
     }
 
+    fn size(&mut self, size: usize) {
+        self.number(size as u64);
+    }
+
     fn number(&mut self, mut number: u64) {
         while number >= 0x80 {
             self.bytes.push(number as u8 | 0x80);
@@ -257,23 +228,4 @@ impl Pack {
         }
         self.bytes.push(number as u8);
     }
-}
-
-/// The place of the longest number in a text, of those that are not too long; of equals, the last.
-pub(super) fn longest_number(text: &str) -> std::ops::Range<usize> {
-    let mut longest = 0..0;
-    let mut start = None;
-    for (at, byte) in text.bytes().chain([b' ']).enumerate() {
-        match (byte.is_ascii_digit(), start) {
-            (true, None) => start = Some(at),
-            (false, Some(from)) => {
-                if at - from >= longest.len() && at - from <= DIGITS {
-                    longest = from..at;
-                }
-                start = None;
-            }
-            _ => {}
-        }
-    }
-    longest
 }

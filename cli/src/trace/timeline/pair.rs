@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use maud::{DOCTYPE, PreEscaped, html};
+use maud::html;
 use serde_json::json;
 
 use super::{
     html::{self, Twins},
-    model::{Timeline, Window},
-    scale::Scale,
+    model::Timeline,
+    scale::{Scale, Window},
 };
 use crate::{
     output::clean,
@@ -38,29 +38,25 @@ pub(in crate::trace) fn pair(files: [&Path; 2], differences: &str) -> Result<Str
     };
     let title = format!("{} and {}", clean(&runs[0].1), clean(&runs[1].1));
     let style = html::style() + include_str!("pair.css");
-    let page = html! {
-        (DOCTYPE)
-        html lang="en" {
-            (html::head(&title, &twins.key, &style))
-            body {
-                details id="differences" {
-                    summary { "What differs" }
-                    pre tabindex="0" { (clean_lines(differences)) }
-                }
-                @for ((letter, file), (timeline, name)) in ["A", "B"].iter().zip(files).zip(&runs) {
-                    @let command = clean(&command_line(&timeline.header.command));
-                    h2 { (letter) ": " (clean(name)) " · " (command) }
-                    iframe title=(letter) sandbox="allow-scripts"
-                        srcdoc=(html::page(timeline, scale, &argument(file), Some(&twins))) {}
-                }
-                script nonce=(twins.key) { (PreEscaped(include_str!("pair.js"))) }
-            }
+    let lines: Vec<String> = differences.lines().map(clean).collect();
+    let body = html! {
+        details id="differences" {
+            summary { "What differs" }
+            pre tabindex="0" { (lines.join("\n")) }
+        }
+        @for ((letter, file), (timeline, name)) in ["A", "B"].iter().zip(files).zip(&runs) {
+            @let command = clean(&command_line(&timeline.header.command));
+            h2 { (letter) ": " (clean(name)) " · " (command) }
+            iframe title=(letter) sandbox="allow-scripts"
+                srcdoc=(html::page(timeline, scale, &argument(file), Some(&twins))) {}
         }
     };
-    Ok(page.into_string() + "\n")
-}
-
-fn clean_lines(text: &str) -> String {
-    let lines: Vec<String> = text.lines().map(clean).collect();
-    lines.join("\n")
+    let script = include_str!("pair.js");
+    Ok(html::document(
+        [&title, &twins.key],
+        None,
+        &style,
+        &body,
+        script,
+    ))
 }

@@ -1,13 +1,16 @@
 //! A timeline as a picture for documents. It cannot be zoomed, so it has to be small.
 
-use std::{collections::BTreeSet, fmt::Write};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write,
+};
 
 use maud::{Markup, PreEscaped, html};
-use trapline::{Doing, Ending, Exit, Moment, Tid};
+use trapline::{Doing, Ending, Moment, Tid};
 
 use super::{
-    crowd::{self, Crowd, Group},
-    model::{Bar, Closed, Kind, Lane, Timeline},
+    crowd::{self, ACTIVE, Crowd, Group},
+    model::{Bar, Closed, Kind, Lane, Row, Timeline},
     scale::Scale,
     words,
 };
@@ -22,12 +25,13 @@ const MOST_BARS_OF_LANE: usize = 2000;
 const LANE: f64 = 28.0;
 const TOP: f64 = 62.0;
 /// The lower part of a lane.
-const ACTIVE_TOP: f64 = crowd::ACTIVE[0];
-const ACTIVE_HEIGHT: f64 = crowd::ACTIVE[1];
+const ACTIVE_TOP: f64 = ACTIVE[0];
+const ACTIVE_HEIGHT: f64 = ACTIVE[1];
 /// The height of a row of the legend.
 const LEGEND: f64 = 18.0;
 /// The scale of small letters.
 const SMALL: f64 = 0.84;
+const FATES: [&str; 5] = ["done", "failed", "faulted", "killed", "alive"];
 /// The picture's colours are the page's named colours.
 pub(super) const STYLE: &str = include_str!("picture.css");
 pub(super) const LIGHT: &str = include_str!("light.css");
@@ -46,19 +50,19 @@ pub(super) fn draw(timeline: &Timeline, scale: Scale, width: u32) -> Result<Stri
             count(bars as u64, "span"),
         ));
     }
-    let picture = picture.draw();
+    let picture = picture.draw().into_string();
     // XML cannot contain them.
-    Ok(picture
-        .into_string()
-        .replace(['\u{fffe}', '\u{ffff}'], "\u{fffd}")
-        + "\n")
+    Ok(picture.replace(['\u{fffe}', '\u{ffff}'], "\u{fffd}") + "\n")
 }
 
 struct Picture<'a> {
     timeline: &'a Timeline,
-    groups: Vec<Group>,
-    /// The place of each lane of the timeline among the groups.
-    places: Vec<usize>,
+    groups: Vec<Group<'a>>,
+    /// The place of each task's group.
+    places: BTreeMap<Tid, usize>,
+    /// The waits between groups at the end of a deadlocked run.
+    arcs: BTreeSet<(usize, usize)>,
+    idle: &'a [(Moment, Moment)],
     scale: Scale,
     width: f64,
     height: f64,
@@ -72,36 +76,49 @@ struct Picture<'a> {
 impl<'a> Picture<'a> {
     fn new(timeline: &'a Timeline, scale: Scale, width: f64) -> Self {
         let groups = crowd::groups(timeline);
-        let mut places = vec![0; timeline.lanes.len()];
-        for (place, group) in groups.iter().enumerate() {
-            group.lanes.iter().for_each(|lane| places[*lane] = place);
-        }
-        let name = |group: &Group| {
-            let [label, fate] = labels(timeline, group);
+        let tasks = groups.iter().enumerate();
+        let tasks =
+            tasks.flat_map(|(at, group)| group.lanes.iter().map(move |lane| (lane.tid, at)));
+        let places: BTreeMap<Tid, usize> = tasks.collect();
+        let blocked = timeline.deadlock.iter().flat_map(|stuck| &stuck.blocked);
+        let mut arcs: BTreeSet<(usize, usize)> = blocked
+            .filter_map(|waiting| {
+                let target = places.get(&waiting.waits_for_when_stuck()?)?;
+                Some((*places.get(&waiting.tid)?, *target))
+            })
+            .collect();
+        let margin = if arcs.is_empty() { 14.0 } else { 70.0 };
+        arcs.retain(|(from, to)| from != to);
+        let name = |group: &Group<'_>| {
+            let [label, fate] = labels(group);
             text_width(&label) + text_width(&fate) + 24.0
         };
         let gutter = groups.iter().map(name).fold(60.0, f64::max);
-        let margin = if arcs(timeline).is_empty() {
-            14.0
+        // On a virtual clock only waiting takes time, so the bands would cover everything.
+        let idle = match scale == Scale::Time && timeline.header.is_simulated {
+            true => &[][..],
+            false => &timeline.idle,
+        };
+        let deadlock = if timeline.deadlock.is_some() {
+            22.0
         } else {
-            70.0
+            0.0
         };
         let begin = scale.of(timeline.begin);
-        let deadlock = if timeline.is_deadlock() { 22.0 } else { 0.0 };
+        // A run of zero length still has a picture, and so has one of centuries.
+        let least = (begin + 1.0).max(begin * 1.000_001);
         let mut picture = Self {
             timeline,
             places,
+            arcs,
+            idle,
             scale,
             width,
             height: TOP + LANE * groups.len() as f64 + 36.0 + deadlock,
             left: gutter.min(width / 3.0).ceil(),
             right: width - margin,
             begin,
-            // A run of zero length still has a picture, and so has one of centuries.
-            end: scale
-                .of(timeline.end)
-                .max(begin + 1.0)
-                .max(begin * 1.000_001),
+            end: scale.of(timeline.end).max(least),
             groups,
         };
         let rows = picture.legend_entries();
@@ -110,26 +127,24 @@ impl<'a> Picture<'a> {
         picture
     }
 
-    /// The lane of a group of one, unless it has too many bars.
-    fn lane_of(&self, group: &Group) -> Option<&Lane> {
-        let lane = &self.timeline.lanes[group.alone()?];
-        (lane.bars.len() <= MOST_BARS_OF_LANE).then_some(lane)
-    }
-
     /// The lanes that are drawn bar by bar, with their places.
     fn alone(&self) -> impl Iterator<Item = (&Lane, usize)> {
-        let groups = self.groups.iter().enumerate();
-        groups.filter_map(|(place, group)| Some((self.lane_of(group)?, place)))
+        let groups = self.groups.iter().zip(0..);
+        groups.filter_map(|(group, place)| Some((bar_by_bar(group)?, place)))
     }
 
     /// The place of a task's lane, if that is drawn bar by bar.
     fn place_alone(&self, tid: Tid) -> Option<usize> {
-        let place = self.places[self.timeline.lane(tid)?];
-        self.lane_of(&self.groups[place]).map(|_| place)
+        let place = *self.places.get(&tid)?;
+        bar_by_bar(&self.groups[place]).map(|_| place)
     }
 
     fn x(&self, moment: Moment) -> f64 {
-        let share = (self.scale.of(moment) - self.begin) / (self.end - self.begin);
+        self.x_of(self.scale.of(moment))
+    }
+
+    fn x_of(&self, value: f64) -> f64 {
+        let share = (value - self.begin) / (self.end - self.begin);
         self.left + share * (self.right - self.left)
     }
 
@@ -157,7 +172,7 @@ impl<'a> Picture<'a> {
                 (self.arrows())
                 (self.marks())
                 @for closed in &self.timeline.deadlocks { (self.closed(closed)) }
-                @for (from, to) in self.arcs() { (self.arc(from, to)) }
+                @for &(from, to) in &self.arcs { (self.arc(from, to)) }
                 (self.legend())
             }
         }
@@ -167,14 +182,8 @@ impl<'a> Picture<'a> {
     fn ruler(&self) -> Markup {
         let bottom = Self::y(self.groups.len());
         let ticks = ticks(self.begin, self.end, (self.right - self.left) / 90.0);
-        let at = |value: f64| {
-            let share = (value - self.begin) / (self.end - self.begin);
-            self.left + share * (self.right - self.left)
-        };
         html! {
-            // On a virtual clock only waiting takes time, so the bands would cover everything.
-            @let idle = if self.is_clock_virtual() { &[][..] } else { &self.timeline.idle };
-            @for &(from, to) in idle {
+            @for &(from, to) in self.idle {
                 @let (x, right) = (self.x(from), self.x(to));
                 rect class="idle" x=(px(x)) y=(px(TOP - 6.0)) width=(px(right - x))
                     height=(px(bottom - TOP + 6.0)) {
@@ -187,24 +196,18 @@ impl<'a> Picture<'a> {
                 }
             }
             @for value in ticks {
-                @let x = px(at(value));
+                @let x = px(self.x_of(value));
                 line class="tick" x1=(x) x2=(x) y1=(px(TOP - 20.0)) y2=(px(bottom)) {}
                 text class="small" x=(x) y="38" text-anchor="middle" { (self.scale.tick(value)) }
             }
         }
     }
 
-    fn is_clock_virtual(&self) -> bool {
-        self.scale == Scale::Time && self.timeline.header.is_simulated
-    }
-
-    fn lane(&self, group: &Group, place: usize) -> Markup {
+    fn lane(&self, group: &Group<'_>, place: usize) -> Markup {
         let y = Self::y(place);
-        let [label, fate] = labels(self.timeline, group);
+        let [label, fate] = labels(group);
         let room = self.left - 24.0 - text_width(&fate);
-        let about = group
-            .alone()
-            .map(|lane| words::lane(&self.timeline.lanes[lane], self.scale));
+        let about = group.alone().map(|lane| words::lane(lane, self.scale));
         html! {
             line class="rule" x1="0" x2=(px(self.width)) y1=(px(y + LANE)) y2=(px(y + LANE)) {}
             g {
@@ -214,7 +217,7 @@ impl<'a> Picture<'a> {
                     (fate)
                 }
             }
-            @match self.lane_of(group) {
+            @match bar_by_bar(group) {
                 Some(lane) => @for bar in &lane.bars { (self.bar(bar, y)) },
                 None => (self.crowd(group, y)),
             }
@@ -222,16 +225,10 @@ impl<'a> Picture<'a> {
     }
 
     /// The lane of many tasks, or of many bars.
-    fn crowd(&self, group: &Group, y: f64) -> Markup {
-        let lanes = group.lanes.iter().map(|lane| &self.timeline.lanes[*lane]);
+    fn crowd(&self, group: &Group<'_>, y: f64) -> Markup {
+        let bars = group.lanes.iter().flat_map(|lane| &lane.bars);
         let columns = (self.right - self.left).max(1.0) as usize;
-        let range = (self.begin, self.end);
-        let crowd = Crowd::of(
-            lanes.flat_map(|lane| &lane.bars),
-            self.scale,
-            range,
-            columns,
-        );
+        let crowd = Crowd::of(bars, self.scale, (self.begin, self.end), columns);
         let [active, waiting] = crowd.most_tasks();
         html! {
             g {
@@ -245,7 +242,8 @@ impl<'a> Picture<'a> {
 
     fn bar(&self, bar: &Bar, y: f64) -> Markup {
         let (from, to) = (self.x(bar.span.from), self.x(bar.span.to));
-        let (class, [top, height]) = (crowd::class(bar.span.doing), crowd::part(bar.span.doing));
+        let class = crowd::class(bar.span.doing);
+        let [top, height] = crowd::part(class);
         // A turn of zero length is still drawn.
         let least = if class == "running" { 1.5 } else { 0.0 };
         let width = (to - from).max(least);
@@ -279,23 +277,20 @@ impl<'a> Picture<'a> {
         let mut path = String::new();
         for (lane, place) in self.alone() {
             for bar in &lane.bars {
-                if let Ending::Woken {
-                    waker: Some(waker), ..
-                } = bar.span.end
-                    && let Some(waker) = self.place_alone(waker)
+                if let Ending::Woken { waker, .. } = bar.span.end
+                    && let Some(waker) = waker.and_then(|waker| self.place_alone(waker))
                     && waker != place
                 {
                     let (x, down) = (self.x(bar.span.to), waker < place);
                     let bottom = ACTIVE_TOP + ACTIVE_HEIGHT;
-                    let from = Self::y(waker) + if down { bottom } else { ACTIVE_TOP };
-                    let to = Self::y(place) + if down { ACTIVE_TOP - 1.0 } else { bottom };
-                    let tip = if down { -4.0 } else { 4.0 };
+                    let [from, to, tip] = match down {
+                        true => [bottom, ACTIVE_TOP - 1.0, 4.0],
+                        false => [ACTIVE_TOP, bottom, -4.0],
+                    };
+                    let (from, to) = (Self::y(waker) + from, Self::y(place) + to);
                     // The path has numbers only, and writing to a string does not fail.
-                    let _ = write!(
-                        path,
-                        "M{x:.1} {from:.1}V{to:.1}m-2.5 {tip}l2.5 {}l2.5 {tip}",
-                        -tip
-                    );
+                    let tip = format!("m-2.5 {}l2.5 {tip}l2.5 {}", -tip, -tip);
+                    let _ = write!(path, "M{x:.1} {from:.1}V{to:.1}{tip}");
                 }
             }
         }
@@ -304,19 +299,18 @@ impl<'a> Picture<'a> {
 
     /// A cross where a call failed, and a line across the lanes for a fault of the network.
     fn marks(&self) -> Markup {
-        let rows = || self.timeline.rows.iter().filter(|row| row.is_error);
+        let rows = &self.timeline.rows;
         let mut crosses = String::new();
-        for row in rows().filter(|row| !matches!(row.kind, Kind::Fault | Kind::Deadlocked)) {
-            let x = self.x(row.at);
-            if let Some(place) = self.place_alone(row.tid.into()) {
-                let y = Self::y(place) + ACTIVE_TOP + 3.0;
-                let _ = write!(crosses, "M{:.1} {y:.1}l6 6m0 -6l-6 6", x - 3.0);
+        for row in rows.iter().filter(|row| row.is_cross()) {
+            if let Some(place) = self.place_alone(row.tid) {
+                let (x, y) = (self.x(row.at) - 3.0, Self::y(place) + ACTIVE_TOP + 3.0);
+                let _ = write!(crosses, "M{x:.1} {y:.1}l6 6m0 -6l-6 6");
             }
         }
         let bottom = Self::y(self.groups.len());
         html! {
             @if !crosses.is_empty() { path class="error" d=(crosses) {} }
-            @for row in rows().filter(|row| row.kind == Kind::Fault) {
+            @for row in rows.iter().filter(|row| row.kind == Kind::Fault) {
                 @let x = px(self.x(row.at));
                 line class="fault" x1=(x) x2=(x) y1=(px(TOP - 10.0)) y2=(px(bottom)) {
                     title { (row.what) }
@@ -327,13 +321,10 @@ impl<'a> Picture<'a> {
 
     /// A line between the lanes of tasks that wait for one another, where that began.
     fn closed(&self, closed: &Closed) -> Markup {
-        let lanes = closed
-            .tids
-            .iter()
-            .filter_map(|tid| self.timeline.lane(*tid));
-        let places: BTreeSet<usize> = lanes.map(|lane| self.places[lane]).collect();
+        let places = closed.tids.iter().filter_map(|tid| self.places.get(tid));
+        let places: BTreeSet<&usize> = places.collect();
         let x = self.x(closed.at);
-        let middle = |place: &usize| Self::y(*place) + ACTIVE_TOP + ACTIVE_HEIGHT / 2.0;
+        let middle = |place: &&usize| Self::y(**place) + ACTIVE_TOP + ACTIVE_HEIGHT / 2.0;
         let (Some(top), Some(bottom)) = (places.first().map(middle), places.last().map(middle))
         else {
             return html! {};
@@ -342,37 +333,48 @@ impl<'a> Picture<'a> {
         for y in places.iter().map(middle) {
             let _ = write!(path, "M{:.1} {y:.1}h7", x - 3.5);
         }
-        html! {
-            path class="closed" d=(path) {
-                title { "deadlock: " (words::way(&closed.tids)) }
-            }
-        }
-    }
-
-    /// The wait-for arcs at the end of a deadlocked run, between the lanes.
-    fn arcs(&self) -> BTreeSet<(usize, usize)> {
-        let places = arcs(self.timeline).into_iter();
-        let places = places.map(|(from, to)| (self.places[from], self.places[to]));
-        places.filter(|(from, to)| from != to).collect()
+        let way = words::way(&closed.tids);
+        html! { path class="closed" d=(path) { title { "deadlock: " (way) } } }
     }
 
     /// The task that a lane waits for at the end, on the right of the lanes.
     fn arc(&self, from: usize, to: usize) -> Markup {
-        let (x, y1, y2) = (self.right + 2.0, Self::y(from) + 9.0, Self::y(to) + 4.0);
-        let bulge = x + (16.0 + 10.0 * from.abs_diff(to) as f64).min(80.0);
-        let d = format!(
-            "M{x:.1} {y1:.1}C{bulge:.1} {y1:.1} {bulge:.1} {y2:.1} {x:.1} {y2:.1}m5 -3.5l-5 3.5l5 3.5"
-        );
-        html! { path class="wait" d=(d) {} }
+        let (x, ends) = (self.right + 2.0, [Self::y(from) + 9.0, Self::y(to) + 4.0]);
+        let bulge = (16.0 + 10.0 * from.abs_diff(to) as f64).min(80.0);
+        arc(x, ends, bulge, [5.0, 3.5])
     }
 
-    /// The entries of the legend, with their positions.
+    /// The kinds that occur, with their style's class and their positions. Arrows and crosses are on the
+    /// lanes of which each bar is drawn.
     fn legend_entries(&self) -> Vec<(&'static str, &'static str, f64, f64)> {
-        let alone: Vec<&Lane> = self.alone().map(|(lane, _)| lane).collect();
-        let mut entries = words::legend(self.timeline, &alone);
-        entries.retain(|(class, _)| *class != "idle" || !self.is_clock_virtual());
+        let timeline = self.timeline;
+        let bars = || timeline.lanes.iter().flat_map(|lane| &lane.bars);
+        let has = |class| bars().any(|bar| crowd::class(bar.span.doing) == class);
+        let in_call =
+            |bar: &Bar| bar.span.doing == Doing::InCall && bar.span.from.at < bar.span.to.at;
+        let is_woken = |bar: &Bar| matches!(bar.span.end, Ending::Woken { waker: Some(_), .. });
+        let wakes = self.alone().any(|(lane, _)| lane.bars.iter().any(is_woken));
+        let fails = |row: &Row| row.is_cross() && self.place_alone(row.tid).is_some();
+        let is_fault = |row: &Row| row.kind == Kind::Fault;
+        let has_faults = timeline.rows.iter().any(is_fault);
+        let closed = "a deadlock: wait for one another from here on";
+        let entries = [
+            (true, "running", "running"),
+            (bars().any(in_call), "call", "in call: the kernel works"),
+            (true, "ready", "ready: waits for its turn"),
+            (has("timer"), "timer", "sleeps"),
+            (has("queue"), "queue", "blocked on a queue"),
+            (has("device"), "device", "blocked on a device"),
+            (has("exit"), "exit", "waits for a task's end"),
+            (!self.idle.is_empty(), "idle", "no task is ready"),
+            (wakes, "arrow", "wakes"),
+            (timeline.deadlock.is_some(), "wait", "waits for"),
+            (timeline.rows.iter().any(fails), "error", "fails"),
+            (has_faults, "fault", "a fault of the network"),
+            (!timeline.deadlocks.is_empty(), "closed", closed),
+        ];
         let (mut x, mut y) = (12.0, Self::y(self.groups.len()) + 14.0);
-        let place = |(class, word): (&'static str, &'static str)| {
+        let place = |(_, class, word): (bool, &'static str, &'static str)| {
             let width = 19.0 + text_width(word) * SMALL;
             if x > 12.0 && x + width > self.width {
                 (x, y) = (12.0, y + LEGEND);
@@ -381,7 +383,8 @@ impl<'a> Picture<'a> {
             x += width + 16.0;
             (class, word, here, y)
         };
-        entries.into_iter().map(place).collect()
+        let entries = entries.into_iter().filter(|(occurs, ..)| *occurs);
+        entries.map(place).collect()
     }
 
     fn legend(&self) -> Markup {
@@ -389,30 +392,25 @@ impl<'a> Picture<'a> {
         let bottom = entries.last().map_or(0.0, |(.., y)| *y);
         html! {
             @for (class, word, x, y) in entries {
-                @let [_, height] = if matches!(class, "running" | "call" | "ready") { crowd::ACTIVE } else { crowd::WAITING };
+                @let at = |dx: f64, dy: f64| format!("{} {}", px(x + dx), px(y + dy));
+                @let drawn = |path: String| html! { path class=(class) d=(path) {} };
                 @match class {
-                    "arrow" => path class="arrow" d={
-                        "M" (px(x + 6.0)) " " (px(y)) "v12m-2.5 -4l2.5 4l2.5 -4"
-                    } {},
-                    "wait" => path class="wait" d={
-                        "M" (px(x)) " " (px(y + 2.0)) "c16 0 16 9 0 9m5 -3.5l-5 3.5l5 3.5"
-                    } {},
-                    "error" => path class="error" d={
-                        "M" (px(x + 3.0)) " " (px(y + 3.0)) "l8 8m0 -8l-8 8"
-                    } {},
-                    "closed" => path class="closed" d={
-                        "M" (px(x + 7.0)) " " (px(y + 2.0)) "v10M" (px(x + 3.5)) " " (px(y + 2.0))
-                        "h7m-7 10h7"
-                    } {},
+                    "arrow" => (drawn(format!("M{}v12m-2.5 -4l2.5 4l2.5 -4", at(6.0, 0.0)))),
+                    "wait" => (drawn(format!("M{}c16 0 16 9 0 9m5 -3.5l-5 3.5l5 3.5", at(0.0, 2.0)))),
+                    "error" => (drawn(format!("M{}l8 8m0 -8l-8 8", at(3.0, 3.0)))),
+                    "closed" => (drawn(format!("M{}v10M{}h7m-7 10h7", at(7.0, 2.0), at(3.5, 2.0)))),
                     "fault" => line class="fault" x1=(px(x + 7.0)) x2=(px(x + 7.0)) y1=(px(y))
                         y2=(px(y + 14.0)) {},
-                    _ => rect class=(class) x=(px(x)) y=(px(y + 7.0 - height / 2.0)) width="14"
-                        height=(px(height)) {},
+                    _ => {
+                        @let [_, height] = crowd::part(class);
+                        rect class=(class) x=(px(x)) y=(px(y + 7.0 - height / 2.0)) width="14"
+                            height=(px(height)) {}
+                    }
                 }
                 text class="small" x=(px(x + 19.0)) y=(px(y + 11.0)) { (word) }
             }
-            @if self.timeline.is_deadlock() {
-                text class="alarm" x="12" y=(px(bottom + 34.0)) { (words::deadlock(self.timeline)) }
+            @if let Some(stuck) = &self.timeline.deadlock {
+                text class="alarm" x="12" y=(px(bottom + 34.0)) { (words::deadlock(stuck)) }
             }
         }
     }
@@ -462,20 +460,19 @@ pub(super) fn patterns() -> Markup {
     }
 }
 
-/// The waits at the end of a deadlocked run, between the lanes of the timeline.
-fn arcs(timeline: &Timeline) -> Vec<(usize, usize)> {
-    if !timeline.is_deadlock() {
-        return Vec::new();
-    }
-    let blocked = timeline.waits.blocked.iter();
-    blocked
-        .filter_map(|waiting| {
-            Some((
-                timeline.lane(waiting.tid)?,
-                timeline.lane(waiting.waits_for_when_stuck()?)?,
-            ))
-        })
-        .collect()
+/// The lane of a group of one, unless it has too many bars.
+fn bar_by_bar<'a>(group: &Group<'a>) -> Option<&'a Lane> {
+    let alone = group.alone();
+    alone.filter(|lane| lane.bars.len() <= MOST_BARS_OF_LANE)
+}
+
+/// An arc between two heights, right of `x`, with a tip of this size.
+pub(super) fn arc(x: f64, [from, to]: [f64; 2], bulge: f64, [dx, dy]: [f64; 2]) -> Markup {
+    let far = x + bulge;
+    let d = format!(
+        "M{x:.1} {from:.1}C{far:.1} {from:.1} {far:.1} {to:.1} {x:.1} {to:.1}m{dx} -{dy}l-{dx} {dy}l{dx} {dy}"
+    );
+    html! { path class="wait" d=(d) {} }
 }
 
 /// The call, its name alone, or nothing, whichever fits.
@@ -488,42 +485,24 @@ fn fitting(call: &str, room: f64) -> &str {
 }
 
 /// What is written beside a lane, and at its right end.
-fn labels(timeline: &Timeline, group: &Group) -> [String; 2] {
+fn labels(group: &Group<'_>) -> [String; 2] {
     if let Some(lane) = group.alone() {
-        let lane = &timeline.lanes[lane];
-        return [label(lane), fate(lane).to_string()];
+        return match lane.is_kernel() {
+            true => [lane.name.clone(), String::new()],
+            false => [
+                format!("{} {}", lane.tid, lane.name),
+                FATES[lane.fate()].to_string(),
+            ],
+        };
     }
-    let has_failed = |lane: &&usize| {
-        let exit = &timeline.lanes[**lane].exit;
-        matches!(exit, Some(Exit::Failed(_) | Exit::Faulted(_)))
-    };
-    let failed = match group.lanes.iter().filter(has_failed).count() {
+    let failed = match group.lanes.iter().filter(|lane| lane.has_failed()).count() {
         0 => String::new(),
         failed => format!("{failed} failed"),
     };
     [format!("{} × {}", group.name, group.lanes.len()), failed]
 }
 
-fn label(lane: &Lane) -> String {
-    if lane.is_kernel() {
-        return lane.name.clone();
-    }
-    format!("{} {}", Tid::from(lane.tid), lane.name)
-}
-
-/// The exit of a task, in a word.
-fn fate(lane: &Lane) -> &'static str {
-    match lane.exit {
-        None if lane.is_kernel() => "",
-        None => "alive",
-        Some(Exit::Done) => "done",
-        Some(Exit::Failed(_)) => "failed",
-        Some(Exit::Faulted(_)) => "faulted",
-        Some(Exit::Killed) => "killed",
-    }
-}
-
-/// The approximate width of a text.
+/// The approximate width, whatever the font.
 fn text_width(text: &str) -> f64 {
     text.chars()
         .map(|letter| if letter < '\u{1100}' { 6.6 } else { 12.0 })

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeSet;
 
-use trapline::{Doing, Ending, Exit, Nanos, On, TaskInfo, TaskState, Tid};
+use trapline::{Deadlock, Doing, Ending, Nanos, On, TaskInfo, TaskState, Tid};
 
 use super::{
-    model::{Bar, Closed, Kind, Lane, Row, Timeline},
+    model::{Bar, Closed, Lane, Timeline},
     scale::Scale,
 };
 use crate::{
@@ -18,8 +18,9 @@ use crate::{
 /// The largest number of cycles named, and of tasks in each. `trace waits` names all.
 const CYCLES: usize = 8;
 const RING: usize = 24;
+/// The largest number of waits that are named.
+const WAITS: usize = 20;
 
-/// The totals of a task, on a scale.
 #[derive(Default)]
 pub(super) struct Sums {
     pub(super) turns: u64,
@@ -45,11 +46,10 @@ pub(super) fn summary(timeline: &Timeline) -> Vec<String> {
     let traps = timeline.lanes.iter().map(|lane| lane.traps).sum();
     let moments = timeline.end.turn.saturating_sub(timeline.begin.turn);
     let turns = moments.saturating_sub(timeline.idle.len() as u64);
-    let tasks = timeline.lanes.iter().filter(|lane| !lane.is_kernel());
     let mut sentences = vec![format!("{}.", timeline.shares)];
     sentences.push(format!(
         "{} made {} in {} and {}{}.",
-        count(tasks.count() as u64, "task"),
+        count(timeline.tasks().count() as u64, "task"),
         count(traps, "trap"),
         count(turns, "turn"),
         span(timeline.end.at.saturating_sub(timeline.begin.at)),
@@ -61,13 +61,12 @@ pub(super) fn summary(timeline: &Timeline) -> Vec<String> {
     ));
     sentences.push(fates(timeline));
     sentences.extend(closed(timeline));
-    if timeline.is_deadlock() {
-        sentences.push(deadlock(timeline));
-        sentences.extend(timeline.waits.blocked.iter().take(20).map(waiting));
-        let more = timeline.waits.blocked.len().saturating_sub(20);
-        if more > 0 {
-            sentences.push(format!("{} more wait.", count(more as u64, "task")));
-        }
+    if let Some(stuck) = &timeline.deadlock {
+        let blocked = &stuck.blocked;
+        sentences.push(deadlock(stuck));
+        sentences.extend(blocked.iter().take(WAITS).map(waiting));
+        sentences
+            .extend(more(blocked.len(), WAITS, "task").map(|more| format!("{more} more wait.")));
     }
     if timeline.missing > 0 {
         let missing = count(timeline.missing, "event");
@@ -85,89 +84,68 @@ pub(super) fn summary(timeline: &Timeline) -> Vec<String> {
     sentences
 }
 
+/// How many there are besides those that are named, if any.
+pub(super) fn more(all: usize, named: usize, what: &str) -> Option<String> {
+    let more = all.saturating_sub(named);
+    (more > 0).then(|| count(more as u64, what))
+}
+
 fn fates(timeline: &Timeline) -> String {
-    let of = |is: fn(&Option<Exit>) -> bool| {
-        let lanes = timeline.lanes.iter();
-        lanes
-            .filter(|lane| !lane.is_kernel() && is(&lane.exit))
-            .count()
-    };
-    let fates = [
-        (of(|exit| matches!(exit, Some(Exit::Done))), "ended well"),
-        (of(|exit| matches!(exit, Some(Exit::Failed(_)))), "failed"),
-        (of(|exit| matches!(exit, Some(Exit::Faulted(_)))), "faulted"),
-        (of(|exit| matches!(exit, Some(Exit::Killed))), "killed"),
-        (of(Option::is_none), "alive at the end"),
+    let words = [
+        "ended well",
+        "failed",
+        "faulted",
+        "killed",
+        "alive at the end",
     ];
-    let fates: Vec<String> = fates
-        .into_iter()
-        .filter(|(number, _)| *number > 0)
-        .map(|(number, fate)| format!("{number} {fate}"))
-        .collect();
+    let mut fates = words.map(|word| (0, word));
+    timeline.tasks().for_each(|lane| fates[lane.fate()].0 += 1);
+    let fates = fates.iter().filter(|(number, _)| *number > 0);
+    let fates: Vec<String> = fates.map(|(n, fate)| format!("{n} {fate}")).collect();
     format!("Of the tasks: {}.", fates.join(", "))
 }
 
 /// The cycles that closed, without those that a deadlock at the end names.
 fn closed(timeline: &Timeline) -> Vec<String> {
-    let sorted = |tids: &[Tid]| {
-        let mut tids = tids.to_vec();
-        tids.sort_unstable();
-        tids
-    };
-    let is_deadlock = timeline.is_deadlock();
-    let named: BTreeSet<Vec<Tid>> = match is_deadlock {
-        true => timeline
-            .waits
-            .cycles
-            .iter()
-            .map(|ring| sorted(ring))
-            .collect(),
-        false => BTreeSet::new(),
-    };
-    let closed = timeline.deadlocks.iter();
-    let closed: Vec<&Closed> = closed
-        .filter(|closed| !named.contains(&sorted(&closed.tids)))
-        .collect();
+    let set = |tids: &[Tid]| -> BTreeSet<Tid> { tids.iter().copied().collect() };
+    let named = timeline.deadlock.iter().flat_map(|stuck| &stuck.cycles);
+    let named: BTreeSet<_> = named.map(|ring| set(ring)).collect();
+    let mut closed: Vec<&Closed> = timeline.deadlocks.iter().collect();
+    closed.retain(|closed| !named.contains(&set(&closed.tids)));
     let sentence = |closed: &&Closed| {
         let (at, way) = (Nanos::from(closed.at.at), way(&closed.tids));
         format!("Deadlock at {at:.6}: {way} wait for one another.")
     };
-    let mut sentences: Vec<String> = closed.iter().take(CYCLES).map(sentence).collect();
-    let more = closed.len().saturating_sub(CYCLES);
-    if more > 0 {
-        sentences.push(format!("And {}.", count(more as u64, "more deadlock")));
-    }
+    let sentences = closed.iter().take(CYCLES).map(sentence);
+    let more = more(closed.len(), CYCLES, "more deadlock");
     sentences
+        .chain(more.map(|more| format!("And {more}.")))
+        .collect()
 }
 
 /// A cycle, as far as it can be read: `2 → 3 → 2`.
 pub(super) fn way(ring: &[Tid]) -> String {
-    let mut way: Vec<String> = ring.iter().take(RING).map(ToString::to_string).collect();
-    let more = ring.len() - way.len();
-    if more > 0 {
-        way.push(format!("{more} more"));
-    }
-    way.extend(ring.first().map(ToString::to_string));
+    let tids = ring.iter().take(RING).map(ToString::to_string);
+    let more = ring.len().saturating_sub(RING);
+    let more = (more > 0).then(|| format!("{more} more"));
+    let first = ring.first().map(ToString::to_string);
+    let way: Vec<String> = tids.chain(more).chain(first).collect();
     way.join(" → ")
 }
 
 /// The deadlock and its cycles. A thread could have ended it: the recording does not show threads.
-pub(super) fn deadlock(timeline: &Timeline) -> String {
+pub(super) fn deadlock(stuck: &Deadlock) -> String {
     let mut text =
         "Deadlock: no task was ready, and no timer and no device could make one ready.".to_string();
-    let cycles = &timeline.waits.cycles;
-    for ring in cycles.iter().take(CYCLES) {
-        text += &format!(" Cycle: {}.", way(ring));
-    }
-    let more = cycles.len().saturating_sub(CYCLES);
-    if more > 0 {
-        text += &format!(" And {}.", count(more as u64, "more cycle"));
-    }
+    let cycles = &stuck.cycles;
+    let ways = cycles.iter().take(CYCLES);
+    text.extend(ways.map(|ring| format!(" Cycle: {}.", way(ring))));
+    text.extend(more(cycles.len(), CYCLES, "more cycle").map(|more| format!(" And {more}.")));
     text
 }
 
 /// What a task that was blocked at the end waited for.
-pub(super) fn waiting(waiting: &TaskInfo) -> String {
+fn waiting(waiting: &TaskInfo) -> String {
     let (tid, name) = (waiting.tid, clean(&waiting.name));
     let on = clean(&waiting.blocked_on().unwrap_or_default());
     let since = match waiting.state {
@@ -179,34 +157,38 @@ pub(super) fn waiting(waiting: &TaskInfo) -> String {
     format!("Task {tid} {name:?} waits for {on}, since {since}{at}.")
 }
 
-/// A lane, in a sentence.
 pub(super) fn lane(lane: &Lane, scale: Scale) -> String {
     let sums = Sums::of(lane, scale);
     if lane.is_kernel() {
         let [work, idle] = [sums.in_call, sums.idle].map(|sum| scale.amount(sum));
         return format!("the kernel: works for {work}, idle for {idle}");
     }
-    let exit = match &lane.exit {
-        None => "alive at the end".to_string(),
-        Some(exit) => clean(&exit.to_string()),
-    };
+    let spawned = lane.spawned.as_ref();
+    let spawned = spawned.map_or_else(String::new, |at| format!(", spawned at {at}"));
+    let times = [
+        ("running", sums.running),
+        ("in call", sums.in_call),
+        ("ready", sums.ready),
+        ("blocked", sums.blocked),
+    ];
+    let times = times.map(|(doing, sum)| format!("{doing} {}", scale.amount(sum)));
     format!(
-        "task {} {:?}{}: {}, {}; running {}, in call {}, ready {}, blocked {}; {exit}",
+        "task {} {:?}{spawned}: {}, {}; {}; {}",
         lane.tid,
         lane.name,
-        lane.spawned
-            .as_ref()
-            .map_or_else(String::new, |at| format!(", spawned at {at}")),
         count(sums.turns, "turn"),
         count(lane.traps, "trap"),
-        scale.amount(sums.running),
-        scale.amount(sums.in_call),
-        scale.amount(sums.ready),
-        scale.amount(sums.blocked),
+        times.join(", "),
+        end(lane, "alive at the end"),
     )
 }
 
-/// A bar, in a few words.
+/// How a task ended; `alive` if it did not.
+pub(super) fn end(lane: &Lane, alive: &str) -> String {
+    let exit = lane.exit.as_ref();
+    exit.map_or_else(|| alive.to_string(), |exit| clean(&exit.to_string()))
+}
+
 pub(super) fn bar(bar: &Bar, timeline: &Timeline, scale: Scale) -> String {
     let (from, to) = (bar.span.from, bar.span.to);
     let doing = match bar.span.doing {
@@ -217,89 +199,28 @@ pub(super) fn bar(bar: &Bar, timeline: &Timeline, scale: Scale) -> String {
         Doing::Ready => "ready".to_string(),
         Doing::Blocked(on) => format!("blocked on {}", timeline.said(&on)),
     };
-    let mut text = format!(
-        "{doing} for {}",
-        scale.amount(scale.of(to) - scale.of(from))
-    );
+    let amount = scale.amount(scale.of(to) - scale.of(from));
+    let mut text = format!("{doing} for {amount}");
     if scale == Scale::Turns && to.at > from.at {
         text += &format!(" ({})", span(to.at - from.at));
     }
     text += &format!(", from {:.6}", Nanos::from(from.at));
     match bar.span.end {
         Ending::Next | Ending::Exited => {}
-        Ending::Woken { by, waker: None } => text += &format!("; woken by {}", timeline.said(&by)),
-        Ending::Woken {
-            by,
-            waker: Some(waker),
-        } => text += &format!("; woken by task {waker}, through {}", timeline.said(&by)),
+        Ending::Woken { by, waker } => {
+            let through = waker.map(|waker| format!("task {waker}, through "));
+            let (through, by) = (through.unwrap_or_default(), timeline.said(&by));
+            text += &format!("; woken by {through}{by}");
+        }
         Ending::Open => text += "; not over when the recording ended",
     }
     if let Some(row) = bar.row.and_then(|row| timeline.rows.get(row)) {
+        let result = row.result.as_ref();
         text += &format!("; {}", row.what);
-        if let Some((result, _)) = &row.result {
-            text += &format!(" = {result}");
-        }
+        text.extend(result.map(|(result, _)| format!(" = {result}")));
         text.extend(row.places.iter().map(|places| format!("; {places}")));
     }
     text
-}
-
-/// The legend: the kinds that occur in a timeline, with their style's class. Arrows and crosses are on
-/// the lanes of which each bar is drawn.
-pub(super) fn legend(timeline: &Timeline, alone: &[&Lane]) -> Vec<(&'static str, &'static str)> {
-    let bars = || timeline.lanes.iter().flat_map(|lane| &lane.bars);
-    let has = |is: fn(On) -> bool| {
-        bars().any(|bar| matches!(bar.span.doing, Doing::Blocked(on) if is(on)))
-    };
-    let in_call = |bar: &Bar| bar.span.doing == Doing::InCall && bar.span.from.at < bar.span.to.at;
-    let is_woken = |bar: &Bar| matches!(bar.span.end, Ending::Woken { waker: Some(_), .. });
-    let is_drawn = |lane: u64| alone.iter().any(|alone| alone.tid == lane);
-    let fails = |row: &Row| {
-        let is_cross = !matches!(row.kind, Kind::Fault | Kind::Deadlocked);
-        row.is_error && is_cross && is_drawn(row.tid)
-    };
-    let is_fault = |row: &Row| row.kind == Kind::Fault;
-    let entries = [
-        (true, "running", "running"),
-        (bars().any(in_call), "call", "in call: the kernel works"),
-        (true, "ready", "ready: waits for its turn"),
-        (has(|on| matches!(on, On::Timer(_))), "timer", "sleeps"),
-        (
-            has(|on| matches!(on, On::Queue(..))),
-            "queue",
-            "blocked on a queue",
-        ),
-        (
-            has(|on| matches!(on, On::Device(..))),
-            "device",
-            "blocked on a device",
-        ),
-        (
-            has(|on| matches!(on, On::Exit(_))),
-            "exit",
-            "waits for a task's end",
-        ),
-        (!timeline.idle.is_empty(), "idle", "no task is ready"),
-        (
-            alone.iter().flat_map(|lane| &lane.bars).any(is_woken),
-            "arrow",
-            "wakes",
-        ),
-        (timeline.is_deadlock(), "wait", "waits for"),
-        (timeline.rows.iter().any(fails), "error", "fails"),
-        (
-            timeline.rows.iter().any(is_fault),
-            "fault",
-            "a fault of the network",
-        ),
-        (
-            !timeline.deadlocks.is_empty(),
-            "closed",
-            "a deadlock: wait for one another from here on",
-        ),
-    ];
-    let entries = entries.into_iter().filter(|(occurs, ..)| *occurs);
-    entries.map(|(_, class, word)| (class, word)).collect()
 }
 
 impl Sums {

@@ -38,6 +38,11 @@ fn a_tape_becomes_a_test_that_holds_on_to_its_run() {
     assert_eq!(code, 1);
     assert!(err.contains("there is no Cargo.toml here"), "{err}");
     fs::write(folder.path("Cargo.toml"), "").unwrap();
+    fs::create_dir(folder.path("src")).unwrap();
+    fs::write(folder.path("src/lib.rs"), "").unwrap();
+    let (code, _, err) = write("it_keeps_its_promise");
+    assert!(code == 1 && err.contains("the test runs trapline, and the crate here has no binary"));
+    fs::write(folder.path("Cargo.toml"), "[[bin]]\n").unwrap();
     let (code, printed, err) = write("it_keeps_its_promise");
     assert_eq!((code, &*printed), (0, ""), "{err}");
     has(&err, "next: cargo test it_keeps_its_promise");

@@ -209,16 +209,9 @@ at 00:00.001000, the end of the recording: deadlock: no task was ready, and noth
 #[test]
 fn waits_knows_of_long_waits_from_a_ring() {
     let place = Place::new("waits-ring");
-    let countdown = [
-        "boot",
-        "-q",
-        "--virtual",
-        "--max-time",
-        "1s",
-        "--record-last",
-        "3",
-    ];
-    let boot = [&countdown[..], &["--record", "run.trap", "countdown"]].concat();
+    let boot = ["boot", "-q", "--virtual", "--max-time", "1s"];
+    let record = ["--record-last", "3", "--record", "run.trap", "countdown"];
+    let boot = [&boot[..], &record].concat();
     assert_eq!(place.run(&boot).0, 4);
     let expected = "\
 at 00:01.000000, the end of the recording: these tasks waited

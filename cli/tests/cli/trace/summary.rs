@@ -54,6 +54,31 @@ fn summary_tells_of_tasks_that_were_alive_and_of_devices() {
     );
 }
 
+#[test]
+fn both_summaries_have_a_task_of_few_traps_that_took_the_most_time() {
+    let place = Place::new("most-time");
+    let boot = [
+        "boot",
+        "-q",
+        "--virtual",
+        "--record",
+        "run.trap",
+        "--summary",
+    ];
+    let job = ["--with", "jobs --job 0,10ms"];
+    let many = [
+        "producer-consumer",
+        "--producers",
+        "2100",
+        "--count",
+        "4200",
+    ];
+    let (_, _, err) = place.run(&[&boot[..], &job, &many].concat());
+    has(&err, "  exit\n    3  A ");
+    let summary = place.print(&["trace", "summary", "run.trap"]);
+    has(&summary, "\n    3  A ");
+}
+
 /// What the events of a table come to, computed without the code of the summary.
 #[derive(Default)]
 struct Sums {

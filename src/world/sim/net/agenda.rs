@@ -1,139 +1,76 @@
 //! What is under way, in order of time. What is due at one instant comes in the order of sending.
 
-use std::{
-    cmp::Ordering,
-    collections::{BTreeMap, BinaryHeap, VecDeque},
-};
+use std::collections::{BTreeMap, VecDeque};
 
 use crate::abi::Nanos;
 
-/// The place of an entry: its time, and its number among all entries.
+/// The place of an event: its time, and its number among all events.
 pub(super) type Place = (Nanos, u64);
 
-/// The packets that are under way, and the timers of the net.
+/// The events to come: packets that are under way, and timers.
 ///
 /// With a fixed latency packets arrive in the order in which they were sent: a queue holds those. A
-/// heap holds the others. Most timers are cancelled, so they are in a tree.
-pub(super) struct Agenda<P, T> {
-    in_order: VecDeque<Entry<P>>,
-    others: BinaryHeap<Entry<P>>,
-    timers: BTreeMap<Place, T>,
-    /// The number of the last entry.
+/// tree holds the others, and the timers, most of which are cancelled.
+pub(super) struct Agenda<E> {
+    in_order: VecDeque<(Place, E)>,
+    others: BTreeMap<Place, E>,
+    /// The number of the last event.
     last: u64,
 }
 
-/// An entry that has come due.
-pub(super) enum Due<P, T> {
-    Packet(P),
-    Timer(T),
-}
-
-impl<P, T> Agenda<P, T> {
+impl<E> Agenda<E> {
     pub(super) fn new() -> Self {
         Self {
             in_order: VecDeque::new(),
-            others: BinaryHeap::new(),
-            timers: BTreeMap::new(),
+            others: BTreeMap::new(),
             last: 0,
         }
     }
 
     /// Adds a packet.
-    pub(super) fn send(&mut self, at: Nanos, packet: P) {
-        let place = self.place(at);
-        let entry = Entry { place, packet };
+    pub(super) fn send(&mut self, at: Nanos, packet: E) {
         match self.in_order.back() {
-            Some(last) if last.place > place => self.others.push(entry),
-            _ => self.in_order.push_back(entry),
+            Some(((last, _), _)) if *last > at => _ = self.arm(at, packet),
+            _ => {
+                self.last += 1;
+                self.in_order.push_back(((at, self.last), packet));
+            }
         }
     }
 
     /// Adds a timer. The place cancels it.
-    pub(super) fn arm(&mut self, at: Nanos, timer: T) -> Place {
-        let place = self.place(at);
-        self.timers.insert(place, timer);
-        place
-    }
-
-    pub(super) fn disarm(&mut self, place: Place) {
-        self.timers.remove(&place);
-    }
-
-    /// When the next entry is due.
-    #[inline]
-    pub(super) fn next(&self) -> Option<Nanos> {
-        if self.is_empty() {
-            return None;
-        }
-        let packet = self.next_packet();
-        let timer = self.timers.first_key_value().map(|(place, _)| *place);
-        packet.into_iter().chain(timer).min().map(|(at, _)| at)
-    }
-
-    /// Takes the first entry that is due at `now`.
-    pub(super) fn pop_due(&mut self, now: Nanos) -> Option<Due<P, T>> {
-        if self.is_empty() {
-            return None;
-        }
-        let packet = self.next_packet();
-        let timer = self.timers.first_key_value().map(|(place, _)| *place);
-        let first = packet.into_iter().chain(timer).min()?;
-        if first.0 > now {
-            return None;
-        }
-        if Some(first) == timer {
-            return self.timers.remove(&first).map(Due::Timer);
-        }
-        let is_in_order = self
-            .in_order
-            .front()
-            .is_some_and(|entry| entry.place == first);
-        let entry = if is_in_order {
-            self.in_order.pop_front()
-        } else {
-            self.others.pop()
-        };
-        entry.map(|entry| Due::Packet(entry.packet))
-    }
-
-    fn is_empty(&self) -> bool {
-        self.in_order.is_empty() && self.others.is_empty() && self.timers.is_empty()
-    }
-
-    fn next_packet(&self) -> Option<Place> {
-        let (one, other) = (self.in_order.front(), self.others.peek());
-        let places = one.into_iter().chain(other).map(|entry| entry.place);
-        places.min()
-    }
-
-    fn place(&mut self, at: Nanos) -> Place {
+    pub(super) fn arm(&mut self, at: Nanos, timer: E) -> Place {
         self.last += 1;
+        self.others.insert((at, self.last), timer);
         (at, self.last)
     }
-}
 
-struct Entry<P> {
-    place: Place,
-    packet: P,
-}
+    /// Cancels a timer, if there is one.
+    pub(super) fn disarm(&mut self, timer: Option<Place>) {
+        if let Some(place) = timer {
+            self.others.remove(&place);
+        }
+    }
 
-/// The earliest is the greatest, as a heap wants it.
-impl<P> Ord for Entry<P> {
-    fn cmp(&self, other: &Self) -> Ordering {
-        other.place.cmp(&self.place)
+    /// When the next event is due.
+    #[inline]
+    pub(super) fn next(&self) -> Option<Nanos> {
+        self.first().map(|(at, _)| at)
+    }
+
+    /// Takes the first event that is due at `now`.
+    pub(super) fn pop_due(&mut self, now: Nanos) -> Option<E> {
+        let first = self.first().filter(|(at, _)| *at <= now)?;
+        match self.in_order.front() {
+            Some((place, _)) if *place == first => self.in_order.pop_front().map(|(_, due)| due),
+            _ => self.others.remove(&first),
+        }
+    }
+
+    #[inline]
+    fn first(&self) -> Option<Place> {
+        let other = self.others.first_key_value().map(|(place, _)| *place);
+        let in_order = self.in_order.front().map(|(place, _)| *place);
+        in_order.into_iter().chain(other).min()
     }
 }
-
-impl<P> PartialOrd for Entry<P> {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl<P> PartialEq for Entry<P> {
-    fn eq(&self, other: &Self) -> bool {
-        self.place == other.place
-    }
-}
-
-impl<P> Eq for Entry<P> {}

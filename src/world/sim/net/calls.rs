@@ -7,34 +7,34 @@ use std::{
 };
 
 use super::{
-    connection::{CLIENT, Connection, End, EndId, SERVER, Stage},
-    hosts::{LOCALHOST, Listener, Machine},
+    connection::{CLIENT, Connection, End, EndId, Stage},
+    hosts::{LOCALHOST, Listener},
     links::below,
-    state::{Net, Packet, Signal, Socket},
+    state::{Event, Net, Packet, Signal, Socket},
 };
 use crate::{
     abi::{DeviceId, Direction, HostId},
-    world::io::{Answer, Request, read_piece},
+    world::io::{Answer, Request, send_piece},
 };
 
 /// Half of the pieces of a fragmented stream are not longer than this.
 const SMALL: u64 = 16;
 
 impl Net {
-    /// Answers a request.
     #[inline]
-    pub(super) fn io(&mut self, device: DeviceId, request: Request<'_>) -> Result<Answer> {
+    pub(in crate::world::sim) fn io(
+        &mut self,
+        device: DeviceId,
+        request: Request<'_>,
+    ) -> Result<Answer> {
         let done = |()| Answer::Done;
         match request {
             Request::Recv(buf) => self.recv(device, buf).map(Answer::Bytes),
             Request::Drained => self.drained(device).map(Answer::Ready),
             Request::Send(buf) => self.send(device, buf).map(Answer::Bytes),
             Request::SendFile { file, offset, len } => {
-                let piece = read_piece(file, offset, len)?;
-                if piece.is_empty() && len > 0 {
-                    return Ok(Answer::Bytes(0));
-                }
-                self.send(device, &piece).map(Answer::Bytes)
+                let sent = send_piece(file, offset, len, |piece| self.send(device, piece));
+                sent.map(Answer::Bytes)
             }
             Request::Ready(direction) => self.ready(device, direction).map(Answer::Ready),
             Request::Accept { connection, .. } => self.accept(device, connection).map(Answer::Addr),
@@ -65,7 +65,7 @@ impl Net {
         let is_own = ip.is_unspecified() || self.hosts.owner(ip, host) == Some(host);
         let machine = self.hosts.get_mut(host);
         if !is_own {
-            let Machine { name, address, .. } = machine;
+            let (name, address) = (&machine.name, machine.address);
             let why = format!("{ip} is no address of the host {name:?}, which has {address}");
             return Err(io::Error::new(ErrorKind::AddrNotAvailable, why));
         }
@@ -106,7 +106,7 @@ impl Net {
             Some(_) | None => machine.address,
         };
         let port = machine.take_port()?;
-        machine.reserve(port);
+        machine.ports.insert(port);
         let local = SocketAddr::new(ip, port);
         let client = End::new(device, host, local, Stage::Connecting);
         let to = server.unwrap_or(host);
@@ -126,15 +126,14 @@ impl Net {
     /// No host has the address: a router says so after a round trip.
     fn answer_for_nobody(&mut self, client: EndId) {
         let (host, _) = self.way(client);
-        let at = self
-            .links
-            .answer_of_router(host, self.now, self.random.generator());
+        let random = self.random.generator();
+        let at = self.links.answer_of_router(host, self.now, random);
         let packet = Packet {
             from: client.peer(),
             epoch: 0,
             signal: Signal::Unreachable,
         };
-        self.agenda.send(at, packet);
+        self.agenda.send(at, Event::Arrival(packet));
     }
 
     fn accept(&mut self, device: DeviceId, connection: DeviceId) -> Result<SocketAddr> {
@@ -148,39 +147,36 @@ impl Net {
                 return Err(ErrorKind::WouldBlock.into());
             };
             // Its host may have crashed meanwhile.
-            if self.connection(server).is_some() {
+            if self.find(server).is_some() {
                 break server;
             }
         };
-        let connected = &mut self.connections[server.slot as usize];
-        let end = &mut connected.ends[SERVER];
+        self.devices.insert(connection, Socket::Stream(server));
+        let (end, _) = self.end(server);
         end.device = connection;
         if end.stage == Stage::Queued {
             end.stage = Stage::Open;
         }
-        self.devices.insert(connection, Socket::Stream(server));
-        Ok(connected.ends[CLIENT].addr)
+        Ok(self.end(server.peer()).0.addr)
     }
 
     fn connected(&mut self, device: DeviceId) -> Result<SocketAddr> {
-        let (_, connection, side) = self.stream(device)?;
-        let end = &mut connection.ends[side];
-        match end.error.take() {
+        let end = self.stream(device)?;
+        let (this, _) = self.end(end);
+        match this.error.take() {
             Some(error) => Err(error.into()),
-            None => Ok(end.addr),
+            None => Ok(this.addr),
         }
     }
 
     fn resolve(&self, name: &str, addresses: &mut Vec<IpAddr>) -> Result<()> {
         if name == LOCALHOST {
-            addresses.extend([
-                IpAddr::from(Ipv4Addr::LOCALHOST),
-                Ipv6Addr::LOCALHOST.into(),
-            ]);
-            return Ok(());
+            let (v4, v6) = (Ipv4Addr::LOCALHOST, Ipv6Addr::LOCALHOST);
+            addresses.extend([IpAddr::from(v4), v6.into()]);
+        } else {
+            let host = self.hosts.find(name)?;
+            addresses.push(self.hosts.get(host).address);
         }
-        let host = self.hosts.find(name)?;
-        addresses.push(self.hosts.get(host).address);
         Ok(())
     }
 
@@ -188,10 +184,13 @@ impl Net {
 
     #[inline]
     fn recv(&mut self, device: DeviceId, buf: &mut [u8]) -> Result<usize> {
-        let fragments = self.limits.fragments;
-        let half = self.limits.buffer / 2;
-        let (end, connection, side) = self.stream(device)?;
-        let (this, pipe) = (&mut connection.ends[side], &mut connection.pipes[1 - side]);
+        let (fragments, most) = (self.limits.fragments, self.limits.buffer);
+        let end = self.stream(device)?;
+        let connection = self.connection(end);
+        let (this, pipe) = (
+            &mut connection.ends[end.side],
+            &mut connection.pipes[1 - end.side],
+        );
         if pipe.arrived == 0 {
             // As Linux does: after the end of the stream no error is reported.
             return match this.error {
@@ -211,11 +210,10 @@ impl Net {
         if fragments {
             n = self.piece(n);
         }
-        let connection = &mut self.connections[end.slot as usize];
-        connection.ends[side].asks = false;
-        let pipe = &mut connection.pipes[1 - side];
+        self.end(end).0.asks = false;
+        let (_, pipe) = self.end(end.peer());
         pipe.read(&mut buf[..n]);
-        if pipe.wants_room && !pipe.is_room_under_way && pipe.bytes.len() <= half {
+        if pipe.wants_room && !pipe.is_room_under_way && pipe.bytes.len() <= most / 2 {
             pipe.is_room_under_way = true;
             self.send_packet(end, Signal::Room);
         }
@@ -228,8 +226,8 @@ impl Net {
         if let Socket::Listener(_) = self.socket(device)? {
             return Err(ErrorKind::BrokenPipe.into());
         }
-        let (end, connection, side) = self.stream(device)?;
-        let (this, pipe) = (&mut connection.ends[side], &mut connection.pipes[side]);
+        let end = self.stream(device)?;
+        let (this, pipe) = self.end(end);
         if let Some(error) = this.error.take() {
             return Err(error.into());
         }
@@ -249,30 +247,30 @@ impl Net {
         if fragments {
             n = self.piece(n);
         }
-        let connection = &mut self.connections[end.slot as usize];
-        connection.ends[side].asks = true;
-        connection.pipes[side].bytes.extend(&buf[..n]);
+        let (this, pipe) = self.end(end);
+        this.asks = true;
+        pipe.bytes.extend(&buf[..n]);
         self.send_packet(end, Signal::Bytes(n as u32));
         Ok(n)
     }
 
     /// A number of bytes from one to `n`, small ones more often.
     fn piece(&mut self, n: usize) -> usize {
-        let most = n as u64;
-        let most = match below(self.random.generator(), 2) {
-            0 => most.min(SMALL),
-            _ => most,
+        let random = self.random.generator();
+        let most = match below(random, 2) {
+            0 => SMALL.min(n as u64),
+            _ => n as u64,
         };
         match most {
             0 => 0,
-            most => 1 + below(self.random.generator(), most) as usize,
+            most => 1 + below(random, most) as usize,
         }
     }
 
     fn shutdown(&mut self, device: DeviceId) -> Result<()> {
-        let (end, connection, side) = self.stream(device)?;
-        let peer_knows = connection.ends[1 - side].got_end;
-        let this = &mut connection.ends[side];
+        let end = self.stream(device)?;
+        let peer_knows = self.end(end.peer()).0.got_end;
+        let (this, _) = self.end(end);
         // Once both halves have ended there is no connection any more, as on Linux.
         if this.stage != Stage::Open || this.got_end && peer_knows {
             return Err(ErrorKind::NotConnected.into());
@@ -302,12 +300,12 @@ impl Net {
             Socket::Listener(at) => {
                 self.listeners[at].is_owed |= direction == Direction::Read && !is_ready;
             }
-            Socket::Stream(end) => {
-                let connection = self.connection(end).ok_or(ErrorKind::NotFound)?;
-                let is_open = connection.ends[end.side].stage == Stage::Open;
-                connection.ends[end.side].owed[direction as usize] |= !is_ready;
-                connection.pipes[end.side].wants_room |=
-                    direction == Direction::Write && !is_ready && is_open;
+            Socket::Stream(_) => {
+                let end = self.stream(device)?;
+                let (this, pipe) = self.end(end);
+                this.owed[direction as usize] |= !is_ready;
+                let is_open = this.stage == Stage::Open;
+                pipe.wants_room |= direction == Direction::Write && !is_ready && is_open;
             }
         }
         Ok(is_ready)
@@ -360,7 +358,7 @@ impl Net {
             }
         }
         for end in listener.waiting {
-            if self.connection(end).is_none() {
+            if self.find(end).is_none() {
                 continue;
             }
             self.abandon(end);
@@ -372,11 +370,11 @@ impl Net {
     /// Closes an end. With unread bytes the peer is told of a reset, otherwise of the end of the
     /// stream, as Linux does.
     fn close_stream(&mut self, end: EndId) {
-        let Some(connection) = self.connection(end) else {
+        if self.find(end).is_none() {
             return;
-        };
-        let has_unread = connection.pipes[1 - end.side].arrived > 0;
-        let this = &mut connection.ends[end.side];
+        }
+        let has_unread = self.end(end.peer()).1.arrived > 0;
+        let (this, _) = self.end(end);
         this.device = DeviceId::NONE;
         match this.stage {
             Stage::Connecting => self.abandon(end),
@@ -395,8 +393,8 @@ impl Net {
 
     /// Resets a connection from this end. What the end has sent arrives before.
     pub(super) fn abort(&mut self, device: DeviceId) -> Result<()> {
-        let (end, connection, side) = self.stream(device)?;
-        let this = &mut connection.ends[side];
+        let end = self.stream(device)?;
+        let (this, _) = self.end(end);
         if this.stage == Stage::Open {
             this.stage = Stage::Gone;
             this.error = Some(ErrorKind::ConnectionAborted);
@@ -410,21 +408,19 @@ impl Net {
     // ---- look-ups
 
     #[inline]
-    pub(super) fn socket(&self, device: DeviceId) -> Result<Socket> {
-        self.devices
-            .get(&device)
-            .copied()
-            .ok_or(ErrorKind::NotFound.into())
+    fn socket(&self, device: DeviceId) -> Result<Socket> {
+        let socket = self.devices.get(&device).copied();
+        socket.ok_or(ErrorKind::NotFound.into())
     }
 
-    /// The end of a connection that a device is.
+    /// The end of a connection that a device is. It is there.
     #[inline]
-    fn stream(&mut self, device: DeviceId) -> Result<(EndId, &mut Connection, usize)> {
-        let Socket::Stream(end) = self.socket(device)? else {
-            return Err(ErrorKind::NotConnected.into());
-        };
-        let connection = self.connection(end).ok_or(ErrorKind::NotFound)?;
-        Ok((end, connection, end.side))
+    fn stream(&mut self, device: DeviceId) -> Result<EndId> {
+        match self.socket(device)? {
+            Socket::Stream(end) if self.find(end).is_some() => Ok(end),
+            Socket::Stream(_) => Err(ErrorKind::NotFound.into()),
+            Socket::Listener(_) => Err(ErrorKind::NotConnected.into()),
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use rand_pcg::{Pcg64, rand_core::SeedableRng};
 
 use super::links::below;
-use crate::abi::Nanos;
+use crate::abi::{HostId, Nanos};
 
 /// The random numbers of chaos are a sequence apart from those of the net.
 const OF_CHAOS: u64 = 0x0063_6861_6f73;
@@ -22,10 +22,9 @@ const MEANS: [Nanos; 3] = [
 const SHORTEST: Nanos = Nanos::from_millis(10);
 const LONGEST: Nanos = Nanos::from_millis(5000);
 
-/// A source of faults.
 pub(super) struct Chaos {
     pub(super) random: Pcg64,
-    /// The next fault comes at that time; never once it is over.
+    /// When the next fault comes, if that is before the end.
     next: Nanos,
     end: Nanos,
     mean: Nanos,
@@ -49,10 +48,6 @@ impl Chaos {
         (self.next < self.end).then_some(self.next)
     }
 
-    pub(super) fn is_due(&self, now: Nanos) -> bool {
-        self.next().is_some_and(|next| next <= now)
-    }
-
     pub(super) fn schedule(&mut self) {
         let gap = 1 + below(&mut self.random, 2 * self.mean.0);
         self.next = self.next.saturating_add(Nanos(gap));
@@ -64,10 +59,11 @@ impl Chaos {
         self.next.saturating_add(Nanos(span)).min(self.end)
     }
 
-    pub(super) fn pick<T: Clone>(&mut self, from: &[T]) -> Option<T> {
-        if from.is_empty() {
+    pub(super) fn pick(&mut self, hosts: impl Iterator<Item = HostId>) -> Option<HostId> {
+        let hosts: Vec<_> = hosts.collect();
+        if hosts.is_empty() {
             return None;
         }
-        Some(from[below(&mut self.random, from.len() as u64) as usize].clone())
+        Some(hosts[below(&mut self.random, hosts.len() as u64) as usize])
     }
 }

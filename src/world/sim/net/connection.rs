@@ -13,7 +13,7 @@
 use std::{collections::VecDeque, io, net::SocketAddr};
 
 use super::agenda::Place;
-use crate::abi::{DeviceId, Direction, HostId, Nanos};
+use crate::abi::{DeviceId, HostId, Nanos};
 
 /// The side that has connected.
 pub(super) const CLIENT: usize = 0;
@@ -34,16 +34,17 @@ pub(super) struct EndId {
 }
 
 impl EndId {
-    /// The opposite end.
     pub(super) fn peer(self) -> Self {
-        Self {
-            side: 1 - self.side,
-            ..self
-        }
+        let side = 1 - self.side;
+        Self { side, ..self }
+    }
+
+    pub(super) fn client(self) -> Self {
+        let side = CLIENT;
+        Self { side, ..self }
     }
 }
 
-/// A connection.
 pub(super) struct Connection {
     pub(super) serial: u32,
     pub(super) ends: [End; 2],
@@ -72,7 +73,6 @@ pub(super) enum Stage {
     Gone,
 }
 
-/// An end of a connection.
 pub(super) struct End {
     /// Its device; [`DeviceId::NONE`] before it is accepted and after it is closed.
     pub(super) device: DeviceId,
@@ -81,7 +81,7 @@ pub(super) struct End {
     pub(super) stage: Stage,
     /// What went wrong, until a call has returned it.
     pub(super) error: Option<io::ErrorKind>,
-    /// Whether a report was promised. Indexed by [`Direction`].
+    /// Whether a report was promised, by direction.
     pub(super) owed: [bool; 2],
     /// Whether it has sent something and has read nothing since.
     pub(super) asks: bool,
@@ -96,7 +96,6 @@ pub(super) struct End {
 pub(super) struct Pipe {
     /// The bytes: first those that have arrived, then those that are under way.
     pub(super) bytes: VecDeque<u8>,
-    /// How many have arrived.
     pub(super) arrived: usize,
     /// Packets of earlier epochs are lost.
     pub(super) epoch: u32,
@@ -117,7 +116,6 @@ pub(super) struct Pipe {
 }
 
 impl Connection {
-    /// A connection that the client asks for.
     pub(super) fn new(serial: u32, client: End, server: End, begun: Nanos) -> Self {
         Self {
             serial,
@@ -165,21 +163,14 @@ impl End {
             got_end: false,
         }
     }
-
-    /// Returns the device if a report is owed for this direction, which it is no longer.
-    #[inline]
-    pub(super) fn take_owed(&mut self, direction: Direction) -> Option<DeviceId> {
-        std::mem::take(&mut self.owed[direction as usize]).then_some(self.device)
-    }
 }
 
 impl Pipe {
-    /// How many bytes are under way.
     pub(super) fn under_way(&self) -> usize {
         self.bytes.len() - self.arrived
     }
 
-    /// Moves at most so many of the bytes that have arrived.
+    /// Moves bytes that have arrived: as many as the buffer has room for.
     pub(super) fn read(&mut self, buf: &mut [u8]) {
         let n = buf.len();
         let (one, other) = self.bytes.as_slices();
@@ -193,14 +184,12 @@ impl Pipe {
         }
     }
 
-    /// Drops what has not arrived.
     pub(super) fn drop_under_way(&mut self) {
         self.epoch += 1;
         self.bytes.truncate(self.arrived);
         self.is_stalled = false;
     }
 
-    /// Drops everything.
     pub(super) fn clear(&mut self) {
         self.arrived = 0;
         self.drop_under_way();

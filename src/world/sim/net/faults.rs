@@ -1,13 +1,17 @@
 //! The faults of a simulated network: the methods of [`SimNet`], and what they do to connections.
 
-use std::io::{Error, ErrorKind, Result};
+use std::{
+    collections::BTreeSet,
+    io::{Error, ErrorKind, Result},
+};
 
 use super::{
-    connection::{CLIENT, EndId, Stage},
+    chaos::Chaos,
+    connection::{CLIENT, EndId, SERVER, Stage},
     fault::Fault,
     handle::SimNet,
-    links::{Links, Way},
-    state::{Net, Socket},
+    links::{Links, Way, below},
+    state::{Event, Net, Socket},
 };
 use crate::{
     abi::{DeviceId, HostId, SystemCall},
@@ -162,22 +166,11 @@ impl SimNet {
         self.clone()
     }
 
-    /// Makes the faults happen that are due.
-    #[cold]
-    pub(super) fn break_things(&self) {
-        let faults = self.state().take_faults();
-        for fault in faults {
-            // A crashed host may be up again, by the hand of a test.
-            let _ = self.apply(&fault);
-        }
-    }
-
     /// Tells the kernel of a fault. It handles that like a call of the running task.
     fn tell(&self, text: String, fate: Option<(HostId, Fate)>) {
         let kernel = self.state().kernel.upgrade();
         if let Some(frame) = kernel {
-            let payload = Payload::Fault { text, fate };
-            frame.defer_payload(SystemCall::Fault, payload);
+            frame.defer_payload(SystemCall::Fault, Payload::Fault { text, fate });
         }
     }
 }
@@ -186,11 +179,11 @@ impl Net {
     /// Makes a fault happen. Returns what the kernel has to do.
     fn apply(&mut self, fault: &Fault) -> Result<Option<(HostId, Fate)>> {
         match fault {
-            Fault::Cut(a, b) => self.block(&self.ways(a, b)?, Links::cut),
-            Fault::CutOneWay(from, to) => self.block(&self.ways(from, to)?[..1], Links::cut),
-            Fault::Heal(a, b) => self.unblock(&self.ways(a, b)?, Links::heal),
-            Fault::Hold(a, b) => self.block(&self.ways(a, b)?, Links::hold),
-            Fault::Release(a, b) => self.unblock(&self.ways(a, b)?, Links::release),
+            Fault::Cut(a, b) => self.block(&self.ways(a, b)?, |links| &mut links.cut),
+            Fault::CutOneWay(a, b) => self.block(&self.ways(a, b)?[..1], |links| &mut links.cut),
+            Fault::Heal(a, b) => self.unblock(&self.ways(a, b)?, |links| &mut links.cut),
+            Fault::Hold(a, b) => self.block(&self.ways(a, b)?, |links| &mut links.held),
+            Fault::Release(a, b) => self.unblock(&self.ways(a, b)?, |links| &mut links.held),
             Fault::Reset(a, b) => self.reset(self.ways(a, b)?),
             Fault::Slow(host, 0) => {
                 let why = format!("{host:?} cannot be 0 times as slow: 1 ends it");
@@ -198,7 +191,7 @@ impl Net {
             }
             Fault::Slow(host, factor) => {
                 let host = self.hosts.find(host)?;
-                self.links.set_slow(host, *factor);
+                self.links.slow.insert(host, *factor);
             }
             Fault::Fragment(fragments) => self.limits.fragments = *fragments,
             Fault::Crash(host) => return self.crash(host).map(Some),
@@ -217,32 +210,29 @@ impl Net {
         Ok([(from, to), (to, from)])
     }
 
-    /// Every end of every connection.
-    fn ends(&self) -> Vec<EndId> {
+    /// Every end of every connection, with the way of its packets.
+    fn ends(&self) -> Vec<(EndId, Way)> {
         let slots = self.connections.iter().map(|(slot, _)| slot);
-        let ends = slots.flat_map(|slot| [0, 1].map(|side| self.end_of(slot, side)));
-        ends.collect()
+        let ends = slots.flat_map(|slot| [CLIENT, SERVER].map(|side| self.end_of(slot, side)));
+        ends.map(|end| (end, self.way(end))).collect()
     }
 
     /// Blocks these ways: what is under way there does not arrive.
-    fn block(&mut self, ways: &[Way], block: fn(&mut Links, Way)) {
+    fn block(&mut self, ways: &[Way], blocked: fn(&mut Links) -> &mut BTreeSet<Way>) {
         for way in ways {
-            block(&mut self.links, *way);
-            for end in self.ends() {
-                if self.way(end) == *way {
-                    self.lose_all(end);
-                }
+            blocked(&mut self.links).insert(*way);
+            for (end, _) in self.ends().into_iter().filter(|(_, of)| of == way) {
+                self.lose_all(end);
             }
         }
     }
 
     /// Packets go on: what was lost is sent again, and what has arrived is acknowledged.
-    fn unblock(&mut self, ways: &[Way], unblock: fn(&mut Links, Way)) {
+    fn unblock(&mut self, ways: &[Way], blocked: fn(&mut Links) -> &mut BTreeSet<Way>) {
         for way in ways {
-            unblock(&mut self.links, *way);
+            blocked(&mut self.links).remove(way);
         }
-        for end in self.ends() {
-            let way = self.way(end);
+        for (end, way) in self.ends() {
             if ways.contains(&way) {
                 self.make_good(end, way);
             }
@@ -250,35 +240,28 @@ impl Net {
     }
 
     fn make_good(&mut self, end: EndId, way: Way) {
-        let connection = &mut self.connections[end.slot as usize];
+        let connection = self.connection(end);
         if connection.ends[CLIENT].stage == Stage::Connecting {
             if end.side == CLIENT && connection.retry.is_some() {
                 self.ask_again(end);
             }
             return;
         }
-        let pipe = &mut connection.pipes[end.side];
-        if pipe.is_reset_lost {
-            if !self.links.is_blocked(way) {
-                pipe.is_reset_lost = false;
-                self.resend_reset(end);
-            }
-        } else if pipe.is_stalled {
+        let (_, pipe) = self.end(end);
+        if pipe.is_reset_lost || pipe.is_stalled {
             if !self.links.is_blocked(way) {
                 self.resend(end);
             }
-        } else if !self.links.is_cut((way.1, way.0))
-            && let Some(place) = pipe.give_up.take()
-        {
-            self.agenda.disarm(place);
+        } else if !self.links.is_cut((way.1, way.0)) {
+            self.cancel_give_up(end);
         }
     }
 
     /// Resets every connection of these ways.
     fn reset(&mut self, ways: [Way; 2]) {
-        for end in self.ends() {
+        for (end, way) in self.ends() {
             // Its other end may have been the last one.
-            if self.connection(end).is_some() && ways.contains(&self.way(end)) {
+            if self.find(end).is_some() && ways.contains(&way) {
                 self.fail(end, ErrorKind::ConnectionReset);
             }
         }
@@ -298,10 +281,8 @@ impl Net {
             let listener = self.listeners.remove(at);
             self.devices.remove(&listener.device);
         }
-        for end in self.ends() {
-            if let Some(connection) = self.connection(end)
-                && connection.ends[end.side].host == host
-            {
+        for (end, way) in self.ends() {
+            if self.find(end).is_some() && way.0 == host {
                 self.lose_power(end);
             }
         }
@@ -310,18 +291,14 @@ impl Net {
 
     /// An end is lost with its host. What it has sent is on its way.
     fn lose_power(&mut self, end: EndId) {
-        let connection = &mut self.connections[end.slot as usize];
-        let this = &mut connection.ends[end.side];
+        let (this, _) = self.end(end);
         this.stage = Stage::Gone;
         let device = std::mem::take(&mut this.device);
-        let give_up = connection.pipes[end.side].give_up.take();
-        let retry = connection.retry.take_if(|_| end.side == CLIENT);
         if let Some(Socket::Stream(_)) = self.devices.get(&device) {
             self.devices.remove(&device);
         }
-        for place in give_up.into_iter().chain(retry) {
-            self.agenda.disarm(place);
-        }
+        self.cancel_retry(end);
+        self.cancel_give_up(end);
         self.sweep(end);
     }
 
@@ -334,12 +311,60 @@ impl Net {
             return Err(Error::new(ErrorKind::InvalidInput, why));
         }
         machine.is_up = true;
-        for end in self.ends() {
-            let way = self.way(end);
+        for (end, way) in self.ends() {
             if way.1 == host {
                 self.make_good(end, way);
             }
         }
         Ok((host, Fate::Restart))
+    }
+
+    // ---- chaos
+
+    /// Returns the faults that are due: those of chaos, and the ends of earlier ones.
+    pub(super) fn take_faults(&mut self) -> Vec<Fault> {
+        let mut faults = std::mem::take(&mut self.ended_faults);
+        let is_due = |chaos: &mut Chaos| chaos.next().is_some_and(|next| next <= self.now);
+        while let Some(mut chaos) = self.chaos.take_if(is_due) {
+            if let Some((fault, end)) = self.draw(&mut chaos) {
+                let at = chaos.until();
+                faults.push(fault);
+                if let Some(end) = end {
+                    self.agenda.arm(at, Event::EndFault(Box::new(end)));
+                }
+            }
+            chaos.schedule();
+            self.chaos = Some(chaos);
+        }
+        faults
+    }
+
+    /// Draws a fault, and what ends it; `None` if there is nothing to break.
+    fn draw(&self, chaos: &mut Chaos) -> Option<(Fault, Option<Fault>)> {
+        let name = |host| self.hosts.get(host).name.clone();
+        let kind = below(&mut chaos.random, 10);
+        if kind == 9 {
+            let machine = |host: &HostId| self.hosts.get(*host);
+            let crashable = |host: &HostId| machine(host).is_up && machine(host).boots;
+            let host = name(chaos.pick(self.hosts.ids().filter(crashable))?);
+            return Some((Fault::Crash(host.clone()), Some(Fault::Restart(host))));
+        }
+        let a = chaos.pick(self.hosts.ids())?;
+        let b = chaos.pick(self.hosts.ids().filter(|host| *host != a))?;
+        let is_cut = self.links.is_cut((a, b)) || self.links.is_cut((b, a));
+        let (a, b) = (name(a), name(b));
+        match kind {
+            0..=4 if is_cut => None,
+            0..=3 => Some((Fault::Cut(a.clone(), b.clone()), Some(Fault::Heal(a, b)))),
+            4 => {
+                let cut = Fault::CutOneWay(a.clone(), b.clone());
+                Some((cut, Some(Fault::Heal(a, b))))
+            }
+            5..=6 => {
+                let factor = 2 + below(&mut chaos.random, 19) as u32;
+                Some((Fault::Slow(a.clone(), factor), Some(Fault::Slow(a, 1))))
+            }
+            _ => Some((Fault::Reset(a, b), None)),
+        }
     }
 }

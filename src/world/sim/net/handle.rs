@@ -10,14 +10,14 @@ use std::{
     time::Duration,
 };
 
-use super::state::Net;
+use super::{
+    connection::CLIENT,
+    state::{Net, Socket},
+};
 use crate::{
     abi::{DeviceId, Direction, HostId},
     trap::{Object, TrapFrame},
-    world::{
-        Happening,
-        io::{Answer, Request},
-    },
+    world::Happening,
 };
 
 /// A simulated network: hosts, links between them, and TCP as its users see it.
@@ -70,7 +70,9 @@ impl SimNet {
         Self(Rc::new(RefCell::new(Net::new())))
     }
 
-    pub(super) fn state(&self) -> RefMut<'_, Net> {
+    /// The state, for the kernel and its world.
+    #[inline]
+    pub(in crate::world::sim) fn state(&self) -> RefMut<'_, Net> {
         self.0.borrow_mut()
     }
 
@@ -83,7 +85,7 @@ impl SimNet {
 
     /// The state, for a test or a task. A search over schedules is told of the access.
     fn touch(&self, writes: bool) -> RefMut<'_, Net> {
-        let net = self.0.borrow_mut();
+        let net = self.state();
         if let Some(frame) = net.kernel.upgrade() {
             frame.touch(Object::World, writes);
         }
@@ -155,7 +157,6 @@ impl SimNet {
         here.into_iter().map(|listener| listener.addr).collect()
     }
 
-    /// The host of that name, which is made if there is none.
     pub(crate) fn find_or_make(&self, name: &str) -> Result<HostId> {
         self.change().hosts.find_or_make(name)
     }
@@ -166,12 +167,32 @@ impl SimNet {
 
     /// What a device is, in words for reports.
     pub(crate) fn describe(&self, device: DeviceId) -> Option<String> {
-        self.state().describe(device)
+        let net = self.state();
+        let name = |host| &net.hosts.get(host).name;
+        Some(match net.devices.get(&device)? {
+            Socket::Listener(at) => {
+                let listener = &net.listeners[*at];
+                format!("the listener {} of {}", listener.addr, name(listener.host))
+            }
+            Socket::Stream(end) => {
+                let ends = &net.connections.get(end.slot as usize)?.ends;
+                let (own, peer) = (&ends[end.side], &ends[1 - end.side]);
+                let (here, there) = (name(own.host), name(peer.host));
+                let (at, to) = (own.addr, peer.addr);
+                format!("the connection of {here} {at} with {there} {to}")
+            }
+        })
     }
 
     /// Whether a task that waits for this waits for an answer of a server.
     pub(crate) fn is_client(&self, device: DeviceId, direction: Direction) -> bool {
-        self.state().is_client(device, direction)
+        let net = self.state();
+        let Some(Socket::Stream(end)) = net.devices.get(&device) else {
+            return false;
+        };
+        let connection = net.connections.get(end.slot as usize);
+        let asks = connection.is_some_and(|connection| connection.ends[CLIENT].asks);
+        end.side == CLIENT && (asks || direction == Direction::Write)
     }
 
     pub(crate) fn is_up(&self, host: HostId) -> bool {
@@ -187,7 +208,7 @@ impl SimNet {
     /// A range that ends before it begins counts as its begin. Returns the net, so that the call can
     /// follow [`SimNet::new`].
     pub fn latency(&self, range: RangeInclusive<Duration>) -> Self {
-        self.change().links.set_latency(range);
+        self.change().links.latency = range.into();
         self.clone()
     }
 
@@ -209,16 +230,15 @@ impl SimNet {
     ) -> Result<()> {
         let net = &mut *self.change();
         let ways = net.ways(a.as_ref(), b.as_ref())?;
-        for way in ways {
-            net.links.set_latency_of(way, range.clone());
-        }
+        let latencies = ways.map(|way| (way, range.clone().into()));
+        net.links.latencies.extend(latencies);
         Ok(())
     }
 
     /// Sets how many bytes a second go from one host to another, for all connections together. 0 is
     /// no limit, the default. Returns the net.
     pub fn bandwidth(&self, bytes_per_second: u64) -> Self {
-        self.change().links.set_bandwidth(bytes_per_second);
+        self.change().links.bandwidth = bytes_per_second;
         self.clone()
     }
 
@@ -233,9 +253,8 @@ impl SimNet {
     ) -> Result<()> {
         let net = &mut *self.change();
         let ways = net.ways(a.as_ref(), b.as_ref())?;
-        for way in ways {
-            net.links.set_bandwidth_of(way, bytes_per_second);
-        }
+        let bandwidths = ways.map(|way| (way, bytes_per_second));
+        net.links.bandwidths.extend(bandwidths);
         Ok(())
     }
 
@@ -285,55 +304,18 @@ impl SimNet {
         self.state().kernel = Rc::downgrade(frame);
     }
 
-    // ---- the world's side
-
-    /// Answers a request of the kernel.
-    #[inline]
-    pub(in super::super) fn io(&self, device: DeviceId, request: Request<'_>) -> Result<Answer> {
-        self.state().io(device, request)
-    }
-
-    /// When something happens next.
-    #[inline]
-    pub(in super::super) fn next(&self) -> Option<Duration> {
-        self.0.borrow().next().map(Duration::from)
-    }
-
-    /// Moves the clock to a time until which nothing happens.
-    #[inline]
-    pub(in super::super) fn set_clock(&self, now: Duration) {
-        self.state().now = now.into();
-    }
-
     /// Moves the clock, and appends all that happens until then.
     #[inline]
-    pub(in super::super) fn advance(&self, now: Duration, happened: &mut Vec<Happening>) {
-        let mut net = self.state();
-        if net.advance(now.into()) {
-            drop(net);
-            self.break_things();
-            net = self.state();
+    pub(in crate::world::sim) fn advance(&self, now: Duration, happened: &mut Vec<Happening>) {
+        let are_faults_due = self.state().advance(now.into());
+        if are_faults_due {
+            let faults = self.state().take_faults();
+            for fault in faults {
+                // A crashed host may be up again, by the hand of a test.
+                let _ = self.apply(&fault);
+            }
         }
-        net.take_reports(happened);
-    }
-
-    /// Whether nothing will happen by itself.
-    pub(in super::super) fn is_idle(&self) -> bool {
-        self.state().is_idle()
-    }
-
-    pub(in super::super) fn reseed(&self, seed: u64) {
-        self.state().reseed(seed);
-    }
-
-    /// Begins anew in another world: with the same hosts and links, and without connections.
-    pub(in super::super) fn begin(&self, seed: u64) {
-        self.state().begin(seed);
-    }
-
-    /// Makes the net as it was at its begin in this world.
-    pub(in super::super) fn renew(&self, seed: u64) {
-        self.state().renew(seed);
+        self.state().take_reports(happened);
     }
 }
 

@@ -23,17 +23,14 @@ const BACKLOG: usize = 4096;
 /// The address of [`LOCALHOST`] in the net: behind those of all others.
 const LOCAL_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 255, 255, 254);
 
-/// All machines.
 #[derive(Clone)]
 pub(super) struct Hosts {
     all: Vec<Machine>,
     by_name: BTreeMap<String, HostId>,
     by_address: BTreeMap<IpAddr, HostId>,
-    /// The last address that was given out, as a number.
     last_address: u32,
 }
 
-/// A machine.
 #[derive(Clone)]
 pub(super) struct Machine {
     pub(super) name: String,
@@ -42,21 +39,18 @@ pub(super) struct Machine {
     /// Whether the kernel can start its programs again.
     pub(super) boots: bool,
     pub(super) backlog: usize,
-    /// The port that was given out last.
     last_port: u16,
     /// The ports of its own connections.
-    ports: BTreeSet<u16>,
+    pub(super) ports: BTreeSet<u16>,
     pub(super) listeners: BTreeMap<u16, Vec<usize>>,
 }
 
-/// A listening socket.
 pub(super) struct Listener {
     pub(super) device: DeviceId,
     pub(super) host: HostId,
     pub(super) addr: SocketAddr,
     /// The connections to be accepted, in order of their handshakes.
     pub(super) waiting: VecDeque<EndId>,
-    /// How many handshakes are under way.
     pub(super) handshakes: usize,
     /// Whether a report was promised.
     pub(super) is_owed: bool,
@@ -82,7 +76,6 @@ impl Hosts {
         &mut self.all[host.index()]
     }
 
-    /// Drops all listeners, and frees all ports.
     pub(super) fn clear(&mut self) {
         for machine in &mut self.all {
             machine.last_port = FIRST_PORT - 1;
@@ -96,15 +89,13 @@ impl Hosts {
         (0..self.all.len()).map(HostId::at)
     }
 
-    /// The host of that name.
     pub(super) fn find(&self, name: &str) -> io::Result<HostId> {
-        let no_such = || {
+        self.by_name.get(name).copied().ok_or_else(|| {
             let why = format!(
                 "the simulated net has no host {name:?}: a host is made by spawn_on or SimNet::host"
             );
             io::Error::new(io::ErrorKind::NotFound, why)
-        };
-        self.by_name.get(name).copied().ok_or_else(no_such)
+        })
     }
 
     /// The host of that name, which is made if there is none.
@@ -117,7 +108,6 @@ impl Hosts {
         Ok(self.insert(name, address))
     }
 
-    /// Makes a host with an address of its own.
     pub(super) fn make(&mut self, name: &str, address: IpAddr) -> io::Result<HostId> {
         check_name(name)?;
         if let Some(host) = self.by_name.get(name) {
@@ -162,7 +152,6 @@ impl Hosts {
         host
     }
 
-    /// The next free address, from 10.0.0.1 upward.
     fn next_address(&mut self) -> io::Result<IpAddr> {
         loop {
             self.last_address += 1;
@@ -189,16 +178,6 @@ impl Machine {
             }
         }
         Err(io::ErrorKind::AddrNotAvailable.into())
-    }
-
-    /// Keeps a port for a connection.
-    pub(super) fn reserve(&mut self, port: u16) {
-        self.ports.insert(port);
-    }
-
-    /// Frees the port of a connection.
-    pub(super) fn release(&mut self, port: u16) {
-        self.ports.remove(&port);
     }
 
     /// The listener that takes a connection to this address: that of the address itself, or one of

@@ -22,26 +22,24 @@ const LOOPBACK: Nanos = Nanos(10_000);
 /// The shortest time of a packet. Without any, an exchange of messages would stop the clock.
 const SHORTEST: Nanos = Nanos(1);
 
-/// The links between hosts, and the way from a host to itself.
 #[derive(Clone)]
 pub(super) struct Links {
-    /// The time of a packet that stays within its host.
     loopback: Nanos,
-    latency: Span,
-    bandwidth: u64,
-    latencies: BTreeMap<Way, Span>,
-    bandwidths: BTreeMap<Way, u64>,
+    pub(super) latency: Span,
+    /// How many bytes a way takes in a second; 0 is no limit.
+    pub(super) bandwidth: u64,
+    pub(super) latencies: BTreeMap<Way, Span>,
+    pub(super) bandwidths: BTreeMap<Way, u64>,
     /// When the next byte of a way with a limited bandwidth can leave.
-    free_from: BTreeMap<Way, Nanos>,
+    pub(super) free_from: BTreeMap<Way, Nanos>,
     /// The ways on which packets are lost.
-    cut: BTreeSet<Way>,
+    pub(super) cut: BTreeSet<Way>,
     /// The ways on which packets wait.
-    held: BTreeSet<Way>,
+    pub(super) held: BTreeSet<Way>,
     /// By how much the packets of a host are slower.
-    slow: BTreeMap<HostId, u32>,
+    pub(super) slow: BTreeMap<HostId, u32>,
 }
 
-/// The shortest and the longest latency.
 #[derive(Clone, Copy)]
 pub(super) struct Span {
     from: Nanos,
@@ -58,17 +56,14 @@ impl From<RangeInclusive<Duration>> for Span {
 }
 
 impl Span {
-    /// A latency at random.
     fn draw(self, random: &mut Pcg64) -> Nanos {
-        let width = self.to.0 - self.from.0;
-        if width == 0 {
-            return self.from;
+        match self.to.0 - self.from.0 {
+            0 => self.from,
+            width => Nanos(self.from.0 + below(random, width.saturating_add(1))),
         }
-        Nanos(self.from.0 + below(random, width.saturating_add(1)))
     }
 }
 
-/// A random number below `limit`.
 pub(super) fn below(random: &mut Pcg64, limit: u64) -> u64 {
     let wide = u128::from(random.next_u64()) * u128::from(limit);
     (wide >> 64) as u64
@@ -92,76 +87,29 @@ impl Links {
         }
     }
 
-    /// Every link is free from time zero.
-    pub(super) fn clear(&mut self) {
-        self.free_from.clear();
-    }
-
     pub(super) fn set_loopback(&mut self, span: Duration) {
         self.loopback = SHORTEST.max(span.into());
-    }
-
-    pub(super) fn set_latency(&mut self, range: RangeInclusive<Duration>) {
-        self.latency = range.into();
-    }
-
-    pub(super) fn set_latency_of(&mut self, way: Way, range: RangeInclusive<Duration>) {
-        self.latencies.insert(way, range.into());
-    }
-
-    /// Sets how many bytes a way takes in a second; 0 is no limit.
-    pub(super) fn set_bandwidth(&mut self, bandwidth: u64) {
-        self.bandwidth = bandwidth;
-    }
-
-    pub(super) fn set_bandwidth_of(&mut self, way: Way, bandwidth: u64) {
-        self.bandwidths.insert(way, bandwidth);
-    }
-
-    pub(super) fn set_slow(&mut self, host: HostId, factor: u32) {
-        if factor > 1 {
-            self.slow.insert(host, factor);
-        } else {
-            self.slow.remove(&host);
-        }
-    }
-
-    pub(super) fn cut(&mut self, way: Way) {
-        self.cut.insert(way);
-    }
-
-    pub(super) fn heal(&mut self, way: Way) {
-        self.cut.remove(&way);
-    }
-
-    pub(super) fn hold(&mut self, way: Way) {
-        self.held.insert(way);
-    }
-
-    pub(super) fn release(&mut self, way: Way) {
-        self.held.remove(&way);
     }
 
     /// Whether packets are lost on the way.
     #[inline]
     pub(super) fn is_cut(&self, way: Way) -> bool {
-        !self.cut.is_empty() && self.cut.contains(&way)
+        self.cut.contains(&way)
     }
 
     /// Whether packets do not arrive: they are lost, or they wait.
     #[inline]
     pub(super) fn is_blocked(&self, way: Way) -> bool {
-        self.is_cut(way) || !self.held.is_empty() && self.held.contains(&way)
+        self.is_cut(way) || self.held.contains(&way)
     }
 
     /// How many bytes a way takes in a second; 0 is no limit. Within a host there is none.
     #[inline]
-    pub(super) fn bandwidth(&self, way: Way) -> u64 {
-        match self.bandwidths.is_empty() {
-            _ if way.0 == way.1 => 0,
-            true => self.bandwidth,
-            false => *self.bandwidths.get(&way).unwrap_or(&self.bandwidth),
+    pub(super) fn bandwidth_of(&self, way: Way) -> u64 {
+        if way.0 == way.1 {
+            return 0;
         }
+        *self.bandwidths.get(&way).unwrap_or(&self.bandwidth)
     }
 
     /// When a packet with so many bytes arrives that is sent now.
@@ -173,18 +121,13 @@ impl Links {
         now: Nanos,
         random: &mut Pcg64,
     ) -> Nanos {
-        let leaves = match self.bandwidth(way) {
+        let leaves = match self.bandwidth_of(way) {
             0 => now,
             bandwidth => self.transmit(way, len, now, bandwidth),
         };
-        let latency = match self.latencies.is_empty() {
+        let latency = match self.latencies.get(&way) {
             _ if way.0 == way.1 => self.loopback,
-            true => self.latency.draw(random),
-            false => self
-                .latencies
-                .get(&way)
-                .unwrap_or(&self.latency)
-                .draw(random),
+            other => other.unwrap_or(&self.latency).draw(random),
         };
         leaves.saturating_add(self.slowed(way, latency))
     }
@@ -199,11 +142,8 @@ impl Links {
     /// The latency of a packet, with the slowness of its hosts.
     #[inline]
     fn slowed(&self, way: Way, latency: Nanos) -> Nanos {
-        if self.slow.is_empty() {
-            return latency;
-        }
-        let factor = |host| *self.slow.get(host).unwrap_or(&1);
-        let factor = factor(&way.0).max(factor(&way.1));
+        let factor = |host| *self.slow.get(&host).unwrap_or(&1);
+        let factor = factor(way.0).max(factor(way.1));
         Nanos(latency.0.saturating_mul(factor.into()))
     }
 

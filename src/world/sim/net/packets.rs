@@ -8,21 +8,20 @@ use std::io;
 
 use super::{
     connection::{CLIENT, EndId, SERVER, Stage},
-    state::{Net, Packet, Signal, Timer},
+    state::{Event, Net, Packet, Signal},
 };
 use crate::abi::{DeviceId, Direction, Nanos};
 
 /// With a limited bandwidth, more bytes travel as several packets.
-const SEGMENT: usize = 8 * 1024;
+const SEGMENT: u32 = 8 * 1024;
 
 const SECOND: Nanos = Nanos::from_millis(1000);
 
 impl Net {
-    /// Sends a packet.
     #[inline]
     pub(super) fn send_packet(&mut self, from: EndId, signal: Signal) {
         let way = self.way(from);
-        if self.connections[from.slot as usize].pipes[from.side].is_stalled {
+        if self.end(from).1.is_stalled {
             // It is sent again with the rest.
             return;
         }
@@ -30,10 +29,9 @@ impl Net {
             return self.lose(from, signal);
         }
         match signal {
-            Signal::Bytes(n) if n as usize > SEGMENT && self.links.bandwidth(way) > 0 => {
-                for start in (0..n as usize).step_by(SEGMENT) {
-                    let len = SEGMENT.min(n as usize - start);
-                    self.post(from, Signal::Bytes(len as u32));
+            Signal::Bytes(n) if n > SEGMENT && self.links.bandwidth_of(way) > 0 => {
+                for start in (0..n).step_by(SEGMENT as usize) {
+                    self.post(from, Signal::Bytes(SEGMENT.min(n - start)));
                 }
             }
             _ => self.post(from, signal),
@@ -43,51 +41,37 @@ impl Net {
     /// Puts a packet on its way.
     #[inline]
     fn post(&mut self, from: EndId, signal: Signal) {
-        let way = self.way(from);
         let len = match signal {
             Signal::Bytes(n) => n as usize,
             _ => 0,
         };
-        let at = self
-            .links
-            .arrival(way, len, self.now, self.random.generator());
-        let pipe = &mut self.connections[from.slot as usize].pipes[from.side];
+        let (way, random) = (self.way(from), self.random.generator());
+        let at = self.links.arrival(way, len, self.now, random);
+        let (_, pipe) = self.end(from);
         pipe.is_reset_under_way |= signal == Signal::Reset;
-        let at = at.max(pipe.last_arrival);
-        pipe.last_arrival = at;
-        let epoch = pipe.epoch;
-        let packet = Packet {
-            from,
-            epoch,
-            signal,
-        };
-        self.agenda.send(at, packet);
+        pipe.last_arrival = at.max(pipe.last_arrival);
+        let (at, epoch) = (pipe.last_arrival, pipe.epoch);
+        self.agenda.send(
+            at,
+            Event::Arrival(Packet {
+                from,
+                epoch,
+                signal,
+            }),
+        );
     }
 
     /// Hands a packet over that is due, unless it was lost on the way.
     #[inline]
     pub(super) fn deliver(&mut self, packet: Packet) {
-        let Packet {
-            from,
-            epoch,
-            signal,
-        } = packet;
-        let Some(connection) = self.connection(from) else {
-            return;
-        };
-        if connection.pipes[from.side].epoch != epoch {
+        let (from, signal) = (packet.from, packet.signal);
+        let epoch = self.find(from).map(|found| found.pipes[from.side].epoch);
+        if epoch != Some(packet.epoch) {
             return;
         }
-        let to = connection.ends[1 - from.side].host;
-        if self.hosts.get(to).is_up {
-            self.arrive(from, signal);
-        } else {
-            self.lose(from, signal);
+        if !self.hosts.get(self.way(from).1).is_up {
+            return self.lose(from, signal);
         }
-    }
-
-    /// What a packet does to the other end.
-    fn arrive(&mut self, from: EndId, signal: Signal) {
         match signal {
             Signal::Syn => self.arrive_request(from),
             Signal::SynAck => self.arrive_consent(from),
@@ -101,10 +85,9 @@ impl Net {
         }
     }
 
-    /// A server receives the request for a connection.
     fn arrive_request(&mut self, from: EndId) {
         let server = from.peer();
-        let stage = &mut self.connections[from.slot as usize].ends[SERVER].stage;
+        let stage = &mut self.connection(from).ends[SERVER].stage;
         match stage {
             // The host has restarted, and does not know of the first request.
             Stage::Gone => *stage = Stage::Absent,
@@ -122,19 +105,16 @@ impl Net {
             return self.retry_later(from);
         }
         listener.handshakes += 1;
-        self.connections[from.slot as usize].ends[SERVER].stage = Stage::Handshake;
+        self.end(server).0.stage = Stage::Handshake;
         self.send_packet(server, Signal::SynAck);
     }
 
-    /// A client receives the server's consent.
     fn arrive_consent(&mut self, from: EndId) {
         let client = from.peer();
-        let connection = &mut self.connections[from.slot as usize];
-        if connection.ends[CLIENT].stage == Stage::Connecting {
-            connection.ends[CLIENT].stage = Stage::Open;
-            if let Some(place) = connection.retry.take() {
-                self.agenda.disarm(place);
-            }
+        let (this, _) = self.end(client);
+        if this.stage == Stage::Connecting {
+            this.stage = Stage::Open;
+            self.cancel_retry(client);
             self.notify(client, Direction::Write);
         }
         self.send_packet(client, Signal::Ack);
@@ -142,43 +122,40 @@ impl Net {
 
     /// A server receives the end of the handshake: the connection can be accepted.
     fn arrive_handshake(&mut self, from: EndId) {
-        if self.connections[from.slot as usize].ends[SERVER].stage != Stage::Handshake {
+        let server = from.peer();
+        if self.end(server).0.stage != Stage::Handshake {
             return;
         }
-        let listener = self.listener_of(from);
-        let server = &mut self.connections[from.slot as usize].ends[SERVER];
-        let Some(at) = listener else {
-            server.stage = Stage::Gone;
-            return self.send_packet(from.peer(), Signal::Reset);
+        let Some(at) = self.listener_of(from) else {
+            self.end(server).0.stage = Stage::Gone;
+            return self.send_packet(server, Signal::Reset);
         };
-        server.stage = Stage::Queued;
+        self.end(server).0.stage = Stage::Queued;
+        self.leave_handshake(server);
         let listener = &mut self.listeners[at];
-        listener.handshakes = listener.handshakes.saturating_sub(1);
-        listener.waiting.push_back(from.peer());
+        listener.waiting.push_back(server);
         if std::mem::take(&mut listener.is_owed) {
             self.ready.push_back((listener.device, Direction::Read));
         }
         self.acknowledge(from);
     }
 
-    /// A client receives a refusal.
     fn refuse(&mut self, client: EndId, why: io::ErrorKind) {
-        if self.connections[client.slot as usize].ends[CLIENT].stage == Stage::Connecting {
+        if self.end(client).0.stage == Stage::Connecting {
             self.fail(client, why);
         }
     }
 
     #[inline]
     fn arrive_bytes(&mut self, from: EndId, n: usize) {
-        let connection = &mut self.connections[from.slot as usize];
-        let receiver = &mut connection.ends[1 - from.side];
+        let (receiver, _) = self.end(from.peer());
         let is_open = match receiver.stage {
             Stage::Open => receiver.device != DeviceId::NONE,
             Stage::Queued => true,
             Stage::Absent | Stage::Connecting | Stage::Handshake | Stage::Gone => false,
         };
         if is_open {
-            connection.pipes[from.side].arrived += n;
+            self.end(from).1.arrived += n;
             self.notify(from.peer(), Direction::Read);
             self.acknowledge(from);
         } else {
@@ -187,7 +164,7 @@ impl Net {
     }
 
     fn arrive_end(&mut self, from: EndId) {
-        let receiver = &mut self.connections[from.slot as usize].ends[1 - from.side];
+        let (receiver, _) = self.end(from.peer());
         if receiver.stage == Stage::Gone {
             return self.reject(from);
         }
@@ -198,15 +175,14 @@ impl Net {
 
     /// Something has arrived for an end that is gone: it answers with a reset.
     fn reject(&mut self, from: EndId) {
-        let connection = &mut self.connections[from.slot as usize];
-        connection.ends[1 - from.side].stage = Stage::Gone;
-        connection.pipes[from.side].clear();
+        self.end(from.peer()).0.stage = Stage::Gone;
+        self.end(from).1.clear();
         self.send_packet(from.peer(), Signal::Reset);
     }
 
     fn arrive_reset(&mut self, end: EndId) {
-        self.connections[end.slot as usize].pipes[1 - end.side].is_reset_under_way = false;
-        let this = &self.connections[end.slot as usize].ends[end.side];
+        self.end(end.peer()).1.is_reset_under_way = false;
+        let (this, _) = self.end(end);
         match this.stage {
             Stage::Gone => {}
             Stage::Connecting => self.fail(end, io::ErrorKind::ConnectionRefused),
@@ -217,10 +193,11 @@ impl Net {
     }
 
     fn arrive_room(&mut self, sender: EndId) {
-        let pipe = &mut self.connections[sender.slot as usize].pipes[sender.side];
+        let most = self.limits.buffer;
+        let (_, pipe) = self.end(sender);
         pipe.is_room_under_way = false;
         // Another send may have filled the room meanwhile. The next read tells again.
-        if pipe.bytes.len() < self.limits.buffer {
+        if pipe.bytes.len() < most {
             pipe.wants_room = false;
             self.notify(sender, Direction::Write);
         }
@@ -229,8 +206,7 @@ impl Net {
     /// Ends a connection at this end, with an error for the calls on it. What has arrived can still
     /// be read.
     pub(super) fn fail(&mut self, end: EndId, why: io::ErrorKind) {
-        let connection = &mut self.connections[end.slot as usize];
-        let this = &mut connection.ends[end.side];
+        let (this, _) = self.end(end);
         if this.stage == Stage::Gone {
             return;
         }
@@ -243,18 +219,13 @@ impl Net {
 
     /// Makes an end send nothing any more and wait for nothing.
     pub(super) fn abandon(&mut self, end: EndId) {
-        let connection = &mut self.connections[end.slot as usize];
-        let stage = std::mem::replace(&mut connection.ends[end.side].stage, Stage::Gone);
-        connection.pipes[end.side].drop_under_way();
-        let retry = connection.retry.take_if(|_| end.side == CLIENT);
-        let give_up = connection.pipes[end.side].give_up.take();
-        let server = &connection.ends[SERVER];
-        let (host, addr) = (server.host, server.addr);
-        for place in retry.into_iter().chain(give_up) {
-            self.agenda.disarm(place);
-        }
+        let (this, pipe) = self.end(end);
+        let stage = std::mem::replace(&mut this.stage, Stage::Gone);
+        pipe.drop_under_way();
+        self.cancel_retry(end);
+        self.cancel_give_up(end);
         if stage == Stage::Handshake {
-            self.leave_handshake(host, addr);
+            self.leave_handshake(end);
         }
     }
 
@@ -263,12 +234,10 @@ impl Net {
     /// Drops a packet. What this end sends from now on waits until the loss is made good.
     pub(super) fn lose(&mut self, from: EndId, signal: Signal) {
         match signal {
-            Signal::Syn | Signal::SynAck | Signal::Refused => self.retry_later(Net::client(from)),
+            Signal::Syn | Signal::SynAck | Signal::Refused => self.retry_later(from.client()),
             Signal::Unreachable => {}
             // The peer would send again, and would be answered by another reset.
-            Signal::Reset => {
-                self.connections[from.slot as usize].pipes[from.side].is_reset_lost = true;
-            }
+            Signal::Reset => self.end(from).1.is_reset_lost = true,
             Signal::Room => self.stall(from),
             Signal::Ack | Signal::Bytes(_) | Signal::Fin => {
                 self.stall(from);
@@ -277,12 +246,11 @@ impl Net {
         }
     }
 
-    /// Loses all that is under way from this end.
     pub(super) fn lose_all(&mut self, from: EndId) {
-        let connection = &mut self.connections[from.slot as usize];
+        let connection = self.connection(from);
         if connection.ends[CLIENT].stage == Stage::Connecting {
             connection.pipes[from.side].epoch += 1;
-            return self.retry_later(Self::client(from));
+            return self.retry_later(from.client());
         }
         let pipe = &mut connection.pipes[from.side];
         if pipe.is_reset_under_way {
@@ -300,20 +268,24 @@ impl Net {
     }
 
     fn stall(&mut self, from: EndId) {
-        let pipe = &mut self.connections[from.slot as usize].pipes[from.side];
+        let (_, pipe) = self.end(from);
         pipe.epoch += 1;
         pipe.is_stalled = true;
     }
 
     /// Sends again what has not arrived.
     pub(super) fn resend(&mut self, from: EndId) {
-        let connection = &mut self.connections[from.slot as usize];
-        connection.pipes[from.side].is_stalled = false;
+        let connection = self.connection(from);
+        let pipe = &mut connection.pipes[from.side];
+        pipe.is_stalled = false;
+        if std::mem::take(&mut pipe.is_reset_lost) {
+            return self.send_packet(from, Signal::Reset);
+        }
         let (end, peer) = (&connection.ends[from.side], &connection.ends[1 - from.side]);
         if end.stage == Stage::Gone {
             return;
         }
-        let lost = connection.pipes[from.side].under_way() as u32;
+        let lost = pipe.under_way() as u32;
         let is_end_lost = end.sent_end && !peer.got_end;
         let is_room_lost = connection.pipes[1 - from.side].is_room_under_way;
         if from.side == CLIENT && peer.stage == Stage::Handshake {
@@ -330,12 +302,6 @@ impl Net {
         }
     }
 
-    /// Sends a reset again that was lost.
-    pub(super) fn resend_reset(&mut self, from: EndId) {
-        self.connections[from.slot as usize].pipes[from.side].is_stalled = false;
-        self.send_packet(from, Signal::Reset);
-    }
-
     /// What this end has sent is not acknowledged: it gives up after a while.
     pub(super) fn await_acknowledgement(&mut self, from: EndId) {
         let way = self.way(from);
@@ -344,12 +310,10 @@ impl Net {
             // A link that holds packets back delivers them: no one gives up.
             return;
         }
-        let connection = &mut self.connections[from.slot as usize];
-        let is_gone = connection.ends[from.side].stage == Stage::Gone;
-        let pipe = &mut connection.pipes[from.side];
-        if pipe.give_up.is_none() && !is_gone {
+        let (this, pipe) = self.end(from);
+        if pipe.give_up.is_none() && this.stage != Stage::Gone {
             let at = self.now.saturating_add(self.limits.acknowledging);
-            pipe.give_up = Some(self.agenda.arm(at, Timer::GiveUp(from)));
+            self.end(from).1.give_up = Some(self.agenda.arm(at, Event::GiveUp(from)));
         }
     }
 
@@ -360,15 +324,11 @@ impl Net {
         if self.links.is_cut((way.1, way.0)) {
             return self.await_acknowledgement(from);
         }
-        let pipe = &mut self.connections[from.slot as usize].pipes[from.side];
-        if let Some(place) = pipe.give_up.take() {
-            self.agenda.disarm(place);
-        }
+        self.cancel_give_up(from);
     }
 
-    /// Nothing was acknowledged for too long.
     pub(super) fn give_up(&mut self, sender: EndId) {
-        if let Some(connection) = self.connection(sender) {
+        if let Some(connection) = self.find(sender) {
             connection.pipes[sender.side].give_up = None;
             self.fail(sender, io::ErrorKind::TimedOut);
         }
@@ -383,19 +343,16 @@ impl Net {
             return;
         }
         let span = SECOND.0.checked_shl(connection.attempts + 1);
-        let next = connection
-            .begun
-            .0
-            .saturating_add(span.unwrap_or(u64::MAX) - SECOND.0);
-        let last = connection.begun.saturating_add(self.limits.connecting);
-        let at = Nanos(next).min(last).max(self.now);
-        connection.retry = Some(self.agenda.arm(at, Timer::Retry(client)));
+        let span = span.unwrap_or(u64::MAX) - SECOND.0;
+        let last = span.min(self.limits.connecting.0);
+        let at = connection.begun.saturating_add(Nanos(last)).max(self.now);
+        connection.retry = Some(self.agenda.arm(at, Event::Retry(client)));
     }
 
     /// A client asks for its connection again, or gives up.
     pub(super) fn retry(&mut self, client: EndId) {
         let (now, patience) = (self.now, self.limits.connecting);
-        let Some(connection) = self.connection(client) else {
+        let Some(connection) = self.find(client) else {
             return;
         };
         connection.retry = None;
@@ -406,12 +363,8 @@ impl Net {
         self.send_packet(client, Signal::Syn);
     }
 
-    /// A client asks for its connection again, before its time.
     pub(super) fn ask_again(&mut self, client: EndId) {
-        let connection = &mut self.connections[client.slot as usize];
-        if let Some(place) = connection.retry.take() {
-            self.agenda.disarm(place);
-        }
+        self.cancel_retry(client);
         self.send_packet(client, Signal::Syn);
     }
 }

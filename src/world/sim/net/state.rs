@@ -1,21 +1,21 @@
 //! [`Net`]: the state of a simulated network.
 
-use std::{collections::VecDeque, net::SocketAddr, rc::Weak};
+use std::{collections::VecDeque, rc::Weak};
 
 use slab::Slab;
 
 use super::{
-    agenda::{Agenda, Due},
+    agenda::Agenda,
     chaos::Chaos,
-    connection::{CLIENT, Connection, EndId, SERVER, Stage},
+    connection::{CLIENT, Connection, End, EndId, Pipe, SERVER, Stage},
     fault::Fault,
     hosts::{Hosts, Listener},
-    links::Links,
+    links::{Links, Way},
 };
 use crate::{
-    abi::{DeviceId, Direction, HostId, Nanos},
+    abi::{DeviceId, Direction, Nanos},
     trap::TrapFrame,
-    world::{DeviceMap, Happening, sim::sequence::Sequence},
+    world::{DeviceMap, Happening, sequence::Sequence},
 };
 
 /// The random numbers of the net are a sequence apart from those of the programs.
@@ -23,7 +23,7 @@ const OF_THE_NET: u64 = 0x6e65_7477_6f72_6b73;
 
 /// A simulated network. Programs reach it by the requests of the kernel, tests by a
 /// [`SimNet`](super::SimNet).
-pub(super) struct Net {
+pub(in crate::world::sim) struct Net {
     pub(super) hosts: Hosts,
     pub(super) links: Links,
     /// The hosts, links and limits when a world took the net.
@@ -31,13 +31,12 @@ pub(super) struct Net {
     pub(super) connections: Slab<Connection>,
     pub(super) listeners: Slab<Listener>,
     pub(super) devices: DeviceMap<Socket>,
-    pub(super) agenda: Agenda<Packet, Timer>,
+    pub(super) agenda: Agenda<Event>,
     pub(super) random: Sequence,
     pub(super) limits: Limits,
-    pub(super) now: Nanos,
+    pub(in crate::world::sim) now: Nanos,
     /// The reports that the kernel has not taken.
     pub(super) ready: VecDeque<(DeviceId, Direction)>,
-    /// The number of the last connection.
     pub(super) last_serial: u32,
     /// Whether anything has happened since the begin.
     pub(super) is_used: bool,
@@ -56,7 +55,6 @@ pub(super) struct Limits {
     pub(super) buffer: usize,
     /// Whether reads and writes come in pieces.
     pub(super) fragments: bool,
-    /// The level of chaos.
     chaos: u8,
     /// How long a client waits for an answer.
     pub(super) connecting: Nanos,
@@ -64,7 +62,6 @@ pub(super) struct Limits {
     pub(super) acknowledging: Nanos,
 }
 
-/// What a device is.
 #[derive(Clone, Copy)]
 pub(super) enum Socket {
     /// A listener, by its place in the slab.
@@ -72,17 +69,14 @@ pub(super) enum Socket {
     Stream(EndId),
 }
 
-/// A packet under way.
 #[derive(Clone, Copy)]
 pub(super) struct Packet {
-    /// The end that has sent it.
     pub(super) from: EndId,
     /// The epoch of the pipe in which it was sent.
     pub(super) epoch: u32,
     pub(super) signal: Signal,
 }
 
-/// What a packet says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Signal {
     /// The client asks for a connection.
@@ -106,7 +100,8 @@ pub(super) enum Signal {
 }
 
 /// What happens at a time unless it is cancelled.
-pub(super) enum Timer {
+pub(super) enum Event {
+    Arrival(Packet),
     /// A client asks for its connection again.
     Retry(EndId),
     /// A sender has waited long enough for an acknowledgement.
@@ -144,11 +139,11 @@ impl Net {
         }
     }
 
-    /// Begins in a world: without connections, at time zero.
-    pub(super) fn begin(&mut self, seed: u64) {
+    /// Begins in a world: with the same hosts and links, without connections, at time zero.
+    pub(in crate::world::sim) fn begin(&mut self, seed: u64) {
         self.kernel = Weak::new();
         self.hosts.clear();
-        self.links.clear();
+        self.links.free_from.clear();
         let initial = (self.hosts.clone(), self.links.clone(), self.limits.clone());
         self.initial = Some(Box::new(initial));
         self.clear();
@@ -157,7 +152,7 @@ impl Net {
 
     /// Makes the net as it was at its begin in this world. It remembers whether anything has
     /// happened: a search resets it thousands of times a second.
-    pub(super) fn renew(&mut self, seed: u64) {
+    pub(in crate::world::sim) fn renew(&mut self, seed: u64) {
         if std::mem::take(&mut self.is_used) {
             if let Some(initial) = &self.initial {
                 (self.hosts, self.links, self.limits) = (**initial).clone();
@@ -168,7 +163,6 @@ impl Net {
         self.reseed(seed);
     }
 
-    /// Drops all connections and listeners.
     fn clear(&mut self) {
         self.connections.clear();
         self.listeners.clear();
@@ -180,7 +174,7 @@ impl Net {
         self.now = Nanos::ZERO;
     }
 
-    pub(super) fn reseed(&mut self, seed: u64) {
+    pub(in crate::world::sim) fn reseed(&mut self, seed: u64) {
         self.seed = seed;
         self.random = Sequence::new(seed ^ OF_THE_NET);
         if self.limits.chaos > 0 || self.chaos.is_some() {
@@ -190,18 +184,30 @@ impl Net {
 
     /// The connection of an end, unless it is no more.
     #[inline]
-    pub(super) fn connection(&mut self, end: EndId) -> Option<&mut Connection> {
+    pub(super) fn find(&mut self, end: EndId) -> Option<&mut Connection> {
         let connection = self.connections.get_mut(end.slot as usize)?;
         (connection.serial == end.serial).then_some(connection)
     }
 
-    /// The way that a packet of this end takes.
-    pub(super) fn way(&self, from: EndId) -> (HostId, HostId) {
+    /// The connection of an end, which is there.
+    #[inline]
+    pub(super) fn connection(&mut self, end: EndId) -> &mut Connection {
+        &mut self.connections[end.slot as usize]
+    }
+
+    /// An end that is there, and the pipe that leads away from it.
+    #[inline]
+    pub(super) fn end(&mut self, end: EndId) -> (&mut End, &mut Pipe) {
+        let connection = self.connection(end);
+        let (ends, pipes) = (&mut connection.ends, &mut connection.pipes);
+        (&mut ends[end.side], &mut pipes[end.side])
+    }
+
+    pub(super) fn way(&self, from: EndId) -> Way {
         let ends = &self.connections[from.slot as usize].ends;
         (ends[from.side].host, ends[1 - from.side].host)
     }
 
-    /// Names an end of the connection in that place.
     pub(super) fn end_of(&self, slot: usize, side: usize) -> EndId {
         EndId {
             slot: slot as u32,
@@ -210,21 +216,17 @@ impl Net {
         }
     }
 
-    /// When something happens next.
     #[inline]
-    pub(super) fn next(&self) -> Option<Nanos> {
+    pub(in crate::world::sim) fn next(&self) -> Option<Nanos> {
         if !self.ready.is_empty() {
             return Some(self.now);
         }
-        let next = self.agenda.next();
-        match &self.chaos {
-            None => next,
-            Some(chaos) => next.into_iter().chain(chaos.next()).min(),
-        }
+        let chaos = self.chaos.as_ref().and_then(Chaos::next);
+        self.agenda.next().into_iter().chain(chaos).min()
     }
 
     /// Whether nothing will happen by itself, chaos apart.
-    pub(super) fn is_idle(&self) -> bool {
+    pub(in crate::world::sim) fn is_idle(&self) -> bool {
         self.ready.is_empty() && self.agenda.next().is_none()
     }
 
@@ -240,10 +242,10 @@ impl Net {
         self.now = now;
         while let Some(due) = self.agenda.pop_due(now) {
             match due {
-                Due::Packet(packet) => self.deliver(packet),
-                Due::Timer(Timer::Retry(client)) => self.retry(client),
-                Due::Timer(Timer::GiveUp(sender)) => self.give_up(sender),
-                Due::Timer(Timer::EndFault(fault)) => self.ended_faults.push(*fault),
+                Event::Arrival(packet) => self.deliver(packet),
+                Event::Retry(client) => self.retry(client),
+                Event::GiveUp(sender) => self.give_up(sender),
+                Event::EndFault(fault) => self.ended_faults.push(*fault),
             }
         }
         self.chaos.is_some() || !self.ended_faults.is_empty()
@@ -265,86 +267,55 @@ impl Net {
         }
     }
 
-    /// What a device is, in words for reports.
-    pub(super) fn describe(&self, device: DeviceId) -> Option<String> {
-        let name = |host| &self.hosts.get(host).name;
-        Some(match self.devices.get(&device)? {
-            Socket::Listener(at) => {
-                let listener = &self.listeners[*at];
-                format!("the listener {} of {}", listener.addr, name(listener.host))
-            }
-            Socket::Stream(end) => {
-                let connection = self.connections.get(end.slot as usize)?;
-                let (own, peer) = (&connection.ends[end.side], &connection.ends[1 - end.side]);
-                let (here, there) = (name(own.host), name(peer.host));
-                format!(
-                    "the connection of {here} {} with {there} {}",
-                    own.addr, peer.addr
-                )
-            }
-        })
-    }
-
-    /// Whether a task that waits for this waits for an answer of a server.
-    pub(super) fn is_client(&self, device: DeviceId, direction: Direction) -> bool {
-        let Some(Socket::Stream(end)) = self.devices.get(&device) else {
-            return false;
-        };
-        let connection = self.connections.get(end.slot as usize);
-        let asks = connection.is_some_and(|connection| connection.ends[CLIENT].asks);
-        end.side == CLIENT && (asks || direction == Direction::Write)
-    }
-
     /// Reports an end that is ready, if that was promised.
     #[inline]
     pub(super) fn notify(&mut self, end: EndId, direction: Direction) {
-        let end = &mut self.connections[end.slot as usize].ends[end.side];
-        if let Some(device) = end.take_owed(direction) {
+        let (end, _) = self.end(end);
+        let device = end.device;
+        if std::mem::take(&mut end.owed[direction as usize]) {
             self.ready.push_back((device, direction));
         }
     }
 
     /// Removes a connection that no task can reach any more.
     pub(super) fn sweep(&mut self, end: EndId) {
-        let Some(connection) = self.connections.get(end.slot as usize) else {
-            return;
-        };
-        if connection.serial != end.serial || !connection.is_forgotten() {
+        if self.find(end).is_none_or(|found| !found.is_forgotten()) {
             return;
         }
-        let connection = self.connections.remove(end.slot as usize);
-        let timers = connection.pipes.iter().filter_map(|pipe| pipe.give_up);
-        for place in timers.chain(connection.retry) {
-            self.agenda.disarm(place);
+        for side in [end, end.peer()] {
+            self.cancel_retry(side);
+            self.cancel_give_up(side);
         }
-        let [client, server] = &connection.ends;
-        self.hosts.get_mut(client.host).release(client.addr.port());
-        if server.stage == Stage::Handshake {
-            self.leave_handshake(server.host, server.addr);
+        if self.connection(end).ends[SERVER].stage == Stage::Handshake {
+            self.leave_handshake(end);
         }
+        let client = &self.connections.remove(end.slot as usize).ends[CLIENT];
+        let ports = &mut self.hosts.get_mut(client.host).ports;
+        ports.remove(&client.addr.port());
     }
 
-    /// The listener that a connection of this client is for.
+    pub(super) fn cancel_give_up(&mut self, end: EndId) {
+        let place = self.end(end).1.give_up.take();
+        self.agenda.disarm(place);
+    }
+
+    /// A client does not ask again. A server never does.
+    pub(super) fn cancel_retry(&mut self, end: EndId) {
+        let retry = &mut self.connection(end).retry;
+        let place = retry.take_if(|_| end.side == CLIENT);
+        self.agenda.disarm(place);
+    }
+
     pub(super) fn listener_of(&self, end: EndId) -> Option<usize> {
         let server = &self.connections[end.slot as usize].ends[SERVER];
         let machine = self.hosts.get(server.host);
         machine.listener(server.addr, &self.listeners)
     }
 
-    /// A handshake with the listener of that address is over.
-    pub(super) fn leave_handshake(&mut self, host: HostId, addr: SocketAddr) {
-        let listener = self.hosts.get(host).listener(addr, &self.listeners);
-        if let Some(at) = listener {
+    pub(super) fn leave_handshake(&mut self, end: EndId) {
+        if let Some(at) = self.listener_of(end) {
             let handshakes = &mut self.listeners[at].handshakes;
             *handshakes = handshakes.saturating_sub(1);
-        }
-    }
-
-    /// The client's end of a connection.
-    pub(super) fn client(end: EndId) -> EndId {
-        EndId {
-            side: CLIENT,
-            ..end
         }
     }
 }

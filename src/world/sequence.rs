@@ -1,12 +1,15 @@
 //! A seeded sequence of random numbers.
 
-use rand_pcg::{Pcg64, rand_core::SeedableRng};
+use rand_pcg::{
+    Pcg64,
+    rand_core::{Rng, SeedableRng},
+};
 
 /// A sequence of random numbers, which begins when the first is drawn. A search seeds thousands of
 /// sequences a second, and draws from few.
 #[derive(Clone, Debug)]
 pub(super) struct Sequence {
-    seed: u64,
+    pub(super) seed: u64,
     begun: Option<Pcg64>,
 }
 
@@ -15,9 +18,12 @@ impl Sequence {
         Self { seed, begun: None }
     }
 
-    /// Returns what draws the next number.
     pub(super) fn generator(&mut self) -> &mut Pcg64 {
         self.begun
             .get_or_insert_with(|| Pcg64::seed_from_u64(self.seed))
+    }
+
+    pub(super) fn next(&mut self) -> u64 {
+        self.generator().next_u64()
     }
 }

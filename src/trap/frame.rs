@@ -1,0 +1,609 @@
+//! The frame: what travels beside one trap, and what a task defers.
+
+use std::{
+    cell::{Cell, RefCell, RefMut},
+    collections::VecDeque,
+    fmt,
+    fs::File,
+    io,
+    net::{IpAddr, SocketAddr},
+    rc::Rc,
+    sync::Arc,
+};
+
+use slab::Slab;
+
+use super::{
+    descriptor::Descriptor,
+    drops::Drops,
+    footprint::{Footprints, Object},
+    new_task::{Caller, Fate, NewTask, Store},
+    status::{Kept, QueueStatus},
+};
+use crate::{
+    abi::{DeviceId, Exit, HostId, Interest, Kind, Nanos, Reply, SystemCall, TaskInfo, Tid},
+    interrupt::{Job, Remote},
+    log::{Detail, Tracer},
+    panic::contain,
+};
+
+/// The most bytes that one `recv` or `send` moves: the limit of a frame's buffer.
+pub(crate) const MAX_IO: usize = 64 * 1024;
+
+/// At this number of kept bytes, a task that prints blocks. The text of one trap may exceed it.
+pub(crate) const CONSOLE_ROOM: usize = 64 * 1024;
+
+/// An argument or an answer that does not fit in a word.
+pub(crate) enum Payload {
+    Program(NewTask),
+    Exit(Exit),
+    Tasks(Vec<TaskInfo>),
+    Addr(SocketAddr),
+    /// Of a host.
+    Name(Rc<str>),
+    Addresses(Vec<IpAddr>),
+    /// A fault of the network, and what becomes of a host.
+    Fault {
+        text: String,
+        fate: Option<(HostId, Fate)>,
+    },
+    Source(Descriptor),
+    /// A file, and an offset in it.
+    File(Arc<File>, u64),
+    /// An opened device, and its address. Dropping it closes the device.
+    Opened(DeviceRef, Option<SocketAddr>),
+    Io(io::Error),
+    Queue(Rc<dyn Store>, Rc<QueueStatus>),
+    Job(Job),
+    Tracer(Box<dyn Tracer>),
+    /// The sources of a select.
+    Interests(Vec<Interest>),
+    Scope(Rc<ScopeState>),
+}
+
+/// What a scope shares with its handles. Only the kernel changes it.
+#[derive(Debug)]
+pub(crate) struct ScopeState {
+    pub(crate) is_cancelled: Cell<bool>,
+    /// The task that runs it, and the number of its timeout.
+    pub(crate) under_way: Cell<Option<(Tid, u64)>>,
+    pub(crate) deadline: Cell<Nanos>,
+}
+
+impl Default for ScopeState {
+    fn default() -> Self {
+        Self {
+            is_cancelled: Cell::default(),
+            under_way: Cell::default(),
+            deadline: Cell::new(Nanos::FOREVER),
+        }
+    }
+}
+
+impl Payload {
+    pub(crate) fn detail(&self) -> Detail<'_> {
+        match self {
+            Self::Program(NewTask { name, .. }) | Self::Name(name) => named(name),
+            Self::Fault { text, .. } => named(text),
+            Self::Addresses(addresses) => Detail::Count(addresses.len()),
+            Self::Exit(exit) => Detail::Exit(exit.clone()),
+            Self::Tasks(tasks) => Detail::Count(tasks.len()),
+            Self::Addr(addr) | Self::Opened(_, Some(addr)) => Detail::Addr(*addr),
+            Self::Io(error) => Detail::Io(error.kind(), error.to_string().into()),
+            Self::Queue(_, status) => match (status.kind, status.name.as_deref()) {
+                (Kind::Queue, None) => Detail::None,
+                (Kind::Queue, Some(name)) => named(name),
+                (kind, name) => Detail::Object(kind.name().into(), name.unwrap_or_default().into()),
+            },
+            Self::Interests(sources) => Detail::Sources(sources.into()),
+            Self::Scope(scope) => match scope.under_way.get() {
+                Some((_, number)) => Detail::Count(number as usize),
+                None => Detail::None,
+            },
+            Self::File(..)
+            | Self::Source(_)
+            | Self::Opened(..)
+            | Self::Job(_)
+            | Self::Tracer(_) => Detail::None,
+        }
+    }
+}
+
+fn named(name: &str) -> Detail<'_> {
+    Detail::Name(name.into())
+}
+
+impl fmt::Debug for Payload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Payload({:?})", self.detail())
+    }
+}
+
+/// A call without a trap, mostly of a destructor. The kernel handles it when the task stops, before its
+/// next call, and drops the answer.
+#[derive(Clone, Copy)]
+pub(crate) struct Deferred {
+    pub(crate) call: SystemCall,
+    /// A word beside it. If the call has a payload, the number of this in
+    /// [`TrapFrame::take_deferred_payload`].
+    pub(crate) word: Option<u64>,
+}
+
+impl Deferred {
+    /// Returns whether it is one of the most frequent calls. These end no task.
+    fn is_frequent(&self) -> bool {
+        matches!(
+            self.call,
+            SystemCall::TryPut(_)
+                | SystemCall::FreeQueue(_)
+                | SystemCall::GiveBack(_)
+                | SystemCall::Disarm(_)
+                | SystemCall::Disown(_)
+                | SystemCall::Close(_)
+        )
+    }
+}
+
+#[derive(Default)]
+pub(crate) struct Parcel {
+    /// A message's number, or a number of bytes.
+    pub(crate) word: Option<u64>,
+    pub(crate) payload: Option<Payload>,
+}
+
+impl Parcel {
+    pub(crate) fn detail(&self, call: SystemCall) -> Detail<'_> {
+        match &self.payload {
+            Some(payload) if !call.has_length() => payload.detail(),
+            _ => Self::detail_of_word(call, self.word),
+        }
+    }
+
+    /// The same, for a call without a payload.
+    pub(crate) fn detail_of_word(call: SystemCall, word: Option<u64>) -> Detail<'static> {
+        if call.has_length() {
+            Detail::Len(word.unwrap_or(0) as usize)
+        } else {
+            Detail::None
+        }
+    }
+}
+
+/// The flags that send a trap to the plain lane. Two of them leave it in a fast lane if they are alone:
+/// `REQUEUED` and `OBSERVED`. `PUBLISHED` may join the first. This one: deferred calls are pending.
+const DEFERRED: u8 = 1;
+const PAYLOAD: u8 = 2;
+const OBSERVED: u8 = 4;
+const DUE: u8 = 8;
+const INJECTED: u8 = 16;
+/// A task that stays ready goes back to a policy, or to the queue of daemons.
+const REQUEUED: u8 = 32;
+pub(super) const NOTED: u8 = 64;
+/// Other threads see which task runs.
+const PUBLISHED: u8 = 128;
+
+/// The most deferred calls whose memory is kept for the next.
+const REUSED: usize = 64;
+
+pub(crate) struct TrapFrame {
+    /// The argument or answer of the trap under way that does not fit in a word.
+    payload: Cell<Option<Payload>>,
+    /// The second argument word of the trap under way.
+    word: Cell<Option<u64>>,
+    /// The bytes of a `send` or a `recv`. The buffer only grows.
+    bytes: RefCell<Vec<u8>>,
+    /// The timeout that has cut the running task, until the task's code has dropped the body.
+    pub(crate) elapsed: Cell<Option<u64>>,
+    /// Whether the program of a killed or faulted task, or a timed-out body, is being dropped. The
+    /// drop poisons the locks that it holds.
+    pub(crate) killing: Cell<bool>,
+    /// The reply to the trap under way, until its stub takes it. Here and not in the generator's
+    /// airlock: `docs/price.md` has the figures.
+    pub(super) reply: Cell<Option<Reply>>,
+    /// Whether the place of each call is noted when its task continues.
+    pub(super) is_locating: Cell<bool>,
+    pub(super) located_reply: Cell<Option<Reply>>,
+    drops: Drops,
+    /// The number of the last tracer that a task has attached, and that of the last of a daemon.
+    observers: [Cell<u64>; 2],
+    pub(crate) remote: Remote,
+    /// Whether a panic has unwound through a program (see [`fault`]).
+    pub(crate) unwound: Cell<bool>,
+    /// The flags above. One byte, read after every resume.
+    pub(super) flags: Cell<u8>,
+    pub(crate) kept_text: Cell<usize>,
+    pub(super) footprints: RefCell<Option<Footprints>>,
+    /// The printed text, which is deferred.
+    console: RefCell<String>,
+    deferred: RefCell<VecDeque<Deferred>>,
+    /// Those of deferred calls. Few have one.
+    payloads: RefCell<Slab<Payload>>,
+    /// What is kept of queues that are gone, and of names.
+    pub(crate) kept: Kept,
+    /// The caller of the last stub that may block, or makes a task. A stub borrows its `Os`, so no
+    /// other call of the task comes between the call of the stub and the trap.
+    place: Cell<Option<Caller>>,
+}
+
+impl TrapFrame {
+    pub(crate) fn new(remote: Remote) -> Self {
+        Self {
+            payload: Cell::default(),
+            word: Cell::default(),
+            bytes: RefCell::default(),
+            elapsed: Cell::default(),
+            killing: Cell::default(),
+            reply: Cell::default(),
+            is_locating: Cell::default(),
+            located_reply: Cell::default(),
+            drops: Drops::default(),
+            observers: [Cell::new(0), Cell::new(Tid::DAEMONS)],
+            remote,
+            unwound: Cell::default(),
+            flags: Cell::default(),
+            kept_text: Cell::default(),
+            footprints: RefCell::default(),
+            console: RefCell::default(),
+            deferred: RefCell::default(),
+            payloads: RefCell::default(),
+            kept: Kept::default(),
+            place: Cell::default(),
+        }
+    }
+
+    /// Makes the frame as new. It keeps its memory, and the names.
+    pub(crate) fn reset(&self) {
+        self.clear();
+        self.elapsed.take();
+        self.killing.take();
+        self.forget_reply();
+        self.is_locating.take();
+        self.observers[0].set(0);
+        self.observers[1].set(Tid::DAEMONS);
+        self.unwound.take();
+        self.kept_text.take();
+        self.footprints.take();
+        self.console.borrow_mut().clear();
+        self.deferred.borrow_mut().clear();
+        if !self.payloads.borrow().is_empty() {
+            // Their destructors may defer calls.
+            let payloads = self.payloads.take();
+            drop(payloads);
+        }
+        self.flags.take();
+        self.forget_place();
+    }
+
+    pub(crate) fn place(&self) -> Option<Caller> {
+        self.place.get()
+    }
+
+    #[inline(always)]
+    pub(crate) fn set_place(&self, place: Caller) {
+        self.place.set(Some(place));
+    }
+
+    /// Of a spawn of the host.
+    pub(crate) fn set_place_of_spawn(&self, place: Option<Caller>) {
+        self.place.set(place);
+    }
+
+    /// There is none before the kernel has handled the call, and while it drops a program.
+    #[inline(always)]
+    pub(crate) fn take_reply(&self) -> Option<Reply> {
+        self.reply.take()
+    }
+
+    pub(crate) fn forget_reply(&self) {
+        self.reply.take();
+        self.located_reply.take();
+    }
+
+    pub(crate) fn forget_place(&self) {
+        self.place.set(None);
+    }
+
+    pub(crate) fn put(&self, payload: Payload) {
+        self.flag(PAYLOAD, true);
+        self.payload.set(Some(payload));
+    }
+
+    #[inline]
+    pub(crate) fn take(&self) -> Option<Payload> {
+        // A look at the flag saves most calls the move of a payload.
+        if !self.has_payload() {
+            return None;
+        }
+        self.flag(PAYLOAD, false);
+        self.payload.take()
+    }
+
+    pub(crate) fn put_exit(&self, exit: Exit) {
+        match exit {
+            Exit::Done => drop(self.take()),
+            other => self.put(Payload::Exit(other)),
+        }
+    }
+
+    pub(crate) fn take_exit(&self) -> Exit {
+        match self.take() {
+            None => Exit::Done,
+            Some(Payload::Exit(exit)) => exit,
+            Some(_) => unreachable!("a program that returns leaves its exit in the frame"),
+        }
+    }
+
+    pub(crate) fn put_word(&self, word: u64) {
+        self.word.set(Some(word));
+    }
+
+    pub(crate) fn word(&self) -> Option<u64> {
+        self.word.get()
+    }
+
+    pub(crate) fn take_word(&self) -> Option<u64> {
+        self.word.take()
+    }
+
+    pub(crate) fn take_parcel(&self) -> Parcel {
+        Parcel {
+            word: self.take_word(),
+            payload: self.take(),
+        }
+    }
+
+    pub(crate) fn put_parcel(&self, parcel: Parcel) {
+        match parcel.payload {
+            Some(payload) => self.put(payload),
+            None => drop(self.take()),
+        }
+        self.word.set(parcel.word);
+    }
+
+    pub(crate) fn clear(&self) {
+        self.take_word();
+        self.drop_payload();
+    }
+
+    pub(crate) fn drop_payload(&self) {
+        if let Some(payload) = self.take() {
+            contain(|| drop(payload));
+        }
+        // The drop may unwind through a program that was never spawned; the mark is not for the
+        // next task.
+        self.unwound.set(false);
+    }
+
+    pub(crate) fn has_payload(&self) -> bool {
+        self.flags.get() & PAYLOAD != 0
+    }
+
+    /// Returns whether the fast lane may answer the call, and the task keeps its place.
+    #[inline(always)]
+    pub(crate) fn is_in_lane(&self) -> bool {
+        self.flags.get() == 0
+    }
+
+    /// The same, and the task is put back.
+    pub(crate) fn is_in_requeued_lane(&self) -> bool {
+        self.flags.get() == REQUEUED
+    }
+
+    /// The same, and its turns are published.
+    pub(crate) fn is_in_published_lane(&self) -> bool {
+        self.flags.get() == REQUEUED | PUBLISHED
+    }
+
+    /// The same as [`TrapFrame::is_in_lane`], and tracers get events.
+    pub(crate) fn is_in_observed_lane(&self) -> bool {
+        self.flags.get() == OBSERVED
+    }
+
+    /// Makes tasks that stay ready leave their places, to be put back.
+    pub(crate) fn set_requeued(&self, requeued: bool) {
+        self.flag(REQUEUED, requeued);
+    }
+
+    /// Emits all traps to tracers.
+    pub(crate) fn set_observed(&self, observed: bool) {
+        self.flag(OBSERVED, observed);
+    }
+
+    pub(crate) fn set_published(&self, published: bool) {
+        self.flag(PUBLISHED, published);
+    }
+
+    pub(crate) fn set_injected(&self) {
+        self.flag(INJECTED, true);
+    }
+
+    /// Sends the next trap to the plain lane, which cuts it.
+    pub(crate) fn set_due(&self) {
+        self.flag(DUE, true);
+    }
+
+    pub(crate) fn take_due(&self) -> bool {
+        let due = self.flags.get() & DUE != 0;
+        self.flag(DUE, false);
+        due
+    }
+
+    pub(super) fn flag(&self, flag: u8, up: bool) {
+        let others = self.flags.get() & !flag;
+        self.flags.set(if up { others | flag } else { others });
+    }
+
+    pub(crate) fn buffer(&self, len: usize) -> RefMut<'_, [u8]> {
+        RefMut::map(self.bytes.borrow_mut(), |bytes| {
+            if bytes.len() < len {
+                bytes.resize(len, 0);
+            }
+            &mut bytes[..len]
+        })
+    }
+
+    /// Fills the buffer with the bytes of a `send`, up to [`MAX_IO`].
+    pub(crate) fn offer(&self, bytes: &[u8]) {
+        let len = bytes.len().min(MAX_IO);
+        self.buffer(len).copy_from_slice(&bytes[..len]);
+        self.put_word(len as u64);
+    }
+
+    pub(crate) fn offered(&self) -> RefMut<'_, [u8]> {
+        self.buffer(self.word().unwrap_or(0) as usize)
+    }
+
+    pub(crate) fn print(&self, text: fmt::Arguments<'_>) {
+        // First, because a `Display` of the caller may panic half way.
+        self.flag(DEFERRED, true);
+        // Writing to a `String` fails only if a `Display` of the caller does.
+        let _ = fmt::write(&mut *self.console.borrow_mut(), text);
+    }
+
+    pub(crate) fn defer(&self, call: SystemCall) {
+        self.defer_with(call, None);
+    }
+
+    pub(crate) fn defer_word(&self, call: SystemCall, word: u64) {
+        self.defer_with(call, Some(word));
+    }
+
+    pub(crate) fn defer_payload(&self, call: SystemCall, payload: Payload) {
+        let number = self.payloads.borrow_mut().insert(payload);
+        self.defer_with(call, Some(number as u64));
+    }
+
+    pub(crate) fn take_deferred_payload(&self, number: u64) -> Option<Payload> {
+        self.payloads.borrow_mut().try_remove(number as usize)
+    }
+
+    fn defer_with(&self, call: SystemCall, word: Option<u64>) {
+        self.deferred
+            .borrow_mut()
+            .push_back(Deferred { call, word });
+        self.flag(DEFERRED, true);
+    }
+
+    pub(crate) fn prints(&self) -> bool {
+        !self.console.borrow().is_empty()
+    }
+
+    pub(crate) fn may_wait_to_print(&self) -> bool {
+        self.prints() && self.kept_text.get() + self.console.borrow().len() >= CONSOLE_ROOM
+    }
+
+    pub(crate) fn has_deferred(&self) -> bool {
+        self.flags.get() & DEFERRED != 0
+    }
+
+    pub(crate) fn take_text(&self) -> String {
+        self.console.take()
+    }
+
+    /// Takes the next deferred call if it is a frequent one, and no text comes before it.
+    #[inline(always)]
+    pub(crate) fn next_frequent_deferred(&self) -> Option<Deferred> {
+        if self.prints() {
+            return None;
+        }
+        let mut calls = self.deferred.borrow_mut();
+        let next = calls.front().copied().filter(Deferred::is_frequent)?;
+        calls.pop_front();
+        if calls.is_empty() {
+            self.flag(DEFERRED, false);
+            if calls.capacity() > REUSED {
+                *calls = VecDeque::new();
+            }
+        }
+        Some(next)
+    }
+
+    pub(crate) fn take_deferred(&self) -> VecDeque<Deferred> {
+        self.flag(DEFERRED, false);
+        self.deferred.take()
+    }
+
+    pub(crate) fn reuse_deferred(&self, handled: VecDeque<Deferred>) {
+        debug_assert!(handled.is_empty(), "the calls that are left would be lost");
+        if handled.capacity() <= REUSED {
+            self.deferred.replace(handled);
+        }
+    }
+
+    /// Drops a value that may own others like it, in a chain of any length. A message may own the
+    /// last handle of another queue.
+    pub(crate) fn drop_iteratively<T: 'static>(&self, value: T) {
+        self.drops.drop_all([value]);
+    }
+
+    /// The same, for values that are dropped one by one. In a collection, the panics of two
+    /// destructors would end the process.
+    pub(crate) fn drop_all_iteratively<T: 'static>(&self, values: impl IntoIterator<Item = T>) {
+        self.drops.drop_all(values);
+    }
+
+    /// Returns a number for a tracer of the running task. Those of daemons are apart: they change
+    /// no other tracer's number.
+    pub(crate) fn next_observer(&self) -> u64 {
+        let is_daemon = self.remote.running().is_daemon();
+        let last = &self.observers[usize::from(is_daemon)];
+        last.set(last.get() + 1);
+        last.get()
+    }
+}
+
+/// A counted reference that keeps a device open. Dropping the last one closes the device.
+pub(crate) struct DeviceRef(Rc<DeviceGuard>);
+
+struct DeviceGuard {
+    id: DeviceId,
+    frame: Rc<TrapFrame>,
+}
+
+impl DeviceRef {
+    pub(crate) fn new(id: DeviceId, frame: &Rc<TrapFrame>) -> Self {
+        let frame = Rc::clone(frame);
+        Self(Rc::new(DeviceGuard { id, frame }))
+    }
+
+    pub(crate) fn frame(&self) -> &TrapFrame {
+        &self.0.frame
+    }
+
+    pub(crate) fn id(&self) -> DeviceId {
+        self.0.id
+    }
+
+    pub(crate) fn is_of(&self, frame: &Rc<TrapFrame>) -> bool {
+        Rc::ptr_eq(&self.0.frame, frame)
+    }
+
+    /// Drops the reference and leaves the device open, for raw calls with its number.
+    pub(crate) fn leave_open(mut self) {
+        if let Some(guard) = Rc::get_mut(&mut self.0) {
+            guard.id = DeviceId::NONE;
+        }
+    }
+}
+
+impl Drop for DeviceRef {
+    fn drop(&mut self) {
+        let left = Rc::strong_count(&self.0) - 1;
+        let DeviceGuard { id, frame } = &*self.0;
+        if *id == DeviceId::NONE {
+            return;
+        }
+        frame.note_drop(Object::Handles(*id), left);
+        if left == 0 {
+            frame.defer(SystemCall::Close(*id));
+        }
+    }
+}
+
+impl Clone for DeviceRef {
+    fn clone(&self) -> Self {
+        let DeviceGuard { id, frame } = &*self.0;
+        frame.note_clone(Object::Handles(*id), Rc::strong_count(&self.0));
+        Self(Rc::clone(&self.0))
+    }
+}

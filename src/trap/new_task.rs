@@ -1,0 +1,84 @@
+//! A task that is to be made, and the task's side of what the kernel keeps for it.
+
+use std::{panic::Location, pin::Pin, rc::Rc};
+
+use genawaiter::{Coroutine, GeneratorState};
+
+use crate::abi::{Exit, Nanos, QueueId, SystemCall, Tid};
+
+/// The place of the call that a program makes.
+pub(crate) type Caller = &'static Location<'static>;
+
+/// A suspended program: a generator that yields calls, and finds the replies in the frame. It puts
+/// its exit into the frame when it completes.
+pub(crate) type Program = Pin<Box<dyn Coroutine<Yield = SystemCall, Resume = (), Return = ()>>>;
+
+/// Returns the program of a task that has ended. It takes no memory.
+pub(crate) fn ended() -> Program {
+    struct Ended;
+
+    impl Coroutine for Ended {
+        type Yield = SystemCall;
+        type Resume = ();
+        type Return = ();
+
+        fn resume_with(self: Pin<&mut Self>, (): ()) -> GeneratorState<SystemCall, ()> {
+            unreachable!("a task that has ended has no turn")
+        }
+    }
+
+    Box::pin(Ended)
+}
+
+pub(crate) struct NewTask {
+    pub(crate) name: Rc<str>,
+    pub(crate) program: Program,
+    /// Boxed: few tasks have any, and a payload is moved as a whole.
+    pub(crate) options: Option<Box<Options>>,
+}
+
+#[derive(Default)]
+pub(crate) struct Options {
+    /// Receives the number and the exit of the task.
+    pub(crate) keeper: Option<Rc<dyn Keeper>>,
+    pub(crate) start: Start,
+    /// The host, unless it is that of the parent.
+    pub(crate) host: Option<Rc<str>>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Fate {
+    /// Its tasks end.
+    Crash,
+    /// Its programs start again.
+    Restart,
+}
+
+/// The store of a queue's messages, on the task's side: the kernel knows only their numbers.
+pub(crate) trait Store {
+    fn discard(&self, message: u64);
+
+    /// Drops all messages, whose destructors may panic; the kernel is being dropped.
+    fn clear(&self);
+}
+
+#[derive(Clone, Copy, Default)]
+pub(crate) enum Start {
+    /// Before its parent continues.
+    #[default]
+    First,
+    /// After its parent has continued.
+    Behind,
+    /// After a sleep of this span.
+    After(Nanos),
+}
+
+/// Keeps the exit of a task for a [`Child`](crate::Child) or a [`Group`](crate::sync::Group). The
+/// kernel delivers the exit. A call that fetched it could be cut by a timeout.
+pub(crate) trait Keeper {
+    /// Called when the task is made, before its first turn.
+    fn spawned(&self, tid: Tid);
+
+    /// Called when its destructors have run. The kernel puts the returned message into the queue.
+    fn ended(&self, tid: Tid, exit: &Exit) -> Option<(QueueId, u64)>;
+}

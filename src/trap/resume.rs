@@ -1,0 +1,62 @@
+//! The resume of a program, and the exit of one that panics.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use genawaiter::GeneratorState;
+
+use super::{frame::TrapFrame, new_task::Program};
+use crate::{
+    abi::{Exit, Place, Reply, SystemCall},
+    panic::{Panic, panic_message, take_origin},
+};
+
+/// Continues a program with this reply, until it makes a call. A reply that was put aside is `None`.
+/// Returns `None` if the program ends, with its exit in the frame.
+#[inline(always)]
+pub(crate) fn resume(
+    frame: &TrapFrame,
+    program: &mut Program,
+    reply: Option<Reply>,
+) -> Result<Option<SystemCall>, Panic> {
+    frame.reply.set(reply);
+    match catch_unwind(AssertUnwindSafe(|| program.as_mut().resume_with(()))) {
+        Ok(GeneratorState::Yielded(call)) => Ok(Some(call)),
+        Ok(GeneratorState::Complete(())) => Ok(None),
+        Err(panic) => Err(panic),
+    }
+}
+
+const NOT_A_TRAP: &str = "awaited a future that is pending and is not a trap: a task can await \
+                          only the calls of its Os, and what is built on them";
+
+/// The begin of genawaiter's panic message for two values in one resume.
+const TWO_YIELDS: &str = "Multiple values were yielded";
+
+const TWO_TRAPS: &str = "made two traps in one resume: a call that has been polled must be awaited \
+                         to its end before the next call";
+
+/// Returns the exit of a task whose resume panicked, and the place of the panic in the program. A panic
+/// of the program unwinds through its `Os`. One of the generator does not: the program was pending
+/// without a yield.
+#[cold]
+pub(crate) fn fault(frame: &TrapFrame, panic: Panic) -> (Exit, Option<Place>) {
+    let origin = take_origin();
+    // First, because `clear` may drop a program that was never spawned, with an `Os`.
+    let unwound = frame.unwound.take();
+    frame.clear();
+    let message = panic_message(panic);
+    let why = match unwound {
+        true if message.starts_with(TWO_YIELDS) => TWO_TRAPS,
+        true => {
+            let place = origin.map(|origin| Place {
+                file: origin.file.into(),
+                line: origin.line,
+                chain: origin.chain.into(),
+            });
+            return (Exit::Faulted(message), place);
+        }
+        false => NOT_A_TRAP,
+    };
+    // The panic is within the generator.
+    (Exit::Faulted(why.into()), None)
+}
