@@ -18,7 +18,7 @@ use crate::{
 
 /// Something that [`Os::select`] waits for. It names the thing, and does not keep it alive.
 ///
-/// A source is ready when the call that it stands for would not block. So it is also ready if that call
+/// A source is ready when its call would not block. So it is also ready if that call
 /// would fail: the queue is closed, the promise abandoned, the task gone, the device closed or taken by
 /// another task, or the thing belongs to another kernel.
 #[derive(Clone, Copy, Debug)]

@@ -120,7 +120,7 @@ fn a_replaced_gate_keeps_its_name() {
         flag.clear(os).await;
         flag.wait(os).await;
     };
-    assert_eq!(blocked(flag).0, "flag 2 \"open\"");
+    assert_eq!(blocked(flag).0, "flag 1 \"open\"");
     let barrier = async |os: &mut Os| {
         let barrier = Barrier::named(os, "start", 1).await;
         assert!(barrier.wait(os).await);

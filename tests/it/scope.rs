@@ -1,206 +1,394 @@
-use std::{cell::RefCell, rc::Rc, time::Duration};
-use trapline::{Cancelled, Elapsed, Error, Kernel, Os, Queue, Scope, Shared};
+//! Scopes and shields: S74 and S75.
 
-const S: fn(u64) -> Duration = Duration::from_secs;
+use std::time::Duration;
 
-fn done(kernel: &mut Kernel) {
+use trapline::{
+    Cancelled, Elapsed, Errno, Error, Exit, Kernel, Os, Queue, Scope, Shared, Source, check,
+};
+
+use crate::support::{Diary, logged, sim};
+
+fn second(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+/// Runs a program alone, to a good end.
+fn alone(program: impl AsyncFnOnce(&mut Os) + 'static) {
+    let mut kernel = Kernel::simulated(1);
+    kernel.spawn("main", program).unwrap();
     kernel.run().unwrap().check().unwrap();
     kernel.audit_all();
 }
 
 #[test]
-fn s74_cancel_drops_the_body_and_the_task_goes_on() {
-    let mut kernel = Kernel::simulated(1);
-    kernel
-        .spawn("main", async |os: &mut Os| {
+fn s74_a_cancel_drops_the_body_and_the_task_goes_on() {
+    alone(async |os: &mut Os| {
+        let (scope, diary) = (Scope::new(), Diary::default());
+        let (theirs, dropped) = (scope.clone(), diary.on_drop("dropped"));
+        let worker = async move |os: &mut Os| {
+            let body = async |os: &mut Os| {
+                let _dropped = dropped;
+                os.sleep(second(100)).await;
+            };
+            let result = theirs.run(os, body).await;
+            os.sleep(second(1)).await;
+            (result, os.now().await)
+        };
+        let mut worker = os.spawn_child("worker", worker).await.unwrap();
+        os.sleep(second(1)).await;
+        assert!(!scope.is_cancelled());
+        scope.cancel(os).await;
+        assert_eq!(worker.wait(os).await, Ok((Err(Cancelled), second(2))));
+        assert_eq!(diary.lines(), ["dropped"]);
+        assert!(scope.is_cancelled());
+    });
+}
+
+#[test]
+fn s74_a_scope_that_is_cancelled_stays_so_and_lets_one_answer_through() {
+    alone(async |os: &mut Os| {
+        let (scope, queue) = (Scope::new(), Queue::<u8>::bounded(os, 1).await);
+        scope.cancel(os).await;
+        let get = async |os: &mut Os| queue.get(os).await;
+        assert_eq!(scope.run(os, get).await, Err(Cancelled));
+        queue.put(os, 1).await.unwrap();
+        assert_eq!(scope.run(os, get).await, Ok(Ok(1)));
+        assert_eq!(
+            scope.run(os, async |os| os.yield_now().await).await,
+            Err(Cancelled)
+        );
+        assert_eq!(os.now().await, Duration::ZERO);
+    });
+}
+
+#[test]
+fn s74_a_task_may_cancel_its_own_scope() {
+    alone(async |os: &mut Os| {
+        let scope = Scope::new();
+        let mine = scope.clone();
+        let body = async move |os: &mut Os| {
+            mine.cancel(os).await;
+            os.sleep(second(9)).await;
+        };
+        assert_eq!(scope.run(os, body).await, Err(Cancelled));
+        assert_eq!(os.now().await, Duration::ZERO);
+    });
+}
+
+#[test]
+fn s74_the_outermost_that_is_due_answers() {
+    alone(async |os: &mut Os| {
+        let worker = async |os: &mut Os| {
+            let (outer, inner) = (Scope::new(), Scope::new());
+            let slow = async |os: &mut Os| os.sleep(second(50)).await;
+            let body = async |os: &mut Os| inner.run(os, slow).await;
+            outer.run(os, body).await
+        };
+        let mut worker = os.spawn_child("worker", worker).await.unwrap();
+        os.sleep(second(1)).await;
+        assert!(os.cancel(worker.tid()).await);
+        // The scope that is left is cancelled already.
+        assert!(!os.cancel(worker.tid()).await);
+        assert_eq!(worker.wait(os).await, Ok(Err(Cancelled)));
+        let none = os
+            .spawn("none", async |os: &mut Os| os.sleep(second(1)).await)
+            .await
+            .unwrap();
+        os.yield_now().await;
+        assert!(!os.cancel(none).await);
+        assert!(!os.cancel(99.into()).await);
+        // A timeout within a scope, and around one.
+        let scope = Scope::new();
+        let timed = async |os: &mut Os| {
+            let slow = async |os: &mut Os| os.sleep(second(50)).await;
+            os.timeout(second(1), slow).await
+        };
+        assert_eq!(scope.run(os, timed).await, Ok(Err(Elapsed)));
+        let scoped = async |os: &mut Os| {
+            let slow = async |os: &mut Os| os.sleep(second(50)).await;
+            scope.run(os, slow).await
+        };
+        assert_eq!(os.timeout(second(1), scoped).await, Err(Elapsed));
+        assert!(!scope.is_cancelled());
+    });
+}
+
+#[test]
+fn s74_a_deadline_may_move_and_cancels_the_scope() {
+    alone(async |os: &mut Os| {
+        let scope = Scope::new();
+        let theirs = scope.clone();
+        scope.deadline(os, second(1)).await;
+        let mover = async move |os: &mut Os| {
+            theirs.deadline(os, second(5)).await;
+            os.sleep(second(2)).await;
+            theirs.deadline(os, second(3)).await;
+        };
+        os.spawn("mover", mover).await.unwrap();
+        let slow = async |os: &mut Os| os.sleep(second(50)).await;
+        assert_eq!(scope.run(os, slow).await, Err(Cancelled));
+        assert_eq!((os.now().await, scope.is_cancelled()), (second(3), true));
+        let late = Scope::new();
+        late.deadline(os, second(1)).await;
+        assert_eq!(late.run(os, slow).await, Err(Cancelled));
+        assert_eq!(os.now().await, second(3));
+    });
+}
+
+#[test]
+fn s74_many_deadlines_may_move_at_once() {
+    alone(async |os: &mut Os| {
+        let mut ends = Vec::new();
+        for n in 0..200u64 {
             let scope = Scope::new();
             let theirs = scope.clone();
-            let child = os
-                .spawn_child("worker", async move |os: &mut Os| {
-                    let result = theirs.run(os, async |os| os.sleep(S(100)).await).await;
-                    os.sleep(S(1)).await; // cleanup by traps
-                    (result, os.now().await)
-                })
-                .await
-                .unwrap();
-            os.sleep(S(1)).await;
-            scope.cancel(os).await;
-            let mut child = child;
-            assert_eq!(child.wait(os).await, Ok((Err(Cancelled), S(2))));
-            // one that is cancelled before it begins is cut at its first call that blocks
-            assert_eq!(
-                scope.run(os, async |os| os.sleep(S(9)).await).await,
-                Err(Cancelled)
-            );
-            assert_eq!(os.now().await, S(2));
-            // a task cancels itself
-            let mine = Scope::new();
-            let also = mine.clone();
-            assert_eq!(
-                mine.run(os, async move |os| {
-                    also.cancel(os).await;
-                    os.sleep(S(9)).await
-                })
-                .await,
-                Err(Cancelled)
-            );
-            // the outermost scope of another task
-            let other = os
-                .spawn_child("other", async |os: &mut Os| {
-                    let (outer, inner) = (Scope::new(), Scope::new());
-                    outer
-                        .run(os, async |os| {
-                            inner.run(os, async |os| os.sleep(S(50)).await).await
-                        })
-                        .await
-                })
-                .await
-                .unwrap();
-            os.sleep(S(1)).await;
-            assert!(os.cancel(other.tid()).await);
-            let mut other = other;
-            assert_eq!(other.wait(os).await, Ok(Err(Cancelled)));
-            let none = os
-                .spawn("none", async |os: &mut Os| os.sleep(S(1)).await)
-                .await
-                .unwrap();
-            os.yield_now().await;
-            assert!(!os.cancel(none).await);
-        })
-        .unwrap();
-    done(&mut kernel);
+            let body = async move |os: &mut Os| {
+                let slow = async |os: &mut Os| os.sleep(second(10_000)).await;
+                let result = theirs.run(os, slow).await;
+                (result, os.now().await)
+            };
+            let child = os.spawn_child("body", body).await.unwrap();
+            ends.push((n, scope, child));
+        }
+        os.yield_now().await;
+        for far in [5000, 3000, 4000] {
+            for (n, scope, _) in &ends {
+                scope.deadline(os, second(far + (n * 7919) % 1000)).await;
+            }
+        }
+        for (n, _, child) in &mut ends {
+            let at = second(4000 + (*n * 7919) % 1000);
+            assert_eq!(child.wait(os).await, Ok((Err(Cancelled), at)));
+        }
+    });
 }
 
 #[test]
-fn s74_a_shield_holds_timeouts_and_cancels_back() {
+fn s74_a_scope_that_is_run_twice_at_once_faults_the_second_task() {
     let mut kernel = Kernel::simulated(1);
     kernel
         .spawn("main", async |os: &mut Os| {
-            let seen = Rc::new(RefCell::new(Vec::new()));
-            let log = Rc::clone(&seen);
-            let cut = os
-                .timeout(S(1), async move |os| {
-                    os.shield(async |os| {
-                        // a timeout within the shield works
-                        assert_eq!(
-                            os.timeout(S(2), async |os| os.sleep(S(50)).await).await,
-                            Err(Elapsed)
-                        );
-                        os.sleep(S(3)).await;
-                        log.borrow_mut().push(os.now().await);
-                    })
-                    .await;
-                    os.sleep(S(100)).await;
-                    log.borrow_mut().push(os.now().await);
-                })
-                .await;
-            assert_eq!(cut, Err(Elapsed));
-            assert_eq!((seen.take(), os.now().await), (vec![S(5)], S(5)));
-            // two around it: the outermost answers
-            let cut = os
-                .timeout(S(2), async |os| {
-                    os.timeout(S(1), async |os| {
-                        os.shield(async |os| os.sleep(S(5)).await).await;
-                        os.sleep(S(5)).await
-                    })
-                    .await
-                })
-                .await;
-            assert_eq!((cut, os.now().await), (Err(Elapsed), S(10)));
-            // only the inner
-            let cut = os
-                .timeout(S(20), async |os| {
-                    os.timeout(S(1), async |os| {
-                        os.shield(async |os| os.sleep(S(5)).await).await;
-                        os.sleep(S(5)).await
-                    })
-                    .await
-                })
-                .await;
-            assert_eq!((cut, os.now().await), (Ok(Err(Elapsed)), S(15)));
-            // a body that ends with its shield answers Ok
-            let ok = os
-                .timeout(S(1), async |os| {
-                    os.shield(async |os| os.sleep(S(5)).await).await
-                })
-                .await;
-            assert_eq!((ok, os.now().await), (Ok(()), S(20)));
-            // a shield in a shield
-            let cut = os
-                .timeout(S(1), async |os| {
-                    os.shield(async |os| {
-                        os.shield(async |os| os.sleep(S(2)).await).await;
-                        os.sleep(S(2)).await
-                    })
-                    .await;
-                    os.sleep(S(2)).await
-                })
-                .await;
-            assert_eq!((cut, os.now().await), (Err(Elapsed), S(24)));
-            // entered when the timeout is due already
-            let cut = os
-                .timeout(Duration::ZERO, async |os| {
-                    os.shield(async |os| os.sleep(S(2)).await).await;
-                    os.sleep(S(2)).await
-                })
-                .await;
-            assert_eq!((cut, os.now().await), (Err(Elapsed), S(26)));
-            // a kill does not wait
-            let child = os
-                .spawn("child", async |os: &mut Os| {
-                    os.shield(async |os| os.sleep(S(100)).await).await
-                })
-                .await
-                .unwrap();
+            let scope = Scope::new();
+            for name in ["first", "second"] {
+                let scope = scope.clone();
+                let run = async move |os: &mut Os| {
+                    let slow = async |os: &mut Os| os.sleep(second(1)).await;
+                    let _ = scope.run(os, slow).await;
+                    // One after the other is allowed.
+                    let _ = scope.run(os, slow).await;
+                };
+                os.spawn(name, run).await?;
+            }
+            assert_eq!(os.wait(2.into()).await, Ok(Exit::Done));
+            let Ok(Exit::Faulted(why)) = os.wait(3.into()).await else {
+                panic!("it ran twice");
+            };
+            assert!(
+                why.starts_with("a scope is run while a run of it is under way"),
+                "{why}"
+            );
+            // A task that was killed in it has left it.
+            let theirs = scope.clone();
+            let victim = async move |os: &mut Os| {
+                let slow = async |os: &mut Os| os.sleep(second(1)).await;
+                let _ = theirs.run(os, slow).await;
+            };
+            let victim = os.spawn("victim", victim).await?;
             os.yield_now().await;
-            assert!(os.kill(child).await);
-            assert_eq!(os.now().await, S(26));
+            os.kill(victim).await;
+            assert_eq!(scope.run(os, async |_| 1).await, Ok(1));
+            Ok::<(), Errno>(())
         })
         .unwrap();
-    done(&mut kernel);
+    let report = kernel.run().unwrap();
+    assert_eq!(report.exits()[&1.into()], Exit::Done);
 }
 
 #[test]
-fn s74_search_cancel_loses_no_message() {
-    let all = trapline::check(|kernel: &mut Kernel| -> Result<(), Error> {
-        let (got, left) = (Shared::new(0u32), Shared::new(0u32));
-        let (g, l) = (got.clone(), left.clone());
+fn s74_to_be_asked_is_a_flag_to_select_on() {
+    alone(async |os: &mut Os| {
+        let scope = Scope::new();
+        let theirs = scope.clone();
+        let worker = async move |os: &mut Os| {
+            let asked = theirs.asked(os).await;
+            let body = async |os: &mut Os| {
+                let sources = [Source::flag(&asked), Source::after(second(9))];
+                os.select(&sources).await
+            };
+            theirs.run(os, body).await
+        };
+        let mut worker = os.spawn_child("worker", worker).await.unwrap();
+        os.sleep(second(1)).await;
+        scope.ask(os).await;
+        assert_eq!(worker.wait(os).await, Ok(Ok(0)));
+        assert_eq!(os.now().await, second(1));
+    });
+}
+
+#[test]
+fn s75_what_is_around_a_shield_waits_until_it_is_left() {
+    alone(async |os: &mut Os| {
+        let slow = async |os: &mut Os| os.sleep(second(5)).await;
+        let shielded = async |os: &mut Os| {
+            os.shield(slow).await;
+            os.sleep(second(100)).await;
+        };
+        assert_eq!(os.timeout(second(1), shielded).await, Err(Elapsed));
+        assert_eq!(os.now().await, second(5));
+        // A body that ends with its shield answers.
+        let whole = async |os: &mut Os| os.shield(slow).await;
+        assert_eq!(os.timeout(second(1), whole).await, Ok(()));
+        // One that is due before the shield is entered.
+        assert_eq!(os.timeout(Duration::ZERO, shielded).await, Err(Elapsed));
+        assert_eq!(os.now().await, second(15));
+        // One answer comes through after the shield, as after a timeout that is due.
+        let queue = Queue::<u8>::bounded(os, 1).await;
+        queue.put(os, 1).await.unwrap();
+        let gets = async |os: &mut Os| {
+            os.shield(slow).await;
+            assert_eq!(queue.get(os).await, Ok(1));
+            os.yield_now().await;
+        };
+        assert_eq!(os.timeout(second(1), gets).await, Err(Elapsed));
+        let scope = Scope::new();
+        let theirs = scope.clone();
+        let cancel = async move |os: &mut Os| theirs.cancel(os).await;
+        os.spawn("cancel", cancel).await.unwrap();
+        assert_eq!(scope.run(os, shielded).await, Err(Cancelled));
+        assert_eq!(os.now().await, second(25));
+    });
+}
+
+#[test]
+fn s75_timeouts_and_shields_nest() {
+    alone(async |os: &mut Os| {
+        let slow = async |os: &mut Os| os.sleep(second(5)).await;
+        // Within a shield a timeout works.
+        let within = async |os: &mut Os| {
+            let timed = async |os: &mut Os| os.timeout(second(2), slow).await;
+            os.shield(timed).await
+        };
+        assert_eq!(os.timeout(second(1), within).await, Ok(Err(Elapsed)));
+        assert_eq!(os.now().await, second(2));
+        // Of two around it the outermost that is due answers; only the inner one is here.
+        let after_shield = async |os: &mut Os| {
+            os.shield(slow).await;
+            os.sleep(second(50)).await;
+        };
+        let inner = async |os: &mut Os| os.timeout(second(1), after_shield).await;
+        assert_eq!(os.timeout(second(2), inner).await, Err(Elapsed));
+        assert_eq!(os.timeout(second(20), inner).await, Ok(Err(Elapsed)));
+        assert_eq!(os.now().await, second(12));
+        // A timeout between two shields is due when the inner one is left.
+        let between = async |os: &mut Os| {
+            let inner = async |os: &mut Os| os.timeout(second(1), after_shield).await;
+            let cut = os.shield(inner).await;
+            assert_eq!((cut, os.now().await), (Err(Elapsed), second(17)));
+            os.sleep(second(50)).await;
+        };
+        assert_eq!(os.timeout(second(2), between).await, Err(Elapsed));
+        assert_eq!(os.now().await, second(17));
+    });
+}
+
+#[test]
+fn s75_kill_and_shutdown_ignore_a_shield() {
+    alone(async |os: &mut Os| {
+        let shielded = async |os: &mut Os| {
+            os.shield(async |os| os.sleep(second(100)).await).await;
+        };
+        let victim = os.spawn("victim", shielded).await.unwrap();
+        os.sleep(second(1)).await;
+        assert!(os.kill(victim).await);
+        os.spawn("other", shielded).await.unwrap();
+        os.yield_now().await;
+        os.shutdown().await;
+    });
+}
+
+#[test]
+fn s75_a_timeout_around_a_shield_ends_no_wait_within_it() {
+    let mut kernel = Kernel::simulated(1);
+    let program = async |os: &mut Os| {
+        let shielded = async |os: &mut Os| {
+            let wait = async |os: &mut Os| os.wait(2.into()).await.map(drop);
+            os.shield(wait).await
+        };
+        os.spawn("other", async |os: &mut Os| {
+            os.wait(1.into()).await.map(drop)
+        })
+        .await?;
+        let _ = os.timeout(second(1), shielded).await;
+        Ok::<(), Errno>(())
+    };
+    kernel.spawn("main", program).unwrap();
+    let Err(Error::Deadlock(deadlock)) = kernel.run() else {
+        panic!("each waits for the other");
+    };
+    assert_eq!(deadlock.cycles, [[1, 2].map(From::from)]);
+}
+
+#[test]
+fn s74_no_message_is_lost_at_any_step() {
+    let program = |kernel: &mut Kernel| -> Result<(), Error> {
+        let (got, left) = (Shared::new(0), Shared::new(0));
+        let (taken, rest) = (got.clone(), left.clone());
         kernel.spawn("main", async move |os: &mut Os| {
-            let q = Queue::<u32>::bounded(os, 4).await;
+            let queue = Queue::<u32>::bounded(os, 4).await;
             let scope = Scope::new();
-            let (s1, q1, g1) = (scope.clone(), q.clone(), g.clone());
-            let worker = os
-                .spawn("worker", async move |os: &mut Os| {
-                    let _ = s1
-                        .run(os, async |os| {
-                            if let Ok(n) = q1.get(os).await {
-                                g1.set(n);
-                            }
-                        })
-                        .await;
-                })
-                .await?;
-            let q2 = q.clone();
-            let putter = os
-                .spawn("putter", async move |os: &mut Os| {
-                    q2.put(os, 1).await.unwrap()
-                })
-                .await?;
+            let (theirs, source) = (scope.clone(), queue.clone());
+            let worker = async move |os: &mut Os| {
+                let body = async |os: &mut Os| {
+                    if let Ok(n) = source.get(os).await {
+                        taken.set(n);
+                    }
+                };
+                let _ = theirs.run(os, body).await;
+            };
+            let worker = os.spawn("worker", worker).await?;
+            let sink = queue.clone();
+            let putter = async move |os: &mut Os| sink.put(os, 1).await;
+            let putter = os.spawn("putter", putter).await?;
             scope.cancel(os).await;
-            let _ = (os.wait(worker).await, os.wait(putter).await);
-            while let Ok(n) = q.try_get(os).await {
-                l.update(|l| *l += n);
+            os.wait(worker).await?;
+            os.wait(putter).await?;
+            while let Ok(n) = queue.try_get(os).await {
+                rest.update(|rest| *rest += n);
             }
-            Ok::<(), trapline::Errno>(())
+            Ok::<(), Errno>(())
         })?;
         kernel.run()?.check()?;
         assert_eq!(got.get() + left.get(), 1);
-        kernel.outcome(format!("got {} left {}", got.get(), left.get()));
+        kernel.outcome(format!("got {}", got.get()));
         Ok(())
-    })
-    .exhaustive()
-    .explore();
-    println!("{all:?}");
-    assert!(all.failure.is_none() && all.complete);
+    };
+    let all = check(program).exhaustive().explore();
+    assert!(all.failure.is_none() && all.complete, "{all:?}");
     assert_eq!(all.outcomes.len(), 2);
+}
+
+#[test]
+fn a_trace_shows_scopes_and_shields() {
+    let (mut kernel, log) = logged(sim());
+    let program = async |os: &mut Os| {
+        let scope = Scope::new();
+        scope.deadline(os, second(1)).await;
+        let _ = scope
+            .run(os, async |os| os.shield(async |_| ()).await)
+            .await;
+        let me = os.get_tid().await;
+        os.cancel(me).await;
+    };
+    kernel.spawn("main", program).unwrap();
+    kernel.run().unwrap().check().unwrap();
+    for line in [
+        "trapped set_deadline(00:01.000)",
+        "trapped scope(00:01.000)",
+        "trapped shield()",
+        "deferred unshield(2)",
+        "trapped cancel(1)",
+    ] {
+        let is_shown = log.lines().iter().any(|other| other.ends_with(line));
+        assert!(is_shown, "{line}: {}", log.text());
+    }
 }
