@@ -49,6 +49,11 @@ impl Kernel {
                         State::Pending(Pending::Read(device, _)) => {
                             self.devices.owner(device, Direction::Read) == Some(me)
                         }
+                        State::Pending(Pending::Select(key)) => {
+                            timers.extend(self.selects.timer(key));
+                            devices += self.devices_of(key).count();
+                            true
+                        }
                         _ => true,
                     }
                 }

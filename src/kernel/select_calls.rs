@@ -71,11 +71,11 @@ impl Kernel {
     /// Returns the index of the first source that is ready.
     fn first_ready(&mut self, me: Runnable, key: u32) -> Option<usize> {
         let mut all = self.selects.in_turn(key);
-        all.find(|at| self.is_source_ready(me, self.selects.source(key, *at)))
+        all.find(|at| self.is_source_ready(me, key, self.selects.source(key, *at)))
     }
 
     /// Returns whether the call for this source would not block. It may fail.
-    fn is_source_ready(&mut self, me: Runnable, source: Interest) -> bool {
+    fn is_source_ready(&mut self, me: Runnable, key: u32, source: Interest) -> bool {
         match source {
             Interest::Exit(tid) => {
                 self.frame.touch(Object::Exit(tid), false);
@@ -85,8 +85,11 @@ impl Kernel {
                 }
                 tid == me.tid || self.tasks.find_live(tid).is_none()
             }
-            Interest::After(_) => false,
-            Interest::At(instant) => instant <= self.world.now().into(),
+            Interest::After(_) | Interest::At(_) => {
+                let now = self.world.now().into();
+                let instant = self.selects.instant(key, source);
+                instant.is_some_and(|instant| instant <= now)
+            }
             Interest::Device(device, direction) => {
                 self.touch(Object::World);
                 match self.devices.check_for(me, device, direction) {

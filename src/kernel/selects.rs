@@ -34,6 +34,8 @@ struct Select {
     task: Runnable,
     /// In order of arrival.
     number: u64,
+    /// When the task called, if that matters.
+    at: Nanos,
     /// With the place on the list of each, while the select is listed.
     sources: Vec<(Interest, u32)>,
     /// The source to look at first.
@@ -88,6 +90,7 @@ impl Selects {
             self.slots.push(Select {
                 task,
                 number: 0,
+                at: now,
                 sources: Vec::new(),
                 first: 0,
                 is_listed: false,
@@ -96,13 +99,10 @@ impl Selects {
             self.slots.len() as u32 - 1
         });
         let select = &mut self.slots[key as usize];
-        (select.task, select.number) = (task, self.last);
+        (select.task, select.number, select.at) = (task, self.last, now);
         select.first = (first as usize).checked_rem(sources.len()).unwrap_or(0);
-        let sources = sources.iter().map(|source| match *source {
-            Interest::After(span) => Interest::At(now.saturating_add(span)),
-            source => source,
-        });
-        select.sources.extend(sources.map(|source| (source, NONE)));
+        let sources = sources.iter().map(|source| (*source, NONE));
+        select.sources.extend(sources);
         key
     }
 
@@ -153,11 +153,19 @@ impl Selects {
 
     /// Returns the first instant among its sources.
     pub(super) fn deadline(&self, key: u32) -> Option<Nanos> {
-        let instants = self.sources(key).filter_map(|source| match source {
+        let instants = self.sources(key);
+        instants
+            .filter_map(|source| self.instant(key, source))
+            .min()
+    }
+
+    /// Returns the instant at which a source is ready, if it is one.
+    pub(super) fn instant(&self, key: u32, source: Interest) -> Option<Nanos> {
+        match source {
+            Interest::After(span) => Some(self.slots[key as usize].at.saturating_add(span)),
             Interest::At(instant) => Some(instant),
             _ => None,
-        });
-        instants.min()
+        }
     }
 
     pub(super) fn set_timer(&mut self, key: u32, timer: Option<Timer>) -> Option<Timer> {

@@ -4,8 +4,8 @@ use std::{cell::RefCell, rc::Rc, time::Duration};
 
 use proptest::prelude::*;
 use trapline::{
-    Deadlock, Detail, Error, Event, Fact, Kernel, Ledger, On, Os, Queue, Reply, SimWorld, Step,
-    SystemCall, TaskInfo, Tid, Tracer,
+    Deadlock, Detail, Error, Event, Fact, Kernel, Ledger, On, Os, Queue, Reply, Scope, SimWorld,
+    Source, Step, SystemCall, TaskInfo, Tid, Tracer,
     sync::{Condition, Flag, Mutex, Semaphore},
 };
 
@@ -152,6 +152,15 @@ enum Op {
     Later(Vec<Op>),
     /// The rest of the task, within a timeout.
     Within(u64),
+    /// The rest of the task, within a scope with this deadline.
+    Scoped(u64),
+    /// The rest of the task, within a shield.
+    Shielded,
+    Cancel(u64),
+    /// Moves the deadline of every scope.
+    Move(u64),
+    /// The sources of these bits; the end of a task; and a span.
+    Select(usize, u64, u64),
 }
 
 fn ops() -> impl Strategy<Value = Vec<Op>> {
@@ -175,6 +184,12 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
         1 => (1..8_u64).prop_map(Op::Kill),
         1 => Just(Op::Fail),
         2 => prop_oneof![0..6_u64, Just(u64::MAX)].prop_map(Op::Within),
+        2 => prop_oneof![0..6_u64, Just(u64::MAX)].prop_map(Op::Scoped),
+        1 => Just(Op::Shielded),
+        1 => (1..8_u64).prop_map(Op::Cancel),
+        1 => prop_oneof![0..9_u64, Just(u64::MAX)].prop_map(Op::Move),
+        5 => (0..512_usize, 1..8_u64, prop_oneof![0..6_u64, Just(u64::MAX)])
+            .prop_map(|(bits, tid, span)| Op::Select(bits, tid, span)),
     ];
     let op = op.prop_recursive(2, 12, 4, |inner| {
         let ops = prop::collection::vec(inner, 0..5);
@@ -190,6 +205,26 @@ struct Things {
     queues: Vec<Queue<()>>,
     condition: Condition,
     flag: Flag,
+    scopes: RefCell<Vec<Scope>>,
+}
+
+impl Things {
+    fn sources(&self, bits: usize, tid: u64, span: u64) -> Vec<Source> {
+        let all = [
+            Source::lock(&self.locks[0]),
+            Source::lock(&self.locks[3]),
+            Source::message(&self.queues[0]),
+            Source::room(&self.queues[1]),
+            Source::permit(&self.permits),
+            Source::flag(&self.flag),
+            Source::exit(tid.into()),
+            Source::after(Duration::from_millis(span)),
+            Source::at(Duration::from_millis(3)),
+        ];
+        let some = all.into_iter().enumerate();
+        let some = some.filter(|(at, _)| bits >> at & 1 == 1);
+        some.map(|(_, source)| source).collect()
+    }
 }
 
 async fn perform(os: &mut Os, ops: &[Op], things: &Rc<Things>) -> Result<(), &'static str> {
@@ -236,6 +271,29 @@ async fn perform(os: &mut Os, ops: &[Op], things: &Rc<Things>) -> Result<(), &'s
                 let rest = async |os: &mut Os| Box::pin(perform(os, &ops[at + 1..], things)).await;
                 return os.timeout(millis(*span), rest).await.unwrap_or(Ok(()));
             }
+            Op::Scoped(deadline) => {
+                let scope = Scope::new();
+                if *deadline < u64::MAX {
+                    scope.deadline(os, millis(*deadline)).await;
+                }
+                things.scopes.borrow_mut().push(scope.clone());
+                let rest = async |os: &mut Os| Box::pin(perform(os, &ops[at + 1..], things)).await;
+                return scope.run(os, rest).await.unwrap_or(Ok(()));
+            }
+            Op::Shielded => {
+                let rest = async |os: &mut Os| Box::pin(perform(os, &ops[at + 1..], things)).await;
+                return os.shield(rest).await;
+            }
+            Op::Cancel(tid) => drop(os.cancel((*tid).into()).await),
+            Op::Move(deadline) => {
+                let scopes = things.scopes.borrow().clone();
+                for scope in scopes {
+                    scope.deadline(os, millis(*deadline)).await;
+                }
+            }
+            Op::Select(bits, tid, span) => {
+                os.select(&things.sources(*bits, *tid, *span)).await;
+            }
         }
     }
     Ok(())
@@ -256,6 +314,7 @@ fn compare(tasks: Vec<Vec<Op>>) -> Option<Deadlock> {
             queues: Vec::new(),
             condition: Condition::named(os, "signal").await,
             flag: Flag::new(os).await,
+            scopes: RefCell::default(),
         };
         for _ in 0..3 {
             things.locks.push(Mutex::new(os, ()).await);
