@@ -47,6 +47,12 @@ impl Timeouts {
         self.due.is_some() || within.into_iter().any(ends)
     }
 
+    /// Returns whether there may be a scope or a shield.
+    #[inline(always)]
+    pub(super) fn is_guarded(&self) -> bool {
+        self.guards.is_some()
+    }
+
     // ---- scopes
 
     fn scopes(&self) -> &[(u64, Rc<ScopeState>)] {
@@ -100,10 +106,10 @@ impl Timeouts {
         });
     }
 
-    /// Leaves a shield. Returns whether a timeout that has fired meanwhile is due now.
-    pub(super) fn leave_shield(&mut self, number: u64) -> bool {
+    /// Leaves a shield. A timeout that has fired meanwhile is due now.
+    pub(super) fn leave_shield(&mut self, number: u64) {
         let Some(guards) = &mut self.guards else {
-            return false;
+            return;
         };
         let left = guards
             .shields
@@ -112,7 +118,6 @@ impl Timeouts {
         let left = left.and_then(|at| guards.shields.drain(at..).next());
         let held = left.and_then(|shield| shield.held);
         self.due = held.map(|number| Due::new(number, false)).or(self.due);
-        held.is_some()
     }
 
     /// Holds back a timeout that fires around a shield, up to the end of that shield. Returns the

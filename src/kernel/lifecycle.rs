@@ -115,7 +115,9 @@ impl Kernel {
             while let Some(waiter) = waiters.pop() {
                 self.wake(waiter, Wake::Exit(me.tid), Answer::exit(exit.clone()));
             }
-            self.wake_selects(std::mem::take(&mut waiters.selects), Wake::Exit(me.tid));
+            if !waiters.selects.is_empty() {
+                self.wake_selects(std::mem::take(&mut waiters.selects), Wake::Exit(me.tid));
+            }
             let keeper = waiters.keeper.take();
             self.tasks.spare(waiters);
             if let Some((queue, message)) = keeper.and_then(|keeper| keeper.ended(me.tid, &exit)) {

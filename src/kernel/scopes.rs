@@ -23,6 +23,8 @@ impl Kernel {
     }
 
     /// Begins a scope: a timeout with its deadline, which others may move or let fire.
+    #[cold]
+    #[inline(never)]
     pub(super) fn scope(&mut self, me: Runnable) -> Outcome {
         let Some(scope) = self.take_scope() else {
             return Errno::Invalid.into();
@@ -37,6 +39,8 @@ impl Kernel {
     }
 
     /// Cancels a scope; or the outermost one of a task that is not cancelled.
+    #[cold]
+    #[inline(never)]
     pub(super) fn cancel(&mut self, me: Runnable, tid: Tid) -> Outcome {
         let run = match self.take_scope() {
             Some(scope) => {
@@ -61,6 +65,8 @@ impl Kernel {
     }
 
     /// Moves the deadline of a scope.
+    #[cold]
+    #[inline(never)]
     pub(super) fn set_deadline(&mut self, me: Runnable, deadline: Nanos) -> Outcome {
         let Some(scope) = self.take_scope() else {
             return Errno::Invalid.into();
@@ -88,14 +94,43 @@ impl Kernel {
         Some((task, *timer))
     }
 
-    /// Marks that the scope of a timeout is cancelled, if it has one.
-    pub(super) fn cancelled(&self, me: Runnable, number: u64) {
+    /// Returns the deadline of a timeout that begins: that of its scope may have moved since the call.
+    /// A scope whose deadline has passed is cancelled.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn deadline_of(&self, me: Runnable, timer: Timer) -> Nanos {
         let guards = self.tasks[me].guards();
-        if let Some(scope) = guards.and_then(|all| all.scope(number)) {
+        let Some(scope) = guards.and_then(|all| all.scope(timer.1)) else {
+            return timer.0;
+        };
+        if scope.deadline.get() <= self.clock && self.tasks[me].due().is_none() {
             scope.is_cancelled.set(true);
+        }
+        match scope.is_cancelled.get() {
+            true => Nanos::ZERO,
+            false => scope.deadline.get(),
         }
     }
 
+    /// Handles a timeout that fires among scopes and shields: a scope is cancelled, and a shield holds
+    /// what is around it back. Returns whether one does.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn is_held_back(&mut self, me: Runnable, number: u64) -> bool {
+        let guards = self.tasks[me].guards_mut();
+        if let Some(scope) = guards.scope(number) {
+            scope.is_cancelled.set(true);
+        }
+        let held = guards.hold_back(number);
+        let is_held = held.is_some();
+        for timer in held.into_iter().flatten() {
+            self.timers.of(me).disarm(timer);
+        }
+        is_held
+    }
+
+    #[cold]
+    #[inline(never)]
     pub(super) fn shield(&mut self, me: Runnable) -> Outcome {
         let (_, number) = self.timers.of(me).reserve(Nanos::FOREVER);
         self.tasks[me].guards_mut().enter_shield(number);
@@ -103,11 +138,13 @@ impl Kernel {
     }
 
     /// Leaves a shield. What it has held back is due now.
+    #[cold]
+    #[inline(never)]
     pub(super) fn unshield(&mut self, me: Runnable, number: u64) -> Outcome {
         if let Some(task) = self.tasks.get_mut(me)
-            && task.guards_mut().leave_shield(number)
+            && task.is_guarded()
         {
-            self.frame.set_due();
+            task.guards_mut().leave_shield(number);
         }
         Reply::Done.into()
     }

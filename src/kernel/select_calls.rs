@@ -12,6 +12,7 @@ use super::{
     queues::MessageQueue,
     selects::Watchers,
     task::{Pending, State, WaitingOn},
+    timers::Timer,
 };
 use crate::{
     abi::{Direction, End, Errno, Interest, Nanos, QueueId, Reply, Tid},
@@ -22,6 +23,8 @@ use crate::{
 };
 
 impl Kernel {
+    #[cold]
+    #[inline(never)]
     pub(super) fn select(&mut self, me: Runnable) -> Outcome {
         let first = self.frame.take_word().unwrap_or(0);
         let Some(Payload::Interests(sources)) = self.frame.take() else {
@@ -46,6 +49,8 @@ impl Kernel {
 
     /// Answers a select at its task's turn; `None` if the task goes on waiting. A due timeout cuts it
     /// instead.
+    #[cold]
+    #[inline(never)]
     pub(super) fn select_now(&mut self, me: Runnable, key: u32) -> Option<Answer> {
         let reply = match (self.first_ready(me, key), self.tasks[me].due()) {
             (Some(index), _) => Reply::Ready(index as u64),
@@ -142,6 +147,8 @@ impl Kernel {
     }
 
     /// Takes a select off all lists, and forgets it.
+    #[cold]
+    #[inline(never)]
     pub(super) fn leave_select(&mut self, me: Runnable, key: u32) {
         if let Some(timer) = self.selects.set_timer(key, None) {
             self.timers.of(me).disarm(timer);
@@ -183,6 +190,8 @@ impl Kernel {
     }
 
     /// Wakes the tasks on a list.
+    #[cold]
+    #[inline(never)]
     pub(super) fn wake_selects(&mut self, list: Watchers, by: Wake) {
         let mut place = list.begin();
         while let Some((task, next)) = self.selects.walk(place) {
@@ -208,6 +217,22 @@ impl Kernel {
                 self.wake_selects(list, Wake::Queue(queue));
             }
         }
+    }
+
+    /// Handles a timer that has fired, if it is of a select of the task. Returns whether it is.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn alarm_select(&mut self, me: Runnable, timer: Timer) -> bool {
+        let (State::Blocked(WaitingOn::Select(key, _)) | State::Pending(Pending::Select(key))) =
+            *self.tasks[me].state()
+        else {
+            return false;
+        };
+        if self.selects.timer(key) != Some(timer) {
+            return false;
+        }
+        self.selects.set_timer(key, None);
+        self.wake_select(me, Wake::Timer)
     }
 
     /// Returns the tasks that alone can end a select, one for each source; `None` if anything else

@@ -311,16 +311,10 @@ impl Task {
         timeouts.flat_map(move |timeouts| timeouts.take(number))
     }
 
-    /// See [`Timeouts::hold_back`].
-    pub(super) fn hold_back(&mut self, number: u64) -> Option<Vec<Timer>> {
-        self.timeouts.as_mut()?.hold_back(number)
-    }
-
-    /// Ends the scope of a timeout, and those within it.
-    pub(super) fn end_scopes(&mut self, number: u64) {
-        if let Some(timeouts) = &mut self.timeouts {
-            timeouts.end_scopes(Some(number));
-        }
+    /// Returns whether a scope or a shield may be around its calls.
+    #[inline(always)]
+    pub(super) fn is_guarded(&self) -> bool {
+        self.timeouts.as_ref().is_some_and(|all| all.is_guarded())
     }
 
     /// Returns what is around its calls, if anything ever was.

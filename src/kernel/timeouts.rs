@@ -70,21 +70,13 @@ impl Kernel {
     /// Starts a timeout, immediately before its body begins.
     pub(super) fn start_timeout(&mut self, me: Runnable, timer: Timer) -> Reply {
         let (mut timer, number) = (timer, timer.1);
-        let scope = self.tasks[me].guards().and_then(|all| all.scope(number));
-        if let Some(scope) = scope {
-            // It may have changed since the call.
-            let is_cancelled = scope.is_cancelled.get();
-            timer.0 = if is_cancelled {
-                Nanos::ZERO
-            } else {
-                scope.deadline.get()
-            };
+        if self.tasks[me].is_guarded() {
+            timer.0 = self.deadline_of(me, timer);
         }
         if self.tasks[me].due().is_some() {
             // An outer timeout is due, and cuts first.
             self.frame.set_due();
         } else if timer.0 <= self.clock {
-            self.cancelled(me, number);
             self.tasks[me].set_due(Some(Due::new(number, false)));
             self.frame.set_due();
         } else {
@@ -111,26 +103,20 @@ impl Kernel {
             State::Blocked(WaitingOn::Delay(delay)) if delay == timer => {
                 self.wake(me, Wake::Timer, Pending::Held(Ticket::Delay(delay.1)));
             }
-            State::Blocked(WaitingOn::Select(key, _)) | State::Pending(Pending::Select(key))
-                if self.selects.timer(key) == Some(timer) =>
-            {
-                self.selects.set_timer(key, None);
-                self.wake_select(me, Wake::Timer);
+            _ => {
+                if self.selects.are_none() || !self.alarm_select(me, timer) {
+                    self.fire(me, timer.1);
+                }
             }
-            _ => self.fire(me, timer.1),
         }
     }
 
     /// Handles a timeout that has fired. Disarms those within it, since it cuts first.
     pub(super) fn fire(&mut self, me: Runnable, number: u64) {
-        self.cancelled(me, number);
-        let task = &mut self.tasks[me];
-        if let Some(within) = task.hold_back(number) {
-            for timer in within {
-                self.timers.of(me).disarm(timer);
-            }
+        if self.tasks[me].is_guarded() && self.is_held_back(me, number) {
             return;
         }
+        let task = &mut self.tasks[me];
         for within in task.take_timeouts(number).skip(1) {
             self.timers.of(me).disarm(within);
         }
@@ -171,7 +157,9 @@ impl Kernel {
             if task.due().is_some_and(|due| due.number == number) {
                 task.set_due(None);
             }
-            task.end_scopes(number);
+            if task.is_guarded() {
+                task.guards_mut().end_scopes(Some(number));
+            }
             for timer in task.take_timeouts(number) {
                 self.timers.of(me).disarm(timer);
             }
@@ -182,7 +170,9 @@ impl Kernel {
     #[inline]
     pub(super) fn disarm_all(&mut self, me: Runnable) {
         if let Some(mut timeouts) = self.tasks[me].take_all_timeouts() {
-            timeouts.end_scopes(None);
+            if timeouts.is_guarded() {
+                timeouts.end_scopes(None);
+            }
             for timer in timeouts.armed {
                 self.timers.of(me).disarm(timer);
             }

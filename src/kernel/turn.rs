@@ -172,11 +172,12 @@ impl Kernel {
             // A cancelled trap has left it, or the task has not taken its answer.
             self.frame.drop_payload();
         }
+        let has_deferred = self.frame.has_deferred();
         let Some(is_held) = self.run_own_deferred(me) else {
             return self.abandon(call);
         };
         // A shield may have been left.
-        is_late |= self.frame.take_due();
+        is_late |= has_deferred && self.tasks[me].due().is_some();
         self.emit_call(me.tid, call);
         match is_late.then(|| self.due(me)).flatten() {
             None if is_held => self.hold(me, Some(call)),

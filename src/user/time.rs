@@ -136,17 +136,17 @@ impl Os {
     /// # assert_eq!(kernel.run()?.exits()[&1.into()], trapline::Exit::Done);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub async fn timeout<T>(
+    pub fn timeout<T>(
         &mut self,
         span: Duration,
         body: impl AsyncFnOnce(&mut Self) -> T,
-    ) -> Result<T, Elapsed> {
+    ) -> impl Future<Output = Result<T, Elapsed>> {
         let span = Nanos::from(span);
         let begin = move |frame: &TrapFrame| {
             frame.put_word(1);
             SystemCall::Timeout(span)
         };
-        self.cuttable(begin, body).await
+        self.cuttable(begin, body)
     }
 
     /// Runs `body` within the timeout that this call arms.
