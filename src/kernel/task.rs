@@ -306,9 +306,9 @@ impl Task {
     }
 
     /// Takes an armed timeout of the task, and then those within it.
-    pub(super) fn take_timeouts(&mut self, number: u64) -> impl Iterator<Item = Timer> {
-        let timeouts = self.timeouts.as_deref_mut().into_iter();
-        timeouts.flat_map(move |timeouts| timeouts.take(number))
+    #[inline(always)]
+    pub(super) fn take_timeouts(&mut self, number: u64) -> Option<impl Iterator<Item = Timer>> {
+        Some(self.timeouts.as_deref_mut()?.take(number))
     }
 
     /// Returns whether a scope or a shield may be around its calls.

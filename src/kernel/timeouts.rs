@@ -117,7 +117,7 @@ impl Kernel {
             return;
         }
         let task = &mut self.tasks[me];
-        for within in task.take_timeouts(number).skip(1) {
+        for within in task.take_timeouts(number).into_iter().flatten().skip(1) {
             self.timers.of(me).disarm(within);
         }
         match task.fire(number) {
@@ -160,8 +160,9 @@ impl Kernel {
             if task.is_guarded() {
                 task.guards_mut().end_scopes(Some(number));
             }
-            for timer in task.take_timeouts(number) {
-                self.timers.of(me).disarm(timer);
+            if let Some(disarmed) = task.take_timeouts(number) {
+                let timers = self.timers.of(me);
+                disarmed.for_each(|timer| timers.disarm(timer));
             }
         }
         Reply::Done.into()
