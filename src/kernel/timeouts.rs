@@ -9,7 +9,7 @@
 use super::{
     Kernel,
     answer::Answer,
-    deadlines::Due,
+    deadlines::{Due, Timeouts},
     held::Ticket,
     outcome::Outcome,
     queues::MessageQueue,
@@ -168,15 +168,19 @@ impl Kernel {
         Reply::Done.into()
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn disarm_all(&mut self, me: Runnable) {
-        if let Some(mut timeouts) = self.tasks[me].take_all_timeouts() {
-            if timeouts.is_guarded() {
-                timeouts.end_scopes(None);
-            }
-            for timer in timeouts.armed {
-                self.timers.of(me).disarm(timer);
-            }
+        if let Some(timeouts) = self.tasks[me].take_all_timeouts() {
+            self.disarm_taken(me, *timeouts);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn disarm_taken(&mut self, me: Runnable, mut timeouts: Timeouts) {
+        timeouts.end_scopes(None);
+        for timer in timeouts.armed {
+            self.timers.of(me).disarm(timer);
         }
     }
 }
