@@ -141,8 +141,10 @@ fn explain(mut error: clap::Error, mut command: Command, programs: &[Entry]) -> 
         }
         ErrorKind::ArgumentConflict if of_boot => conflict(&error).map(str::to_string),
         ErrorKind::UnknownArgument if !of_boot => elsewhere(&error, &command, &usage),
-        ErrorKind::InvalidValue if text(&error, ContextKind::InvalidValue) == "lock" => {
-            Some(LOCK.to_string())
+        // Other options have no calls as their values.
+        ErrorKind::InvalidValue if text(&error, ContextKind::InvalidArg).starts_with("--call ") => {
+            let name = text(&error, ContextKind::InvalidValue);
+            (name == "lock").then(|| LOCK.to_string())
         }
         _ => None,
     };

@@ -45,7 +45,7 @@ that the run showed. \
 A tape whose process was killed, or whose disk was full, runs to its end.
 
 Exit codes: as of `boot` without a signal, and 1 if the programs do something else than on \
-the tape.
+the tape. With --explore: as of `explore`.
 
 Examples:
   boot --tape run.tape echo               tape a run; end it with ^C

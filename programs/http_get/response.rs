@@ -131,7 +131,25 @@ impl Response {
         let arrived = self.input.bytes.len();
         let n = usize::try_from(*left).map_or(arrived, |left| left.min(arrived));
         *left -= n as u64;
-        Ok(Some(self.input.take(n)))
+        let mut piece = self.input.take(n);
+        self.take_chunks(&mut piece);
+        Ok(Some(piece))
+    }
+
+    /// Adds what has arrived of the next chunks. They may be small, and each piece takes calls.
+    fn take_chunks(&mut self, piece: &mut Vec<u8>) {
+        let mut end = 0;
+        while let Body::Chunks { left, .. } = &mut self.body
+            && *left == 0
+            && let Ok(Some((len, size @ 1..))) = chunk_size(&self.input.bytes[end..], false)
+        {
+            let data = &self.input.bytes[end + len..];
+            let n = usize::try_from(size).map_or(data.len(), |size| size.min(data.len()));
+            piece.extend_from_slice(&data[..n]);
+            end += len + n;
+            *left = size - n as u64;
+        }
+        self.input.take(end);
     }
 }
 

@@ -41,20 +41,35 @@ pub struct Report {
     ended_badly: u64,
     /// The number of tasks that faulted.
     pub(super) faults: u64,
-    /// The exits of the host's tasks. Shared; copied if more tasks end while the host keeps a report.
-    exits: Option<Arc<BTreeMap<Tid, Exit>>>,
+    exits: Exits,
+}
+
+/// The exits of the host's tasks. Shared; copied if more tasks end while the host keeps a report.
+#[derive(Clone, Default)]
+struct Exits(Option<Arc<BTreeMap<Tid, Exit>>>);
+
+impl Exits {
+    fn all(&self) -> &BTreeMap<Tid, Exit> {
+        static NONE: BTreeMap<Tid, Exit> = BTreeMap::new();
+        self.0.as_deref().unwrap_or(&NONE)
+    }
+}
+
+impl fmt::Debug for Exits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.all().fmt(f)
+    }
 }
 
 impl Report {
     /// Returns the exits of the tasks that the host has spawned. These leave no zombies.
     #[must_use]
     pub fn exits(&self) -> &BTreeMap<Tid, Exit> {
-        static NONE: BTreeMap<Tid, Exit> = BTreeMap::new();
-        self.exits.as_deref().unwrap_or(&NONE)
+        self.exits.all()
     }
 
     pub(super) fn ended(&mut self, tid: Tid, exit: Exit) {
-        Arc::make_mut(self.exits.get_or_insert_default()).insert(tid, exit);
+        Arc::make_mut(self.exits.0.get_or_insert_default()).insert(tid, exit);
     }
 
     /// Fails if any task has faulted since boot, or has failed and no task has waited for it. A task
@@ -100,14 +115,14 @@ impl Report {
     }
 
     pub(super) fn reset(&mut self) {
-        let exits = self.exits.take().and_then(|mut exits| {
+        let exits = self.exits.0.take().and_then(|mut exits| {
             // The host has kept no report. One by one, which keeps the memory of the last.
             let all = Arc::get_mut(&mut exits)?;
             while all.pop_first().is_some() {}
             Some(exits)
         });
         *self = Self {
-            exits,
+            exits: Exits(exits),
             ..Self::default()
         };
     }

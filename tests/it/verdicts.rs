@@ -248,3 +248,12 @@ fn s79_a_search_counts_as_a_report_does() {
     let failure = search(false).expect("no task waits for it");
     assert_eq!(failure.why, failed(2));
 }
+
+#[test]
+fn the_debug_text_of_a_report_has_the_exits_as_its_method_returns_them() {
+    let report = Report::default();
+    assert!(format!("{report:?}").contains(", exits: {}"), "{report:?}");
+    let report = run(async |_| ());
+    let exits = format!(", exits: {:?}", report.exits());
+    assert!(format!("{report:?}").contains(&exits), "{report:?}");
+}

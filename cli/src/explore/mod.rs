@@ -28,8 +28,9 @@ pub(super) fn help(name: &str, first: &str, last: &str) -> String {
         "The program runs in the simulated world. A schedule fails with a deadlock, with a \
          client without an answer, or if a task fails or faults. Schedule i has the seed N + i of --seed N, as in \
          `boot --virtual --policy random --seed`.\n\n\
-         Exit codes: 0 all schedules pass, 1 one fails or --time is over before one has run, \
-         2 wrong command line, 130 interrupted (^C): what ran until then is printed.\n\n\
+         Exit codes: 0 all schedules pass, 1 one fails, --replay meets another program than that \
+         of the report, or --time is over before one has run, 2 wrong command line, 130 \
+         interrupted (^C): what ran until then is printed.\n\n\
          Examples:\n  \
          {name} explore {first}\n  \
          {name} explore --strategy pct:3 --schedules 100000 {first}\n  \

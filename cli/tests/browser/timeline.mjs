@@ -825,7 +825,7 @@ async function drawsChains() {
   const box = await page.locator('#lanes').boundingBox();
   await page.mouse.click(box.x + point.x, box.y + point.y);
   await frame(page);
-  assert.match(await text(page, '#why'), /^4 "client" waited 40ms for bytes .* Meanwhile 2 "upstream" was asleep\.$/);
+  assert.match(await text(page, '#why'), /^4 "client" waited 40\.1ms for bytes .* Meanwhile 2 "upstream" was asleep for 40ms\.$/);
   const chain = await page.evaluate(() => Array.from(reasons.of.get(view.bar).steps, (bar) => lanes.tid[bars.lane[bar]]));
   assert.deepEqual(chain, [4, 3]);
   await shot(page, 'why');

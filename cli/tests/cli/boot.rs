@@ -476,6 +476,8 @@ fn usage_is_exit_code_2_and_says_what_to_do() {
         assert_eq!((code, &*out), (2, ""), "{args:?}");
         assert!(err.contains(message), "{args:?}: {err}");
     }
+    let (_, _, err) = run(&["boot", "--on-deadlock", "lock", "parts"]);
+    assert!(!err.contains("a lock is"), "it takes no call: {err}");
     let output = trapline(&["boot", "parts"]).env("RUST_LOG", "a=b").output();
     let (code, _, err) = texts(output.unwrap());
     assert_eq!(code, 2);

@@ -319,6 +319,23 @@ fn http_get_does_not_wait_for_the_end_of_the_stream_when_it_knows_the_length() {
     drop(client);
 }
 
+/// Each piece takes calls, and a server may send a byte in each chunk.
+#[test]
+fn http_get_takes_the_small_chunks_that_have_arrived_as_one_piece() {
+    let chunks = "1\r\nx\r\n2\r\nyz\r\n".repeat(1000);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let server = thread::spawn(move || {
+        let (mut client, _) = listener.accept().unwrap();
+        let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let answer = format!("{head}{chunks}0\r\n\r\n");
+        client.write_all(answer.as_bytes()).unwrap();
+    });
+    let (code, out, err) = run(&["boot", "-q", "--max-ticks", "1000", "http-get", &url]);
+    server.join().unwrap();
+    assert_eq!((code, &*out, &*err), (0, &*"xyz".repeat(1000), ""));
+}
+
 #[test]
 fn http_get_looks_names_up_on_a_thread_and_gives_up_in_time() {
     let (addr, _answer) = serve("");

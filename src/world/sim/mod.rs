@@ -168,8 +168,11 @@ impl World for SimWorld {
         patience: Duration,
         happened: &mut Vec<Happening>,
     ) -> Result<Duration> {
-        if deadline.is_some() || self.interrupts.is_raised() {
+        if deadline.is_some() {
             self.wait(deadline, happened)?;
+            return Ok(Duration::ZERO);
+        }
+        if hand_on(&self.interrupts, happened) {
             return Ok(Duration::ZERO);
         }
         let is_rung = self.bell.wait(patience);
