@@ -260,11 +260,6 @@ impl Ledger {
             let words = sources.iter().map(|source| self.source_words(*source));
             info.sources = Some(words.collect::<Vec<_>>().join(", ").into());
         }
-        if let Some((number, around)) = info.moved() {
-            let all = self.tasks.values_mut().flat_map(|task| &mut task.timeouts);
-            all.filter(|(other, _)| *other == number)
-                .for_each(|it| it.1 = around);
-        }
         let doing = match call {
             // These wake no task, and are answered when their task's turn comes.
             SystemCall::Recv(_) | SystemCall::Accept(_) | SystemCall::Select => {
@@ -311,6 +306,14 @@ impl Ledger {
                 task.timeouts.push((number, around));
             }
             Reply::Elapsed(number) => task.disarm(number),
+            // A call that is cut has moved nothing.
+            Reply::Done => {
+                if let Some((number, around)) = last.and_then(CallInfo::moved) {
+                    let all = self.tasks.values_mut().flat_map(|task| &mut task.timeouts);
+                    all.filter(|(other, _)| *other == number)
+                        .for_each(|it| it.1 = around);
+                }
+            }
             Reply::Queue(queue) => {
                 let made = last.and_then(CallInfo::made);
                 if let Some(made) = made.filter(|_| self.objects.len() < self.most) {
