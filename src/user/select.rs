@@ -185,6 +185,15 @@ impl Os {
         sources: &[Source],
     ) -> impl Future<Output = usize> + use<'_> {
         self.note_caller();
+        self.select_noted(first, sources)
+    }
+
+    /// For a caller that has noted its own caller.
+    fn select_noted(
+        &mut self,
+        first: usize,
+        sources: &[Source],
+    ) -> impl Future<Output = usize> + use<'_> {
         let sources = sources.iter().map(|source| source.interest_in(self));
         let sources = Payload::Interests(sources.collect());
         self.call(
@@ -228,7 +237,7 @@ impl Os {
     pub fn first<A: Arms>(&mut self, arms: A) -> impl Future<Output = A::Output> {
         let place = self.note_caller();
         async move {
-            let index = self.select(arms.sources().as_ref()).await;
+            let index = self.select_noted(0, arms.sources().as_ref()).await;
             self.frame().set_place(place);
             arms.call(self, index).await
         }
