@@ -78,6 +78,14 @@ impl Kernel {
         if let WaitingOn::Select(key, _) = on {
             info.wait.thing = Some(self.describe_sources(key));
             info.wait.enders = self.enders(task, key).unwrap_or_default();
+            for source in self.selects.sources(key) {
+                if let Interest::Device(device, direction) = source
+                    && let Some(net) = self.world.net()
+                {
+                    info.wait.is_accept |= net.is_listener(device);
+                    info.wait.is_client |= net.is_client(device, direction);
+                }
+            }
         }
         if let WaitingOn::Device(device, direction, _) = on
             && let Some(net) = self.world.net()
@@ -87,7 +95,8 @@ impl Kernel {
             info.wait.is_client = net.is_client(device, direction);
         }
         info.wait.is_timed = self.tasks[task].is_timed();
-        info.wait.is_accept = matches!(on, WaitingOn::Device(_, _, Then::Read(ReadOp::Connection)));
+        info.wait.is_accept |=
+            matches!(on, WaitingOn::Device(_, _, Then::Read(ReadOp::Connection)));
         info.wait.call = name(on, kind);
         info.wait.place = self.places.of_call(task, on);
         info

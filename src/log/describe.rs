@@ -75,7 +75,7 @@ impl Ledger {
     /// other devices, and for those that were opened before.
     #[must_use]
     pub fn addr(&self, device: DeviceId) -> Option<SocketAddr> {
-        self.addrs.get(&device).copied()
+        self.addrs.get(&device).map(|(addr, _)| *addr)
     }
 
     /// The calls of a task that are kept, the oldest first.
@@ -225,6 +225,10 @@ impl Ledger {
             let enders = sources.iter().map(|source| self.ender(*source));
             let enders = enders.collect::<Option<_>>().filter(|_| !wait.is_timed);
             wait.enders = enders.unwrap_or_default();
+            wait.is_accept = sources.iter().any(|source| match source {
+                Interest::Device(device, _) => self.addrs.get(device).is_some_and(|(_, is)| *is),
+                _ => false,
+            });
         }
         if task.is_delayed || matches!(on, On::Device(DeviceId::CONSOLE, _)) {
             // The kernel holds back any call.
@@ -245,7 +249,7 @@ impl Ledger {
             },
         };
         let is_accept = last.is_some_and(|last| matches!(last.call, SystemCall::Accept(_)));
-        wait.is_accept = is_accept && matches!(on, On::Device(..));
+        wait.is_accept |= is_accept && matches!(on, On::Device(..));
         wait
     }
 

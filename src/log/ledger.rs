@@ -48,7 +48,8 @@ pub struct Ledger {
     pub(super) objects: FxHashMap<QueueId, Rc<Object>>,
     /// The task that holds a lock, or took the last permit.
     pub(super) holders: FxHashMap<QueueId, Tid>,
-    pub(super) addrs: FxHashMap<DeviceId, SocketAddr>,
+    /// The addresses of open devices, and whether each is a listener's.
+    pub(super) addrs: FxHashMap<DeviceId, (SocketAddr, bool)>,
     pub(super) reaped: Option<(Tid, Task)>,
     freed: Option<(QueueId, Rc<Object>)>,
     calls: usize,
@@ -321,9 +322,11 @@ impl Ledger {
                 }
             }
             Reply::Device(device) => {
-                let addr = last.and_then(CallInfo::addr);
-                if let Some(addr) = addr.filter(|_| self.addrs.len() < self.most) {
-                    self.addrs.insert(device, addr);
+                let opened =
+                    |call: &CallInfo| Some((call.addr()?, call.call == SystemCall::Listen));
+                let opened = last.and_then(opened);
+                if let Some(opened) = opened.filter(|_| self.addrs.len() < self.most) {
+                    self.addrs.insert(device, opened);
                 }
             }
             _ => {}
