@@ -303,6 +303,9 @@ calls! {
         50 "shield" Shield => Nothing; Asks,
         /// Leaves the shield of that number. Returns [`Reply::Done`]. Deferred.
         51 "unshield" Unshield(shield: Number(u64)) => Nothing; Asks,
+        /// [`TcpStream::shutdown_read`](crate::TcpStream::shutdown_read). Returns [`Reply::Done`]
+        /// or an error.
+        52 "shutdown_read" ShutdownRead(device: Device(DeviceId)) => World; Io,
     }
 }
 

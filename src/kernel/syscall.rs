@@ -62,7 +62,8 @@ impl Kernel {
             }
             SystemCall::Send(device) => self.send(me, device),
             SystemCall::SendFile(device) => self.send_file(me, device),
-            SystemCall::ShutdownWrite(device) => self.shutdown_write(device),
+            SystemCall::ShutdownWrite(device) => self.shut_down(device, Direction::Write),
+            SystemCall::ShutdownRead(device) => self.shut_down(device, Direction::Read),
             SystemCall::Close(device) => done_if(self.close_device(device), Errno::BadFd),
             SystemCall::Observe(number) => self.observe(number),
             SystemCall::Unobserve(number) => self.unobserve(number),

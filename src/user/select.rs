@@ -189,7 +189,7 @@ impl Os {
     }
 
     /// For a caller that has noted its own caller.
-    fn select_noted(
+    pub(super) fn select_noted(
         &mut self,
         first: usize,
         sources: &[Source],

@@ -178,7 +178,9 @@ impl History {
             (Wake::Queue(queue), Some(waker)) => {
                 let (who, when) = (self.task(waker), Nanos::from(wait.piece.to.at));
                 let object = self.queue(queue);
-                wait.say(format!("{who} made {object} ready at {when}, which ended it."));
+                wait.say(format!(
+                    "{who} made {object} ready at {when}, which ended it."
+                ));
                 self.meanwhile(waker, wait, wait.piece.to)
             }
             (Wake::Timer, _) => {

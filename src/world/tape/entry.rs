@@ -32,7 +32,7 @@ pub(super) struct Asked {
 
 /// The names of the requests, and what belongs to them as their answer. What is added goes to the
 /// end: the places are part of the format.
-const ASKED: [(&str, Shape); 14] = [
+const ASKED: [(&str, Shape); 15] = [
     ("attach", Shape::Done),
     ("listen", Shape::Addr),
     ("connect", Shape::Done),
@@ -47,6 +47,7 @@ const ASKED: [(&str, Shape); 14] = [
     ("write_wait", Shape::Ready),
     ("close", Shape::Done),
     ("resolve", Shape::Resolved),
+    ("shutdown_read", Shape::Done),
 ];
 
 impl Asked {
@@ -66,6 +67,7 @@ impl Asked {
             Request::Ready(Direction::Write) => (11, None),
             Request::Close => (12, None),
             Request::Resolve { .. } => (13, None),
+            Request::ShutdownRead => (14, None),
         };
         Self {
             number,
