@@ -9,12 +9,16 @@
 //! | `abi.rs` | the tables of calls and replies, and the words for calls on queues |
 //! | `values.rs` | what they hold: ids, times, shares, errors |
 //! | `task.rs` | the types that describe a task and its wait, and a queue |
+//! | `signal.rs` | signals |
 
+mod signal;
 mod task;
 mod values;
 
 use std::{fmt, io, time::Duration};
 
+pub(crate) use signal::SignalSet;
+pub use signal::{Signal, UnknownSignal};
 pub(crate) use task::first_of;
 pub use task::{Exit, Interest, On, Place, QueueInfo, TaskInfo, TaskState, Wait};
 pub(crate) use values::ShareOf;
@@ -303,6 +307,11 @@ calls! {
         50 "shield" Shield => Nothing; Asks,
         /// Leaves the shield of that number. Returns [`Reply::Done`]. Deferred.
         51 "unshield" Unshield(shield: Number(u64)) => Nothing; Asks,
+        /// [`Os::catch`](crate::Os::catch). Returns [`Reply::Queue`] or [`Reply::Err`].
+        52 "catch" Catch + Signals => All; Fails,
+        /// Gives up the signals that come to this queue. Returns [`Reply::Done`]. Deferred, by
+        /// [`Signals`](crate::Signals).
+        53 "uncatch" Uncatch(queue: Queue(QueueId)) => All,
     }
 }
 
@@ -436,6 +445,8 @@ pub(crate) enum Beside {
     /// The sources of a select, and the number of the first to look at.
     Interests,
     Scope,
+    /// A store, and the set of signals as a word.
+    Signals,
 }
 
 words! {
@@ -530,10 +541,11 @@ pub(crate) enum Kind {
     Callback,
     Group,
     Job,
+    Signals,
 }
 
 impl Kind {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 11] = [
         Self::Queue,
         Self::Semaphore,
         Self::Mutex,
@@ -544,6 +556,7 @@ impl Kind {
         Self::Callback,
         Self::Group,
         Self::Job,
+        Self::Signals,
     ];
 
     /// The name of the kind, and the words for the calls `get`, `try_get`, `put`, `try_put` and
@@ -560,6 +573,7 @@ impl Kind {
             Self::Callback => "callback on_done try_get put call close",
             Self::Group => "group next try_get put try_put close",
             Self::Job => "job run_blocking try_get put try_put close",
+            Self::Signals => "signals next try_get put try_put close",
         }
     }
 
@@ -601,7 +615,7 @@ impl Kind {
             Self::Semaphore => "permit",
             Self::Mutex => "lock",
             Self::Group => "member",
-            Self::Flag | Self::Barrier | Self::Promise | Self::Job => self.name(),
+            Self::Flag | Self::Barrier | Self::Promise | Self::Job | Self::Signals => self.name(),
         }
     }
 

@@ -36,6 +36,7 @@ mod reset;
 mod scope;
 mod select;
 mod send_file;
+mod signals;
 mod sockets;
 mod stepping;
 mod support;
