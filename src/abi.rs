@@ -9,12 +9,16 @@
 //! | `abi.rs` | the tables of calls and replies, and the words for calls on queues |
 //! | `values.rs` | what they hold: ids, times, shares, errors |
 //! | `task.rs` | the types that describe a task and its wait, and a queue |
+//! | `signal.rs` | signals |
 
+mod signal;
 mod task;
 mod values;
 
 use std::{fmt, io, time::Duration};
 
+pub(crate) use signal::SignalSet;
+pub use signal::{Signal, UnknownSignal};
 pub(crate) use task::first_of;
 pub use task::{Exit, Interest, On, Place, QueueInfo, TaskInfo, TaskState, Wait};
 pub(crate) use values::ShareOf;
@@ -303,9 +307,14 @@ calls! {
         50 "shield" Shield => Nothing; Asks,
         /// Leaves the shield of that number. Returns [`Reply::Done`]. Deferred.
         51 "unshield" Unshield(shield: Number(u64)) => Nothing; Asks,
+        /// [`Os::catch`](crate::Os::catch). Returns [`Reply::Queue`] or [`Reply::Err`].
+        52 "catch" Catch + Signals => All; Fails,
+        /// Gives up the signals that come to this queue. Returns [`Reply::Done`]. Deferred, by
+        /// [`Signals`](crate::Signals).
+        53 "uncatch" Uncatch(queue: Queue(QueueId)) => All,
         /// [`TcpStream::shutdown_read`](crate::TcpStream::shutdown_read). Returns [`Reply::Done`]
         /// or an error.
-        52 "shutdown_read" ShutdownRead(device: Device(DeviceId)) => World; Io,
+        54 "shutdown_read" ShutdownRead(device: Device(DeviceId)) => World; Io,
     }
 }
 
@@ -439,6 +448,8 @@ pub(crate) enum Beside {
     /// The sources of a select, and the number of the first to look at.
     Interests,
     Scope,
+    /// A store, and the set of signals as a word.
+    Signals,
 }
 
 words! {
@@ -533,10 +544,11 @@ pub(crate) enum Kind {
     Callback,
     Group,
     Job,
+    Signals,
 }
 
 impl Kind {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 11] = [
         Self::Queue,
         Self::Semaphore,
         Self::Mutex,
@@ -547,6 +559,7 @@ impl Kind {
         Self::Callback,
         Self::Group,
         Self::Job,
+        Self::Signals,
     ];
 
     /// The name of the kind, and the words for the calls `get`, `try_get`, `put`, `try_put` and
@@ -563,6 +576,7 @@ impl Kind {
             Self::Callback => "callback on_done try_get put call close",
             Self::Group => "group next try_get put try_put close",
             Self::Job => "job run_blocking try_get put try_put close",
+            Self::Signals => "signals next try_get put try_put close",
         }
     }
 
@@ -604,7 +618,7 @@ impl Kind {
             Self::Semaphore => "permit",
             Self::Mutex => "lock",
             Self::Group => "member",
-            Self::Flag | Self::Barrier | Self::Promise | Self::Job => self.name(),
+            Self::Flag | Self::Barrier | Self::Promise | Self::Job | Self::Signals => self.name(),
         }
     }
 

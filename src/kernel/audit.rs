@@ -27,7 +27,8 @@ impl Kernel {
     #[doc(hidden)]
     pub fn audit_all(&self) {
         let (mut live, mut ready, mut devices) = (0, 0, 0);
-        let (mut timers, mut computing) = (Vec::new(), BTreeSet::new());
+        let mut timers: Vec<_> = self.signals.timers().collect();
+        let mut computing = BTreeSet::new();
         let queued = pairs(self.queues.iter().flat_map(|queue| {
             let waiters = queue.waiters();
             waiters.map(move |waiter| (queue.id(), waiter.tid))

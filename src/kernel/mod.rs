@@ -23,6 +23,7 @@
 //! | `ready.rs`, `processors.rs` | the ready queue: a policy and a quantum, or neither; what computes |
 //! | `held.rs` | calls that are handled later |
 //! | `selects.rs`, `scopes.rs` | waits for the first of several sources; scopes and shields |
+//! | `signals.rs` | signals: for the tasks that have caught them, or the end of the run |
 //! | `footprint.rs` | notes for a search of what each call touches |
 //! | `holders.rs`, `inject.rs` | cycles of waits, found when they close; faults at the trap |
 //! | `access.rs`, `reset.rs` | the other calls of the host; a kernel for one more run |
@@ -70,6 +71,7 @@ mod scopes;
 mod select_calls;
 mod selects;
 mod shares;
+mod signals;
 mod stall;
 mod standstill;
 mod syscall;
@@ -115,6 +117,7 @@ pub struct Kernel {
     console: console::Console,
     held: held::HeldCalls,
     selects: selects::Selects,
+    signals: signals::Signals,
     injection: Option<inject::Injection>,
     queues: queues::Queues,
     holders: holders::Holders,

@@ -58,7 +58,7 @@ impl Kernel {
         }
     }
 
-    fn put_message(&mut self, queue: QueueId, message: u64) -> Answer {
+    pub(super) fn put_message(&mut self, queue: QueueId, message: u64) -> Answer {
         let put = self.queues.get_mut(queue).map(|queue| queue.put(message));
         match put {
             Some(Put::Stored) => {

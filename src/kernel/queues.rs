@@ -97,6 +97,11 @@ impl MessageQueue {
         !self.watchers.iter().all(Watchers::is_empty)
     }
 
+    /// Returns whether a task waits for a message, or selects one.
+    pub(super) fn is_awaited(&self) -> bool {
+        !self.getters.is_empty() || !self.watchers[End::Get as usize].is_empty()
+    }
+
     pub(super) fn watchers(&self, end: End) -> Watchers {
         self.watchers[end as usize]
     }

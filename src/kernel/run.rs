@@ -225,7 +225,7 @@ impl Kernel {
     }
 
     /// Waits for the world, no longer than until that instant, and handles what has happened:
-    /// interrupts first, then the timers that have fired, then the devices that are ready. If the
+    /// interrupts first, then the timers that have fired, then signals, then the devices that are ready. If the
     /// wait is `on_threads`, no timer and no device of a task can end it.
     fn wait_events(&mut self, until: Nanos, on_threads: bool) -> Result<(), Error> {
         let before = self.world.now();
@@ -266,6 +266,7 @@ impl Kernel {
             self.take_interrupts();
         }
         self.fire_timers();
+        self.take_signals();
         if !is_quiet {
             self.take_readiness();
         }

@@ -77,6 +77,11 @@ impl Kernel {
             SystemCall::SetDeadline(deadline) => self.set_deadline(me, deadline),
             SystemCall::Shield => self.shield(me),
             SystemCall::Unshield(shield) => self.unshield(me, shield),
+            SystemCall::Catch => self.catch(me),
+            SystemCall::Uncatch(queue) => match self.uncatch(queue) {
+                true => self.shutdown(),
+                false => Reply::Done.into(),
+            },
             SystemCall::OpenQueue(queue) => done_if(self.open_queue(queue), Errno::Closed),
             SystemCall::SetShare(share) => {
                 self.shares.set(me, share);

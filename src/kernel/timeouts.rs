@@ -95,6 +95,9 @@ impl Kernel {
     }
 
     fn alarm(&mut self, timer: Timer, slot: Slot) {
+        if slot == Slot::LAST {
+            return self.signals.fire(timer);
+        }
         let me = self.tasks.runnable(slot);
         match *self.tasks[me].state() {
             State::Blocked(WaitingOn::Timer(slept)) if slept == timer => {

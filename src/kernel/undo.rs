@@ -84,7 +84,12 @@ impl Kernel {
             (Reply::Full(message) | Reply::Refused(message), Beside::Queue(queue)) => {
                 self.discard(queue, message);
             }
-            (Reply::Queue(queue), _) => drop(self.queues.remove(queue)),
+            (Reply::Queue(queue), _) => {
+                drop(self.queues.remove(queue));
+                if self.signals.is_holder(queue) {
+                    self.frame.defer(SystemCall::Uncatch(queue));
+                }
+            }
             _ => {}
         }
     }

@@ -6,7 +6,7 @@
 use std::{fmt, net::SocketAddr, rc::Rc, time::Duration};
 
 use super::{Answered, Call, Detail, Fact, Wake};
-use crate::abi::{Kind, Nanos, On, Place, QueueId, Reply, SystemCall, Tid};
+use crate::abi::{Kind, Nanos, On, Place, QueueId, Reply, Signal, SystemCall, Tid};
 
 /// An object that a queue is part of.
 #[derive(Debug, Default)]
@@ -131,6 +131,12 @@ impl CallInfo {
         gets && matches!(kind, Some(Kind::Mutex | Kind::Semaphore))
     }
 
+    /// Returns whether a message names a signal.
+    fn takes_signal(&self) -> bool {
+        let object = self.object.as_ref();
+        object.is_some_and(|object| object.kind == Kind::Signals)
+    }
+
     /// Returns what this puts around the next calls.
     pub(super) fn arms(&self) -> Around {
         let deadline = match self.call {
@@ -169,6 +175,10 @@ impl fmt::Display for CallInfo {
 fn answer(call: Option<&CallInfo>, answered: Answered<'_>) -> String {
     match (answered.0, call.and_then(CallInfo::made)) {
         (Reply::Queue(queue), Some(made)) => made.title(queue),
+        (Reply::Message(message), _) if call.is_some_and(CallInfo::takes_signal) => {
+            let signal = Signal::of_message(message);
+            signal.map_or_else(|| answered.to_string(), |signal| signal.to_string())
+        }
         _ => answered.to_string(),
     }
 }

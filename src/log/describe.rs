@@ -144,9 +144,7 @@ impl Ledger {
         let is_hopeless = |task: &Task| match task.doing {
             Doing::Blocked(On::Timer(deadline)) => deadline == Nanos::FOREVER,
             Doing::Blocked(On::Exit(_)) => !task.is_timed(),
-            Doing::Blocked(On::Queue(queue, _)) => {
-                !task.is_timed() && self.kind(queue) != Kind::Job
-            }
+            Doing::Blocked(On::Queue(queue, _)) => !task.is_timed() && !self.is_from_outside(queue),
             Doing::Blocked(On::First(_)) => {
                 let mut sources = task.sources().iter();
                 !task.is_timed() && sources.all(|source| self.is_hopeless(*source))
@@ -304,7 +302,12 @@ impl Ledger {
             Interest::Exit(_) => true,
             Interest::After(time) | Interest::At(time) => time == Nanos::FOREVER,
             Interest::Device(..) => false,
-            Interest::Queue(queue, _) => self.kind(queue) != Kind::Job,
+            Interest::Queue(queue, _) => !self.is_from_outside(queue),
         }
+    }
+
+    /// Returns whether the messages of a queue are of threads, or signals.
+    fn is_from_outside(&self, queue: QueueId) -> bool {
+        matches!(self.kind(queue), Kind::Job | Kind::Signals)
     }
 }

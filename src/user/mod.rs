@@ -16,6 +16,8 @@
 //! | `callback.rs` | callbacks, each in a task |
 //! | `blocking.rs` | blocking work on threads |
 //! | `recorded.rs` | the same with a value that a tape holds: feature `serde` |
+//! | `scope.rs`, `select.rs` | scopes and shields; the first of several things |
+//! | `signals.rs` | signals that a task catches |
 //! | `observe.rs` | tracers that a task attaches |
 
 pub(crate) mod blocking;
@@ -34,6 +36,7 @@ pub(crate) mod recorded;
 pub(crate) mod scope;
 pub(crate) mod select;
 mod serve;
+pub(crate) mod signals;
 pub mod sync;
 pub(crate) mod tasks;
 pub(crate) mod time;

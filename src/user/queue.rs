@@ -93,18 +93,21 @@ impl<T: 'static> Queue<T> {
     /// get. Never blocks. A kernel has at most 16,777,216 queues at once
     /// ([`Builder::max_queues`](crate::Builder::max_queues)). One more is closed from the start.
     pub async fn bounded(os: &mut Os, capacity: usize) -> Self {
-        Self::make(os, capacity as u64, Kind::Queue, None, |_| ()).await
+        let make = SystemCall::NewQueue(capacity as u64);
+        Self::make(os, make, Kind::Queue, None, |_| ()).await
     }
 
     /// Makes a queue as [`Queue::bounded`] does, with a name. Reports and traces show the name
     /// beside the number. Never blocks.
     pub async fn named(os: &mut Os, name: &str, capacity: usize) -> Self {
-        Self::make(os, capacity as u64, Kind::Queue, Some(name.into()), |_| ()).await
+        let make = SystemCall::NewQueue(capacity as u64);
+        Self::make(os, make, Kind::Queue, Some(name.into()), |_| ()).await
     }
 
     /// Makes a queue with room for any number of messages. Never blocks.
     pub async fn unbounded(os: &mut Os) -> Self {
-        Self::make(os, u64::MAX, Kind::Queue, None, |_| ()).await
+        let make = SystemCall::NewQueue(u64::MAX);
+        Self::make(os, make, Kind::Queue, None, |_| ()).await
     }
 
     /// Makes a queue for an owner of this kind. Faults the caller at the limit of queues.
@@ -119,7 +122,8 @@ impl<T: 'static> Queue<T> {
             Kind::Condition => 0,
             _ => u64::MAX,
         };
-        Self::make(os, capacity, kind, name.map(Rc::from), |kind| {
+        let make = SystemCall::NewQueue(capacity);
+        Self::make(os, make, kind, name.map(Rc::from), |kind| {
             panic!(
                 "there is no room for a {}: the limit of message queues is reached; raise \
                  Builder::max_queues",
@@ -133,20 +137,33 @@ impl<T: 'static> Queue<T> {
     #[inline(always)]
     fn make<'a>(
         os: &'a mut Os,
-        capacity: u64,
+        call: SystemCall,
         kind: Kind,
         name: Option<Rc<str>>,
         refused: fn(Kind),
     ) -> impl Future<Output = Self> + 'a {
+        let (prepare, making) = Self::making(os, call, kind, name, refused);
+        os.call_undoing(prepare, making)
+    }
+
+    /// Returns what prepares a call that makes a queue, and what decodes its reply.
+    #[inline(always)]
+    pub(super) fn making(
+        os: &Os,
+        call: SystemCall,
+        kind: Kind,
+        name: Option<Rc<str>>,
+        refused: fn(Kind),
+    ) -> (impl FnOnce(&TrapFrame) -> SystemCall + use<T>, Making<T>) {
         let status = os.frame().kept.new_status(kind, name);
         let side = Rc::new(Side::new(Rc::clone(os.frame()), status));
         let store = Rc::clone(&side);
         let prepare = move |frame: &TrapFrame| {
             let status = Rc::clone(&store.status);
             frame.put(Payload::Queue(store, status));
-            SystemCall::NewQueue(capacity)
+            call
         };
-        os.call_undoing(prepare, Making { side, refused })
+        (prepare, Making { side, refused })
     }
 
     /// Makes a queue that replaces this one in its owner.
@@ -393,7 +410,7 @@ impl<T> fmt::Debug for Queue<T> {
     }
 }
 
-struct Making<T> {
+pub(super) struct Making<T> {
     side: Rc<Side<T>>,
     refused: fn(Kind),
 }

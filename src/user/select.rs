@@ -9,10 +9,11 @@ use super::{
     os::{Os, mismatch},
     promise::{Abandoned, Promise},
     queue::{Closed, Queue},
+    signals::Signals,
     sync::{Flag, Group, Guard, Mutex, Permit, Poisoned, Semaphore},
 };
 use crate::{
-    abi::{DeviceId, Direction, End, Exit, Interest, QueueId, Reply, SystemCall, Tid},
+    abi::{DeviceId, Direction, End, Exit, Interest, QueueId, Reply, Signal, SystemCall, Tid},
     trap::{Payload, TrapFrame},
 };
 
@@ -118,6 +119,12 @@ impl Source {
     #[must_use]
     pub fn member(group: &Group) -> Self {
         Self::queue(group.ended(), End::Get)
+    }
+
+    /// A signal: for [`Signals::next`].
+    #[must_use]
+    pub fn signal(signals: &Signals) -> Self {
+        Self::queue(signals.queue(), End::Get)
     }
 
     /// A span from the call on. One of more than 584 years never ends.
@@ -401,6 +408,15 @@ impl Group {
     pub fn next_arm(&mut self) -> Arm<impl AsyncFnOnce(&mut Os) -> Option<(Tid, Exit)>> {
         Arm::new(Source::member(self), async |os: &mut Os| {
             self.next(os).await
+        })
+    }
+}
+
+impl Signals {
+    /// An arm of [`Os::first`] that makes the call [`Signals::next`].
+    pub fn next_arm(&self) -> Arm<impl AsyncFnOnce(&mut Os) -> Signal> {
+        Arm::new(Source::signal(self), async |os: &mut Os| {
+            self.take(os).await
         })
     }
 }

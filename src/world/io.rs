@@ -8,7 +8,7 @@ use std::{
 };
 
 use crate::{
-    abi::{DeviceId, Direction, HostId},
+    abi::{DeviceId, Direction, HostId, Signal},
     trap::{Descriptor, MAX_IO},
 };
 
@@ -90,6 +90,11 @@ pub enum Request<'a> {
         /// Where the addresses go, the preferred one first.
         addresses: &'a mut Vec<IpAddr>,
     },
+    /// Has these signals of the process sent to the kernel, by
+    /// [`Remote::signal`](crate::Remote::signal); the device is [`DeviceId::NONE`]. Answered by
+    /// [`Answer::Done`]. The error `Unsupported` means that none come from outside, and the call
+    /// succeeds.
+    Catch(&'a [Signal]),
     /// Closes the device. Answered by [`Answer::Done`]. The kernel ignores an error.
     Close,
 }

@@ -37,6 +37,7 @@ mod scope;
 mod select;
 mod send_file;
 mod serve;
+mod signals;
 mod sockets;
 mod stepping;
 mod support;

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     abi::{
         Argument, DeviceId, Direction, End, Errno, Exit, Inject, Interest, Nanos, On, Place,
-        QueueId, Reply, Share, SystemCall, Tid,
+        QueueId, Reply, Share, Signal, SystemCall, Tid,
     },
     log::{Detail, Event, Fact, Wake},
 };
@@ -230,6 +230,7 @@ tagged!("a record of an unknown kind", Fact<'_> {
     17 Fault { text } [text],
     18 Computing { processor } [processor],
     19 Preempted { left } [left],
+    20 Signalled { signal } [signal],
 });
 
 tagged!("a task blocked on something unknown", On {
@@ -266,6 +267,14 @@ tagged!("an injection of an unknown kind", Inject {
     0 Fail(error) [error],
     1 Delay(span) [span],
     2 Kill,
+});
+
+tagged!("an unknown signal", Signal {
+    0 Interrupt,
+    1 Terminate,
+    2 Hangup,
+    3 User1,
+    4 User2,
 });
 
 tagged!("an exit of an unknown kind", Exit {

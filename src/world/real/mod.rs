@@ -29,6 +29,7 @@ mod pool;
 mod portable;
 #[cfg(target_os = "linux")]
 mod sendfile;
+mod signals;
 mod source;
 mod stdout;
 
@@ -54,6 +55,7 @@ use poller::{Poller, is_ready};
 use pool::Pool;
 #[cfg(not(target_os = "linux"))]
 use portable::Portable as System;
+use signals::Caught;
 use source::{Fd, Kind, Source, Sources};
 use stdout::Stdout;
 pub use stdout::open_again;
@@ -87,6 +89,7 @@ pub struct RealWorld {
     next_glance: Duration,
     interrupts: Interrupts,
     pool: Pool,
+    signals: Caught,
     console: Console,
 }
 
@@ -114,6 +117,7 @@ impl RealWorld {
             sources: Sources::default(),
             next_glance: Duration::ZERO,
             pool: Pool::default(),
+            signals: Caught::default(),
             console: Console::Unopened,
         })
     }
@@ -395,6 +399,10 @@ impl World for RealWorld {
             Request::ShutdownRead => self.shutdown(device, Shutdown::Read).map(done),
             // The system's look-up blocks.
             Request::Resolve { .. } => Ok(Answer::Ready(false)),
+            Request::Catch(signals) => {
+                let remote = self.interrupts.remote();
+                self.signals.catch(&remote, signals).map(done)
+            }
             Request::Close => {
                 self.close(device);
                 Ok(Answer::Done)

@@ -51,6 +51,8 @@ impl Net {
                 self.resolve(name, addresses)?;
                 Ok(Answer::Ready(true))
             }
+            // None comes from outside.
+            Request::Catch(_) => Ok(Answer::Done),
             Request::Close => {
                 self.close(device);
                 Ok(Answer::Done)
