@@ -56,6 +56,7 @@ mod info;
 mod inject;
 mod lifecycle;
 mod outcome;
+mod permits;
 mod places;
 mod processors;
 mod published;

@@ -47,7 +47,7 @@ pub struct Ledger {
     /// The queues of objects, and those with a name.
     pub(super) objects: FxHashMap<QueueId, Rc<Object>>,
     /// The task that holds a lock, or took the last permit.
-    pub(super) holders: FxHashMap<QueueId, Tid>,
+    holders: FxHashMap<QueueId, Vec<Tid>>,
     pub(super) addrs: FxHashMap<DeviceId, SocketAddr>,
     pub(super) reaped: Option<(Tid, Task)>,
     freed: Option<(QueueId, Rc<Object>)>,
@@ -124,7 +124,10 @@ impl Ledger {
     pub fn is_error(&self, event: &Event<'_>) -> bool {
         let ends_queue = || {
             let last = self.last(event.tid).map(|call| call.call);
-            matches!(last, Some(SystemCall::Get(_) | SystemCall::TryGet(_)))
+            matches!(
+                last,
+                Some(SystemCall::Get(_) | SystemCall::TryGet(_))
+            )
         };
         match event.fact {
             Fact::Replied {
@@ -133,6 +136,11 @@ impl Ledger {
             } => !ends_queue(),
             _ => event.fact.is_error(),
         }
+    }
+
+    /// Returns the task that holds a lock, or took the last permit; of several, the last.
+    pub(super) fn holder(&self, queue: QueueId) -> Option<Tid> {
+        self.holders.get(&queue)?.last().copied()
     }
 
     /// Returns the line of a trace for a fact.
@@ -249,7 +257,12 @@ impl Ledger {
         self.now.moment.turn += 1;
         // The handle of a lock or a permit notes the task in that turn.
         let gets = self.tasks.get_mut(&tid)?.gets.take();
-        self.holders.extend(gets.map(|queue| (queue, tid)));
+        if let Some(queue) = gets {
+            let shares = self.kind(queue) == Kind::RwLock;
+            let holders = self.holders.entry(queue).or_default();
+            holders.truncate(if shares { holders.len() } else { 0 });
+            holders.push(tid);
+        }
         ended
     }
 
@@ -302,7 +315,7 @@ impl Ledger {
         let ended = is_over.then(|| task.begin(tid, Doing::Ready, Ending::Next, now));
         let last = task.calls.back();
         match reply {
-            Reply::Message(_) => {
+            Reply::Message(_) | Reply::Permits(_) => {
                 let gets = last.filter(|call| call.gets_hold());
                 task.gets = gets.and_then(|call| call.call.queue());
             }
@@ -370,9 +383,15 @@ impl Ledger {
                 self.holders.remove(&queue);
             }
             SystemCall::TryPut(queue) | SystemCall::GiveBack(queue)
-                if self.kind(queue) == Kind::Mutex =>
+                if matches!(self.kind(queue), Kind::Mutex | Kind::Once) =>
             {
                 self.holders.remove(&queue);
+            }
+            SystemCall::Give(queue) if self.kind(queue) == Kind::RwLock => {
+                if let Some(holders) = self.holders.get_mut(&queue) {
+                    let place = holders.iter().rposition(|holder| *holder == tid);
+                    place.map(|place| holders.remove(place)).or_else(|| holders.pop());
+                }
             }
             SystemCall::Close(device) => drop(self.addrs.remove(&device)),
             SystemCall::Unshield(number) => {
