@@ -56,6 +56,10 @@ impl Kernel {
             Touches::Put(queue) => self.touch(Object::PutEnd(queue)),
             Touches::TryPut(queue) => self.note_try_put(queue),
             Touches::Get(queue) => self.note_get(queue),
+            Touches::Take(queue) => {
+                self.touch_queue(queue);
+                self.note_get(queue);
+            }
             Touches::Ends(queue) => self.touch_queue(queue),
             Touches::Waiters(queue) => self.note_free(queue),
         }

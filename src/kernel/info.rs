@@ -66,14 +66,20 @@ impl Kernel {
         let &State::Blocked(on) = self.tasks[task].state() else {
             return info;
         };
-        let mut kind = Kind::Queue;
+        let (mut kind, mut count) = (Kind::Queue, None);
         if let WaitingOn::Queue(queue, end) = on
             && let Some(status) = self.queues.get(queue).map(MessageQueue::status)
         {
             kind = status.kind;
+            count = self.queues.get(queue).and_then(|found| found.request(task));
             info.wait.thing = kind.thing(queue, end, status.name());
             info.wait.holder = status.holder();
-            info.wait.is_lock = kind == Kind::Mutex;
+            // A lock that readers share may be free for another reader when a writer gives up.
+            let may_go = || {
+                status.holder().is_some()
+                    && self.holder(queue, count.unwrap_or(1), Some(task)).is_none()
+            };
+            info.wait.is_lock = kind.is_lock() && !may_go();
         }
         if let WaitingOn::Select(key, _) = on {
             info.wait.thing = Some(self.describe_sources(key));
@@ -97,7 +103,7 @@ impl Kernel {
         info.wait.is_timed = self.tasks[task].is_timed();
         info.wait.is_accept |=
             matches!(on, WaitingOn::Device(_, _, Then::Read(ReadOp::Connection)));
-        info.wait.call = name(on, kind);
+        info.wait.call = name(on, kind, count.unwrap_or(1));
         info.wait.place = self.places.of_call(task, on);
         info
     }
@@ -106,7 +112,9 @@ impl Kernel {
     fn describe_sources(&self, key: u32) -> String {
         first_of(self.selects.sources(key).map(|source| {
             let status = match source {
-                Interest::Queue(queue, _) => self.queues.get(queue).map(MessageQueue::status),
+                Interest::Queue(queue, _) | Interest::Permits(queue, _) => {
+                    self.queues.get(queue).map(MessageQueue::status)
+                }
                 _ => None,
             };
             let (kind, name) =
@@ -114,7 +122,7 @@ impl Kernel {
             let words = source.words(kind, name);
             match status
                 .and_then(QueueStatus::holder)
-                .filter(|_| kind == Kind::Mutex)
+                .filter(|_| kind.is_lock())
             {
                 Some(holder) => format!("{words}, held by task {holder}"),
                 None => words,
@@ -123,7 +131,7 @@ impl Kernel {
     }
 }
 
-fn name(on: WaitingOn, kind: Kind) -> &'static str {
+fn name(on: WaitingOn, kind: Kind, count: u64) -> &'static str {
     match on {
         WaitingOn::Exit(_) => "wait",
         WaitingOn::Timer(_) => "sleep",
@@ -133,7 +141,7 @@ fn name(on: WaitingOn, kind: Kind) -> &'static str {
         WaitingOn::Device(_, Direction::Read, Then::Done) => "read_wait",
         WaitingOn::Device(_, Direction::Write, Then::Done) => "write_wait",
         WaitingOn::Queue(queue, End::Put) => kind.verb(SystemCall::Put(queue)),
-        WaitingOn::Queue(queue, End::Get) => kind.verb(SystemCall::Get(queue)),
+        WaitingOn::Queue(queue, End::Get) => kind.verb_of(SystemCall::Take(queue), count),
         WaitingOn::Select(..) => "select",
         WaitingOn::Console(_) | WaitingOn::Delay(_) => "",
     }

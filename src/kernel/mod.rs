@@ -57,6 +57,7 @@ mod info;
 mod inject;
 mod lifecycle;
 mod outcome;
+mod permits;
 mod places;
 mod processors;
 mod published;

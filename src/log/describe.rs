@@ -214,8 +214,8 @@ impl Ledger {
         let mut kind = Kind::Queue;
         if let On::Queue(queue, _) = on {
             kind = self.kind(queue);
-            wait.is_lock = kind == Kind::Mutex;
-            wait.holder = self.holders.get(&queue).copied();
+            wait.is_lock = kind.is_lock();
+            wait.holder = self.holder(queue);
         }
         if let On::First(_) = on {
             let sources = task.sources();
@@ -238,7 +238,10 @@ impl Ledger {
             On::Exit(_) => "wait",
             On::Timer(_) => "sleep",
             On::Queue(queue, End::Put) => kind.verb(SystemCall::Put(queue)),
-            On::Queue(queue, End::Get) => kind.verb(SystemCall::Get(queue)),
+            On::Queue(queue, End::Get) => {
+                let count = last.map_or(1, CallInfo::count);
+                kind.verb_of(SystemCall::Take(queue), count)
+            }
             On::First(_) => "select",
             On::Device(..) => match last.map(|call| call.call) {
                 Some(SystemCall::SendFile(_)) => "send",
@@ -276,7 +279,7 @@ impl Ledger {
 
     pub(super) fn source_words(&self, source: Interest) -> String {
         let object = match source {
-            Interest::Queue(queue, _) => self.objects.get(&queue),
+            Interest::Queue(queue, _) | Interest::Permits(queue, _) => self.objects.get(&queue),
             _ => None,
         };
         let (kind, name) = object.map_or((Kind::Queue, ""), |object| (object.kind, &object.name));
@@ -288,12 +291,9 @@ impl Ledger {
     }
 
     fn holder_of_lock(&self, source: Interest) -> Option<Tid> {
-        match source {
-            Interest::Queue(queue, _) if self.kind(queue) == Kind::Mutex => {
-                self.holders.get(&queue).copied()
-            }
-            _ => None,
-        }
+        let (queue, _) = source.taken()?;
+        let is_lock = self.kind(queue).is_lock();
+        is_lock.then(|| self.holder(queue)).flatten()
     }
 
     /// Returns whether no timer, device or work on a thread makes a source ready.
@@ -302,7 +302,7 @@ impl Ledger {
             Interest::Exit(_) => true,
             Interest::After(time) | Interest::At(time) => time == Nanos::FOREVER,
             Interest::Device(..) => false,
-            Interest::Queue(queue, _) => !self.is_from_outside(queue),
+            Interest::Queue(queue, _) | Interest::Permits(queue, _) => !self.is_from_outside(queue),
         }
     }
 

@@ -47,7 +47,7 @@ pub struct Ledger {
     /// The queues of objects, and those with a name.
     pub(super) objects: FxHashMap<QueueId, Rc<Object>>,
     /// The task that holds a lock, or took the last permit.
-    pub(super) holders: FxHashMap<QueueId, Tid>,
+    holders: FxHashMap<QueueId, Vec<Tid>>,
     /// The addresses of open devices, and whether each is a listener's.
     pub(super) addrs: FxHashMap<DeviceId, (SocketAddr, bool)>,
     pub(super) reaped: Option<(Tid, Task)>,
@@ -134,6 +134,11 @@ impl Ledger {
             } => !ends_queue(),
             _ => event.fact.is_error(),
         }
+    }
+
+    /// Returns the task that holds a lock, or took the last permit; of several, the last.
+    pub(super) fn holder(&self, queue: QueueId) -> Option<Tid> {
+        self.holders.get(&queue)?.last().copied()
     }
 
     /// Returns the line of a trace for a fact.
@@ -250,7 +255,12 @@ impl Ledger {
         self.now.moment.turn += 1;
         // The handle of a lock or a permit notes the task in that turn.
         let gets = self.tasks.get_mut(&tid)?.gets.take();
-        self.holders.extend(gets.map(|queue| (queue, tid)));
+        if let Some(queue) = gets {
+            let shares = self.kind(queue) == Kind::RwLock;
+            let holders = self.holders.entry(queue).or_default();
+            holders.truncate(if shares { holders.len() } else { 0 });
+            holders.push(tid);
+        }
         ended
     }
 
@@ -298,7 +308,7 @@ impl Ledger {
         let ended = is_over.then(|| task.begin(tid, Doing::Ready, Ending::Next, now));
         let last = task.calls.back();
         match reply {
-            Reply::Message(_) => {
+            Reply::Message(_) | Reply::Permits(_) => {
                 let gets = last.filter(|call| call.gets_hold());
                 task.gets = gets.and_then(|call| call.call.queue());
             }
@@ -376,9 +386,17 @@ impl Ledger {
                 self.holders.remove(&queue);
             }
             SystemCall::TryPut(queue) | SystemCall::GiveBack(queue)
-                if self.kind(queue) == Kind::Mutex =>
+                if matches!(self.kind(queue), Kind::Mutex | Kind::Once) =>
             {
                 self.holders.remove(&queue);
+            }
+            SystemCall::Give(queue) if self.kind(queue) == Kind::RwLock => {
+                if let Some(holders) = self.holders.get_mut(&queue) {
+                    let place = holders.iter().rposition(|holder| *holder == tid);
+                    place
+                        .map(|place| holders.remove(place))
+                        .or_else(|| holders.pop());
+                }
             }
             SystemCall::Close(device) => drop(self.addrs.remove(&device)),
             SystemCall::Unshield(number) => {
