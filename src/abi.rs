@@ -300,7 +300,7 @@ calls! {
         /// [`Errno::Invalid`] without a scope.
         49 "set_deadline" SetDeadline(deadline: Instant(Nanos)) + Scope => All; Fails,
         /// [`Os::shield`](crate::Os::shield): enters it. Returns [`Reply::Timeout`].
-        50 "shield" Shield => Nothing; Asks,
+        50 "shield" Shield + Closes => Nothing; Asks,
         /// Leaves the shield of that number. Returns [`Reply::Done`]. Deferred.
         51 "unshield" Unshield(shield: Number(u64)) => Nothing; Asks,
     }
@@ -369,7 +369,12 @@ impl SystemCall {
     pub(crate) fn has_payload(self) -> bool {
         !matches!(
             self.beside(),
-            Beside::None | Beside::Bytes | Beside::Message | Beside::Body | Beside::Waited
+            Beside::None
+                | Beside::Bytes
+                | Beside::Message
+                | Beside::Body
+                | Beside::Waited
+                | Beside::Closes
         )
     }
 }
@@ -436,6 +441,8 @@ pub(crate) enum Beside {
     /// The sources of a select, and the number of the first to look at.
     Interests,
     Scope,
+    /// The queue that a shield closes when it holds a timeout back.
+    Closes,
 }
 
 words! {
@@ -529,11 +536,12 @@ pub(crate) enum Kind {
     Promise,
     Callback,
     Group,
+    Supervisor,
     Job,
 }
 
 impl Kind {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 11] = [
         Self::Queue,
         Self::Semaphore,
         Self::Mutex,
@@ -543,6 +551,7 @@ impl Kind {
         Self::Promise,
         Self::Callback,
         Self::Group,
+        Self::Supervisor,
         Self::Job,
     ];
 
@@ -559,6 +568,7 @@ impl Kind {
             Self::Promise => "promise wait try_get put try_put set",
             Self::Callback => "callback on_done try_get put call close",
             Self::Group => "group next try_get put try_put close",
+            Self::Supervisor => "supervisor next try_get put try_put close",
             Self::Job => "job run_blocking try_get put try_put close",
         }
     }
@@ -601,6 +611,7 @@ impl Kind {
             Self::Semaphore => "permit",
             Self::Mutex => "lock",
             Self::Group => "member",
+            Self::Supervisor => "child",
             Self::Flag | Self::Barrier | Self::Promise | Self::Job => self.name(),
         }
     }

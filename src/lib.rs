@@ -126,6 +126,7 @@ pub use user::{
     queue::{Closed, Queue, TryGetError, TryPutError},
     scope::{Cancelled, Scope},
     select::{Arm, Arms, Either2, Either3, Either4, Either5, Either6, Source, after},
+    supervisor::{Gone, Restart, Strategy, Supervisor},
     sync,
     time::Elapsed,
 };

@@ -11,6 +11,7 @@
 //! | `queue.rs`, `messages.rs` | message queues; the store of their messages |
 //! | `promise.rs` | values that are set once |
 //! | `sync/` | semaphore, mutex, flag, barrier, condition, group |
+//! | `supervisor.rs` | tasks that start their children again |
 //! | `callback.rs` | callbacks, each in a task |
 //! | `blocking.rs` | blocking work on threads |
 //! | `recorded.rs` | the same with a value that a tape holds: feature `serde` |
@@ -31,6 +32,7 @@ pub(crate) mod queue;
 pub(crate) mod recorded;
 pub(crate) mod scope;
 pub(crate) mod select;
+pub(crate) mod supervisor;
 pub mod sync;
 pub(crate) mod tasks;
 pub(crate) mod time;

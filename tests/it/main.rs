@@ -38,6 +38,7 @@ mod select;
 mod send_file;
 mod sockets;
 mod stepping;
+mod supervisor;
 mod support;
 mod sync;
 mod tape;
