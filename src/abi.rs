@@ -304,7 +304,7 @@ calls! {
         /// [`Errno::Invalid`] without a scope.
         49 "set_deadline" SetDeadline(deadline: Instant(Nanos)) + Scope => All; Fails,
         /// [`Os::shield`](crate::Os::shield): enters it. Returns [`Reply::Timeout`].
-        50 "shield" Shield => Nothing; Asks,
+        50 "shield" Shield + Closes => Nothing; Asks,
         /// Leaves the shield of that number. Returns [`Reply::Done`]. Deferred.
         51 "unshield" Unshield(shield: Number(u64)) => Nothing; Asks,
         /// [`Os::catch`](crate::Os::catch). Returns [`Reply::Queue`] or [`Reply::Err`].
@@ -396,6 +396,7 @@ impl SystemCall {
                 | Beside::Count
                 | Beside::Body
                 | Beside::Waited
+                | Beside::Closes
         )
     }
 }
@@ -468,6 +469,8 @@ pub(crate) enum Beside {
     Scope,
     /// A store, and the set of signals as a word.
     Signals,
+    /// The queue that a shield closes when it holds a timeout back.
+    Closes,
 }
 
 words! {
@@ -563,6 +566,7 @@ pub(crate) enum Kind {
     Promise,
     Callback,
     Group,
+    Supervisor,
     Job,
     Signals,
     Watch,
@@ -572,7 +576,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    const ALL: [Self; 15] = [
+    const ALL: [Self; 16] = [
         Self::Queue,
         Self::Semaphore,
         Self::Mutex,
@@ -582,6 +586,7 @@ impl Kind {
         Self::Promise,
         Self::Callback,
         Self::Group,
+        Self::Supervisor,
         Self::Job,
         Self::Signals,
         Self::Watch,
@@ -603,6 +608,7 @@ impl Kind {
             Self::Promise => "promise wait try_get put try_put set",
             Self::Callback => "callback on_done try_get put call close",
             Self::Group => "group next try_get put try_put close",
+            Self::Supervisor => "supervisor next try_get put try_put close",
             Self::Job => "job run_blocking try_get put try_put close",
             Self::Signals => "signals next try_get put try_put close",
             Self::Watch => "watch changed try_get put try_put set",
@@ -678,6 +684,7 @@ impl Kind {
             | Self::Signals
             | Self::Broadcast
             | Self::Once => self.name(),
+            Self::Supervisor => "child",
         }
     }
 

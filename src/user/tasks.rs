@@ -132,11 +132,23 @@ impl Os {
     {
         let name = self.frame().kept.intern(name);
         let program = program::program(self.frame(), program);
-        let new = NewTask {
-            name,
-            program,
-            options: options.map(Box::new),
-        };
+        self.start(
+            call,
+            NewTask {
+                name,
+                program,
+                options: options.map(Box::new),
+            },
+        )
+    }
+
+    /// The same, for a program that is made.
+    #[inline(always)]
+    pub(crate) fn start(
+        &mut self,
+        call: SystemCall,
+        new: NewTask,
+    ) -> impl Future<Output = Result<Tid, Errno>> + use<'_> {
         self.call(
             carrying(call, Payload::Program(new)),
             answer!(Reply::Tid(tid) => Ok(tid), Reply::Err(errno) => Err(errno)),

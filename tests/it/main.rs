@@ -40,6 +40,7 @@ mod serve;
 mod signals;
 mod sockets;
 mod stepping;
+mod supervisor;
 mod support;
 mod sync;
 mod tape;
