@@ -303,6 +303,9 @@ calls! {
         50 "shield" Shield => Nothing; Asks,
         /// Leaves the shield of that number. Returns [`Reply::Done`]. Deferred.
         51 "unshield" Unshield(shield: Number(u64)) => Nothing; Asks,
+        /// [`Os::spawn_daemon`](crate::Os::spawn_daemon). Returns the same as
+        /// [`SystemCall::NewTask`].
+        54 "new_daemon" NewDaemon + Program => Tids; Fails,
     }
 }
 
