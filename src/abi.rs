@@ -324,6 +324,9 @@ calls! {
         /// Gives permits back. Returns [`Reply::Done`]. Deferred, by
         /// [`Permit`](crate::sync::Permit) and the guards of locks.
         57 "give" Give(queue: Queue(QueueId)) + Count => Ends(queue); Fails,
+        /// [`Os::spawn_daemon`](crate::Os::spawn_daemon). Returns the same as
+        /// [`SystemCall::NewTask`].
+        58 "new_daemon" NewDaemon + Program => Tids; Fails,
     }
 }
 

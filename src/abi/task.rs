@@ -285,6 +285,9 @@ pub struct TaskInfo {
     pub wait: Wait,
     /// The place at which it was made.
     pub spawned: Option<Place>,
+    /// Whether it is a daemon of a program, which keeps no run alive
+    /// ([`Os::spawn_daemon`](crate::Os::spawn_daemon)).
+    pub is_daemon: bool,
 }
 
 impl TaskInfo {
@@ -341,6 +344,9 @@ impl TaskInfo {
 impl fmt::Display for TaskInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "tid {} {:?} ", self.tid, self.name)?;
+        if self.is_daemon {
+            f.write_str("(daemon) ")?;
+        }
         match &self.state {
             TaskState::Ready => f.write_str("is ready"),
             TaskState::Running => f.write_str("is running"),

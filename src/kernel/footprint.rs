@@ -6,7 +6,7 @@
 
 use super::{Kernel, builder::Limits, queues::MessageQueue, task::OnExit};
 use crate::{
-    abi::{Nanos, QueueId, SystemCall, Tid, Touches},
+    abi::{Beside, Nanos, QueueId, SystemCall, Tid, Touches},
     sched::Runnable,
     trap::{Footprints, Note, Object},
 };
@@ -76,7 +76,7 @@ impl Kernel {
         if let Some(place) = self.frame.place() {
             self.frame.note(Note::Called(place));
         }
-        if !matches!(call, SystemCall::NewTask | SystemCall::NewDetachedTask) {
+        if call.beside() != Beside::Program {
             self.frame.forget_place();
         }
     }

@@ -35,6 +35,7 @@ impl Task {
             traps: self.traps(),
             wait: Wait::default(),
             spawned: None,
+            is_daemon: self.is_attendant,
         }
     }
 }

@@ -18,8 +18,9 @@ impl Kernel {
         match call {
             SystemCall::GetTid => Reply::Tid(me.tid).into(),
             SystemCall::Yield => Answer::SLEPT.into(),
-            SystemCall::NewTask => self.new_task(me, OnExit::Zombie),
-            SystemCall::NewDetachedTask => self.new_task(me, OnExit::Nothing),
+            SystemCall::NewTask => self.new_task(me, OnExit::Zombie, false),
+            SystemCall::NewDetachedTask => self.new_task(me, OnExit::Nothing, false),
+            SystemCall::NewDaemon => self.new_task(me, OnExit::Zombie, true),
             SystemCall::KillTask(tid) => self.kill_task(tid),
             SystemCall::Release(tid) => self.release(tid),
             SystemCall::Disown(tid) => self.disown(tid),
@@ -95,7 +96,7 @@ impl Kernel {
 
     // ---- tasks
 
-    fn new_task(&mut self, me: Runnable, on_exit: OnExit) -> Outcome {
+    fn new_task(&mut self, me: Runnable, on_exit: OnExit, attends: bool) -> Outcome {
         let Some(Payload::Program(new)) = self.frame.take() else {
             return Errno::Invalid.into();
         };
@@ -114,6 +115,9 @@ impl Kernel {
             Err(errno) => return errno.into(),
         };
         self.tasks[child].host = host;
+        if attends {
+            self.tasks.attend(child);
+        }
         if let Some(keeper) = options.keeper {
             keeper.spawned(child.tid);
             self.tasks.keep(child, keeper);

@@ -126,6 +126,7 @@ impl Ledger {
                 _ => Wait::default(),
             },
             spawned: task.spawned.clone(),
+            is_daemon: task.is_daemon,
         })
     }
 

@@ -238,11 +238,13 @@ impl Ledger {
         // A number is not used twice, except in a recording that was made up.
         self.tasks.remove(&event.tid);
         let now = self.now;
+        let call = self.pending(parent).map(|call| call.call);
         if let Some(task) = self.meet(event.tid) {
             *task = Task {
                 comm: name.into(),
                 parent,
                 spawned: event.place.clone(),
+                is_daemon: call == Some(SystemCall::NewDaemon),
                 is_whole: true,
                 ..Task::unknown(now)
             };

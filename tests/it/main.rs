@@ -28,6 +28,7 @@ mod places;
 mod poison;
 mod policies;
 mod processors;
+mod program_daemons;
 mod promises;
 mod properties;
 mod queues;
