@@ -3,7 +3,7 @@ use std::{collections::BTreeMap, error::Error, io, mem, net::SocketAddr, rc::Rc,
 use trapline::{Elapsed, Os, Promise, Queue, Setter, TcpStream, sync::Group};
 use trapline_cli::{Program, addr, duration};
 
-use crate::serve::{accept, listen, send_all};
+use crate::serve::{Drain, listen, send_all};
 
 /// A chat server: every client reads what each one says
 ///
@@ -18,6 +18,8 @@ pub(crate) struct Chat {
     /// How long a client may take to give its name, or to read anything that is sent
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "30s")]
     timeout: Duration,
+    #[command(flatten)]
+    drain: Drain,
 }
 
 /// The longest line, in bytes, and the longest name, in letters.
@@ -35,26 +37,26 @@ type Outbox = Queue<Rc<str>>;
 
 impl Program for Chat {
     async fn main(self, os: &mut Os) -> Result<(), Box<dyn Error>> {
-        let Self { addr, timeout } = self;
+        let Self {
+            addr,
+            timeout,
+            drain,
+        } = self;
         let listener = listen(os, addr, "--addr").await?;
         let room = Queue::bounded(os, 64).await;
         let events = room.clone();
         os.spawn_detached("room", async move |os| keep_room(os, events).await)
             .await?;
         writeln!(os, "Chat starting at {}", listener.local_addr()?);
-        loop {
-            let (client, peer) = accept(os, &listener).await;
-            let room = room.clone();
-            let visit = async move |os: &mut Os| {
-                // Detached, since clients leave at any time.
-                if let Err(error) = visit(os, client, &room, timeout).await {
-                    tracing::info!("{peer}: {error}");
-                }
-            };
-            if let Err(errno) = os.spawn_detached("client", visit).await {
-                writeln!(os, "Client rejected {peer}: {errno}");
+        let theirs = room.clone();
+        let client = async move |os: &mut Os, client, peer: SocketAddr| {
+            if let Err(error) = visit(os, client, &theirs, timeout).await {
+                tracing::info!("{peer}: {error}");
             }
-        }
+        };
+        drain.serve(os, &listener, client).await?;
+        room.close(os).await;
+        Ok(())
     }
 }
 

@@ -6,7 +6,7 @@ use std::{error::Error, fs::File, io, net::SocketAddr};
 use trapline::{Os, TcpStream};
 use trapline_cli::{Program, addr};
 
-use crate::serve::{accept, listen};
+use crate::serve::{Drain, listen};
 
 /// A server that sends back what it receives, with a task per client
 #[derive(clap::Args)]
@@ -24,6 +24,8 @@ pub(crate) struct Echo {
     /// Wait with read_wait and write_wait, and do the I/O on the sockets directly
     #[arg(long, conflicts_with = "blocking")]
     ready: bool,
+    #[command(flatten)]
+    drain: Drain,
 }
 
 impl Program for Echo {
@@ -43,28 +45,30 @@ impl Program for Echo {
             return Ok(ready::serve(os, addr, &self.prefix).await?);
         }
         writeln!(os, "Server starting at {addr}");
-        loop {
-            let (client, peer) = accept(os, &listener).await;
-            let prefix = self.prefix.clone();
-            let echo = async move |os: &mut Os| echo(os, &client, &prefix).await;
-            start(os, peer, echo).await;
-        }
+        let client = async move |os: &mut Os, client: TcpStream, peer| {
+            let echo = async |os: &mut Os| echo(os, &client, &self.prefix).await;
+            told(os, peer, echo).await;
+        };
+        Ok(self.drain.serve(os, &listener, client).await?)
     }
 }
 
-/// Starts the task of a client, which says how it begins and ends.
+/// Says how a client begins and ends.
+async fn told(os: &mut Os, peer: SocketAddr, echo: impl AsyncFnOnce(&mut Os) -> io::Result<()>) {
+    writeln!(os, "Client connected {peer}");
+    match echo(os).await {
+        Ok(()) => writeln!(os, "Client closed {peer}"),
+        Err(error) => writeln!(os, "Client lost {peer}: {error}"),
+    }
+}
+
+/// Starts the task of a client.
 async fn start(
     os: &mut Os,
     peer: SocketAddr,
     echo: impl AsyncFnOnce(&mut Os) -> io::Result<()> + 'static,
 ) {
-    let handler = async move |os: &mut Os| {
-        writeln!(os, "Client connected {peer}");
-        match echo(os).await {
-            Ok(()) => writeln!(os, "Client closed {peer}"),
-            Err(error) => writeln!(os, "Client lost {peer}: {error}"),
-        }
-    };
+    let handler = async move |os: &mut Os| told(os, peer, echo).await;
     if let Err(errno) = os.spawn_detached("client", handler).await {
         writeln!(os, "Client rejected {peer}: {errno}");
     }

@@ -10,7 +10,7 @@ use std::{
 use trapline::{Elapsed, Exit, Os, TcpStream, Tid, sync::Group};
 use trapline_cli::{Program, addr, duration};
 
-use crate::serve::{accept, listen};
+use crate::serve::{Drain, listen};
 
 /// A TCP proxy, with a task for each direction of each connection
 ///
@@ -30,6 +30,8 @@ pub(crate) struct Proxy {
     /// End connections on which no byte has moved for this long; never, if not given
     #[arg(long, value_name = "TIME", value_parser = duration)]
     idle_timeout: Option<Duration>,
+    #[command(flatten)]
+    drain: Drain,
 }
 
 /// The buffer size of a direction.
@@ -47,18 +49,12 @@ impl Program for Proxy {
             return Err(format!("--to {to} {what}").into());
         }
         writeln!(os, "Proxy starting at {addr}, to {to}");
-        let proxy = Rc::new(self);
-        loop {
-            let (client, peer) = accept(os, &listener).await;
-            let proxy = Rc::clone(&proxy);
-            let handler = async move |os: &mut Os| match proxy.pass_on(os, client).await {
-                Ok(()) => writeln!(os, "Connection of {peer} ended"),
-                Err(trouble) => writeln!(os, "Connection of {peer} lost: {trouble}"),
-            };
-            if let Err(errno) = os.spawn_detached("connection", handler).await {
-                writeln!(os, "Connection of {peer} rejected: {errno}");
-            }
-        }
+        let drain = self.drain;
+        let client = async move |os: &mut Os, client, peer| match self.pass_on(os, client).await {
+            Ok(()) => writeln!(os, "Connection of {peer} ended"),
+            Err(trouble) => writeln!(os, "Connection of {peer} lost: {trouble}"),
+        };
+        Ok(drain.serve(os, &listener, client).await?)
     }
 }
 

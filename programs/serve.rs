@@ -1,8 +1,43 @@
-//! Helpers of the servers among the programs: listening, accepting and sending.
+//! Helpers of the servers among the programs: listening, serving and sending.
 
 use std::{io, net::SocketAddr, time::Duration};
 
-use trapline::{Elapsed, Os, TcpListener, TcpStream};
+use trapline::{Elapsed, IntoExit, Os, Signal, Source, TcpListener, TcpStream};
+use trapline_cli::duration;
+
+/// How a server ends.
+#[derive(Clone, Copy, clap::Args)]
+pub(crate) struct Drain {
+    /// How long the clients may take to finish after a SIGTERM: the server accepts no more, answers
+    /// what it has read, and then ends. A second SIGTERM ends it at once
+    #[arg(long = "drain", value_name = "TIME", value_parser = duration, default_value = "5s")]
+    pub(crate) span: Duration,
+}
+
+impl Drain {
+    /// Serves clients until a SIGTERM, and lets them finish.
+    pub(crate) async fn serve<T: IntoExit>(
+        self,
+        os: &mut Os,
+        listener: &TcpListener,
+        client: impl AsyncFn(&mut Os, TcpStream, SocketAddr) -> T + 'static,
+    ) -> io::Result<()> {
+        let signals = os.catch(&[Signal::Terminate]).await;
+        let stop = Source::signal(&signals);
+        let cut = os.serve_until(listener, stop, self.span, client).await?;
+        signals.next(os).await;
+        stopped(os, cut);
+        Ok(())
+    }
+}
+
+pub(crate) fn stopped(os: &mut Os, cut: usize) {
+    match cut {
+        0 => writeln!(os, "Stopped: all clients have finished"),
+        1 => writeln!(os, "Stopped: a client was cut off (see --drain)"),
+        n => writeln!(os, "Stopped: {n} clients were cut off (see --drain)"),
+    }
+}
 
 /// Listens on `addr`. An error names `option`, which set the address, and says what to change.
 pub(crate) async fn listen(
@@ -12,21 +47,6 @@ pub(crate) async fn listen(
 ) -> Result<TcpListener, String> {
     let listening = os.listen(addr).await;
     listening.map_err(|error| format!("{error} (see {option})"))
-}
-
-/// Accepts the next client, with no time limit.
-pub(crate) async fn accept(os: &mut Os, listener: &TcpListener) -> (TcpStream, SocketAddr) {
-    loop {
-        match listener.accept(os).await {
-            Ok(accepted) => return accepted,
-            // Most likely, the process has no free descriptors: a connected client must leave
-            // first.
-            Err(error) => {
-                writeln!(os, "Cannot accept: {error}");
-                os.sleep(Duration::from_millis(100)).await;
-            }
-        }
-    }
 }
 
 /// Sends everything. The client may be slow, but must read something within `timeout`.

@@ -9,7 +9,7 @@ use std::{
 };
 
 use trapline::{
-    Os, TcpStream,
+    Os, Source, TcpStream,
     sync::{Permit, Semaphore},
 };
 
@@ -31,6 +31,7 @@ struct State {
     /// The connections that wait for a request, the longest idle first.
     idle: BTreeMap<u64, (IpAddr, TcpStream)>,
     last: u64,
+    is_stopping: bool,
 }
 
 /// A place among the clients, given back when it is dropped.
@@ -57,8 +58,13 @@ impl Clients {
 
     /// Makes room for a client. It closes the connection that has been idle longest, or waits for
     /// one to end. Returns `None` if the client's address has too many connections and none is
-    /// idle.
-    pub(super) async fn admit(self: &Rc<Self>, os: &mut Os, peer: SocketAddr) -> Option<Seat> {
+    /// idle, or the server is to stop.
+    pub(super) async fn admit(
+        self: &Rc<Self>,
+        os: &mut Os,
+        peer: SocketAddr,
+        stop: Source,
+    ) -> Option<Seat> {
         let address = owner(peer.ip());
         if self.is_crowded(peer) {
             os.sleep(NOTICE).await;
@@ -68,9 +74,11 @@ impl Clients {
         }
         let mut patience = NOTICE;
         let permit = loop {
-            let permit = os.timeout(patience, async |os| self.free.acquire(os).await);
-            if let Ok(permit) = permit.await {
-                break permit.expect("it is of this kernel");
+            let free = Source::permit(&self.free);
+            match os.select(&[free, stop, Source::after(patience)]).await {
+                0 => break self.free.acquire(os).await.expect("it is of this kernel"),
+                1 => return None,
+                _ => {}
             }
             let recycled = self.recycle(os, None).await;
             patience = if recycled { NOTICE } else { BUSY };
@@ -89,6 +97,22 @@ impl Clients {
         let state = self.state.borrow();
         let connections = state.connections.get(&owner(peer.ip()));
         connections.is_some_and(|count| *count >= self.per_address)
+    }
+
+    /// Ends the connections that wait for a request. The others get no further one.
+    pub(super) async fn stop(&self, os: &mut Os) {
+        self.state.borrow_mut().is_stopping = true;
+        let idle = self
+            .state
+            .borrow()
+            .idle
+            .values()
+            .cloned()
+            .collect::<Vec<_>>();
+        for (_, client) in idle {
+            // It fails if the connection has just ended.
+            let _ = client.shutdown_read(os).await;
+        }
     }
 
     /// Closes the connection that has been idle longest, of an address or of all. Returns whether
@@ -111,6 +135,11 @@ impl Clients {
 }
 
 impl Seat {
+    /// Returns whether the server stops.
+    pub(super) fn is_last(&self) -> bool {
+        self.clients.state.borrow().is_stopping
+    }
+
     pub(super) fn idle(&self, client: &TcpStream) -> Idle {
         let mut state = self.clients.state.borrow_mut();
         state.last += 1;

@@ -109,6 +109,7 @@ impl Connection {
             return Ok(false);
         };
         self.discard(os, request.body).await?;
+        request.close |= self.seat.is_last() && self.unread.is_empty();
         if request.method == Method::Other {
             self.respond(&request, WRONG_METHOD, "Allow: GET, HEAD\r\n");
         } else {
@@ -126,6 +127,9 @@ impl Connection {
             return Ok(Some(request));
         }
         self.flush(os).await?;
+        if self.unread.is_empty() && self.seat.is_last() {
+            return Ok(None);
+        }
         // An idle client gives back the buffer of a long answer.
         self.output.shrink_to(HEAD);
         let head = os.timeout(self.site.timeout, async |os| self.head(os).await);

@@ -21,10 +21,10 @@ use rustix::{
     fs::{Mode, OFlags},
     io::Errno,
 };
-use trapline::{Os, TcpListener, TcpStream};
+use trapline::{Elapsed, Os, Signal, Source, TcpListener, TcpStream, sync::Group};
 use trapline_cli::{Program, addr, duration};
 
-use crate::serve::listen;
+use crate::serve::{Drain, listen, stopped};
 
 use clients::Clients;
 use connection::Connection;
@@ -61,6 +61,8 @@ pub(crate) struct Httpd {
     /// of --max-connections]
     #[arg(long, value_name = "N")]
     max_per_address: Option<NonZeroUsize>,
+    #[command(flatten)]
+    drain: Drain,
 }
 
 impl Program for Httpd {
@@ -77,17 +79,41 @@ impl Program for Httpd {
         let per_address = per_address.map_or(most.div_ceil(2), NonZeroUsize::get);
         let clients = Rc::new(Clients::new(os, most, per_address).await);
         let site = Rc::new(Site::new(root, self.timeout));
+        let signals = os.catch(&[Signal::Terminate]).await;
+        let mut group = Group::new(os).await;
+        let stop = Source::signal(&signals);
         loop {
-            serve_next(os, &listener, &site, &clients).await;
+            let sources = [stop, Source::member(&group), Source::readable(&listener)];
+            match os.select(&sources).await {
+                0 => break,
+                1 => drop(group.next(os).await),
+                _ => serve_next(os, &mut group, &listener, &site, &clients, stop).await,
+            }
         }
+        listener.close(os).await?;
+        clients.stop(os).await;
+        let cut = group.drain(os, self.drain.span).await;
+        signals.next(os).await;
+        stopped(os, cut);
+        Ok(())
     }
 }
 
 /// Accepts a client, and starts a task for it.
-async fn serve_next(os: &mut Os, listener: &TcpListener, site: &Rc<Site>, clients: &Rc<Clients>) {
-    let (client, peer) = match listener.accept(os).await {
-        Ok(accepted) => accepted,
-        Err(error) => {
+async fn serve_next(
+    os: &mut Os,
+    group: &mut Group,
+    listener: &TcpListener,
+    site: &Rc<Site>,
+    clients: &Rc<Clients>,
+    stop: Source,
+) {
+    // The client may have left meanwhile: the next must not be waited for here.
+    let accept = async |os: &mut Os| listener.accept(os).await;
+    let (client, peer) = match os.timeout(Duration::ZERO, accept).await {
+        Err(Elapsed) => return,
+        Ok(Ok(accepted)) => accepted,
+        Ok(Err(error)) => {
             writeln!(os, "Cannot accept: {error}");
             os.sleep(Duration::from_millis(100)).await;
             if let Some(Errno::MFILE | Errno::NFILE) = Errno::from_io_error(&error) {
@@ -99,16 +125,16 @@ async fn serve_next(os: &mut Os, listener: &TcpListener, site: &Rc<Site>, client
     // A client of a crowded address waits in its own task, so that it delays no other client.
     let seat = match clients.is_crowded(peer) {
         true => None,
-        false => clients.admit(os, peer).await,
+        false => clients.admit(os, peer, stop).await,
     };
     let (site, clients) = (Rc::clone(site), Rc::clone(clients));
     let handler = async move |os: &mut Os| {
         let seat = match seat {
-            None => clients.admit(os, peer).await,
+            None => clients.admit(os, peer, stop).await,
             some => some,
         };
         let Some(seat) = seat else {
-            tracing::info!("{peer}: too many connections of its address");
+            tracing::info!("{peer}: too many connections of its address, or the server stops");
             return refuse(os, &client).await;
         };
         let connection = Connection::new(&site, client, peer, seat);
@@ -116,8 +142,7 @@ async fn serve_next(os: &mut Os, listener: &TcpListener, site: &Rc<Site>, client
             tracing::info!("{peer}: {error}");
         }
     };
-    // Detached, since clients leave at any time.
-    if let Err(errno) = os.spawn_detached("client", handler).await {
+    if let Err(errno) = group.spawn(os, "client", handler).await {
         writeln!(os, "Client rejected {peer}: {errno}");
     }
 }

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use trapline::{Fifo, Kernel, Os, Queue, SimWorld, Source, sync::Semaphore};
+use trapline::{
+    Fifo, Kernel, Os, Queue, SimWorld, Source,
+    sync::{Flag, Semaphore},
+};
 
 use crate::ring::Ring;
 
@@ -15,7 +18,7 @@ pub(crate) struct Path {
     pub(crate) laps: u64,
 }
 
-pub(crate) const PATHS: [Path; 16] = [
+pub(crate) const PATHS: [Path; 18] = [
     Path {
         name: "get_tid",
         run: get_tid,
@@ -75,6 +78,18 @@ pub(crate) const PATHS: [Path; 16] = [
         run: |laps| message(10, laps),
         operations: 1,
         laps: 1_000,
+    },
+    Path {
+        name: "message-to-10-selecting-tasks",
+        run: |laps| selecting_tasks(10, laps),
+        operations: 1,
+        laps: 10_000,
+    },
+    Path {
+        name: "message-to-10000-selecting-tasks",
+        run: |laps| selecting_tasks(10_000, laps),
+        operations: 1,
+        laps: 10_000,
     },
     Path {
         name: "select-of-1000-and-get",
@@ -293,5 +308,35 @@ fn permit_that_blocks(laps: u64) {
             };
             os.spawn("task", task).await.expect("there is room");
         }
+    });
+}
+
+/// Messages for tasks that each select one flag and a queue of their own.
+fn selecting_tasks(tasks: usize, laps: u64) {
+    run(Kernel::simulated(0), "putter", async move |os: &mut Os| {
+        let stop = Flag::new(os).await;
+        let mut queues = Vec::new();
+        for _ in 0..tasks {
+            let (stop, own) = (stop.clone(), Queue::<u64>::bounded(os, 1).await);
+            queues.push(own.clone());
+            let worker = async move |os: &mut Os| {
+                while os
+                    .select(&[Source::flag(&stop), Source::message(&own)])
+                    .await
+                    == 1
+                {
+                    own.get(os).await.expect("it is open");
+                }
+            };
+            os.spawn_detached("worker", worker)
+                .await
+                .expect("there is room for a task");
+        }
+        for lap in 0..laps {
+            let queue = &queues[lap as usize % tasks];
+            queue.put(os, lap).await.expect("it is open");
+            os.yield_now().await;
+        }
+        stop.set(os).await;
     });
 }
