@@ -98,7 +98,7 @@ impl HostId {
 /// A message queue's name: its number, in order of creation and never used twice, and its slot in
 /// the kernel's table.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub struct QueueId(u64);
+pub struct QueueId(pub(crate) u64);
 
 impl QueueId {
     /// For 16 million queues at once.

@@ -3,7 +3,10 @@
 use std::rc::Rc;
 
 use super::timers::Timer;
-use crate::{abi::Nanos, trap::ScopeState};
+use crate::{
+    abi::{Nanos, QueueId},
+    trap::ScopeState,
+};
 
 #[derive(Default, Debug)]
 pub(super) struct Timeouts {
@@ -30,6 +33,8 @@ struct Shield {
     around: usize,
     /// The outermost timeout around it that has fired meanwhile.
     held: Option<u64>,
+    /// Closed when it holds a timeout back: a body may wait for that. Or none.
+    closes: QueueId,
 }
 
 impl Timeouts {
@@ -95,15 +100,17 @@ impl Timeouts {
         self.guards.as_ref().map_or(&[], |guards| &guards.shields)
     }
 
-    /// Enters a shield. A due timeout waits until it is left.
-    pub(super) fn enter_shield(&mut self, number: u64) {
+    /// Enters a shield. A due timeout waits until it is left. Returns whether there is one.
+    pub(super) fn enter_shield(&mut self, number: u64, closes: QueueId) -> bool {
         let held = self.due.take().map(|due| due.number);
         let around = self.armed.len();
         self.guards.get_or_insert_default().shields.push(Shield {
             number,
             around,
             held,
+            closes,
         });
+        held.is_some()
     }
 
     /// Leaves a shield. A timeout that has fired meanwhile is due now.
@@ -121,8 +128,9 @@ impl Timeouts {
     }
 
     /// Holds back a timeout that fires around a shield, up to the end of that shield. Returns the
-    /// timeouts between the two, which are disarmed; `None` if there is no such shield.
-    pub(super) fn hold_back(&mut self, number: u64) -> Option<Vec<Timer>> {
+    /// timeouts between the two, which are disarmed, and the queue that is to be closed; `None` if there
+    /// is no such shield.
+    pub(super) fn hold_back(&mut self, number: u64) -> Option<(Vec<Timer>, QueueId)> {
         let at = self.armed.iter().position(|(_, other)| *other == number)?;
         let shields = &mut self.guards.as_mut()?.shields;
         let outermost = shields.iter().position(|shield| shield.around > at)?;
@@ -131,7 +139,8 @@ impl Timeouts {
         for shield in &mut shields[outermost..] {
             shield.around -= around - at;
         }
-        Some(self.armed.drain(at..around).skip(1).collect())
+        let closes = shields[outermost].closes;
+        Some((self.armed.drain(at..around).skip(1).collect(), closes))
     }
 }
 

@@ -57,6 +57,7 @@ mod info;
 mod inject;
 mod lifecycle;
 mod outcome;
+mod permits;
 mod places;
 mod processors;
 mod published;
@@ -160,14 +161,15 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// Runs until no task is left.
+    /// Runs until no task is left. Daemons of programs ([`Os::spawn_daemon`](crate::Os::spawn_daemon))
+    /// end with the last other task.
     ///
     /// *Errors:* [`Error::Deadlock`] when no task is ready and nothing can make one ready.
     /// [`Error::Stalled`] and [`Error::Limit`] at a limit of the [`Builder`]. [`Error::Policy`]
     /// when the policy fails, [`Error::Io`] when the world does. After any result, `run` can be
     /// called again; limits then count from zero.
     pub fn run(&mut self) -> Result<Report, Error> {
-        self.run_while(|kernel| kernel.tasks.live() > 0)
+        self.run_while(|_| true)
     }
 
     /// Runs until these tasks have ended. Others, such as servers, may be left. A number of no task
@@ -203,7 +205,7 @@ impl Kernel {
             if let Err(error) = self.check_policy() {
                 break Err(error);
             }
-            if self.tasks.live() == 0 {
+            if self.is_over() {
                 break Ok(Step::Finished);
             }
             let waits = self.is_waiting();
@@ -243,7 +245,7 @@ impl Kernel {
             if let Err(error) = self.check_policy() {
                 break Err(error);
             }
-            if !goes_on(self) {
+            if self.is_over() || !goes_on(self) {
                 break Ok(());
             }
             if let Err(error) = self.poll_world(ends) {

@@ -24,8 +24,8 @@ pub struct Report {
     pub elapsed: Duration,
     /// The highest number of tasks that were alive at once.
     pub peak_tasks: usize,
-    /// The number of tasks that faulted, and of tasks that failed and that no task has waited for.
-    /// These are what [`Report::check`] names.
+    /// The number of tasks that faulted, and of tasks that failed and that no task has waited for,
+    /// without the children of supervisors. These are what [`Report::check`] names.
     pub failures: u64,
     /// The number of printed bytes that are lost. The console failed, or took nothing after a
     /// shutdown from outside.
@@ -39,7 +39,7 @@ pub struct Report {
     named: [usize; 2],
     /// The number of tasks that failed or faulted, waited for or not.
     ended_badly: u64,
-    /// The number of tasks that faulted.
+    /// The number of tasks that faulted, without the children of supervisors.
     pub(super) faults: u64,
     exits: Exits,
 }
@@ -75,8 +75,9 @@ impl Report {
     /// Fails if any task has faulted since boot, or has failed and no task has waited for it. A task
     /// that waits for the end of another is told of its failure: by [`Os::wait`](crate::Os::wait), by
     /// the wait for a [`Child`](crate::Child) or a [`Group`](crate::sync::Group). A fault counts in
-    /// any case, so that a wait swallows no assertion. A killed task is no failure. A test can end
-    /// with `kernel.run()?.check()`.
+    /// any case, so that a wait swallows no assertion. A killed task is no failure. The children of a
+    /// [`Supervisor`](crate::Supervisor) do not count: when it gives up, its own task fails. A test can
+    /// end with `kernel.run()?.check()`.
     ///
     /// *Errors:* [`Error::Failed`], which names the tasks.
     ///
@@ -96,7 +97,8 @@ impl Report {
     }
 
     /// Fails if any task has faulted since boot: it panicked, or awaited something that is not a
-    /// trap. [`Report::check`] also fails for tasks that returned an error.
+    /// trap. [`Report::check`] also fails for tasks that returned an error. Neither counts the children
+    /// of a supervisor.
     ///
     /// *Errors:* [`Error::Failed`], which names the tasks.
     pub fn check_faults(&self) -> Result<(), Error> {
@@ -146,7 +148,7 @@ impl Report {
         };
         self.ended_badly += 1;
         let is_fault = failed.is_fault();
-        if verdict == Verdict::Waited && !is_fault {
+        if verdict == Verdict::Judged || verdict == Verdict::Waited && !is_fault {
             return;
         }
         self.failures += 1;
@@ -207,9 +209,11 @@ impl Report {
     }
 }
 
-/// Whether the failure of a task counts. A fault counts in any case.
+/// Whether the failure of a task counts. A fault counts in any case but the first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Verdict {
+    /// It does not: the supervisor of the task fails if it gives up.
+    Judged,
     /// It does not: a task has waited for it.
     Waited,
     /// It does, until a task waits for the zombie.
@@ -225,7 +229,14 @@ impl Verdict {
     pub(super) fn of(task: &Task, waiters: Option<&Waiters>) -> Self {
         // A daemon observes, and changes nothing.
         let is_task = |waiter: &Runnable| !waiter.tid.is_daemon();
+        let judges = |waiters: &Waiters| {
+            waiters
+                .keeper
+                .as_ref()
+                .is_some_and(|keeper| keeper.judges())
+        };
         match waiters {
+            Some(waiters) if judges(waiters) => Self::Judged,
             Some(waiters) if waiters.iter().any(is_task) => Self::Waited,
             Some(waiters) if waiters.keeper.is_some() => Self::Kept,
             _ if task.on_exit == OnExit::Zombie => Self::Zombie,

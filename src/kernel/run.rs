@@ -36,8 +36,9 @@ impl Kernel {
         self.log.set_clock(now);
         // The host has acted.
         self.frame.note(Note::Barrier);
-        // A crash comes before any turn.
+        // A crash comes before any turn, and so does the end of daemons after the last step.
         self.run_deferred_of_host();
+        self.is_over();
         Ok(())
     }
 
@@ -115,6 +116,7 @@ impl Kernel {
         self.ready.end_pass();
         self.frame.set_requeued(true);
         while self.stats.ticks < ticks
+            && !self.tasks.are_attendants()
             && let Some(me) = next(self)
         {
             if self.turn(me) != Turn::Void {
@@ -177,7 +179,7 @@ impl Kernel {
         self.check_console()?;
         self.run_deferred_of_host();
         self.run_daemons();
-        if self.tasks.live() == 0 {
+        if self.is_over() {
             return Ok(());
         }
         let waits = self.is_waiting();
@@ -199,7 +201,7 @@ impl Kernel {
         self.wait_events(until, on_threads)?;
         // A host has crashed or restarted.
         self.run_deferred_of_host();
-        if self.tasks.live() == 0 {
+        if self.is_over() {
             return Ok(());
         }
         if is_stuck && self.is_waiting() {

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use super::{Kernel, outcome::Outcome, task::Pending, timers::Timer};
 use crate::{
-    abi::{Errno, Exit, Nanos, Reply, Tid},
+    abi::{Errno, Exit, Nanos, QueueId, Reply, Tid},
     sched::Runnable,
     trap::{Payload, ScopeState},
 };
@@ -121,20 +121,33 @@ impl Kernel {
         if let Some(scope) = guards.scope(number) {
             scope.is_cancelled.set(true);
         }
-        let held = guards.hold_back(number);
-        let is_held = held.is_some();
-        for timer in held.into_iter().flatten() {
+        let Some((within, queue)) = guards.hold_back(number) else {
+            return false;
+        };
+        for timer in within {
             self.timers.of(me).disarm(timer);
         }
-        is_held
+        self.tell_body(queue);
+        true
     }
 
     #[cold]
     #[inline(never)]
     pub(super) fn shield(&mut self, me: Runnable) -> Outcome {
+        let queue = self.frame.take_word().map_or(QueueId::NONE, QueueId);
         let (_, number) = self.timers.of(me).reserve(Nanos::FOREVER);
-        self.tasks[me].guards_mut().enter_shield(number);
+        if self.tasks[me].guards_mut().enter_shield(number, queue) {
+            self.tell_body(queue);
+        }
         Reply::Timeout(number).into()
+    }
+
+    /// Tells the body of a shield that a timeout waits for its end, if it has asked for that.
+    fn tell_body(&mut self, queue: QueueId) {
+        if queue != QueueId::NONE {
+            self.touch_queue(queue);
+            self.close_queue(queue);
+        }
     }
 
     /// Leaves a shield. What it has held back is due now.

@@ -137,7 +137,7 @@ impl Kernel {
     }
 
     pub(super) fn takes_lock(&self, call: SystemCall) -> bool {
-        let SystemCall::Get(queue) = call else {
+        let (SystemCall::Get(queue) | SystemCall::Take(queue)) = call else {
             return false;
         };
         self.queues.get(queue).is_some_and(MessageQueue::is_lock)

@@ -73,12 +73,17 @@ pub(crate) enum Start {
     After(Nanos),
 }
 
-/// Keeps the exit of a task for a [`Child`](crate::Child) or a [`Group`](crate::sync::Group). The
-/// kernel delivers the exit. A call that fetched it could be cut by a timeout.
+/// Keeps the exit of a task for a [`Child`](crate::Child), a [`Group`](crate::sync::Group) or a
+/// [`Supervisor`](crate::Supervisor). The kernel delivers the exit. A call that fetched it could be cut by a timeout.
 pub(crate) trait Keeper {
     /// Called when the task is made, before its first turn.
     fn spawned(&self, tid: Tid);
 
     /// Called when its destructors have run. The kernel puts the returned message into the queue.
     fn ended(&self, tid: Tid, exit: &Exit) -> Option<(QueueId, u64)>;
+
+    /// Returns whether the failures and faults of its tasks are its own to judge: no report counts them.
+    fn judges(&self) -> bool {
+        false
+    }
 }

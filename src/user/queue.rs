@@ -122,6 +122,17 @@ impl<T: 'static> Queue<T> {
             Kind::Condition => 0,
             _ => u64::MAX,
         };
+        Self::required_with(os, kind, name, capacity)
+    }
+
+    /// The same, with this capacity. It is the number of permits, if the queue counts these.
+    #[inline(always)]
+    pub(crate) fn required_with<'a>(
+        os: &'a mut Os,
+        kind: Kind,
+        name: Option<&str>,
+        capacity: u64,
+    ) -> impl Future<Output = Self> + use<'a, T> {
         let make = SystemCall::NewQueue(capacity);
         Self::make(os, make, kind, name.map(Rc::from), |kind| {
             panic!(
@@ -290,7 +301,7 @@ impl<T: 'static> Queue<T> {
     pub fn len(&self) -> usize {
         self.side.frame.touch_queue(self.id(), false);
         let status = &*self.side.status;
-        // Each waiting task takes one deferred put.
+        // Each waiting task takes one deferred put, and each request as many permits as it is short of.
         let posted = status.posted.get().saturating_sub(status.waiting.get());
         status.len.get() + posted
     }
@@ -371,6 +382,62 @@ impl<T: 'static> Queue<T> {
         match self.is_home(os) {
             true => self.id(),
             false => QueueId::NONE,
+        }
+    }
+}
+
+/// A queue that counts permits.
+impl Queue<()> {
+    /// Takes so many permits. *Blocks* until there are enough.
+    pub(crate) fn take_permits<'a>(
+        &'a self,
+        os: &'a mut Os,
+        count: u64,
+    ) -> impl Future<Output = Result<(), Closed>> + 'a {
+        let id = self.id_in(os);
+        let take = move |frame: &TrapFrame| {
+            frame.put_word(count);
+            SystemCall::Take(id)
+        };
+        os.call_undoing(take, Taking(self))
+    }
+
+    /// Takes so many permits if there are enough. Returns whether there are.
+    pub(crate) async fn try_take_permits(&self, os: &mut Os, count: u64) -> bool {
+        let id = self.id_in(os);
+        let take = move |frame: &TrapFrame| {
+            frame.put_word(count);
+            SystemCall::TryTake(id)
+        };
+        os.call_undoing(take, Taking(self)).await.is_ok()
+    }
+
+    /// Gives permits back without a trap, when the task stops.
+    pub(crate) fn defer_give(&self, count: u64) {
+        let posted = &self.side.status.posted;
+        posted.set(posted.get() + count as usize);
+        self.side
+            .frame
+            .defer_word(SystemCall::Give(self.id()), count);
+    }
+}
+
+struct Taking<'a>(&'a Queue<()>);
+
+impl Decode for Taking<'_> {
+    type Output = Result<(), Closed>;
+
+    fn decode(&mut self, reply: Reply, _: &Rc<TrapFrame>) -> Result<(), Closed> {
+        match reply {
+            Reply::Permits(_) => Ok(()),
+            Reply::Again | Reply::Err(_) => Err(Closed(())),
+            other => mismatch(other),
+        }
+    }
+
+    fn undo(&mut self, reply: Reply, _: &Rc<TrapFrame>) {
+        if let Reply::Permits(count) = reply {
+            self.0.defer_give(count);
         }
     }
 }

@@ -7,7 +7,7 @@ use super::{
     sync::Flag,
 };
 use crate::{
-    abi::{Nanos, Reply, SystemCall, Tid},
+    abi::{Nanos, QueueId, Reply, SystemCall, Tid},
     trap::{Object, Payload, ScopeState, TrapFrame},
 };
 
@@ -175,8 +175,21 @@ impl Os {
     /// left, and are due at that instant. Those within it work. Kill and shutdown ignore it. *Blocks* as
     /// the body does. (Trio's shield.)
     pub async fn shield<T>(&mut self, body: impl AsyncFnOnce(&mut Self) -> T) -> T {
+        self.shield_and_close(QueueId::NONE, body).await
+    }
+
+    /// The same, and closes a queue when the shield holds back a timeout or a scope: the body may come
+    /// to its end.
+    pub(crate) async fn shield_and_close<T>(
+        &mut self,
+        queue: QueueId,
+        body: impl AsyncFnOnce(&mut Self) -> T,
+    ) -> T {
         let enter = self.call(
-            |_| SystemCall::Shield,
+            move |frame| {
+                frame.put_word(queue.0);
+                SystemCall::Shield
+            },
             |reply, frame| match reply {
                 Reply::Timeout(number) => Shielded {
                     frame: Rc::clone(frame),

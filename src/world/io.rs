@@ -76,6 +76,9 @@ pub enum Request<'a> {
     },
     /// Ends the outgoing half of a connection. Answered by [`Answer::Done`].
     Shutdown,
+    /// Ends the incoming half of a connection: after what has arrived comes the end of the stream.
+    /// Answered by [`Answer::Done`].
+    ShutdownRead,
     /// Whether the device is ready at this moment. Answered by [`Answer::Ready`]: `false` is a
     /// promise to report the device when it is.
     Ready(Direction),

@@ -251,6 +251,7 @@ tagged!("a select of something unknown", Interest {
     4 Queue(queue, End::Put) [queue],
     5 Queue(queue, End::Get) [queue],
     6 After(span) [span],
+    7 Permits(queue, count) [queue] [count],
 });
 
 tagged!("a task woken by something unknown", Wake {
@@ -346,6 +347,8 @@ macro_rules! values {
 
 values! {
     u64: |n, out| number(out, *n), |bytes| bytes.number()?;
+    u32: |n, out| number(out, (*n).into()),
+        |bytes| bytes.number()?.try_into().map_err(|_| "a number of permits beyond 32 bits")?;
     usize: |n, out| number(out, *n as u64), |bytes| bytes.size()?;
     Tid: |tid, out| number(out, (*tid).into()), |bytes| bytes.number()?.into();
     DeviceId: |device, out| number(out, (*device).into()), |bytes| bytes.device()?;

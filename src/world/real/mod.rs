@@ -288,9 +288,9 @@ impl RealWorld {
         send_piece(file, offset, len, |piece| self.send(id, piece))
     }
 
-    fn shutdown(&mut self, id: DeviceId) -> Result<()> {
+    fn shutdown(&mut self, id: DeviceId, half: Shutdown) -> Result<()> {
         let (source, _) = self.sources.get(id)?;
-        Ok(rustix::net::shutdown(source.fd.as_fd(), Shutdown::Write)?)
+        Ok(rustix::net::shutdown(source.fd.as_fd(), half)?)
     }
 
     fn ready(&mut self, id: DeviceId, direction: Direction) -> Result<bool> {
@@ -395,7 +395,8 @@ impl World for RealWorld {
             Request::Listen { addr, .. } => self.listen(device, addr).map(Answer::Addr),
             Request::Connect { addr, .. } => self.connect(device, addr).map(done),
             Request::Connected => self.connected(device).map(done),
-            Request::Shutdown => self.shutdown(device).map(done),
+            Request::Shutdown => self.shutdown(device, Shutdown::Write).map(done),
+            Request::ShutdownRead => self.shutdown(device, Shutdown::Read).map(done),
             // The system's look-up blocks.
             Request::Resolve { .. } => Ok(Answer::Ready(false)),
             Request::Catch(signals) => {

@@ -32,7 +32,7 @@ pub(super) struct Asked {
 
 /// The names of the requests, and what belongs to them as their answer. What is added goes to the
 /// end: the places are part of the format.
-const ASKED: [(&str, Shape); 15] = [
+const ASKED: [(&str, Shape); 16] = [
     ("attach", Shape::Done),
     ("listen", Shape::Addr),
     ("connect", Shape::Done),
@@ -48,6 +48,7 @@ const ASKED: [(&str, Shape); 15] = [
     ("close", Shape::Done),
     ("resolve", Shape::Resolved),
     ("catch", Shape::Done),
+    ("shutdown_read", Shape::Done),
 ];
 
 impl Asked {
@@ -68,6 +69,7 @@ impl Asked {
             Request::Close => (12, None),
             Request::Resolve { .. } => (13, None),
             Request::Catch(_) => (14, None),
+            Request::ShutdownRead => (15, None),
         };
         Self {
             number,

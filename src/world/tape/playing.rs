@@ -341,7 +341,7 @@ impl World for Playing {
 /// ends the run.
 fn refuse(request: &Request<'_>) -> io::Result<Answer> {
     match request {
-        Request::Close | Request::Shutdown => Ok(Answer::Done),
+        Request::Close | Request::Shutdown | Request::ShutdownRead => Ok(Answer::Done),
         Request::Attach { .. } | Request::Connect { .. } | Request::Catch(_) => Ok(Answer::Done),
         Request::Drained => Ok(Answer::Ready(true)),
         Request::Ready(_) | Request::Resolve { .. } => Ok(Answer::Ready(false)),
