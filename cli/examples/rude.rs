@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-use trapline::{Closed, Os, Queue, TcpStream, sync::Mutex};
+use trapline::{Closed, Os, Queue, Signal, TcpStream, sync::Mutex};
 use trapline_cli::{Program, addr, duration, program};
 
 /// A task that panics after a while, beside one that continues
@@ -481,6 +481,39 @@ impl Program for Crashes {
     }
 }
 
+/// A task that catches all signals and prints each, until SIGTERM
+#[derive(clap::Args)]
+struct Catches {
+    /// Take none
+    #[arg(long)]
+    deaf: bool,
+}
+
+impl Program for Catches {
+    async fn main(self, os: &mut Os) -> Result<(), Box<dyn Error>> {
+        const FOR_LONG: Duration = Duration::from_secs(3600);
+        let signals = os.catch(&Signal::ALL).await;
+        writeln!(os, "ready");
+        if self.deaf {
+            os.sleep(FOR_LONG).await;
+        }
+        loop {
+            let signal = signals.next(os).await;
+            writeln!(os, "{signal}");
+            match signal {
+                Signal::Terminate => return Ok(()),
+                Signal::User2 => break,
+                _ => {}
+            }
+        }
+        drop(signals);
+        os.yield_now().await;
+        writeln!(os, "given up");
+        os.sleep(FOR_LONG).await;
+        Ok(())
+    }
+}
+
 fn crash(by: &str) {
     match by {
         "abort" => std::process::abort(),
@@ -517,5 +550,6 @@ fn main() -> ExitCode {
         program::<Muddles>("muddles"),
         program::<Twice>("twice"),
         program::<Crashes>("crashes"),
+        program::<Catches>("catches"),
     ])
 }

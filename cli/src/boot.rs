@@ -71,6 +71,11 @@ fn check(options: &Boot, is_virtual: bool, is_replay: bool) -> Result<(), clap::
             let why = "--processors needs --virtual: in the real world there is one processor";
             return Err(usage(why));
         }
+        if !options.signal.is_empty() && !is_virtual {
+            let why = "--signal needs --virtual: in the real world, send signals to the process, as \
+                       by kill -TERM";
+            return Err(usage(why));
+        }
         check_shares(slice::from_ref(&options.policy), &options.share)?;
     }
     if let (Some(tape), Some(record)) = (&options.tape, &options.watching.record)
@@ -173,7 +178,8 @@ impl<'a> Session<'a> {
         self.flush_at_crash()
             .map_err(|error| format!("cannot handle signals: {error}"))?;
         let say = move || log.note("interrupted: shutting down (again to end at once)");
-        signals::listen(kernel.remote(), say)
+        let takes = !matches!(self.tape, Tape::From(_));
+        signals::listen(kernel.remote(), takes, say)
     }
 
     /// From now on a signal that kills the process leaves the tape and the recording complete up to
@@ -229,7 +235,12 @@ impl<'a> Session<'a> {
             None => explain(log, &result),
         };
         let code = self.tape.end(log, code);
-        let mut code = signals::signal().unwrap_or(code);
+        let ended_by = kernel.ended_by();
+        if let Some(signal) = ended_by {
+            log.note(&format!("{signal} has ended the run"));
+        }
+        let ended_by = ended_by.map(signals::exit_code_of);
+        let mut code = signals::signal().or(ended_by).unwrap_or(code);
         self.rules.report(log);
         warn_of_unused(log, kernel.unused_shares());
         if watching.summary {
@@ -255,6 +266,9 @@ pub(super) fn load(kernel: &mut Kernel, line: &BootLine, log: Log) -> Result<(),
         .try_for_each(|placed| placed.spawn(kernel).map(drop));
     if options.simulated {
         booted = booted.and_then(|()| options.net.arrange(kernel, programs, log));
+    }
+    for (at, signal) in &options.signal {
+        kernel.signal_at(*at, *signal);
     }
     booted.map_err(|errno| format!("cannot boot: {errno}: raise --max-tasks"))
 }

@@ -12,7 +12,7 @@ use clap::{
     ArgMatches, Args, FromArgMatches, ValueHint,
     builder::{OsStringValueParser, PossibleValuesParser, TypedValueParser},
 };
-use trapline::OnDeadlock;
+use trapline::{OnDeadlock, Signal};
 
 use super::{
     commands::Commands,
@@ -22,7 +22,7 @@ use super::{
     output::{Format, Verbosity},
     policy::{NamedShare, Policy, named_share},
     program::Placed,
-    values::{duration, size, whole, within},
+    values::{duration, signal, size, whole, within},
     world::NamedWorld,
 };
 
@@ -54,6 +54,11 @@ pub(super) struct Boot {
     /// that selects a call applies
     #[arg(long, value_name = "RULE", value_parser = inject::rule, help_heading = "World")]
     pub(super) inject: Vec<inject::Rule>,
+
+    /// Send a signal at this time, such as 3s:TERM: INT, TERM, HUP, USR1 or USR2. It ends the run
+    /// unless a task catches it; can be repeated. Needs --virtual
+    #[arg(long, value_name = "TIME:SIGNAL", value_parser = signal, help_heading = "World")]
+    pub(super) signal: Vec<(Duration, Signal)>,
 
     #[command(flatten)]
     pub(super) net: net::Options,
@@ -186,7 +191,8 @@ pub(super) fn help(name: &str, first: &str, last: &str) -> String {
          come for them, 1 a task faulted, a task failed and none waited for it, output \
          was lost or the kernel met an I/O error, 2 wrong command line, 3 deadlock or a \
          client without an answer, 4 a limit was reached, 129 hung up (SIGHUP, unless it was \
-         ignored at the start), 130 interrupted (^C), 143 terminated (SIGTERM).\n\n\
+         ignored at the start), 130 interrupted (^C), 143 terminated (SIGTERM). A \
+         signal that a task catches is a message for it, and ends no run.\n\n\
          Examples:\n  \
          {name} boot {first}\n  \
          {name} boot --virtual --seed 7 --summary {first}\n  \

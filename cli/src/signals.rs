@@ -12,10 +12,10 @@ use std::{
 };
 
 use signal_hook::{
-    consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ},
+    consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ},
     iterator::Signals,
 };
-use trapline::Remote;
+use trapline::{Remote, Signal};
 
 use super::crash;
 
@@ -103,6 +103,17 @@ pub(super) fn raise() {
     LAST.store(SIGINT, Ordering::Release);
 }
 
+/// The exit code of a run that this signal has ended.
+pub(super) fn exit_code_of(signal: Signal) -> u8 {
+    exit_code(match signal {
+        Signal::Interrupt => SIGINT,
+        Signal::Terminate => SIGTERM,
+        Signal::Hangup => SIGHUP,
+        Signal::User1 => SIGUSR1,
+        Signal::User2 => SIGUSR2,
+    })
+}
+
 fn exit_code(signal: i32) -> u8 {
     u8::try_from(128 + signal).unwrap_or(u8::MAX)
 }
@@ -148,14 +159,28 @@ fn lock() -> MutexGuard<'static, Vec<Box<dyn Fn() + Send>>> {
     LAST_WORDS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The first interrupt shuts the kernel down; the second ends the process. The second is needed
-/// because a task that makes no trap cannot be ended. Cleanup, if any is registered, runs before
-/// that end. A hang-up counts as an interrupt. `say` tells the user of the first.
+/// Hands signals to the tasks that have caught them, unless the kernel `takes` none. A second interrupt
+/// ends the process if no task has taken the first.
+///
+/// Without such a task, the first interrupt shuts the kernel down; the second ends the process. The
+/// second is needed because a task that makes no trap cannot be ended. Cleanup, if any is registered,
+/// runs before that end. A hang-up counts as an interrupt. `say` tells the user of the first.
 pub(super) fn listen(
     kernel: Remote,
+    takes: bool,
     say: impl Fn() + Clone + Send + 'static,
 ) -> Result<(), String> {
+    const HANDLED: [Signal; 3] = [Signal::Interrupt, Signal::Terminate, Signal::Hangup];
+    kernel.handles(&HANDLED);
     on_thread(move |signal| {
+        let mut handled = HANDLED.into_iter().filter(|_| takes && !is_raised());
+        let named = handled.find(|named| exit_code_of(*named) == exit_code(signal));
+        let caught = named.and_then(|named| Some((named, kernel.untaken(named)?)));
+        match caught {
+            Some((Signal::Interrupt, 1..)) => end(exit_code(signal).into()),
+            Some((named, _)) => return kernel.signal(named),
+            None => {}
+        }
         if LAST.swap(signal, Ordering::AcqRel) != 0 {
             end(exit_code(signal).into());
         }

@@ -3,7 +3,7 @@
 use std::{fmt, net::SocketAddr, ops::RangeInclusive, str::FromStr, time::Duration};
 
 use clap::{builder::PossibleValuesParser, error::ErrorKind};
-use trapline::SystemCall;
+use trapline::{Signal, SystemCall};
 
 /// The error of a command line that is wrong.
 pub(super) fn usage(why: impl fmt::Display) -> clap::Error {
@@ -51,6 +51,14 @@ pub(super) fn instant(text: &str) -> Result<Duration, String> {
     };
     let instant = shown().map_or_else(|| duration(text), Ok);
     instant.map_err(|_| "it takes a time since boot, such as 00:04.000, 4s or 250ms".to_string())
+}
+
+/// Reads an instant and a signal, such as `3s:TERM`.
+pub(super) fn signal(text: &str) -> Result<(Duration, Signal), String> {
+    let what = "it takes a time and a signal, such as 3s:TERM";
+    let (at, name) = text.rsplit_once(':').ok_or(what)?;
+    let signal = name.parse::<Signal>();
+    Ok((instant(at)?, signal.map_err(|error| error.to_string())?))
 }
 
 /// Finds the value of this name; an error suggests a name that is similar.

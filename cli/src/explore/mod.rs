@@ -121,6 +121,9 @@ fn trial(kernel: &mut Kernel, programs: &[Placed], options: &Explore) -> Result<
         placed.spawn(kernel)?;
     }
     options.net.arrange(kernel, programs, Log::SILENT)?;
+    for (at, signal) in &options.signal {
+        kernel.signal_at(*at, *signal);
+    }
     let report = run_to_rest(kernel)?;
     let mut text = kernel.take_console();
     if options.is_by_causal_order() {

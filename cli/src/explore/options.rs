@@ -3,12 +3,12 @@
 use std::{env, num::NonZeroU64, path::PathBuf, time::Duration};
 
 use clap::{ArgMatches, Args, Command, ValueHint};
-use trapline::{Check, Error, Kernel, SearchStrategy, check};
+use trapline::{Check, Error, Kernel, SearchStrategy, Signal, check};
 
 use crate::{
     inject::{self, Rule, Rules},
     net,
-    values::{duration, given, whole, within},
+    values::{duration, given, signal, whole, within},
 };
 
 fn span(text: &str) -> Result<Duration, String> {
@@ -63,6 +63,9 @@ pub(crate) struct Explore {
     /// :when=RANGE; can be repeated
     #[arg(long, value_name = "RULE", value_parser = inject::rule)]
     pub(super) inject: Vec<Rule>,
+    /// Send a signal at this time, as boot does, such as 3s:TERM; can be repeated
+    #[arg(long, value_name = "TIME:SIGNAL", value_parser = signal)]
+    pub(super) signal: Vec<(Duration, Signal)>,
     /// Run this schedule of an earlier report, and no other, and show all its turns. The options
     /// that choose schedules change nothing then: the report has them in its line
     #[arg(long, value_name = "SEED.DELAYS.HASH")]

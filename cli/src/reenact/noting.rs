@@ -212,7 +212,7 @@ impl Notes {
         self.connections.remove(&device);
     }
 
-    fn reported(&mut self, happened: &[Happening]) {
+    fn reported(&mut self, now: Duration, happened: &[Happening]) {
         for report in happened {
             match report {
                 Happening::Ready(device, Direction::Read) => {
@@ -221,6 +221,9 @@ impl Notes {
                     }
                 }
                 Happening::Interrupt(Interrupt::Shutdown) => self.stop(),
+                Happening::Interrupt(Interrupt::Signal(signal)) => {
+                    self.script.signals.push((now, *signal));
+                }
                 Happening::Interrupt(Interrupt::Over(External::Setter)) => {
                     self.refuse("a thread of the program set a promise".into());
                 }
@@ -280,7 +283,8 @@ impl World for Noting {
     ) -> io::Result<()> {
         let before = happened.len();
         let result = self.inner.wait(deadline, happened);
-        self.notes.borrow_mut().reported(&happened[before..]);
+        let now = self.inner.now_for_log();
+        self.notes.borrow_mut().reported(now, &happened[before..]);
         result
     }
 
@@ -292,7 +296,8 @@ impl World for Noting {
     ) -> io::Result<Duration> {
         let before = happened.len();
         let result = self.inner.wait_for_threads(deadline, patience, happened);
-        self.notes.borrow_mut().reported(&happened[before..]);
+        let now = self.inner.now_for_log();
+        self.notes.borrow_mut().reported(now, &happened[before..]);
         result
     }
 }

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use trapline::SimNet;
+use trapline::{Signal, SimNet};
 
 use super::answers::Heard;
 use crate::net::{LOCALHOST, MAIN};
@@ -26,6 +26,8 @@ pub(super) struct Script {
     pub(super) names: Vec<(String, IpAddr)>,
     /// Whether the run ended before its programs: by an interrupt, or where the tape was cut.
     pub(super) is_stopped: bool,
+    /// The signals that its tasks had caught.
+    pub(super) signals: Vec<(Duration, Signal)>,
     pub(super) took: Duration,
     pub(super) ticks: u64,
 }

@@ -18,6 +18,7 @@ mod reenact;
 mod replay;
 mod screen;
 mod servers;
+mod signals;
 mod simulated;
 mod support;
 mod trace;

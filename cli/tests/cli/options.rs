@@ -75,6 +75,7 @@ const EXPLORE: &[Row] = &[
         SERVER,
         Text("connection reset"),
     ),
+    (&["--signal", "1s:TERM"], "wait", Change),
     (
         &["--replay", "7.1.00000000"],
         "deadlock",
@@ -129,6 +130,11 @@ const BOOT: &[Row] = &[
         &["--inject", "get_tid:kill"],
         "--virtual --seed 1 wait",
         NoText("Child done"),
+    ),
+    (
+        &["--signal", "1s:TERM"],
+        "--virtual wait",
+        Text("SIGTERM has ended the run"),
     ),
     (&["--trace"], "parts", Text("yield()")),
     (&["--log-format", "json"], "--trace parts", Text("{\"")),
