@@ -101,7 +101,7 @@ impl Kernel {
                 self.policy_learns(holder);
             }
         }
-        if self.frame.is_noted() && self.selects.are_none() {
+        if self.frame.is_noted() && !self.has_bound_selects() {
             self.note_chain(me);
         } else if self.frame.is_noted() {
             // A select waits for several tasks, and any of them may close a cycle.
@@ -175,7 +175,10 @@ impl Kernel {
         let holder = match on {
             WaitingOn::Exit(_) => None,
             WaitingOn::Queue(queue, End::Get) => {
-                let count = self.queues.get(queue).and_then(|found| found.request(waiter));
+                let count = self
+                    .queues
+                    .get(queue)
+                    .and_then(|found| found.request(waiter));
                 self.holder(queue, count.unwrap_or(1), Some(waiter))
             }
             _ => return None,

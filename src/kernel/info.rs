@@ -75,7 +75,10 @@ impl Kernel {
             info.wait.thing = kind.thing(queue, end, status.name());
             info.wait.holder = status.holder();
             // A lock that readers share may be free for another reader when a writer gives up.
-            let may_go = || status.holder().is_some() && self.holder(queue, count.unwrap_or(1), Some(task)).is_none();
+            let may_go = || {
+                status.holder().is_some()
+                    && self.holder(queue, count.unwrap_or(1), Some(task)).is_none()
+            };
             info.wait.is_lock = kind.is_lock() && !may_go();
         }
         if let WaitingOn::Select(key, _) = on {

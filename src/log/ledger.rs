@@ -124,10 +124,7 @@ impl Ledger {
     pub fn is_error(&self, event: &Event<'_>) -> bool {
         let ends_queue = || {
             let last = self.last(event.tid).map(|call| call.call);
-            matches!(
-                last,
-                Some(SystemCall::Get(_) | SystemCall::TryGet(_))
-            )
+            matches!(last, Some(SystemCall::Get(_) | SystemCall::TryGet(_)))
         };
         match event.fact {
             Fact::Replied {
@@ -390,7 +387,9 @@ impl Ledger {
             SystemCall::Give(queue) if self.kind(queue) == Kind::RwLock => {
                 if let Some(holders) = self.holders.get_mut(&queue) {
                     let place = holders.iter().rposition(|holder| *holder == tid);
-                    place.map(|place| holders.remove(place)).or_else(|| holders.pop());
+                    place
+                        .map(|place| holders.remove(place))
+                        .or_else(|| holders.pop());
                 }
             }
             SystemCall::Close(device) => drop(self.addrs.remove(&device)),

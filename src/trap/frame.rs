@@ -21,7 +21,9 @@ use super::{
     status::{Kept, QueueStatus},
 };
 use crate::{
-    abi::{Beside, DeviceId, Exit, HostId, Interest, Kind, Nanos, Reply, SystemCall, TaskInfo, Tid},
+    abi::{
+        Beside, DeviceId, Exit, HostId, Interest, Kind, Nanos, Reply, SystemCall, TaskInfo, Tid,
+    },
     interrupt::{Job, Remote},
     log::{Detail, Tracer},
     panic::contain,
