@@ -10,8 +10,8 @@ use super::{
     promise::{Abandoned, Promise},
     queue::{Closed, Queue},
     sync::{
-        Flag, Group, Guard, Missed, Mutex, Once, Permit, Poisoned, PoisonedBy, READERS, ReadGuard,
-        Receiver, RwLock, Semaphore, Watch, WriteGuard,
+        Flag, Group, Guard, Missed, Mutex, Once, Permit, Poisoned, READERS, Read, Receiver, RwLock,
+        Semaphore, Watch, Write,
     },
 };
 use crate::{
@@ -431,16 +431,12 @@ impl<T: 'static> Mutex<T> {
 
 impl<T: 'static> RwLock<T> {
     /// An arm of [`Os::first`] that makes the call [`RwLock::read`].
-    pub fn read_arm(
-        &self,
-    ) -> Arm<impl AsyncFnOnce(&mut Os) -> Result<ReadGuard<T>, PoisonedBy<ReadGuard<T>>>> {
+    pub fn read_arm(&self) -> Arm<impl AsyncFnOnce(&mut Os) -> Read<T>> {
         Arm::new(Source::read(self), async |os: &mut Os| self.read(os).await)
     }
 
     /// An arm of [`Os::first`] that makes the call [`RwLock::write`].
-    pub fn write_arm(
-        &self,
-    ) -> Arm<impl AsyncFnOnce(&mut Os) -> Result<WriteGuard<T>, PoisonedBy<WriteGuard<T>>>> {
+    pub fn write_arm(&self) -> Arm<impl AsyncFnOnce(&mut Os) -> Write<T>> {
         Arm::new(Source::write(self), async |os: &mut Os| {
             self.write(os).await
         })
@@ -451,7 +447,7 @@ impl<T: 'static> Watch<T> {
     /// An arm of [`Os::first`] that makes the call [`Watch::changed`].
     pub fn changed_arm(&self) -> Arm<impl AsyncFnOnce(&mut Os)> {
         Arm::new(Source::changed(self), async |os: &mut Os| {
-            self.changed(os).await
+            self.changed(os).await;
         })
     }
 }

@@ -148,7 +148,7 @@ fn s70_a_source_whose_call_would_fail_is_ready() {
         let listener = os.listen(([127, 0, 0, 1], 80).into()).await.unwrap();
         let theirs = listener.clone();
         os.spawn("other", async move |os: &mut Os| {
-            drop(theirs.accept(os).await)
+            drop(theirs.accept(os).await);
         })
         .await
         .unwrap();

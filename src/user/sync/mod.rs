@@ -24,7 +24,7 @@ pub use flag::Flag;
 pub use group::{Failure, Group};
 pub use mutex::{Guard, Mutex, Poisoned};
 pub use once::Once;
-pub(crate) use rwlock::READERS;
 pub use rwlock::{PoisonedBy, ReadGuard, RwLock, WriteGuard};
+pub(crate) use rwlock::{READERS, Read, Write};
 pub use semaphore::{Permit, Semaphore};
 pub use watch::Watch;

@@ -72,6 +72,12 @@ pub struct WriteGuard<T> {
 )]
 pub struct PoisonedBy<G>(pub G);
 
+/// What [`RwLock::read`] returns.
+pub(crate) type Read<T> = Result<ReadGuard<T>, PoisonedBy<ReadGuard<T>>>;
+
+/// What [`RwLock::write`] returns.
+pub(crate) type Write<T> = Result<WriteGuard<T>, PoisonedBy<WriteGuard<T>>>;
+
 /// Permits that a task has taken. Dropping it gives them back.
 struct Hold<T> {
     inner: Rc<Locked<T>>,
@@ -106,10 +112,7 @@ impl<T: 'static> RwLock<T> {
     ///
     /// *Errors:* [`PoisonedBy`], with the share, if the lock is poisoned.
     #[track_caller]
-    pub fn read(
-        &self,
-        os: &mut Os,
-    ) -> impl Future<Output = Result<ReadGuard<T>, PoisonedBy<ReadGuard<T>>>> {
+    pub fn read(&self, os: &mut Os) -> impl Future<Output = Read<T>> {
         os.note_caller();
         async {
             let hold = self.take(os, 1).await;
@@ -123,10 +126,7 @@ impl<T: 'static> RwLock<T> {
     ///
     /// *Errors:* [`PoisonedBy`], with the lock, if the lock is poisoned.
     #[track_caller]
-    pub fn write(
-        &self,
-        os: &mut Os,
-    ) -> impl Future<Output = Result<WriteGuard<T>, PoisonedBy<WriteGuard<T>>>> {
+    pub fn write(&self, os: &mut Os) -> impl Future<Output = Write<T>> {
         os.note_caller();
         async {
             let hold = self.take(os, READERS.into()).await;
