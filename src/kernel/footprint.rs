@@ -58,9 +58,12 @@ impl Kernel {
             Touches::Get(queue) => self.note_get(queue),
             Touches::Take(queue) => {
                 self.touch_queue(queue);
-                self.note_get(queue);
+                self.note_shared(queue);
             }
-            Touches::Ends(queue) => self.touch_queue(queue),
+            Touches::Ends(queue) => {
+                self.touch_queue(queue);
+                self.note_shared(queue);
+            }
             Touches::Waiters(queue) => self.note_free(queue),
         }
     }
@@ -103,6 +106,15 @@ impl Kernel {
         self.touch(Object::GetEnd(queue));
         if self.queues.get(queue).is_some_and(MessageQueue::is_lock) {
             self.frame.touch(Object::Cycles, false);
+        }
+    }
+
+    /// A lock that readers share has several holders. A change of these, or of the tasks that wait, does not
+    /// commute with a wait that may close a cycle.
+    fn note_shared(&self, queue: QueueId) {
+        let found = self.queues.get(queue);
+        if found.is_some_and(|found| found.is_lock() && found.permits().is_some()) {
+            self.touch(Object::Cycles);
         }
     }
 

@@ -192,9 +192,7 @@ impl Kernel {
 
     // ---- permits
 
-    /// Takes as many permits as the word beside the call says. Not inlined: registers are saved here, and
-    /// not for every call.
-    #[inline(never)]
+    /// Takes as many permits as the word beside the call says.
     pub(super) fn take(&mut self, me: Runnable, queue: QueueId, waits: bool) -> Outcome {
         let (Some(count), Some(found)) = (self.frame.take_word(), self.queues.get_mut(queue))
         else {
@@ -215,7 +213,6 @@ impl Kernel {
         }
     }
 
-    #[inline(never)]
     pub(super) fn give_by_call(&mut self, queue: QueueId) -> Outcome {
         let Some(count) = self.frame.take_word() else {
             return Errno::Invalid.into();

@@ -41,9 +41,9 @@ impl Kernel {
         }
         self.list(me, key);
         let on = WaitingOn::Select(key, self.selects.len(key) as u32);
-        match self.enders(me, key) {
-            Some(_) => Outcome::BlockOnTask(on),
-            None => Outcome::Block(on),
+        match self.is_bound(key) {
+            true => Outcome::BlockOnTask(on),
+            false => Outcome::Block(on),
         }
     }
 
@@ -62,6 +62,7 @@ impl Kernel {
                 self.list(me, key);
                 let on = WaitingOn::Select(key, self.selects.len(key) as u32);
                 self.block(me, on);
+                self.note_bound(key);
                 return None;
             }
         };
@@ -196,6 +197,7 @@ impl Kernel {
     pub(super) fn wake_select(&mut self, me: Runnable, by: Wake) -> bool {
         match *self.tasks[me].state() {
             State::Blocked(WaitingOn::Select(key, _)) => {
+                self.note_bound(key);
                 self.wake(me, by, Pending::Select(key));
                 true
             }
@@ -248,6 +250,35 @@ impl Kernel {
         }
         self.selects.set_timer(key, None);
         self.wake_select(me, Wake::Timer)
+    }
+
+    /// Returns whether only tasks can end a select: each source is a lock or the end of a task. Such a
+    /// select may be on a cycle of waits.
+    fn is_bound(&self, key: u32) -> bool {
+        self.selects.len(key) > 0
+            && self
+                .selects
+                .sources(key)
+                .all(|source| match source.taken() {
+                    Some((queue, _)) => self.queues.get(queue).is_some_and(MessageQueue::is_lock),
+                    None => matches!(source, Interest::Exit(_)),
+                })
+    }
+
+    /// Notes for a search that such a select begins to wait, or waits no more.
+    pub(super) fn note_bound(&self, key: u32) {
+        if self.frame.is_noted() && self.is_bound(key) {
+            self.touch(Object::Cycles);
+        }
+    }
+
+    /// Returns whether a task waits in such a select.
+    pub(super) fn has_bound_selects(&self) -> bool {
+        !self.selects.are_none()
+            && self.tasks.iter().any(|task| match *task.state() {
+                State::Blocked(WaitingOn::Select(key, _)) => self.is_bound(key),
+                _ => false,
+            })
     }
 
     /// Returns the tasks that alone can end a select, one for each source; `None` if anything else

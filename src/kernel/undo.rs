@@ -110,7 +110,10 @@ impl Kernel {
                 self.devices.leave(device, direction, me);
             }
             WaitingOn::Queue(queue, end) => self.leave_queue(me, queue, end),
-            WaitingOn::Select(key, _) => self.leave_select(me, key),
+            WaitingOn::Select(key, _) => {
+                self.note_bound(key);
+                self.leave_select(me, key);
+            }
             WaitingOn::Console(ticket) => {
                 self.devices.end_wait(me);
                 self.drop_held(Ticket::Console(ticket));

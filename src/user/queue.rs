@@ -330,13 +330,26 @@ impl<T: 'static> Queue<T> {
         }
     }
 
+    /// Notes for a search that one of several holders of a lock changes: the latest is on the cycles.
+    pub(crate) fn touch_cycles(&self) {
+        self.side.frame.touch(Object::Cycles, true);
+    }
+
     pub(crate) fn set_held(&self) {
         let holder = self.side.frame.remote.running();
         self.side.status.holder.set(holder);
     }
 
     pub(crate) fn set_free(&self) {
-        self.side.status.holder.set(Tid::KERNEL);
+        self.set_holder(Tid::KERNEL);
+    }
+
+    pub(crate) fn set_holder(&self, holder: Tid) {
+        self.side.status.holder.set(holder);
+    }
+
+    pub(crate) fn is_held_by_caller(&self) -> bool {
+        self.side.status.holder.get() == self.side.frame.remote.running()
     }
 
     /// Returns whether no message can be taken at once.

@@ -10,7 +10,10 @@ use super::{
     promise::{Abandoned, Promise},
     queue::{Closed, Queue},
     signals::Signals,
-    sync::{Flag, Group, Guard, Mutex, Permit, Poisoned, Semaphore},
+    sync::{
+        Flag, Group, Guard, Missed, Mutex, Once, Permit, Poisoned, READERS, Read, Receiver, RwLock,
+        Semaphore, Watch, Write,
+    },
 };
 use crate::{
     abi::{DeviceId, Direction, End, Exit, Interest, QueueId, Reply, Signal, SystemCall, Tid},
@@ -99,6 +102,36 @@ impl Source {
     #[must_use]
     pub fn lock<T: 'static>(mutex: &Mutex<T>) -> Self {
         Self::queue(mutex.token(), End::Get)
+    }
+
+    /// A share of the lock: for [`RwLock::read`].
+    #[must_use]
+    pub fn read<T: 'static>(lock: &RwLock<T>) -> Self {
+        Self::queue(lock.permits(), End::Get)
+    }
+
+    /// The whole lock: for [`RwLock::write`]. It does not hold back readers as a waiting writer does.
+    #[must_use]
+    pub fn write<T: 'static>(lock: &RwLock<T>) -> Self {
+        Self::of_permits(lock.permits(), READERS)
+    }
+
+    /// A value that the handle has not seen: for [`Watch::changed`].
+    #[must_use]
+    pub fn changed<T: 'static>(watch: &Watch<T>) -> Self {
+        Self::queue(&watch.seen(), End::Get)
+    }
+
+    /// A message, how many were missed, or the end: for [`Receiver::get`].
+    #[must_use]
+    pub fn broadcast<T: Clone + 'static>(receiver: &Receiver<T>) -> Self {
+        Self::queue(&receiver.gate(), End::Get)
+    }
+
+    /// The value is made, or no task makes it: for [`Once::get_or_init`], which may make it then.
+    #[must_use]
+    pub fn once<T: 'static>(once: &Once<T>) -> Self {
+        Self::queue(once.token(), End::Get)
     }
 
     /// The flag is set: for [`Flag::wait`]. A flag that was set and cleared before the task's turn is
@@ -409,6 +442,50 @@ impl<T: 'static> Mutex<T> {
     /// An arm of [`Os::first`] that makes the call [`Mutex::lock`].
     pub fn lock_arm(&self) -> Arm<impl AsyncFnOnce(&mut Os) -> Result<Guard<T>, Poisoned<T>>> {
         Arm::new(Source::lock(self), async |os: &mut Os| self.lock(os).await)
+    }
+}
+
+impl<T: 'static> RwLock<T> {
+    /// An arm of [`Os::first`] that makes the call [`RwLock::read`].
+    pub fn read_arm(&self) -> Arm<impl AsyncFnOnce(&mut Os) -> Read<T>> {
+        Arm::new(Source::read(self), async |os: &mut Os| self.read(os).await)
+    }
+
+    /// An arm of [`Os::first`] that makes the call [`RwLock::write`].
+    pub fn write_arm(&self) -> Arm<impl AsyncFnOnce(&mut Os) -> Write<T>> {
+        Arm::new(Source::write(self), async |os: &mut Os| {
+            self.write(os).await
+        })
+    }
+}
+
+impl<T: 'static> Watch<T> {
+    /// An arm of [`Os::first`] that makes the call [`Watch::changed`].
+    pub fn changed_arm(&self) -> Arm<impl AsyncFnOnce(&mut Os)> {
+        Arm::new(Source::changed(self), async |os: &mut Os| {
+            self.changed(os).await;
+        })
+    }
+}
+
+impl<T: Clone + 'static> Receiver<T> {
+    /// An arm of [`Os::first`] that makes the call [`Receiver::get`].
+    pub fn get_arm(&self) -> Arm<impl AsyncFnOnce(&mut Os) -> Result<T, Missed>> {
+        Arm::new(Source::broadcast(self), async |os: &mut Os| {
+            self.get(os).await
+        })
+    }
+}
+
+impl<T: 'static> Once<T> {
+    /// An arm of [`Os::first`] that makes the call [`Once::get_or_init`].
+    pub fn get_or_init_arm<'a, F: AsyncFnOnce(&mut Os) -> T>(
+        &'a self,
+        init: F,
+    ) -> Arm<impl AsyncFnOnce(&mut Os) -> &'a T> {
+        Arm::new(Source::once(self), async |os: &mut Os| {
+            self.get_or_init(os, init).await
+        })
     }
 }
 

@@ -3,6 +3,7 @@
 mod every;
 mod proved;
 mod random;
+mod sharing;
 
 use std::{
     cell::{Cell, RefCell},

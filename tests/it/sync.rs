@@ -1,6 +1,7 @@
 //! What stands on queues: semaphore, mutex, flag, barrier, condition, group.
 
 mod group;
+mod shared;
 
 use std::{pin::Pin, time::Duration};
 

@@ -1,6 +1,6 @@
 //! Random programs: the exhaustive search against all schedules that there are.
 
-use std::{cell::RefCell, io, rc::Rc, time::Duration};
+use std::{cell::RefCell, fmt, io, rc::Rc, time::Duration};
 
 use trapline::{
     Error, Kernel, Os, Promise, Queue, Scope, Setter, Shared, Source, TcpListener, TcpStream,
@@ -67,7 +67,7 @@ enum Step {
 }
 
 /// Draws a number below `end`. (A linear congruential generator.)
-fn draw(state: &mut u64, end: usize) -> usize {
+pub(super) fn draw(state: &mut u64, end: usize) -> usize {
     *state = state
         .wrapping_mul(6_364_136_223_846_793_005)
         .wrapping_add(1_442_695_040_888_963_407);
@@ -519,13 +519,6 @@ fn program(tasks: &[Vec<Step>], kernel: &mut Kernel) -> Result<String, Error> {
     Ok(format!("{:?} {end} {left:?}", logs.borrow()))
 }
 
-/// The same, for a search.
-fn searched(tasks: &[Vec<Step>], kernel: &mut Kernel) -> Result<(), Error> {
-    let outcome = program(tasks, kernel)?;
-    kernel.outcome(outcome);
-    Ok(())
-}
-
 /// The number of the first program of choices.
 const CHOICES: u64 = 1_000_000;
 
@@ -549,7 +542,7 @@ fn drawn(seed: u64) -> Vec<Vec<Step>> {
 }
 
 /// Returns a number of the environment, for longer runs of the test below.
-fn wanted(name: &str, default: u64) -> u64 {
+pub(super) fn wanted(name: &str, default: u64) -> u64 {
     let text = std::env::var(name).ok();
     text.and_then(|text| text.parse().ok()).unwrap_or(default)
 }
@@ -564,8 +557,21 @@ fn random_programs_of_choices_have_no_other_outcome() {
     compare(CHOICES + wanted("TRAPLINE_FUZZ_FIRST", 0));
 }
 
-/// Compares the search with all schedules that there are, up to a number.
 fn compare(first: u64) {
+    compare_programs(first, drawn, program);
+}
+
+/// Compares the search with all schedules that there are, up to a number.
+pub(super) fn compare_programs<S: fmt::Debug + Sync>(
+    first: u64,
+    drawn: impl Fn(u64) -> Vec<Vec<S>>,
+    program: impl Fn(&[Vec<S>], &mut Kernel) -> Result<String, Error> + Sync,
+) {
+    let searched = |tasks: &[Vec<S>], kernel: &mut Kernel| {
+        let outcome = program(tasks, kernel)?;
+        kernel.outcome(outcome);
+        Ok(())
+    };
     let programs = wanted("TRAPLINE_FUZZ_PROGRAMS", 30);
     let schedules = wanted("TRAPLINE_FUZZ_SCHEDULES", 300);
     let (mut proved, mut whole) = (0, 0);
