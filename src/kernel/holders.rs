@@ -101,7 +101,7 @@ impl Kernel {
                 self.policy_learns(holder);
             }
         }
-        if self.frame.is_noted() && self.selects.are_none() {
+        if self.frame.is_noted() && !self.selects.may_be_on_cycles() {
             self.note_chain(me);
         } else if self.frame.is_noted() {
             // A select waits for several tasks, and any of them may close a cycle.

@@ -41,10 +41,25 @@ impl Kernel {
         }
         self.list(me, key);
         let on = WaitingOn::Select(key, self.selects.len(key) as u32);
-        match self.enders(me, key) {
-            Some(_) => Outcome::BlockOnTask(on),
-            None => Outcome::Block(on),
+        match self.is_on_tasks(key) {
+            true => {
+                self.selects.set_on_tasks(key);
+                Outcome::BlockOnTask(on)
+            }
+            false => Outcome::Block(on),
         }
+    }
+
+    /// Returns whether only tasks can end a select, by their ends or by giving a lock back.
+    fn is_on_tasks(&self, key: u32) -> bool {
+        let mut sources = self.selects.sources(key);
+        let is_lock = |queue| self.queues.get(queue).is_some_and(MessageQueue::is_lock);
+        sources.len() > 0
+            && sources.all(|source| match source {
+                Interest::Exit(_) => true,
+                Interest::Queue(queue, End::Get) => is_lock(queue),
+                _ => false,
+            })
     }
 
     /// Answers a select at its task's turn; `None` if the task goes on waiting. A due timeout cuts it
@@ -152,6 +167,9 @@ impl Kernel {
     pub(super) fn leave_select(&mut self, me: Runnable, key: u32) {
         if let Some(timer) = self.selects.set_timer(key, None) {
             self.timers.of(me).disarm(timer);
+        }
+        if self.selects.is_on_tasks(key) {
+            self.touch(Object::Cycles);
         }
         if self.selects.set_listed(key, false) {
             for at in 0..self.selects.len(key) {

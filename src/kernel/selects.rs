@@ -24,6 +24,8 @@ pub(super) struct Selects {
     watches: Slab<Watch>,
     /// The number of the last select.
     last: u64,
+    /// The number of those under way that only tasks can end.
+    on_tasks: usize,
 }
 
 /// The most sources whose memory is kept for the next select.
@@ -41,6 +43,8 @@ struct Select {
     /// The source to look at first.
     first: usize,
     is_listed: bool,
+    /// Whether only tasks can end it: it may be on a cycle of waits.
+    is_on_tasks: bool,
     /// The timer of its first instant, while that is armed.
     timer: Option<Timer>,
 }
@@ -94,6 +98,7 @@ impl Selects {
                 sources: Vec::new(),
                 first: 0,
                 is_listed: false,
+                is_on_tasks: false,
                 timer: None,
             });
             self.slots.len() as u32 - 1
@@ -109,6 +114,7 @@ impl Selects {
     /// Forgets a select, which is on no list.
     pub(super) fn end(&mut self, key: u32) {
         let select = &mut self.slots[key as usize];
+        self.on_tasks -= usize::from(std::mem::take(&mut select.is_on_tasks));
         select.sources.clear();
         if select.sources.capacity() > KEPT {
             select.sources = Vec::new();
@@ -119,6 +125,21 @@ impl Selects {
     /// Returns whether no select is under way.
     pub(super) fn are_none(&self) -> bool {
         self.free.len() == self.slots.len()
+    }
+
+    /// Marks that only tasks can end a select.
+    pub(super) fn set_on_tasks(&mut self, key: u32) {
+        self.on_tasks += 1;
+        self.slots[key as usize].is_on_tasks = true;
+    }
+
+    pub(super) fn is_on_tasks(&self, key: u32) -> bool {
+        self.slots[key as usize].is_on_tasks
+    }
+
+    /// Returns whether a select that is under way may be on a cycle of waits.
+    pub(super) fn may_be_on_cycles(&self) -> bool {
+        self.on_tasks > 0
     }
 
     /// Returns the sources of a select, those to look at first in front, and their indices.
