@@ -9,12 +9,16 @@
 //! | `abi.rs` | the tables of calls and replies, and the words for calls on queues |
 //! | `values.rs` | what they hold: ids, times, shares, errors |
 //! | `task.rs` | the types that describe a task and its wait, and a queue |
+//! | `signal.rs` | signals |
 
+mod signal;
 mod task;
 mod values;
 
 use std::{fmt, io, time::Duration};
 
+pub(crate) use signal::SignalSet;
+pub use signal::{Signal, UnknownSignal};
 pub(crate) use task::first_of;
 pub use task::{Exit, Interest, On, Place, QueueInfo, TaskInfo, TaskState, Wait};
 pub(crate) use values::ShareOf;
@@ -303,6 +307,26 @@ calls! {
         50 "shield" Shield + Closes => Nothing; Asks,
         /// Leaves the shield of that number. Returns [`Reply::Done`]. Deferred.
         51 "unshield" Unshield(shield: Number(u64)) => Nothing; Asks,
+        /// [`Os::catch`](crate::Os::catch). Returns [`Reply::Queue`] or [`Reply::Err`].
+        52 "catch" Catch + Signals => All; Fails,
+        /// Gives up the signals that come to this queue. Returns [`Reply::Done`]. Deferred, by
+        /// [`Signals`](crate::Signals).
+        53 "uncatch" Uncatch(queue: Queue(QueueId)) => All,
+        /// [`TcpStream::shutdown_read`](crate::TcpStream::shutdown_read). Returns [`Reply::Done`]
+        /// or an error.
+        54 "shutdown_read" ShutdownRead(device: Device(DeviceId)) => World; Io,
+        /// [`Semaphore::acquire_many`](crate::sync::Semaphore::acquire_many), and what takes permits as
+        /// it does. Returns [`Reply::Permits`] or [`Reply::Err`].
+        55 "take" Take(queue: Queue(QueueId)) + Count => Take(queue); Fails,
+        /// [`Semaphore::try_acquire_many`](crate::sync::Semaphore::try_acquire_many). Returns the same
+        /// as [`SystemCall::Take`], or [`Reply::Again`].
+        56 "try_take" TryTake(queue: Queue(QueueId)) + Count => Ends(queue); Fails,
+        /// Gives permits back. Returns [`Reply::Done`]. Deferred, by
+        /// [`Permit`](crate::sync::Permit) and the guards of locks.
+        57 "give" Give(queue: Queue(QueueId)) + Count => Ends(queue); Fails,
+        /// [`Os::spawn_daemon`](crate::Os::spawn_daemon). Returns the same as
+        /// [`SystemCall::NewTask`].
+        58 "new_daemon" NewDaemon + Program => Tids; Fails,
     }
 }
 
@@ -372,6 +396,7 @@ impl SystemCall {
             Beside::None
                 | Beside::Bytes
                 | Beside::Message
+                | Beside::Count
                 | Beside::Body
                 | Beside::Waited
                 | Beside::Closes
@@ -409,6 +434,8 @@ pub(crate) enum Touches {
     TryPut(QueueId),
     /// The end of a queue where the caller waits to get.
     Get(QueueId),
+    /// The permits of a queue, for which the caller waits.
+    Take(QueueId),
     /// Both ends of a queue.
     Ends(QueueId),
     /// The tasks that wait at a queue without handles.
@@ -431,6 +458,8 @@ pub(crate) enum Beside {
     /// In the buffer, or only their number.
     Bytes,
     Message,
+    /// Of permits.
+    Count,
     /// Whether a timeout has a body.
     Body,
     /// Whether a task has waited for the end of that task.
@@ -441,6 +470,8 @@ pub(crate) enum Beside {
     /// The sources of a select, and the number of the first to look at.
     Interests,
     Scope,
+    /// A store, and the set of signals as a word.
+    Signals,
     /// The queue that a shield closes when it holds a timeout back.
     Closes,
 }
@@ -493,6 +524,8 @@ words! {
         20 Addresses,
         /// The source with this index is ready.
         21 Ready(index: Number(u64)),
+        /// The caller receives so many permits.
+        22 Permits(count: Number(u64)),
     }
 }
 
@@ -538,10 +571,15 @@ pub(crate) enum Kind {
     Group,
     Supervisor,
     Job,
+    Signals,
+    Watch,
+    Broadcast,
+    RwLock,
+    Once,
 }
 
 impl Kind {
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 16] = [
         Self::Queue,
         Self::Semaphore,
         Self::Mutex,
@@ -553,6 +591,11 @@ impl Kind {
         Self::Group,
         Self::Supervisor,
         Self::Job,
+        Self::Signals,
+        Self::Watch,
+        Self::Broadcast,
+        Self::RwLock,
+        Self::Once,
     ];
 
     /// The name of the kind, and the words for the calls `get`, `try_get`, `put`, `try_put` and
@@ -570,6 +613,12 @@ impl Kind {
             Self::Group => "group next try_get put try_put close",
             Self::Supervisor => "supervisor next try_get put try_put close",
             Self::Job => "job run_blocking try_get put try_put close",
+            Self::Signals => "signals next try_get put try_put close",
+            Self::Watch => "watch changed try_get put try_put set",
+            Self::Broadcast => "broadcast get try_get put try_put put",
+            // With the word of those that take all.
+            Self::RwLock => "rwlock read try_read put unlock close write",
+            Self::Once => "once get_or_init try_get put try_put set",
         }
     }
 
@@ -593,15 +642,33 @@ impl Kind {
     /// Returns the word for a call on a queue of this kind, such as `lock` for the `get` of a mutex.
     pub(crate) fn verb(self, call: SystemCall) -> &'static str {
         match call {
-            SystemCall::Get(_) => self.word(1),
-            SystemCall::TryGet(_) => self.word(2),
+            SystemCall::Get(_) | SystemCall::Take(_) => self.word(1),
+            SystemCall::TryGet(_) | SystemCall::TryTake(_) => self.word(2),
             SystemCall::Put(_) => self.word(3),
-            SystemCall::TryPut(_) => self.word(4),
+            SystemCall::TryPut(_) | SystemCall::Give(_) => self.word(4),
             SystemCall::CloseQueue(_) => self.word(5),
             SystemCall::FreeQueue(_) => "free",
             SystemCall::OpenQueue(_) => "clear",
             other => other.name(),
         }
+    }
+
+    /// The same, for a call that takes so many permits.
+    pub(crate) fn verb_of(self, call: SystemCall, count: u64) -> &'static str {
+        match (self, call) {
+            (Self::RwLock, SystemCall::Take(_)) if count > 1 => self.word(6),
+            _ => self.verb(call),
+        }
+    }
+
+    /// Returns whether its queue contains no messages, and counts permits.
+    pub(crate) fn counts(self) -> bool {
+        matches!(self, Self::Semaphore | Self::RwLock)
+    }
+
+    /// Returns whether only the task that holds it can end a wait for it.
+    pub(crate) fn is_lock(self) -> bool {
+        matches!(self, Self::Mutex | Self::RwLock | Self::Once)
     }
 
     /// Returns the word for what a task gets from a queue of this kind, as the source of a select.
@@ -611,8 +678,16 @@ impl Kind {
             Self::Semaphore => "permit",
             Self::Mutex => "lock",
             Self::Group => "member",
+            Self::Watch => "changed",
+            Self::RwLock => "read",
+            Self::Flag
+            | Self::Barrier
+            | Self::Promise
+            | Self::Job
+            | Self::Signals
+            | Self::Broadcast
+            | Self::Once => self.name(),
             Self::Supervisor => "child",
-            Self::Flag | Self::Barrier | Self::Promise | Self::Job => self.name(),
         }
     }
 

@@ -3,6 +3,8 @@
 //!
 //! Uses the ABI.
 
+mod board;
+
 use std::{
     fmt,
     sync::{
@@ -12,7 +14,9 @@ use std::{
     task::Waker,
 };
 
-use crate::abi::{QueueId, Tid};
+use board::Board;
+
+use crate::abi::{QueueId, Signal, SignalSet, Tid};
 
 pub(crate) type Job = Box<dyn FnOnce() + Send>;
 
@@ -25,6 +29,8 @@ pub enum Interrupt {
     Over(External),
     /// A thread asks for a shutdown, as [`Remote::shutdown`] does.
     Shutdown,
+    /// A thread has sent a signal, by [`Remote::signal`].
+    Signal(Signal),
 }
 
 /// What a kernel can wait for outside of it.
@@ -55,6 +61,7 @@ impl Interrupts {
             interrupts: Mutex::default(),
             started: Default::default(),
             running: AtomicU64::new(0),
+            board: Mutex::default(),
         })))
     }
 
@@ -94,12 +101,17 @@ struct Line {
     started: [AtomicUsize; 2],
     /// The task that was resumed last, or the kernel while it waits.
     running: AtomicU64,
+    board: Mutex<Board>,
 }
 
 impl Line {
     fn lock(&self) -> MutexGuard<'_, Vec<Interrupt>> {
         let locked = self.interrupts.lock();
         locked.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn board(&self) -> MutexGuard<'_, Board> {
+        self.board.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -151,6 +163,97 @@ impl Remote {
     /// the end of each.
     pub(crate) fn started(&self, what: External) -> usize {
         self.0.started[what as usize].load(Ordering::Relaxed)
+    }
+}
+
+impl Remote {
+    // ---- signals
+
+    /// Sends a signal to the kernel, as the operating system sends it to a process. Every task that
+    /// has [caught](crate::Os::catch) it gets it when the kernel next polls the world. If none has,
+    /// it ends the run as [`Remote::shutdown`] does, and [`Kernel::ended_by`](crate::Kernel::ended_by)
+    /// tells.
+    ///
+    /// A [`Signal::Interrupt`] that comes before any task has taken the last one ends the run, too.
+    ///
+    /// ```
+    /// use trapline::{Kernel, Os, Signal};
+    ///
+    /// let mut kernel = Kernel::simulated(0);
+    /// let remote = kernel.remote();
+    /// kernel.spawn("main", async move |os: &mut Os| {
+    ///     let signals = os.catch(&[Signal::User1]).await;
+    ///     std::thread::spawn(move || remote.signal(Signal::User1)).join().unwrap();
+    ///     assert_eq!(signals.next(os).await, Signal::User1);
+    /// })?;
+    /// kernel.run()?.check()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn signal(&self, signal: Signal) {
+        self.0.board().coming[signal as usize] += 1;
+        self.raise(Interrupt::Signal(signal));
+    }
+
+    /// Returns how many signals of this kind no task has taken yet; `None` if no task has caught it.
+    /// For a host that handles the signals of its process: what it sends then would end the run.
+    #[must_use]
+    pub fn untaken(&self, signal: Signal) -> Option<usize> {
+        let board = self.0.board();
+        let count = board.coming[signal as usize] + board.untaken(signal);
+        board.caught.contains(signal).then_some(count)
+    }
+
+    /// Says that the host handles these signals of its process, and sends them by
+    /// [`Remote::signal`]. [`Os::catch`](crate::Os::catch) installs no handlers for them from now on.
+    pub fn handles(&self, signals: &[Signal]) {
+        let mut board = self.0.board();
+        board.of_host = board.of_host.and(signals.into());
+    }
+
+    /// Returns the signals among these that the host does not handle.
+    pub(crate) fn unhandled(&self, signals: &[Signal]) -> SignalSet {
+        SignalSet::from(signals).without(self.0.board().of_host)
+    }
+
+    /// Returns whether a signal was sent and has not reached the kernel yet.
+    pub(crate) fn expects(&self, signal: Signal) -> bool {
+        self.0.board().coming[signal as usize] > 0
+    }
+
+    /// Returns whether this is a line to the same kernel.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    // ---- for the kernel
+
+    /// Forgets the signals of an earlier run.
+    pub(crate) fn reset_signals(&self) {
+        self.0.board().reset();
+    }
+
+    /// Notes that a signal has reached the kernel.
+    pub(crate) fn has_come(&self, signal: Signal) {
+        let coming = &mut self.0.board().coming[signal as usize];
+        // In a replay, it comes from the tape.
+        *coming = coming.saturating_sub(1);
+    }
+
+    /// Notes that the holders of a signal get it as this message. Returns `false` if it must not be
+    /// one: it is an interrupt, and no task has taken the last one.
+    pub(crate) fn deliver(&self, message: u64, signal: Signal) -> bool {
+        self.0.board().deliver(message, signal)
+    }
+
+    /// Notes that a task has taken this message.
+    pub(crate) fn take_signal(&self, message: u64) {
+        self.0.board().take(message);
+    }
+
+    /// Notes which signals have a holder. Forgets those that are left without one and were not taken,
+    /// and returns the first of them.
+    pub(crate) fn set_caught(&self, caught: SignalSet) -> Option<Signal> {
+        self.0.board().set_caught(caught)
     }
 }
 

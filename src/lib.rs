@@ -100,7 +100,8 @@ pub use linkme;
 
 pub use abi::{
     Argument, DeviceId, Direction, End, Errno, Exit, HostId, Inject, Interest, Nanos, On, Place,
-    QueueId, QueueInfo, Reply, Share, SystemCall, TaskInfo, TaskState, Tid, Wait,
+    QueueId, QueueInfo, Reply, Share, Signal, SystemCall, TaskInfo, TaskState, Tid, UnknownSignal,
+    Wait,
 };
 pub use explore::{Check, Explored, Failure, Progress, SearchStrategy, Shared, check};
 pub use interrupt::{External, Interrupt, Interrupts, Remote};
@@ -126,6 +127,7 @@ pub use user::{
     queue::{Closed, Queue, TryGetError, TryPutError},
     scope::{Cancelled, Scope},
     select::{Arm, Arms, Either2, Either3, Either4, Either5, Either6, Source, after},
+    signals::Signals,
     supervisor::{Gone, Restart, Strategy, Supervisor},
     sync,
     time::Elapsed,

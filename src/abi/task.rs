@@ -89,6 +89,8 @@ pub enum Interest {
     Device(DeviceId, Direction),
     /// Room in a message queue, or a message.
     Queue(QueueId, End),
+    /// So many permits at once.
+    Permits(QueueId, u32),
 }
 
 impl Interest {
@@ -97,7 +99,16 @@ impl Interest {
     pub(crate) fn ender(self, holder: Option<Tid>) -> Option<Tid> {
         match self {
             Self::Exit(target) => Some(target),
-            Self::Queue(_, End::Get) => holder,
+            Self::Queue(_, End::Get) | Self::Permits(..) => holder,
+            _ => None,
+        }
+    }
+
+    /// Returns the queue of the source, and how many permits the call for it takes.
+    pub(crate) fn taken(self) -> Option<(QueueId, u64)> {
+        match self {
+            Self::Queue(queue, End::Get) => Some((queue, 1)),
+            Self::Permits(queue, count) => Some((queue, count.into())),
             _ => None,
         }
     }
@@ -106,13 +117,15 @@ impl Interest {
     /// its queue.
     pub(crate) fn words(self, kind: Kind, name: &str) -> String {
         let word = match self {
-            Self::Queue(_, End::Get) => kind.message(),
+            Self::Queue(_, End::Get) => kind.message().into(),
+            Self::Permits(..) if kind == Kind::RwLock => "write".into(),
+            Self::Permits(_, count) => format!("{count} permits"),
             _ => return self.to_string(),
         };
-        match (self, name) {
-            (Self::Queue(queue, _), "") => format!("{word} {queue}"),
-            (Self::Queue(queue, _), name) => format!("{word} {queue} {name:?}"),
-            _ => word.into(),
+        match (self.taken(), name) {
+            (Some((queue, _)), "") => format!("{word} {queue}"),
+            (Some((queue, _)), name) => format!("{word} {queue} {name:?}"),
+            (None, _) => word,
         }
     }
 }
@@ -128,6 +141,7 @@ impl fmt::Display for Interest {
             Self::Device(device, Direction::Write) => write!(f, "writable {device}"),
             Self::Queue(queue, End::Get) => write!(f, "message {queue}"),
             Self::Queue(queue, End::Put) => write!(f, "room {queue}"),
+            Self::Permits(queue, count) => write!(f, "{count} permits {queue}"),
         }
     }
 }
@@ -271,6 +285,9 @@ pub struct TaskInfo {
     pub wait: Wait,
     /// The place at which it was made.
     pub spawned: Option<Place>,
+    /// Whether it is a daemon of a program, which keeps no run alive
+    /// ([`Os::spawn_daemon`](crate::Os::spawn_daemon)).
+    pub is_daemon: bool,
 }
 
 impl TaskInfo {
@@ -327,6 +344,9 @@ impl TaskInfo {
 impl fmt::Display for TaskInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "tid {} {:?} ", self.tid, self.name)?;
+        if self.is_daemon {
+            f.write_str("(daemon) ")?;
+        }
         match &self.state {
             TaskState::Ready => f.write_str("is ready"),
             TaskState::Running => f.write_str("is running"),

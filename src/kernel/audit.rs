@@ -27,7 +27,8 @@ impl Kernel {
     #[doc(hidden)]
     pub fn audit_all(&self) {
         let (mut live, mut ready, mut devices) = (0, 0, 0);
-        let (mut timers, mut computing) = (Vec::new(), BTreeSet::new());
+        let mut timers: Vec<_> = self.signals.timers().collect();
+        let mut computing = BTreeSet::new();
         let queued = pairs(self.queues.iter().flat_map(|queue| {
             let waiters = queue.waiters();
             waiters.map(move |waiter| (queue.id(), waiter.tid))
@@ -97,6 +98,9 @@ impl Kernel {
         let on_processors: BTreeSet<Tid> = computations.map(|c| c.task.tid).collect();
         assert_eq!(computing, on_processors, "tasks that compute");
         assert_eq!(live, self.tasks.live(), "live tasks");
+        let attendants = self.tasks.iter().filter(|task| task.is_live());
+        let attendants = attendants.filter(|task| task.is_attendant).count();
+        assert_eq!(attendants, self.tasks.attendants(), "daemons of programs");
         // The length of a policy is not trusted: it may withhold tasks.
         let is_queued = ready <= self.ready.len() + self.ready.daemons();
         assert!(!self.ready.is_plain() || is_queued, "ready tasks");

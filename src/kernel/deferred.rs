@@ -97,8 +97,10 @@ impl Kernel {
             Some(word) => self.frame.put_word(word),
             None => {}
         }
-        if let SystemCall::TryPut(queue) = call {
-            self.queues.arrived(queue);
+        match (call, word) {
+            (SystemCall::TryPut(queue), _) => self.queues.arrived(queue, 1),
+            (SystemCall::Give(queue), Some(count)) => self.queues.arrived(queue, count),
+            _ => {}
         }
         let outcome = self.perform(me, call, true);
         self.frame.clear();

@@ -76,11 +76,15 @@ impl Kernel {
         }
     }
 
-    pub(super) fn shutdown_write(&mut self, device: DeviceId) -> Outcome {
-        match self.devices.check(device, Direction::Write) {
+    pub(super) fn shut_down(&mut self, device: DeviceId, half: Direction) -> Outcome {
+        let request = match half {
+            Direction::Read => Request::ShutdownRead,
+            Direction::Write => Request::Shutdown,
+        };
+        match self.devices.check(device, half) {
             Err(Errno::BadFd) => Errno::BadFd.into(),
-            // A writer that waits does not keep the stream from being ended: it is woken.
-            Ok(()) | Err(_) => done(self.world.io(device, Request::Shutdown)).into(),
+            // A task that waits does not keep the half from being ended: it is woken.
+            Ok(()) | Err(_) => done(self.world.io(device, request)).into(),
         }
     }
 

@@ -6,7 +6,7 @@
 
 use super::{Kernel, builder::Limits, queues::MessageQueue, task::OnExit};
 use crate::{
-    abi::{Nanos, QueueId, SystemCall, Tid, Touches},
+    abi::{Beside, Nanos, QueueId, SystemCall, Tid, Touches},
     sched::Runnable,
     trap::{Footprints, Note, Object},
 };
@@ -56,6 +56,10 @@ impl Kernel {
             Touches::Put(queue) => self.touch(Object::PutEnd(queue)),
             Touches::TryPut(queue) => self.note_try_put(queue),
             Touches::Get(queue) => self.note_get(queue),
+            Touches::Take(queue) => {
+                self.touch_queue(queue);
+                self.note_get(queue);
+            }
             Touches::Ends(queue) => self.touch_queue(queue),
             Touches::Waiters(queue) => self.note_free(queue),
         }
@@ -72,7 +76,7 @@ impl Kernel {
         if let Some(place) = self.frame.place() {
             self.frame.note(Note::Called(place));
         }
-        if !matches!(call, SystemCall::NewTask | SystemCall::NewDetachedTask) {
+        if call.beside() != Beside::Program {
             self.frame.forget_place();
         }
     }

@@ -9,7 +9,7 @@ use super::{
     task::{Pending, State, Then, WaitingOn},
 };
 use crate::{
-    abi::{DeviceId, Direction, Nanos, Reply},
+    abi::{DeviceId, Direction, Nanos, Reply, Signal},
     interrupt::Interrupt,
     log::Wake,
     world::Happening,
@@ -36,7 +36,27 @@ impl Kernel {
                     self.console.hurry();
                     self.end_all(|_| true);
                 }
+                Interrupt::Signal(signal) => {
+                    self.remote.has_come(signal);
+                    self.signal(signal);
+                }
             }
+        }
+    }
+
+    /// Takes the signals whose timers have fired.
+    #[inline(always)]
+    pub(super) fn take_signals(&mut self) {
+        while let Some(signal) = self.signals.next_due() {
+            self.signal(signal);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn signal(&mut self, signal: Signal) {
+        if self.deliver_signal(signal) {
+            self.end_all(|_| true);
         }
     }
 

@@ -13,7 +13,7 @@ use super::{
     task::{State, WaitingOn},
 };
 use crate::{
-    abi::{End, On, Tid},
+    abi::{End, On, QueueId, Tid},
     log::{
         Fact,
         tracing::warn_report,
@@ -167,18 +167,38 @@ impl Kernel {
     }
 
     /// Returns the task that alone can end the wait of a task.
-    fn blocker(&self, task: Runnable) -> Option<Runnable> {
-        let task = &self.tasks[task];
+    fn blocker(&self, waiter: Runnable) -> Option<Runnable> {
+        let task = &self.tasks[waiter];
         let State::Blocked(on) = *task.state() else {
             return None;
         };
         let holder = match on {
             WaitingOn::Exit(_) => None,
-            WaitingOn::Queue(queue, End::Get) => self.queues.holder_of_lock(queue),
+            WaitingOn::Queue(queue, End::Get) => {
+                let count = self
+                    .queues
+                    .get(queue)
+                    .and_then(|found| found.request(waiter));
+                self.holder(queue, count.unwrap_or(1), Some(waiter))
+            }
             _ => return None,
         };
         self.tasks
             .find_live(On::from(on).ender(task.is_timed(), holder)?)
+    }
+
+    /// Returns a task that holds a lock and alone can end the wait of a request for so many permits: a
+    /// lock that readers share has several holders, each of which must release it. `None` if anything
+    /// else can end the wait: a reader that waits behind writers only goes on if these are cut.
+    pub(super) fn holder(&self, queue: QueueId, count: u64, me: Option<Runnable>) -> Option<Tid> {
+        let holder = self.queues.holder_of_lock(queue)?;
+        let Some(permits) = self.queues.get(queue)?.permits() else {
+            return Some(holder);
+        };
+        let mut ahead = permits.waiters().take_while(|waiter| Some(*waiter) != me);
+        let is_shared = permits.is_shared() && count < permits.all();
+        let may_go = is_shared && ahead.any(|waiter| self.tasks[waiter].is_timed());
+        (!may_go).then_some(holder)
     }
 
     /// Notes for a search what closes a cycle now that the caller waits: the task at the end of its

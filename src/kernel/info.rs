@@ -35,6 +35,7 @@ impl Task {
             traps: self.traps(),
             wait: Wait::default(),
             spawned: None,
+            is_daemon: self.is_attendant,
         }
     }
 }
@@ -66,18 +67,32 @@ impl Kernel {
         let &State::Blocked(on) = self.tasks[task].state() else {
             return info;
         };
-        let mut kind = Kind::Queue;
+        let (mut kind, mut count) = (Kind::Queue, None);
         if let WaitingOn::Queue(queue, end) = on
             && let Some(status) = self.queues.get(queue).map(MessageQueue::status)
         {
             kind = status.kind;
+            count = self.queues.get(queue).and_then(|found| found.request(task));
             info.wait.thing = kind.thing(queue, end, status.name());
             info.wait.holder = status.holder();
-            info.wait.is_lock = kind == Kind::Mutex;
+            // A lock that readers share may be free for another reader when a writer gives up.
+            let may_go = || {
+                status.holder().is_some()
+                    && self.holder(queue, count.unwrap_or(1), Some(task)).is_none()
+            };
+            info.wait.is_lock = kind.is_lock() && !may_go();
         }
         if let WaitingOn::Select(key, _) = on {
             info.wait.thing = Some(self.describe_sources(key));
             info.wait.enders = self.enders(task, key).unwrap_or_default();
+            for source in self.selects.sources(key) {
+                if let Interest::Device(device, direction) = source
+                    && let Some(net) = self.world.net()
+                {
+                    info.wait.is_accept |= net.is_listener(device);
+                    info.wait.is_client |= net.is_client(device, direction);
+                }
+            }
         }
         if let WaitingOn::Device(device, direction, _) = on
             && let Some(net) = self.world.net()
@@ -87,8 +102,9 @@ impl Kernel {
             info.wait.is_client = net.is_client(device, direction);
         }
         info.wait.is_timed = self.tasks[task].is_timed();
-        info.wait.is_accept = matches!(on, WaitingOn::Device(_, _, Then::Read(ReadOp::Connection)));
-        info.wait.call = name(on, kind);
+        info.wait.is_accept |=
+            matches!(on, WaitingOn::Device(_, _, Then::Read(ReadOp::Connection)));
+        info.wait.call = name(on, kind, count.unwrap_or(1));
         info.wait.place = self.places.of_call(task, on);
         info
     }
@@ -97,7 +113,9 @@ impl Kernel {
     fn describe_sources(&self, key: u32) -> String {
         first_of(self.selects.sources(key).map(|source| {
             let status = match source {
-                Interest::Queue(queue, _) => self.queues.get(queue).map(MessageQueue::status),
+                Interest::Queue(queue, _) | Interest::Permits(queue, _) => {
+                    self.queues.get(queue).map(MessageQueue::status)
+                }
                 _ => None,
             };
             let (kind, name) =
@@ -105,7 +123,7 @@ impl Kernel {
             let words = source.words(kind, name);
             match status
                 .and_then(QueueStatus::holder)
-                .filter(|_| kind == Kind::Mutex)
+                .filter(|_| kind.is_lock())
             {
                 Some(holder) => format!("{words}, held by task {holder}"),
                 None => words,
@@ -114,7 +132,7 @@ impl Kernel {
     }
 }
 
-fn name(on: WaitingOn, kind: Kind) -> &'static str {
+fn name(on: WaitingOn, kind: Kind, count: u64) -> &'static str {
     match on {
         WaitingOn::Exit(_) => "wait",
         WaitingOn::Timer(_) => "sleep",
@@ -124,7 +142,7 @@ fn name(on: WaitingOn, kind: Kind) -> &'static str {
         WaitingOn::Device(_, Direction::Read, Then::Done) => "read_wait",
         WaitingOn::Device(_, Direction::Write, Then::Done) => "write_wait",
         WaitingOn::Queue(queue, End::Put) => kind.verb(SystemCall::Put(queue)),
-        WaitingOn::Queue(queue, End::Get) => kind.verb(SystemCall::Get(queue)),
+        WaitingOn::Queue(queue, End::Get) => kind.verb_of(SystemCall::Take(queue), count),
         WaitingOn::Select(..) => "select",
         WaitingOn::Console(_) | WaitingOn::Delay(_) => "",
     }

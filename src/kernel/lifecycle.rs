@@ -80,6 +80,9 @@ impl Kernel {
     pub(super) fn teardown(&mut self, me: Runnable, dies: bool) {
         self.frame.touch(Object::Life(me.tid), true);
         self.tasks.ended(me);
+        if self.tasks.are_attendants() {
+            self.stop_before_attendants();
+        }
         let outer = self.frame.killing.replace(dies);
         match self.tasks[me].end() {
             State::Running => {}
@@ -194,6 +197,22 @@ impl Kernel {
                 self.end(task, Exit::Killed);
             }
         }
+    }
+
+    /// Stops the pass: the last task has ended that keeps the run alive. No daemon has another turn.
+    #[cold]
+    fn stop_before_attendants(&mut self) {
+        self.touch(Object::All);
+        self.poll_soon();
+    }
+
+    /// Ends the daemons of programs if no other task is left. Returns whether none is left at all: a
+    /// destructor may have a host restart.
+    pub(super) fn is_over(&mut self) -> bool {
+        while self.tasks.are_attendants() {
+            self.end_all(|task| task.is_attendant);
+        }
+        self.tasks.live() == 0
     }
 
     /// Ends every task, and drops the messages left in queues.

@@ -23,6 +23,7 @@
 //! | `ready.rs`, `processors.rs` | the ready queue: a policy and a quantum, or neither; what computes |
 //! | `held.rs` | calls that are handled later |
 //! | `selects.rs`, `scopes.rs` | waits for the first of several sources; scopes and shields |
+//! | `signals.rs` | signals: for the tasks that have caught them, or the end of the run |
 //! | `footprint.rs` | notes for a search of what each call touches |
 //! | `holders.rs`, `inject.rs` | cycles of waits, found when they close; faults at the trap |
 //! | `access.rs`, `reset.rs` | the other calls of the host; a kernel for one more run |
@@ -56,6 +57,7 @@ mod info;
 mod inject;
 mod lifecycle;
 mod outcome;
+mod permits;
 mod places;
 mod processors;
 mod published;
@@ -70,6 +72,7 @@ mod scopes;
 mod select_calls;
 mod selects;
 mod shares;
+mod signals;
 mod stall;
 mod standstill;
 mod syscall;
@@ -115,6 +118,7 @@ pub struct Kernel {
     console: console::Console,
     held: held::HeldCalls,
     selects: selects::Selects,
+    signals: signals::Signals,
     injection: Option<inject::Injection>,
     queues: queues::Queues,
     holders: holders::Holders,
@@ -157,14 +161,15 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// Runs until no task is left.
+    /// Runs until no task is left. Daemons of programs ([`Os::spawn_daemon`](crate::Os::spawn_daemon))
+    /// end with the last other task.
     ///
     /// *Errors:* [`Error::Deadlock`] when no task is ready and nothing can make one ready.
     /// [`Error::Stalled`] and [`Error::Limit`] at a limit of the [`Builder`]. [`Error::Policy`]
     /// when the policy fails, [`Error::Io`] when the world does. After any result, `run` can be
     /// called again; limits then count from zero.
     pub fn run(&mut self) -> Result<Report, Error> {
-        self.run_while(|kernel| kernel.tasks.live() > 0)
+        self.run_while(|_| true)
     }
 
     /// Runs until these tasks have ended. Others, such as servers, may be left. A number of no task
@@ -200,7 +205,7 @@ impl Kernel {
             if let Err(error) = self.check_policy() {
                 break Err(error);
             }
-            if self.tasks.live() == 0 {
+            if self.is_over() {
                 break Ok(Step::Finished);
             }
             let waits = self.is_waiting();
@@ -240,7 +245,7 @@ impl Kernel {
             if let Err(error) = self.check_policy() {
                 break Err(error);
             }
-            if !goes_on(self) {
+            if self.is_over() || !goes_on(self) {
                 break Ok(());
             }
             if let Err(error) = self.poll_world(ends) {

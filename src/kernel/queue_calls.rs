@@ -4,7 +4,7 @@ use super::{
     Kernel,
     answer::Answer,
     outcome::Outcome,
-    queues::{Got, MessageQueue, Put},
+    queues::{Got, MessageQueue, Put, Took},
     task::WaitingOn,
 };
 use crate::{
@@ -58,7 +58,7 @@ impl Kernel {
         }
     }
 
-    fn put_message(&mut self, queue: QueueId, message: u64) -> Answer {
+    pub(super) fn put_message(&mut self, queue: QueueId, message: u64) -> Answer {
         let put = self.queues.get_mut(queue).map(|queue| queue.put(message));
         match put {
             Some(Put::Stored) => {
@@ -149,7 +149,7 @@ impl Kernel {
             let refused = Answer::message(Reply::Refused(message), queue);
             self.wake(putter, Wake::Queue(queue), refused);
         }
-        self.notify_selects(queue);
+        self.serve(queue);
         was_open
     }
 
@@ -187,6 +187,66 @@ impl Kernel {
             self.wake(next, Wake::Queue(queue), message);
         } else {
             self.notify_selects(queue);
+        }
+    }
+
+    // ---- permits
+
+    /// Takes as many permits as the word beside the call says. Not inlined: registers are saved here, and
+    /// not for every call.
+    #[inline(never)]
+    pub(super) fn take(&mut self, me: Runnable, queue: QueueId, waits: bool) -> Outcome {
+        let (Some(count), Some(found)) = (self.frame.take_word(), self.queues.get_mut(queue))
+        else {
+            return Errno::Closed.into();
+        };
+        match found.take_permits(count) {
+            Took::All => Answer::message(Reply::Permits(count), queue).into(),
+            Took::Closed => Errno::Closed.into(),
+            Took::TooFew if !waits => Reply::Again.into(),
+            Took::TooFew => {
+                found.add_taker(me, count);
+                let on = WaitingOn::Queue(queue, End::Get);
+                match found.is_lock() {
+                    true => Outcome::BlockOnTask(on),
+                    false => Outcome::Block(on),
+                }
+            }
+        }
+    }
+
+    #[inline(never)]
+    pub(super) fn give_by_call(&mut self, queue: QueueId) -> Outcome {
+        let Some(count) = self.frame.take_word() else {
+            return Errno::Invalid.into();
+        };
+        self.give(queue, count);
+        Reply::Done.into()
+    }
+
+    /// Gives permits back, to the tasks that wait for them.
+    pub(super) fn give(&mut self, queue: QueueId, count: u64) {
+        self.touch_queue(queue);
+        if let Some(found) = self.queues.get_mut(queue) {
+            found.give_permits(count);
+        }
+        self.serve(queue);
+    }
+
+    /// Grants the requests for permits that can be granted, in order. Then wakes the selects.
+    pub(super) fn serve(&mut self, queue: QueueId) {
+        while let Some(found) = self.queues.get_mut(queue) {
+            let Some((task, granted)) = found.next_taker() else {
+                if found.is_watched() {
+                    self.notify_selects(queue);
+                }
+                break;
+            };
+            let answer = match granted {
+                Some(count) => Answer::message(Reply::Permits(count), queue),
+                None => Errno::Closed.into(),
+            };
+            self.wake(task, Wake::Queue(queue), answer);
         }
     }
 

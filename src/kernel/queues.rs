@@ -2,11 +2,12 @@
 //! task to be woken; `queue_calls.rs` has the calls.
 //!
 //! Queues are the only primitive on which tasks block each other. A promise, a flag and a barrier
-//! are queues that get closed; a semaphore and a mutex are queues of tokens.
+//! are queues that get closed; a mutex is a queue of one token. A semaphore and a lock that readers share
+//! count permits instead of messages: `permits.rs`.
 
 use std::{collections::VecDeque, rc::Rc};
 
-use super::{selects::Watchers, waiters::position};
+use super::{permits::Permits, selects::Watchers, waiters::position};
 use crate::{
     abi::{End, QueueId, QueueInfo, Tid},
     panic::contain,
@@ -25,6 +26,8 @@ pub(super) struct MessageQueue {
     putters: VecDeque<(Runnable, u64)>,
     /// The selects at its two ends.
     watchers: [Watchers; 2],
+    /// What it counts instead of messages.
+    permits: Option<Box<Permits>>,
     /// `None` in a free slot.
     store: Option<Rc<dyn Store>>,
     status: Rc<QueueStatus>,
@@ -48,6 +51,13 @@ pub(super) enum Got {
     Closed,
 }
 
+/// The result of a request for permits.
+pub(super) enum Took {
+    All,
+    TooFew,
+    Closed,
+}
+
 impl MessageQueue {
     fn vacant(gone: Rc<QueueStatus>) -> Self {
         Self {
@@ -57,6 +67,7 @@ impl MessageQueue {
             getters: VecDeque::new(),
             putters: VecDeque::new(),
             watchers: Default::default(),
+            permits: None,
             store: None,
             status: gone,
         }
@@ -86,6 +97,7 @@ impl MessageQueue {
     pub(super) fn is_ready(&self, end: End) -> bool {
         self.is_closed()
             || match end {
+                End::Get if self.permits.is_some() => self.has_permits(1),
                 End::Get => !self.available.is_empty() || !self.putters.is_empty(),
                 End::Put => !self.getters.is_empty() || self.has_room(),
             }
@@ -95,6 +107,11 @@ impl MessageQueue {
     #[inline(always)]
     pub(super) fn is_watched(&self) -> bool {
         !self.watchers.iter().all(Watchers::is_empty)
+    }
+
+    /// Returns whether a task waits for a message, or selects one.
+    pub(super) fn is_awaited(&self) -> bool {
+        !self.getters.is_empty() || !self.watchers[End::Get as usize].is_empty()
     }
 
     pub(super) fn watchers(&self, end: End) -> Watchers {
@@ -182,6 +199,9 @@ impl MessageQueue {
     }
 
     pub(super) fn remove_getter(&mut self, task: Runnable) {
+        if let Some(permits) = &mut self.permits {
+            permits.remove(task);
+        }
         if let Some(place) = position(&self.getters, |other| *other == task) {
             self.getters.remove(place);
             self.status.waiting.set(self.getters.len());
@@ -200,6 +220,72 @@ impl MessageQueue {
         next
     }
 
+    // ---- permits
+
+    /// Returns whether a request would not wait.
+    pub(super) fn has_permits(&self, count: u64) -> bool {
+        let permits = self.permits.as_ref();
+        self.is_closed() || permits.is_none_or(|permits| permits.has(count))
+    }
+
+    /// Takes so many permits.
+    pub(super) fn take_permits(&mut self, count: u64) -> Took {
+        let Some(permits) = self.permits.as_mut().filter(|_| !self.status.closed.get()) else {
+            return Took::Closed;
+        };
+        if !permits.take(count) {
+            return Took::TooFew;
+        }
+        self.publish_permits();
+        Took::All
+    }
+
+    /// Adds a task that waits for so many permits.
+    pub(super) fn add_taker(&mut self, task: Runnable, count: u64) {
+        if let Some(permits) = &mut self.permits {
+            permits.add(task, count);
+            self.publish_permits();
+        }
+    }
+
+    /// Gives permits back. The tasks that wait are still to be served.
+    pub(super) fn give_permits(&mut self, count: u64) {
+        if let Some(permits) = &mut self.permits {
+            permits.give(count);
+        }
+    }
+
+    /// Grants the request that has waited longest, if there is enough for it. Of a closed queue,
+    /// returns each task that waits, with `None`. Returns `None` when all are served.
+    pub(super) fn next_taker(&mut self) -> Option<(Runnable, Option<u64>)> {
+        let permits = self.permits.as_mut()?;
+        let next = match self.status.closed.get() {
+            true => permits.pop().map(|task| (task, None)),
+            false => permits.next().map(|(task, count)| (task, Some(count))),
+        };
+        if next.is_none() {
+            self.publish_permits();
+        }
+        next
+    }
+
+    pub(super) fn permits(&self) -> Option<&Permits> {
+        self.permits.as_deref()
+    }
+
+    /// Returns how many permits a task waits for.
+    pub(super) fn request(&self, task: Runnable) -> Option<u64> {
+        self.permits()?.request(task)
+    }
+
+    fn publish_permits(&self) {
+        if let Some(permits) = &self.permits {
+            let (left, short) = permits.status();
+            self.status.len.set(left as usize);
+            self.status.waiting.set(short as usize);
+        }
+    }
+
     fn is_closed(&self) -> bool {
         self.status.closed.get()
     }
@@ -213,7 +299,7 @@ impl MessageQueue {
     }
 
     pub(super) fn is_lock(&self) -> bool {
-        self.status.kind == Kind::Mutex
+        self.status.kind.is_lock()
     }
 
     pub(super) fn discard(&self, message: u64) {
@@ -228,7 +314,8 @@ impl MessageQueue {
 
     pub(super) fn waiters(&self) -> impl Iterator<Item = Runnable> {
         let putters = self.putters.iter().map(|(task, _)| *task);
-        self.getters.iter().copied().chain(putters)
+        let takers = self.permits.iter().flat_map(|permits| permits.waiters());
+        self.getters.iter().copied().chain(putters).chain(takers)
     }
 
     fn publish(&self) {
@@ -236,12 +323,15 @@ impl MessageQueue {
     }
 
     fn info(&self) -> QueueInfo {
+        let permits = self.permits();
+        let takers = permits.map_or(0, |permits| permits.waiters().len());
+        let capacity = permits.map_or(self.capacity, Permits::all);
         QueueInfo {
             id: self.id,
             thing: self.status.kind.title(self.id, self.status.name()),
-            len: self.available.len(),
-            capacity: (!self.is_unbounded()).then_some(self.capacity),
-            getters: self.getters.len(),
+            len: self.status.len.get(),
+            capacity: (capacity != u64::MAX).then_some(capacity),
+            getters: self.getters.len() + takers,
             putters: self.putters.len(),
             is_closed: self.is_closed(),
         }
@@ -285,6 +375,7 @@ impl QueueSet {
         queue.getters.clear();
         queue.putters.clear();
         queue.watchers = Default::default();
+        queue.permits = None;
         let is_small = queue.available.capacity().max(queue.getters.capacity()) <= SMALL;
         if slot >= KEEPING || !is_small || queue.putters.capacity() > SMALL {
             (queue.available, queue.getters) = Default::default();
@@ -314,6 +405,11 @@ impl Queues {
         }
         let queue = &mut set.slots[slot];
         (queue.id, queue.capacity) = (id, capacity);
+        if status.kind.counts() {
+            queue.permits = Some(Box::new(Permits::new(capacity)));
+            queue.capacity = u64::MAX;
+            status.len.set(capacity as usize);
+        }
         (queue.store, queue.status) = (Some(store), status);
         Some(id)
     }
@@ -364,10 +460,11 @@ impl Queues {
         lock.status.holder()
     }
 
-    pub(super) fn arrived(&mut self, id: QueueId) {
+    /// Notes that what a destructor has put has arrived: a message, or so many permits.
+    pub(super) fn arrived(&mut self, id: QueueId, count: u64) {
         if let Some(queue) = self.get_mut(id) {
             let posted = &queue.status.posted;
-            posted.set(posted.get() - 1);
+            posted.set(posted.get() - count as usize);
         }
     }
 

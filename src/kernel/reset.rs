@@ -91,6 +91,8 @@ impl Kernel {
         self.holders.reset();
         self.held = Default::default();
         self.selects = Default::default();
+        self.signals = Default::default();
+        self.remote.reset_signals();
         self.places.reset();
         if let Some(published) = &self.published {
             published.reset();

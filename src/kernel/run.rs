@@ -36,8 +36,9 @@ impl Kernel {
         self.log.set_clock(now);
         // The host has acted.
         self.frame.note(Note::Barrier);
-        // A crash comes before any turn.
+        // A crash comes before any turn, and so does the end of daemons after the last step.
         self.run_deferred_of_host();
+        self.is_over();
         Ok(())
     }
 
@@ -115,6 +116,7 @@ impl Kernel {
         self.ready.end_pass();
         self.frame.set_requeued(true);
         while self.stats.ticks < ticks
+            && !self.tasks.are_attendants()
             && let Some(me) = next(self)
         {
             if self.turn(me) != Turn::Void {
@@ -177,7 +179,7 @@ impl Kernel {
         self.check_console()?;
         self.run_deferred_of_host();
         self.run_daemons();
-        if self.tasks.live() == 0 {
+        if self.is_over() {
             return Ok(());
         }
         let waits = self.is_waiting();
@@ -199,7 +201,7 @@ impl Kernel {
         self.wait_events(until, on_threads)?;
         // A host has crashed or restarted.
         self.run_deferred_of_host();
-        if self.tasks.live() == 0 {
+        if self.is_over() {
             return Ok(());
         }
         if is_stuck && self.is_waiting() {
@@ -225,7 +227,7 @@ impl Kernel {
     }
 
     /// Waits for the world, no longer than until that instant, and handles what has happened:
-    /// interrupts first, then the timers that have fired, then the devices that are ready. If the
+    /// interrupts first, then the timers that have fired, then signals, then the devices that are ready. If the
     /// wait is `on_threads`, no timer and no device of a task can end it.
     fn wait_events(&mut self, until: Nanos, on_threads: bool) -> Result<(), Error> {
         let before = self.world.now();
@@ -266,6 +268,7 @@ impl Kernel {
             self.take_interrupts();
         }
         self.fire_timers();
+        self.take_signals();
         if !is_quiet {
             self.take_readiness();
         }

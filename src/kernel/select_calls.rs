@@ -126,6 +126,11 @@ impl Kernel {
                 let found = self.queues.get(queue);
                 found.is_none_or(|found| found.is_ready(end))
             }
+            Interest::Permits(queue, count) => {
+                self.frame.touch_queue(queue, false);
+                let found = self.queues.get(queue);
+                found.is_none_or(|found| found.has_permits(count.into()))
+            }
         }
     }
 
@@ -148,6 +153,11 @@ impl Kernel {
                         let found = self.queues.get_mut(queue);
                         let found = found.expect("it is not ready, so it exists");
                         self.selects.watch(key, at, found.watchers_mut(end));
+                    }
+                    Interest::Permits(queue, _) => {
+                        let found = self.queues.get_mut(queue);
+                        let found = found.expect("it is not ready, so it exists");
+                        self.selects.watch(key, at, found.watchers_mut(End::Get));
                     }
                     Interest::After(_) | Interest::At(_) => {}
                 }
@@ -186,6 +196,11 @@ impl Kernel {
                     Interest::Queue(queue, end) => {
                         let found = self.queues.get_mut(queue);
                         let list = found.map(|found| found.watchers_mut(end));
+                        self.selects.unwatch(key, at, list);
+                    }
+                    Interest::Permits(queue, _) => {
+                        let found = self.queues.get_mut(queue);
+                        let list = found.map(|found| found.watchers_mut(End::Get));
                         self.selects.unwatch(key, at, list);
                     }
                     Interest::After(_) | Interest::At(_) => {}
@@ -258,11 +273,8 @@ impl Kernel {
     pub(super) fn enders(&self, me: Runnable, key: u32) -> Option<Vec<Tid>> {
         let is_free = self.tasks[me].is_timed() || self.selects.len(key) == 0;
         let ender = |source: Interest| {
-            let holder = match source {
-                Interest::Queue(queue, End::Get) => self.queues.holder_of_lock(queue),
-                _ => None,
-            };
-            source.ender(holder)
+            let taken = source.taken();
+            source.ender(taken.and_then(|(queue, count)| self.holder(queue, count, None)))
         };
         (!is_free)
             .then(|| self.selects.sources(key).map(ender).collect())

@@ -42,7 +42,7 @@ impl Kernel {
     pub(super) fn waits_on_threads(&self) -> bool {
         self.timers.tasks.len() == 0
             && !self.will_compute()
-            && (self.devices.waiting()[0] == 0 || self.world.is_idle())
+            && (self.devices.waiting()[0] == 0 && !self.awaits_signal() || self.world.is_idle())
     }
 
     /// Returns whether computations will end, or slices of them, or go on until the run is ended: by

@@ -18,8 +18,9 @@ impl Kernel {
         match call {
             SystemCall::GetTid => Reply::Tid(me.tid).into(),
             SystemCall::Yield => Answer::SLEPT.into(),
-            SystemCall::NewTask => self.new_task(me, OnExit::Zombie),
-            SystemCall::NewDetachedTask => self.new_task(me, OnExit::Nothing),
+            SystemCall::NewTask => self.new_task(me, OnExit::Zombie, false),
+            SystemCall::NewDetachedTask => self.new_task(me, OnExit::Nothing, false),
+            SystemCall::NewDaemon => self.new_task(me, OnExit::Zombie, true),
             SystemCall::KillTask(tid) => self.kill_task(tid),
             SystemCall::Release(tid) => self.release(tid),
             SystemCall::Disown(tid) => self.disown(tid),
@@ -48,6 +49,9 @@ impl Kernel {
             SystemCall::TryPut(queue) => self.try_put(queue),
             SystemCall::TryGet(queue) => self.try_get(queue),
             SystemCall::CloseQueue(queue) => done_if(self.close_queue(queue), Errno::Closed),
+            SystemCall::Take(queue) => self.take(me, queue, true),
+            SystemCall::TryTake(queue) => self.take(me, queue, false),
+            SystemCall::Give(queue) => self.give_by_call(queue),
             SystemCall::GiveBack(queue) => self.give_back_by_call(queue),
             SystemCall::FreeQueue(queue) => self.free_queue(queue),
             SystemCall::Attach => self.attach(me),
@@ -62,7 +66,8 @@ impl Kernel {
             }
             SystemCall::Send(device) => self.send(me, device),
             SystemCall::SendFile(device) => self.send_file(me, device),
-            SystemCall::ShutdownWrite(device) => self.shutdown_write(device),
+            SystemCall::ShutdownWrite(device) => self.shut_down(device, Direction::Write),
+            SystemCall::ShutdownRead(device) => self.shut_down(device, Direction::Read),
             SystemCall::Close(device) => done_if(self.close_device(device), Errno::BadFd),
             SystemCall::Observe(number) => self.observe(number),
             SystemCall::Unobserve(number) => self.unobserve(number),
@@ -76,6 +81,11 @@ impl Kernel {
             SystemCall::SetDeadline(deadline) => self.set_deadline(me, deadline),
             SystemCall::Shield => self.shield(me),
             SystemCall::Unshield(shield) => self.unshield(me, shield),
+            SystemCall::Catch => self.catch(me),
+            SystemCall::Uncatch(queue) => match self.uncatch(queue) {
+                true => self.shutdown(),
+                false => Reply::Done.into(),
+            },
             SystemCall::OpenQueue(queue) => done_if(self.open_queue(queue), Errno::Closed),
             SystemCall::SetShare(share) => {
                 self.shares.set(me, share);
@@ -86,7 +96,7 @@ impl Kernel {
 
     // ---- tasks
 
-    fn new_task(&mut self, me: Runnable, on_exit: OnExit) -> Outcome {
+    fn new_task(&mut self, me: Runnable, on_exit: OnExit, attends: bool) -> Outcome {
         let Some(Payload::Program(new)) = self.frame.take() else {
             return Errno::Invalid.into();
         };
@@ -105,6 +115,9 @@ impl Kernel {
             Err(errno) => return errno.into(),
         };
         self.tasks[child].host = host;
+        if attends {
+            self.tasks.attend(child);
+        }
         if let Some(keeper) = options.keeper {
             keeper.spawned(child.tid);
             self.tasks.keep(child, keeper);

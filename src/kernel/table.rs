@@ -26,6 +26,8 @@ pub(super) struct Tasks {
     lists: [ByTid; 2],
     /// The number of live tasks, daemons apart.
     live: usize,
+    /// How many of these keep no run alive: daemons of programs.
+    attendants: usize,
     /// Empty lists of waiters, at most [`SPARE`]: the next tasks that are waited for use their memory.
     #[expect(clippy::vec_box, reason = "a task takes the box as it is")]
     spare: Vec<Box<Waiters>>,
@@ -40,6 +42,7 @@ impl Default for Tasks {
             free: Vec::new(),
             lists: Default::default(),
             live: 0,
+            attendants: 0,
             spare: Vec::new(),
         }
     }
@@ -104,6 +107,10 @@ impl Tasks {
         self.live
     }
 
+    pub(super) fn attendants(&self) -> usize {
+        self.attendants
+    }
+
     /// Returns whether no task is left, zombies and daemons included.
     pub(super) fn is_empty(&self) -> bool {
         self.free.len() + 1 == self.slots.len()
@@ -115,8 +122,24 @@ impl Tasks {
         tasks.filter(|task| self[*task].state().is_ready())
     }
 
+    /// Makes a new task a daemon of its program.
+    pub(super) fn attend(&mut self, task: Runnable) {
+        // That of a host's daemon is one of the host.
+        if !task.tid.is_daemon() {
+            self[task].is_attendant = true;
+            self.attendants += 1;
+        }
+    }
+
+    /// Returns whether all live tasks keep no run alive, and there is one.
+    #[inline(always)]
+    pub(super) fn are_attendants(&self) -> bool {
+        self.attendants > 0 && self.attendants == self.live
+    }
+
     pub(super) fn ended(&mut self, task: Runnable) {
         self.live -= usize::from(!task.tid.is_daemon());
+        self.attendants -= usize::from(self[task].is_attendant);
     }
 
     pub(super) fn is_live(&mut self, task: Runnable) -> bool {

@@ -176,6 +176,9 @@ pub(super) struct Task {
     timeouts: Option<Box<Timeouts>>,
     family: Family,
     pub(super) on_exit: OnExit,
+    /// Whether it is a daemon of a program: it keeps no run alive. (The daemons of the host have tids
+    /// of their own, [`Tid::is_daemon`].)
+    pub(super) is_attendant: bool,
     /// The machine on which it runs.
     pub(super) host: HostId,
 }
@@ -195,6 +198,7 @@ impl Task {
             timeouts: None,
             family: Family::default(),
             on_exit: OnExit::Nothing,
+            is_attendant: false,
             host: HostId::LOCAL,
         }
     }
@@ -210,6 +214,7 @@ impl Task {
         self.since = Nanos::ZERO;
         self.name = name;
         self.on_exit = on_exit;
+        self.is_attendant = false;
     }
 
     pub(super) fn vacate(&mut self) -> State {

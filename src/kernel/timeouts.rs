@@ -95,6 +95,9 @@ impl Kernel {
     }
 
     fn alarm(&mut self, timer: Timer, slot: Slot) {
+        if slot == Slot::LAST {
+            return self.signals.fire(timer);
+        }
         let me = self.tasks.runnable(slot);
         match *self.tasks[me].state() {
             State::Blocked(WaitingOn::Timer(slept)) if slept == timer => {
@@ -134,7 +137,7 @@ impl Kernel {
     }
 
     pub(super) fn takes_lock(&self, call: SystemCall) -> bool {
-        let SystemCall::Get(queue) = call else {
+        let (SystemCall::Get(queue) | SystemCall::Take(queue)) = call else {
             return false;
         };
         self.queues.get(queue).is_some_and(MessageQueue::is_lock)

@@ -81,10 +81,16 @@ impl Kernel {
     fn take_back_answer(&mut self, answer: Answer) {
         match (answer.reply, answer.beside) {
             (Reply::Message(message), Beside::Queue(queue)) => self.give_back(queue, message),
+            (Reply::Permits(count), Beside::Queue(queue)) => self.give(queue, count),
             (Reply::Full(message) | Reply::Refused(message), Beside::Queue(queue)) => {
                 self.discard(queue, message);
             }
-            (Reply::Queue(queue), _) => drop(self.queues.remove(queue)),
+            (Reply::Queue(queue), _) => {
+                drop(self.queues.remove(queue));
+                if self.signals.is_holder(queue) {
+                    self.frame.defer(SystemCall::Uncatch(queue));
+                }
+            }
             _ => {}
         }
     }
@@ -125,7 +131,11 @@ impl Kernel {
             self.frame.touch(Object::Cycles, true);
         }
         match end {
-            End::Get => found.remove_getter(me),
+            End::Get => {
+                found.remove_getter(me);
+                // The request may have been the one for which the others waited.
+                self.serve(queue);
+            }
             End::Put => {
                 if let Some(message) = found.remove_putter(me) {
                     found.discard(message);

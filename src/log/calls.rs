@@ -6,7 +6,7 @@
 use std::{fmt, net::SocketAddr, rc::Rc, time::Duration};
 
 use super::{Answered, Call, Detail, Fact, Wake};
-use crate::abi::{Kind, Nanos, On, Place, QueueId, Reply, SystemCall, Tid};
+use crate::abi::{Kind, Nanos, On, Place, QueueId, Reply, Signal, SystemCall, Tid};
 
 /// An object that a queue is part of.
 #[derive(Debug, Default)]
@@ -124,11 +124,26 @@ impl CallInfo {
         Some(Object { kind, name })
     }
 
-    /// Returns whether a message is the lock of a mutex or a permit of a semaphore.
+    /// Returns whether it gets a lock, or permits of a semaphore.
     pub(super) fn gets_hold(&self) -> bool {
         let kind = self.object.as_ref().map(|object| object.kind);
-        let gets = matches!(self.call, SystemCall::Get(_) | SystemCall::TryGet(_));
-        gets && matches!(kind, Some(Kind::Mutex | Kind::Semaphore))
+        let gets = match self.call {
+            SystemCall::Get(_) | SystemCall::TryGet(_) => true,
+            SystemCall::Take(_) | SystemCall::TryTake(_) => true,
+            _ => false,
+        };
+        gets && kind.is_some_and(|kind| kind.is_lock() || kind.counts())
+    }
+
+    /// Returns how many permits it takes.
+    pub(super) fn count(&self) -> u64 {
+        count(Call(self.call, &self.detail))
+    }
+
+    /// Returns whether a message names a signal.
+    fn takes_signal(&self) -> bool {
+        let object = self.object.as_ref();
+        object.is_some_and(|object| object.kind == Kind::Signals)
     }
 
     /// Returns what this puts around the next calls.
@@ -169,6 +184,10 @@ impl fmt::Display for CallInfo {
 fn answer(call: Option<&CallInfo>, answered: Answered<'_>) -> String {
     match (answered.0, call.and_then(CallInfo::made)) {
         (Reply::Queue(queue), Some(made)) => made.title(queue),
+        (Reply::Message(message), _) if call.is_some_and(CallInfo::takes_signal) => {
+            let signal = Signal::of_message(message);
+            signal.map_or_else(|| answered.to_string(), |signal| signal.to_string())
+        }
         _ => answered.to_string(),
     }
 }
@@ -180,7 +199,18 @@ fn write_call(f: &mut fmt::Formatter<'_>, call: Call<'_>, object: Option<&Object
     };
     let none = Object::default();
     let object = object.unwrap_or(&none);
-    write!(f, "{}({})", object.kind.verb(of), object.title(queue))
+    let (count, title) = (count(call), object.title(queue));
+    match object.kind.verb_of(of, count) {
+        verb if count > 1 && object.kind != Kind::RwLock => write!(f, "{verb}({title}, {count})"),
+        verb => write!(f, "{verb}({title})"),
+    }
+}
+
+fn count(call: Call<'_>) -> u64 {
+    match call {
+        Call(SystemCall::Take(_) | SystemCall::TryTake(_), Detail::Count(count)) => *count as u64,
+        _ => 1,
+    }
 }
 
 /// A fact as a line of a trace, in the manner of `strace`, without the time and the task.

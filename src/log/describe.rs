@@ -75,7 +75,7 @@ impl Ledger {
     /// other devices, and for those that were opened before.
     #[must_use]
     pub fn addr(&self, device: DeviceId) -> Option<SocketAddr> {
-        self.addrs.get(&device).copied()
+        self.addrs.get(&device).map(|(addr, _)| *addr)
     }
 
     /// The calls of a task that are kept, the oldest first.
@@ -126,6 +126,7 @@ impl Ledger {
                 _ => Wait::default(),
             },
             spawned: task.spawned.clone(),
+            is_daemon: task.is_daemon,
         })
     }
 
@@ -144,9 +145,7 @@ impl Ledger {
         let is_hopeless = |task: &Task| match task.doing {
             Doing::Blocked(On::Timer(deadline)) => deadline == Nanos::FOREVER,
             Doing::Blocked(On::Exit(_)) => !task.is_timed(),
-            Doing::Blocked(On::Queue(queue, _)) => {
-                !task.is_timed() && self.kind(queue) != Kind::Job
-            }
+            Doing::Blocked(On::Queue(queue, _)) => !task.is_timed() && !self.is_from_outside(queue),
             Doing::Blocked(On::First(_)) => {
                 let mut sources = task.sources().iter();
                 !task.is_timed() && sources.all(|source| self.is_hopeless(*source))
@@ -216,8 +215,8 @@ impl Ledger {
         let mut kind = Kind::Queue;
         if let On::Queue(queue, _) = on {
             kind = self.kind(queue);
-            wait.is_lock = kind == Kind::Mutex;
-            wait.holder = self.holders.get(&queue).copied();
+            wait.is_lock = kind.is_lock();
+            wait.holder = self.holder(queue);
         }
         if let On::First(_) = on {
             let sources = task.sources();
@@ -225,6 +224,10 @@ impl Ledger {
             let enders = sources.iter().map(|source| self.ender(*source));
             let enders = enders.collect::<Option<_>>().filter(|_| !wait.is_timed);
             wait.enders = enders.unwrap_or_default();
+            wait.is_accept = sources.iter().any(|source| match source {
+                Interest::Device(device, _) => self.addrs.get(device).is_some_and(|(_, is)| *is),
+                _ => false,
+            });
         }
         if task.is_delayed || matches!(on, On::Device(DeviceId::CONSOLE, _)) {
             // The kernel holds back any call.
@@ -236,7 +239,10 @@ impl Ledger {
             On::Exit(_) => "wait",
             On::Timer(_) => "sleep",
             On::Queue(queue, End::Put) => kind.verb(SystemCall::Put(queue)),
-            On::Queue(queue, End::Get) => kind.verb(SystemCall::Get(queue)),
+            On::Queue(queue, End::Get) => {
+                let count = last.map_or(1, CallInfo::count);
+                kind.verb_of(SystemCall::Take(queue), count)
+            }
             On::First(_) => "select",
             On::Device(..) => match last.map(|call| call.call) {
                 Some(SystemCall::SendFile(_)) => "send",
@@ -245,7 +251,7 @@ impl Ledger {
             },
         };
         let is_accept = last.is_some_and(|last| matches!(last.call, SystemCall::Accept(_)));
-        wait.is_accept = is_accept && matches!(on, On::Device(..));
+        wait.is_accept |= is_accept && matches!(on, On::Device(..));
         wait
     }
 
@@ -274,7 +280,7 @@ impl Ledger {
 
     pub(super) fn source_words(&self, source: Interest) -> String {
         let object = match source {
-            Interest::Queue(queue, _) => self.objects.get(&queue),
+            Interest::Queue(queue, _) | Interest::Permits(queue, _) => self.objects.get(&queue),
             _ => None,
         };
         let (kind, name) = object.map_or((Kind::Queue, ""), |object| (object.kind, &object.name));
@@ -286,12 +292,9 @@ impl Ledger {
     }
 
     fn holder_of_lock(&self, source: Interest) -> Option<Tid> {
-        match source {
-            Interest::Queue(queue, _) if self.kind(queue) == Kind::Mutex => {
-                self.holders.get(&queue).copied()
-            }
-            _ => None,
-        }
+        let (queue, _) = source.taken()?;
+        let is_lock = self.kind(queue).is_lock();
+        is_lock.then(|| self.holder(queue)).flatten()
     }
 
     /// Returns whether no timer, device or work on a thread makes a source ready.
@@ -300,7 +303,12 @@ impl Ledger {
             Interest::Exit(_) => true,
             Interest::After(time) | Interest::At(time) => time == Nanos::FOREVER,
             Interest::Device(..) => false,
-            Interest::Queue(queue, _) => self.kind(queue) != Kind::Job,
+            Interest::Queue(queue, _) | Interest::Permits(queue, _) => !self.is_from_outside(queue),
         }
+    }
+
+    /// Returns whether the messages of a queue are of threads, or signals.
+    fn is_from_outside(&self, queue: QueueId) -> bool {
+        matches!(self.kind(queue), Kind::Job | Kind::Signals)
     }
 }

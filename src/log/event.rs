@@ -3,7 +3,9 @@
 use std::{borrow::Cow, fmt, io, time::Duration};
 
 use super::{Answered, Call, Cycle, Detail, Wake, text::owned};
-use crate::abi::{DeviceId, Direction, Exit, Inject, Nanos, On, Place, Reply, SystemCall, Tid};
+use crate::abi::{
+    DeviceId, Direction, Exit, Inject, Nanos, On, Place, Reply, Signal, SystemCall, Tid,
+};
 
 /// A fact, with its time and its task.
 ///
@@ -157,6 +159,12 @@ pub enum Fact<'a> {
         /// What is left of the computation.
         left: Duration,
     },
+    /// A signal has come, for the tasks that have caught it. If there is none, the run ends. Its task
+    /// is [`Tid::KERNEL`].
+    Signalled {
+        /// The signal.
+        signal: Signal,
+    },
     /// Nothing was ready, and the clock moved on: the simulated world jumped, the real one waited.
     ClockJumped {
         /// From this instant to the event's.
@@ -220,6 +228,7 @@ impl Fact<'_> {
             Self::Deadlocked { .. } => ("deadlocked", Topic::Life),
             Self::Computing { .. } => ("computing", Topic::Sched),
             Self::Preempted { .. } => ("preempted", Topic::Sched),
+            Self::Signalled { .. } => ("signalled", Topic::Life),
             Self::ClockJumped { .. } => ("clock_jumped", Topic::Sched),
         }
     }
@@ -299,6 +308,7 @@ impl Fact<'_> {
             Self::Reaped => Fact::Reaped,
             Self::Computing { processor } => Fact::Computing { processor },
             Self::Preempted { left } => Fact::Preempted { left },
+            Self::Signalled { signal } => Fact::Signalled { signal },
             Self::ClockJumped { from } => Fact::ClockJumped { from },
         }
     }
@@ -378,6 +388,7 @@ impl fmt::Display for Fact<'_> {
             Self::Deadlocked { cycle } => write!(f, "deadlocked {}", Cycle(cycle)),
             Self::Computing { processor } => write!(f, "computing on processor {processor}"),
             Self::Preempted { left } => write!(f, "preempted, {left:?} left"),
+            Self::Signalled { signal } => write!(f, "signal {signal}"),
             Self::ClockJumped { from } => write!(f, "clock jumped from {}", Nanos::from(*from)),
         }
     }

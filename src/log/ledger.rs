@@ -47,8 +47,9 @@ pub struct Ledger {
     /// The queues of objects, and those with a name.
     pub(super) objects: FxHashMap<QueueId, Rc<Object>>,
     /// The task that holds a lock, or took the last permit.
-    pub(super) holders: FxHashMap<QueueId, Tid>,
-    pub(super) addrs: FxHashMap<DeviceId, SocketAddr>,
+    holders: FxHashMap<QueueId, Vec<Tid>>,
+    /// The addresses of open devices, and whether each is a listener's.
+    pub(super) addrs: FxHashMap<DeviceId, (SocketAddr, bool)>,
     pub(super) reaped: Option<(Tid, Task)>,
     freed: Option<(QueueId, Rc<Object>)>,
     calls: usize,
@@ -133,6 +134,11 @@ impl Ledger {
             } => !ends_queue(),
             _ => event.fact.is_error(),
         }
+    }
+
+    /// Returns the task that holds a lock, or took the last permit; of several, the last.
+    pub(super) fn holder(&self, queue: QueueId) -> Option<Tid> {
+        self.holders.get(&queue)?.last().copied()
     }
 
     /// Returns the line of a trace for a fact.
@@ -232,11 +238,13 @@ impl Ledger {
         // A number is not used twice, except in a recording that was made up.
         self.tasks.remove(&event.tid);
         let now = self.now;
+        let call = self.pending(parent).map(|call| call.call);
         if let Some(task) = self.meet(event.tid) {
             *task = Task {
                 comm: name.into(),
                 parent,
                 spawned: event.place.clone(),
+                is_daemon: call == Some(SystemCall::NewDaemon),
                 is_whole: true,
                 ..Task::unknown(now)
             };
@@ -249,7 +257,12 @@ impl Ledger {
         self.now.moment.turn += 1;
         // The handle of a lock or a permit notes the task in that turn.
         let gets = self.tasks.get_mut(&tid)?.gets.take();
-        self.holders.extend(gets.map(|queue| (queue, tid)));
+        if let Some(queue) = gets {
+            let shares = self.kind(queue) == Kind::RwLock;
+            let holders = self.holders.entry(queue).or_default();
+            holders.truncate(if shares { holders.len() } else { 0 });
+            holders.push(tid);
+        }
         ended
     }
 
@@ -259,11 +272,6 @@ impl Ledger {
         if let Detail::Sources(sources) = detail {
             let words = sources.iter().map(|source| self.source_words(*source));
             info.sources = Some(words.collect::<Vec<_>>().join(", ").into());
-        }
-        if let Some((number, around)) = info.moved() {
-            let all = self.tasks.values_mut().flat_map(|task| &mut task.timeouts);
-            all.filter(|(other, _)| *other == number)
-                .for_each(|it| it.1 = around);
         }
         let doing = match call {
             // These wake no task, and are answered when their task's turn comes.
@@ -302,7 +310,7 @@ impl Ledger {
         let ended = is_over.then(|| task.begin(tid, Doing::Ready, Ending::Next, now));
         let last = task.calls.back();
         match reply {
-            Reply::Message(_) => {
+            Reply::Message(_) | Reply::Permits(_) => {
                 let gets = last.filter(|call| call.gets_hold());
                 task.gets = gets.and_then(|call| call.call.queue());
             }
@@ -311,6 +319,14 @@ impl Ledger {
                 task.timeouts.push((number, around));
             }
             Reply::Elapsed(number) => task.disarm(number),
+            // A call that is cut has moved nothing.
+            Reply::Done => {
+                if let Some((number, around)) = last.and_then(CallInfo::moved) {
+                    let all = self.tasks.values_mut().flat_map(|task| &mut task.timeouts);
+                    all.filter(|(other, _)| *other == number)
+                        .for_each(|it| it.1 = around);
+                }
+            }
             Reply::Queue(queue) => {
                 let made = last.and_then(CallInfo::made);
                 if let Some(made) = made.filter(|_| self.objects.len() < self.most) {
@@ -318,9 +334,11 @@ impl Ledger {
                 }
             }
             Reply::Device(device) => {
-                let addr = last.and_then(CallInfo::addr);
-                if let Some(addr) = addr.filter(|_| self.addrs.len() < self.most) {
-                    self.addrs.insert(device, addr);
+                let opened =
+                    |call: &CallInfo| Some((call.addr()?, call.call == SystemCall::Listen));
+                let opened = last.and_then(opened);
+                if let Some(opened) = opened.filter(|_| self.addrs.len() < self.most) {
+                    self.addrs.insert(device, opened);
                 }
             }
             _ => {}
@@ -370,9 +388,17 @@ impl Ledger {
                 self.holders.remove(&queue);
             }
             SystemCall::TryPut(queue) | SystemCall::GiveBack(queue)
-                if self.kind(queue) == Kind::Mutex =>
+                if matches!(self.kind(queue), Kind::Mutex | Kind::Once) =>
             {
                 self.holders.remove(&queue);
+            }
+            SystemCall::Give(queue) if self.kind(queue) == Kind::RwLock => {
+                if let Some(holders) = self.holders.get_mut(&queue) {
+                    let place = holders.iter().rposition(|holder| *holder == tid);
+                    place
+                        .map(|place| holders.remove(place))
+                        .or_else(|| holders.pop());
+                }
             }
             SystemCall::Close(device) => drop(self.addrs.remove(&device)),
             SystemCall::Unshield(number) => {

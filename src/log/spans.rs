@@ -95,6 +95,7 @@ pub(super) struct Task {
     pub(super) comm: Box<str>,
     pub(super) parent: Tid,
     pub(super) spawned: Option<Place>,
+    pub(super) is_daemon: bool,
     /// Whether the log holds its spawn, and so all its calls.
     pub(super) is_whole: bool,
     pub(super) traps: u64,
@@ -117,6 +118,7 @@ impl Task {
             comm: "?".into(),
             parent: Tid::KERNEL,
             spawned: None,
+            is_daemon: false,
             is_whole: false,
             traps: 0,
             calls: VecDeque::new(),

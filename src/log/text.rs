@@ -102,6 +102,8 @@ impl fmt::Display for Answered<'_> {
             Reply::Random(number) | Reply::Bytes(number) | Reply::Ready(number) => number.fmt(f),
             Reply::Queue(queue) => write!(f, "queue {queue}"),
             Reply::Message(number) => write!(f, "message {number}"),
+            Reply::Permits(1) => f.write_str("a permit"),
+            Reply::Permits(count) => write!(f, "{count} permits"),
             Reply::Refused(number) => write!(f, "closed, message {number} handed back"),
             Reply::Full(number) => write!(f, "full, message {number} handed back"),
             Reply::Timeout(number) => write!(f, "timeout {number}"),

@@ -21,7 +21,9 @@ use super::{
     status::{Kept, QueueStatus},
 };
 use crate::{
-    abi::{DeviceId, Exit, HostId, Interest, Kind, Nanos, Reply, SystemCall, TaskInfo, Tid},
+    abi::{
+        Beside, DeviceId, Exit, HostId, Interest, Kind, Nanos, Reply, SystemCall, TaskInfo, Tid,
+    },
     interrupt::{Job, Remote},
     log::{Detail, Tracer},
     panic::contain,
@@ -137,6 +139,7 @@ impl Deferred {
             SystemCall::TryPut(_)
                 | SystemCall::FreeQueue(_)
                 | SystemCall::GiveBack(_)
+                | SystemCall::Give(_)
                 | SystemCall::Disarm(_)
                 | SystemCall::Disown(_)
                 | SystemCall::Close(_)
@@ -161,10 +164,10 @@ impl Parcel {
 
     /// The same, for a call without a payload.
     pub(crate) fn detail_of_word(call: SystemCall, word: Option<u64>) -> Detail<'static> {
-        if call.has_length() {
-            Detail::Len(word.unwrap_or(0) as usize)
-        } else {
-            Detail::None
+        match call.beside() {
+            Beside::Bytes | Beside::File => Detail::Len(word.unwrap_or(0) as usize),
+            Beside::Count => Detail::Count(word.unwrap_or(0) as usize),
+            _ => Detail::None,
         }
     }
 }

@@ -11,10 +11,14 @@
 //! | `queue.rs`, `messages.rs` | message queues; the store of their messages |
 //! | `promise.rs` | values that are set once |
 //! | `sync/` | semaphore, mutex, flag, barrier, condition, group |
+//! | `select.rs`, `scope.rs` | the first of several things; work that others cancel, and shields |
+//! | `serve.rs` | servers that stop in order |
 //! | `supervisor.rs` | tasks that start their children again |
 //! | `callback.rs` | callbacks, each in a task |
 //! | `blocking.rs` | blocking work on threads |
 //! | `recorded.rs` | the same with a value that a tape holds: feature `serde` |
+//! | `scope.rs`, `select.rs` | scopes and shields; the first of several things |
+//! | `signals.rs` | signals that a task catches |
 //! | `observe.rs` | tracers that a task attaches |
 
 pub(crate) mod blocking;
@@ -32,6 +36,8 @@ pub(crate) mod queue;
 pub(crate) mod recorded;
 pub(crate) mod scope;
 pub(crate) mod select;
+mod serve;
+pub(crate) mod signals;
 pub(crate) mod supervisor;
 pub mod sync;
 pub(crate) mod tasks;

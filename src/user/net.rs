@@ -226,6 +226,16 @@ impl TcpStream {
         let id = self.device_id(os);
         os.call(move |_| SystemCall::ShutdownWrite(id), io_checked)
     }
+
+    /// Shuts down the incoming half: a task that receives gets what has arrived, and then the end of the
+    /// stream. So a server ends its clients in order, those that wait to receive included. The peer does
+    /// not learn of it. Never blocks.
+    ///
+    /// *Errors:* as [`TcpStream::shutdown_write`].
+    pub fn shutdown_read(&self, os: &mut Os) -> impl Future<Output = io::Result<()>> {
+        let id = self.device_id(os);
+        os.call(move |_| SystemCall::ShutdownRead(id), io_checked)
+    }
 }
 
 /// The error with the address, and with what to do about it.

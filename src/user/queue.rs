@@ -93,18 +93,21 @@ impl<T: 'static> Queue<T> {
     /// get. Never blocks. A kernel has at most 16,777,216 queues at once
     /// ([`Builder::max_queues`](crate::Builder::max_queues)). One more is closed from the start.
     pub async fn bounded(os: &mut Os, capacity: usize) -> Self {
-        Self::make(os, capacity as u64, Kind::Queue, None, |_| ()).await
+        let make = SystemCall::NewQueue(capacity as u64);
+        Self::make(os, make, Kind::Queue, None, |_| ()).await
     }
 
     /// Makes a queue as [`Queue::bounded`] does, with a name. Reports and traces show the name
     /// beside the number. Never blocks.
     pub async fn named(os: &mut Os, name: &str, capacity: usize) -> Self {
-        Self::make(os, capacity as u64, Kind::Queue, Some(name.into()), |_| ()).await
+        let make = SystemCall::NewQueue(capacity as u64);
+        Self::make(os, make, Kind::Queue, Some(name.into()), |_| ()).await
     }
 
     /// Makes a queue with room for any number of messages. Never blocks.
     pub async fn unbounded(os: &mut Os) -> Self {
-        Self::make(os, u64::MAX, Kind::Queue, None, |_| ()).await
+        let make = SystemCall::NewQueue(u64::MAX);
+        Self::make(os, make, Kind::Queue, None, |_| ()).await
     }
 
     /// Makes a queue for an owner of this kind. Faults the caller at the limit of queues.
@@ -119,7 +122,19 @@ impl<T: 'static> Queue<T> {
             Kind::Condition => 0,
             _ => u64::MAX,
         };
-        Self::make(os, capacity, kind, name.map(Rc::from), |kind| {
+        Self::required_with(os, kind, name, capacity)
+    }
+
+    /// The same, with this capacity. It is the number of permits, if the queue counts these.
+    #[inline(always)]
+    pub(crate) fn required_with<'a>(
+        os: &'a mut Os,
+        kind: Kind,
+        name: Option<&str>,
+        capacity: u64,
+    ) -> impl Future<Output = Self> + use<'a, T> {
+        let make = SystemCall::NewQueue(capacity);
+        Self::make(os, make, kind, name.map(Rc::from), |kind| {
             panic!(
                 "there is no room for a {}: the limit of message queues is reached; raise \
                  Builder::max_queues",
@@ -133,20 +148,33 @@ impl<T: 'static> Queue<T> {
     #[inline(always)]
     fn make<'a>(
         os: &'a mut Os,
-        capacity: u64,
+        call: SystemCall,
         kind: Kind,
         name: Option<Rc<str>>,
         refused: fn(Kind),
     ) -> impl Future<Output = Self> + 'a {
+        let (prepare, making) = Self::making(os, call, kind, name, refused);
+        os.call_undoing(prepare, making)
+    }
+
+    /// Returns what prepares a call that makes a queue, and what decodes its reply.
+    #[inline(always)]
+    pub(super) fn making(
+        os: &Os,
+        call: SystemCall,
+        kind: Kind,
+        name: Option<Rc<str>>,
+        refused: fn(Kind),
+    ) -> (impl FnOnce(&TrapFrame) -> SystemCall + use<T>, Making<T>) {
         let status = os.frame().kept.new_status(kind, name);
         let side = Rc::new(Side::new(Rc::clone(os.frame()), status));
         let store = Rc::clone(&side);
         let prepare = move |frame: &TrapFrame| {
             let status = Rc::clone(&store.status);
             frame.put(Payload::Queue(store, status));
-            SystemCall::NewQueue(capacity)
+            call
         };
-        os.call_undoing(prepare, Making { side, refused })
+        (prepare, Making { side, refused })
     }
 
     /// Makes a queue that replaces this one in its owner.
@@ -273,7 +301,7 @@ impl<T: 'static> Queue<T> {
     pub fn len(&self) -> usize {
         self.side.frame.touch_queue(self.id(), false);
         let status = &*self.side.status;
-        // Each waiting task takes one deferred put.
+        // Each waiting task takes one deferred put, and each request as many permits as it is short of.
         let posted = status.posted.get().saturating_sub(status.waiting.get());
         status.len.get() + posted
     }
@@ -358,6 +386,62 @@ impl<T: 'static> Queue<T> {
     }
 }
 
+/// A queue that counts permits.
+impl Queue<()> {
+    /// Takes so many permits. *Blocks* until there are enough.
+    pub(crate) fn take_permits<'a>(
+        &'a self,
+        os: &'a mut Os,
+        count: u64,
+    ) -> impl Future<Output = Result<(), Closed>> + 'a {
+        let id = self.id_in(os);
+        let take = move |frame: &TrapFrame| {
+            frame.put_word(count);
+            SystemCall::Take(id)
+        };
+        os.call_undoing(take, Taking(self))
+    }
+
+    /// Takes so many permits if there are enough. Returns whether there are.
+    pub(crate) async fn try_take_permits(&self, os: &mut Os, count: u64) -> bool {
+        let id = self.id_in(os);
+        let take = move |frame: &TrapFrame| {
+            frame.put_word(count);
+            SystemCall::TryTake(id)
+        };
+        os.call_undoing(take, Taking(self)).await.is_ok()
+    }
+
+    /// Gives permits back without a trap, when the task stops.
+    pub(crate) fn defer_give(&self, count: u64) {
+        let posted = &self.side.status.posted;
+        posted.set(posted.get() + count as usize);
+        self.side
+            .frame
+            .defer_word(SystemCall::Give(self.id()), count);
+    }
+}
+
+struct Taking<'a>(&'a Queue<()>);
+
+impl Decode for Taking<'_> {
+    type Output = Result<(), Closed>;
+
+    fn decode(&mut self, reply: Reply, _: &Rc<TrapFrame>) -> Result<(), Closed> {
+        match reply {
+            Reply::Permits(_) => Ok(()),
+            Reply::Again | Reply::Err(_) => Err(Closed(())),
+            other => mismatch(other),
+        }
+    }
+
+    fn undo(&mut self, reply: Reply, _: &Rc<TrapFrame>) {
+        if let Reply::Permits(count) = reply {
+            self.0.defer_give(count);
+        }
+    }
+}
+
 pub(crate) struct Closing<'a, T>(&'a Queue<T>);
 
 impl<T> Drop for Closing<'_, T> {
@@ -393,7 +477,7 @@ impl<T> fmt::Debug for Queue<T> {
     }
 }
 
-struct Making<T> {
+pub(super) struct Making<T> {
     side: Rc<Side<T>>,
     refused: fn(Kind),
 }

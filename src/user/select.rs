@@ -9,10 +9,11 @@ use super::{
     os::{Os, mismatch},
     promise::{Abandoned, Promise},
     queue::{Closed, Queue},
+    signals::Signals,
     sync::{Flag, Group, Guard, Mutex, Permit, Poisoned, Semaphore},
 };
 use crate::{
-    abi::{DeviceId, Direction, End, Exit, Interest, QueueId, Reply, SystemCall, Tid},
+    abi::{DeviceId, Direction, End, Exit, Interest, QueueId, Reply, Signal, SystemCall, Tid},
     trap::{Payload, TrapFrame},
 };
 
@@ -39,6 +40,13 @@ impl Source {
     fn queue<T: 'static>(queue: &Queue<T>, end: End) -> Self {
         Self {
             interest: Interest::Queue(queue.id(), end),
+            home: queue.frame(),
+        }
+    }
+
+    fn of_permits(queue: &Queue<()>, count: u32) -> Self {
+        Self {
+            interest: Interest::Permits(queue.id(), count),
             home: queue.frame(),
         }
     }
@@ -78,6 +86,13 @@ impl Source {
     #[must_use]
     pub fn permit(semaphore: &Semaphore) -> Self {
         Self::queue(semaphore.permits(), End::Get)
+    }
+
+    /// So many permits at once, of at most 4,294,967,295: for [`Semaphore::acquire_many`].
+    #[must_use]
+    pub fn permits(semaphore: &Semaphore, count: usize) -> Self {
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        Self::of_permits(semaphore.permits(), count)
     }
 
     /// The lock: for [`Mutex::lock`].
@@ -120,6 +135,12 @@ impl Source {
         Self::queue(group.ended(), End::Get)
     }
 
+    /// A signal: for [`Signals::next`].
+    #[must_use]
+    pub fn signal(signals: &Signals) -> Self {
+        Self::queue(signals.queue(), End::Get)
+    }
+
     /// A span from the call on. One of more than 584 years never ends.
     #[must_use]
     pub fn after(span: Duration) -> Self {
@@ -139,6 +160,7 @@ impl Source {
             interest if is_home => interest,
             Interest::Device(_, direction) => Interest::Device(DeviceId::NONE, direction),
             Interest::Queue(_, end) => Interest::Queue(QueueId::NONE, end),
+            Interest::Permits(_, count) => Interest::Permits(QueueId::NONE, count),
             _ => Interest::Exit(Tid::KERNEL),
         }
     }
@@ -185,6 +207,15 @@ impl Os {
         sources: &[Source],
     ) -> impl Future<Output = usize> + use<'_> {
         self.note_caller();
+        self.select_noted(first, sources)
+    }
+
+    /// For a caller that has noted its own caller.
+    pub(super) fn select_noted(
+        &mut self,
+        first: usize,
+        sources: &[Source],
+    ) -> impl Future<Output = usize> + use<'_> {
         let sources = sources.iter().map(|source| source.interest_in(self));
         let sources = Payload::Interests(sources.collect());
         self.call(
@@ -228,7 +259,7 @@ impl Os {
     pub fn first<A: Arms>(&mut self, arms: A) -> impl Future<Output = A::Output> {
         let place = self.note_caller();
         async move {
-            let index = self.select(arms.sources().as_ref()).await;
+            let index = self.select_noted(0, arms.sources().as_ref()).await;
             self.frame().set_place(place);
             arms.call(self, index).await
         }
@@ -362,6 +393,16 @@ impl Semaphore {
             self.acquire(os).await
         })
     }
+
+    /// An arm of [`Os::first`] that makes the call [`Semaphore::acquire_many`].
+    pub fn acquire_many_arm(
+        &self,
+        permits: usize,
+    ) -> Arm<impl AsyncFnOnce(&mut Os) -> Result<Permit, Closed>> {
+        Arm::new(Source::permits(self, permits), async move |os: &mut Os| {
+            self.acquire_many(os, permits).await
+        })
+    }
 }
 
 impl<T: 'static> Mutex<T> {
@@ -392,6 +433,15 @@ impl Group {
     pub fn next_arm(&mut self) -> Arm<impl AsyncFnOnce(&mut Os) -> Option<(Tid, Exit)>> {
         Arm::new(Source::member(self), async |os: &mut Os| {
             self.next(os).await
+        })
+    }
+}
+
+impl Signals {
+    /// An arm of [`Os::first`] that makes the call [`Signals::next`].
+    pub fn next_arm(&self) -> Arm<impl AsyncFnOnce(&mut Os) -> Signal> {
+        Arm::new(Source::signal(self), async |os: &mut Os| {
+            self.take(os).await
         })
     }
 }

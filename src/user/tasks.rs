@@ -65,6 +65,50 @@ impl Os {
         self.new_task(SystemCall::NewDetachedTask, name.as_ref(), program, None)
     }
 
+    /// Like [`Os::spawn`], for a daemon of the program: it serves other tasks, and keeps no run alive.
+    /// (The daemon threads of Java and Python.)
+    ///
+    /// When the last task that is no daemon has ended, the daemons are killed before any has another
+    /// turn, the youngest first, and their destructors run. Then [`Kernel::run`](crate::Kernel::run)
+    /// returns. Until then a daemon is a task like any other. Lists and traces show it, it counts
+    /// towards limits, and other tasks may wait for it or kill it. The tasks that it starts with
+    /// [`Os::spawn`] are no daemons: they keep the run alive.
+    ///
+    /// A daemon that is ready, or waits for a timer or a device, may yet wake other tasks. So a
+    /// deadlock is reported only when the daemons are stuck as well, and the report lists them.
+    ///
+    /// The daemons of the host ([`Kernel::spawn_daemon`](crate::Kernel::spawn_daemon)) are something
+    /// else: no task sees them.
+    ///
+    /// *Errors:* as [`Os::spawn`].
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use trapline::{Errno, Kernel, Os};
+    /// # let mut kernel = Kernel::simulated(0);
+    /// kernel.spawn("main", async |os: &mut Os| {
+    ///     os.spawn_daemon("ticker", async |os: &mut Os| loop {
+    ///         os.sleep(Duration::from_secs(1)).await;
+    ///         writeln!(os, "tick");
+    ///     }).await?;
+    ///     os.sleep(Duration::from_millis(2500)).await;
+    ///     Ok::<(), Errno>(())
+    /// })?;
+    /// let report = kernel.run()?;
+    /// assert_eq!(kernel.take_console(), "tick\ntick\n");
+    /// assert_eq!(report.elapsed, Duration::from_millis(2500));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[track_caller]
+    pub fn spawn_daemon<T: IntoExit>(
+        &mut self,
+        name: impl AsRef<str>,
+        program: impl AsyncFnOnce(&mut Self) -> T + 'static,
+    ) -> impl Future<Output = Result<Tid, Errno>> {
+        self.note_caller();
+        self.new_task(SystemCall::NewDaemon, name.as_ref(), program, None)
+    }
+
     /// Like [`Os::spawn`], on a host of the simulated network, which is made if it does not exist.
     ///
     /// *Errors:* as [`Kernel::spawn_on`](crate::Kernel::spawn_on).

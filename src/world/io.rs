@@ -8,7 +8,7 @@ use std::{
 };
 
 use crate::{
-    abi::{DeviceId, Direction, HostId},
+    abi::{DeviceId, Direction, HostId, Signal},
     trap::{Descriptor, MAX_IO},
 };
 
@@ -76,6 +76,9 @@ pub enum Request<'a> {
     },
     /// Ends the outgoing half of a connection. Answered by [`Answer::Done`].
     Shutdown,
+    /// Ends the incoming half of a connection: after what has arrived comes the end of the stream.
+    /// Answered by [`Answer::Done`].
+    ShutdownRead,
     /// Whether the device is ready at this moment. Answered by [`Answer::Ready`]: `false` is a
     /// promise to report the device when it is.
     Ready(Direction),
@@ -87,6 +90,11 @@ pub enum Request<'a> {
         /// Where the addresses go, the preferred one first.
         addresses: &'a mut Vec<IpAddr>,
     },
+    /// Has these signals of the process sent to the kernel, by
+    /// [`Remote::signal`](crate::Remote::signal); the device is [`DeviceId::NONE`]. Answered by
+    /// [`Answer::Done`]. The error `Unsupported` means that none come from outside, and the call
+    /// succeeds.
+    Catch(&'a [Signal]),
     /// Closes the device. Answered by [`Answer::Done`]. The kernel ignores an error.
     Close,
 }

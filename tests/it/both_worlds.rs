@@ -449,6 +449,46 @@ const HALVES: &[Case] = cases! {
         settle(os).await;
         notes.result(server.shutdown_write(os).await);
     }
+    "a half that reads no more has what arrived, and then its end" => |os, notes, client, server| {
+        client.send_all(os, b"last").await?;
+        settle(os).await;
+        notes.result(server.shutdown_read(os).await);
+        for _ in 0..2 {
+            notes.result(recv(os, &server, 64).await);
+        }
+        notes.result(server.send(os, b"answer").await);
+        notes.result(recv(os, &client, 64).await);
+    }
+    "the end of the incoming half wakes a reader that waits" => |os, notes, _client, server| {
+        let reader = server.clone();
+        let read = async move |os: &mut Os| reader.recv(os, &mut [0; 8]).await.map(drop);
+        let reader = os.spawn("reader", read).await?;
+        settle(os).await;
+        notes.result(server.shutdown_read(os).await);
+        notes.note(os.wait(reader).await?);
+        notes.result(server.shutdown_read(os).await);
+    }
+    "the peer does not learn that none reads" => |os, notes, client, server| {
+        server.shutdown_read(os).await?;
+        settle(os).await;
+        notes.result(client.send(os, b"late").await);
+        settle(os).await;
+        for _ in 0..2 {
+            notes.result(recv(os, &server, 64).await);
+        }
+        notes.result(look(os, &client).await);
+    }
+    "a stream that has ended has no half to end" => |os, notes, client, server| {
+        client.shutdown_write(os).await?;
+        settle(os).await;
+        notes.result(server.shutdown_read(os).await);
+        server.shutdown_write(os).await?;
+        settle(os).await;
+        notes.result(server.shutdown_read(os).await);
+        drop(client);
+        settle(os).await;
+        notes.result(server.shutdown_read(os).await);
+    }
     "the end of one half leaves the reader waiting" => |os, notes, client, _server| {
         client.shutdown_write(os).await?;
         notes.result(look(os, &client).await);

@@ -189,6 +189,7 @@ fn calls_half_made_or_without_their_arguments_harm_nobody() {
                 Call::Recv(DeviceId::from_raw(7)),
                 Call::Send(DeviceId::from_raw(7)),
                 Call::ShutdownWrite(DeviceId::from_raw(7)),
+                Call::ShutdownRead(DeviceId::from_raw(7)),
                 Call::Close(DeviceId::from_raw(7)),
             ] {
                 assert_eq!(raw(os, call).await, "Err(BadFd)", "{call:?}");

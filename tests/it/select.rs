@@ -1,10 +1,15 @@
 //! Select: S70, S71 and S72.
 
-use std::{cell::Cell, io, rc::Rc, time::Duration};
+use std::{
+    cell::{Cell, RefCell},
+    io,
+    rc::Rc,
+    time::Duration,
+};
 
 use trapline::{
-    Closed, Either2, Either3, Elapsed, Errno, Error, Exit, Kernel, OnDeadlock, Os, Promise, Queue,
-    Shared, Source, TryGetError, after, check,
+    Closed, Either2, Either3, Elapsed, Errno, Error, Event, Exit, Kernel, Ledger, OnDeadlock, Os,
+    Promise, Queue, Shared, SimNet, SimWorld, Source, Tracer, TryGetError, after, check,
     sched::Random,
     sync::{Flag, Group, Mutex, Semaphore},
 };
@@ -148,7 +153,7 @@ fn s70_a_source_whose_call_would_fail_is_ready() {
         let listener = os.listen(([127, 0, 0, 1], 80).into()).await.unwrap();
         let theirs = listener.clone();
         os.spawn("other", async move |os: &mut Os| {
-            drop(theirs.accept(os).await)
+            drop(theirs.accept(os).await);
         })
         .await
         .unwrap();
@@ -517,5 +522,40 @@ fn a_trace_names_the_sources() {
         log.lines().iter().any(|line| line.ends_with("replied 1")),
         "{}",
         log.text()
+    );
+}
+
+#[test]
+fn servers_that_select_on_their_listeners_are_at_rest() {
+    let ledger = Rc::new(RefCell::new(Ledger::new()));
+    let tracer = Rc::clone(&ledger);
+    let net = SimNet::new();
+    net.host("server").unwrap();
+    let builder = Kernel::builder().world(SimWorld::new(0).net(&net));
+    let builder = builder.tracer(move |event: &Event<'_>| tracer.borrow_mut().event(event));
+    let mut kernel = builder.build().unwrap();
+    let at = "0.0.0.0:80".parse().unwrap();
+    let server = async move |os: &mut Os| {
+        let (listener, stop) = (os.listen(at).await?, Flag::new(os).await);
+        while let Either2::Second(accepted) =
+            os.first((stop.wait_arm(), listener.accept_arm())).await
+        {
+            accepted?;
+        }
+        Ok::<(), io::Error>(())
+    };
+    kernel.spawn_on("server", "server", server).unwrap();
+    let Err(Error::Deadlock(stuck)) = kernel.run() else {
+        panic!("nothing can come any more");
+    };
+    assert!(stuck.is_at_rest(), "{stuck}");
+    let words = "waits for the first of: flag 1; readable 1";
+    assert!(stuck.to_string().contains(words), "{stuck}");
+    assert!(
+        ledger
+            .borrow()
+            .tasks()
+            .iter()
+            .all(|task| task.wait.is_accept)
     );
 }

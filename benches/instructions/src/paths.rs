@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use trapline::{Fifo, Kernel, Os, Queue, SimWorld, Source};
+use trapline::{Fifo, Kernel, Os, Queue, SimWorld, Source, sync::Semaphore};
 
 use crate::ring::Ring;
 
@@ -15,7 +15,7 @@ pub(crate) struct Path {
     pub(crate) laps: u64,
 }
 
-pub(crate) const PATHS: [Path; 14] = [
+pub(crate) const PATHS: [Path; 16] = [
     Path {
         name: "get_tid",
         run: get_tid,
@@ -81,6 +81,18 @@ pub(crate) const PATHS: [Path; 14] = [
         run: |laps| message(1000, laps),
         operations: 1,
         laps: 50,
+    },
+    Path {
+        name: "permit",
+        run: permit,
+        operations: 1,
+        laps: 20_000,
+    },
+    Path {
+        name: "permit-that-blocks",
+        run: permit_that_blocks,
+        operations: 2,
+        laps: 5_000,
     },
     Path {
         name: "sleep-alone",
@@ -253,6 +265,33 @@ fn timeout(laps: u64) {
         for n in 0..laps {
             let body = os.timeout(Duration::from_secs(1), async |_| n).await;
             assert_eq!(body, Ok(n));
+        }
+    });
+}
+
+/// One permit of two, taken and given back.
+fn permit(laps: u64) {
+    run(Kernel::simulated(0), "task", async move |os| {
+        let permits = Semaphore::new(os, 2).await;
+        for _ in 0..laps {
+            drop(permits.acquire(os).await);
+        }
+    });
+}
+
+/// Two tasks take turns with one permit: each waits for it.
+fn permit_that_blocks(laps: u64) {
+    run(Kernel::simulated(0), "main", async move |os| {
+        let permits = Semaphore::new(os, 1).await;
+        for _ in 0..2 {
+            let permits = permits.clone();
+            let task = async move |os: &mut Os| {
+                for _ in 0..laps {
+                    let _permit = permits.acquire(os).await;
+                    os.yield_now().await;
+                }
+            };
+            os.spawn("task", task).await.expect("there is room");
         }
     });
 }

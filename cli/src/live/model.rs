@@ -282,7 +282,8 @@ fn row(task: &TaskInfo, recent: &Ledger) -> Row {
 fn moved(call: &CallInfo, end: End) -> Option<QueueId> {
     match (end, call.call, call.reply()?.0) {
         (End::Put, SystemCall::Put(queue) | SystemCall::TryPut(queue), Reply::Done)
-        | (End::Get, SystemCall::Get(queue) | SystemCall::TryGet(queue), Reply::Message(_)) => {
+        | (End::Get, SystemCall::Get(queue) | SystemCall::TryGet(queue), Reply::Message(_))
+        | (End::Get, SystemCall::Take(queue) | SystemCall::TryTake(queue), Reply::Permits(_)) => {
             Some(queue)
         }
         _ => None,

@@ -437,6 +437,7 @@ mod tests {
             traps,
             wait: Wait::default(),
             spawned: None,
+            is_daemon: false,
         }
     }
 

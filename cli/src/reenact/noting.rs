@@ -321,6 +321,7 @@ fn lent<'a>(request: &'a mut Request<'_>) -> Request<'a> {
             name,
             ref mut addresses,
         } => Request::Resolve { name, addresses },
+        Request::Catch(signals) => Request::Catch(signals),
         Request::Close => Request::Close,
     }
 }

@@ -137,7 +137,12 @@ impl History {
     fn blocked(&self, wait: &mut Wait<'_>, on: On) -> Option<Step> {
         let piece = wait.piece;
         let (who, amount, at) = (self.task(wait.tid), piece.amount(), place(piece));
-        let (thing, from) = (self.thing(on), Nanos::from(piece.from.at));
+        let (mut thing, from) = (self.thing(on), Nanos::from(piece.from.at));
+        if let On::First(1..) = on {
+            let sources = piece.call.strip_prefix("select(");
+            let sources = sources.and_then(|call| call.strip_suffix(')'));
+            thing = sources.map_or(thing, |sources| format!("the first of {sources}"));
+        }
         wait.say(match piece.is_endless() {
             true => {
                 let holder = self.holder_at_end(piece, on);
@@ -150,7 +155,46 @@ impl History {
             On::Queue(queue, end) => self.queue_cause(wait, queue, end),
             On::Exit(target) => self.meanwhile(target, wait, piece.to),
             On::Device(device, side) => self.device_cause(wait, device, side),
+            On::First(_) => self.select_cause(wait),
             _ => None,
+        }
+    }
+
+    /// Which source ended a select, and why not earlier.
+    fn select_cause(&self, wait: &mut Wait<'_>) -> Option<Step> {
+        let Ending::Woken { by, waker } = wait.piece.end else {
+            return None;
+        };
+        match (by, waker) {
+            (Wake::Exit(tid), _) => {
+                wait.say(format!("The end of {} ended it.", self.task(tid)));
+                self.meanwhile(tid, wait, wait.piece.to)
+            }
+            (Wake::Device(device, side), _) => {
+                let thing = self.thing(On::Device(device, side));
+                wait.say(format!("What ended it was {thing}."));
+                self.device_cause(wait, device, side)
+            }
+            (Wake::Queue(queue), Some(waker)) => {
+                let (who, when) = (self.task(waker), Nanos::from(wait.piece.to.at));
+                let object = self.queue(queue);
+                wait.say(format!(
+                    "{who} made {object} ready at {when}, which ended it."
+                ));
+                self.meanwhile(waker, wait, wait.piece.to)
+            }
+            (Wake::Timer, _) => {
+                wait.say("Its span of time had passed.");
+                None
+            }
+            (Wake::Timeout, _) => {
+                wait.say("A timeout ended it.");
+                None
+            }
+            _ => {
+                wait.say(format!("It was woken by {by}."));
+                None
+            }
         }
     }
 

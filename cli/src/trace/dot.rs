@@ -20,7 +20,7 @@ pub(super) fn dot(deadlock: &Deadlock) -> String {
         let (label, (thing, how, name)) = (quoted(label), thing);
         dot += &format!("  {node} [shape=box, {style}label={label}{color}]\n");
         dot += &format!("  {node} -> {thing} [label=\"{how}\"{color}]\n");
-        held.extend(tasks.iter().filter_map(|task| holding(task, &thing)));
+        held.extend(tasks.iter().flat_map(|task| holding(task, &thing)));
         things.extend(name.map(|name| (thing, name)));
     };
     let on_cycle: BTreeSet<&Tid> = deadlock.cycles.iter().flatten().collect();
@@ -78,7 +78,8 @@ fn crowds(deadlock: &Deadlock) -> BTreeMap<(&str, String, String), Vec<&TaskInfo
             } => Some(target),
             _ => None,
         };
-        [target, task.wait.holder].into_iter().flatten()
+        let known = [target, task.wait.holder].into_iter().flatten();
+        known.chain(task.wait.enders.iter().copied())
     });
     let awaited: BTreeSet<Tid> = awaited.collect();
     let mut crowds: BTreeMap<_, Vec<&TaskInfo>> = BTreeMap::new();
@@ -98,16 +99,22 @@ fn crowds(deadlock: &Deadlock) -> BTreeMap<(&str, String, String), Vec<&TaskInfo
 fn thing_of(task: &TaskInfo, on: On) -> Thing {
     let (node, how, name) = thing(on);
     let words = name.map(|name| task.wait.thing.clone().unwrap_or(name));
-    (node, how, words)
+    match (on, &words) {
+        (On::First(_), Some(words)) => (quoted(words), how, Some(words.clone())),
+        _ => (node, how, words),
+    }
 }
 
-/// The edge to the task that holds what another waits for.
-fn holding(task: &TaskInfo, thing: &str) -> Option<(String, Tid, &'static str)> {
+/// The edges to the task that holds what another waits for, or to those that can end its select.
+fn holding(task: &TaskInfo, thing: &str) -> impl Iterator<Item = (String, Tid, &'static str)> {
     let how = match task.wait.is_lock {
         true => "held by",
         false => "last taken by",
     };
-    Some((thing.to_string(), task.wait.holder?, how))
+    let holder = task.wait.holder.map(|holder| (holder, how));
+    let enders = task.wait.enders.iter().map(|ender| (*ender, "ended by"));
+    let edges = holder.into_iter().chain(enders);
+    edges.map(|(task, how)| (thing.to_string(), task, how))
 }
 
 /// The same for a crowd of tasks: which device, or which instant, makes no difference.
@@ -139,7 +146,7 @@ fn thing(on: On) -> Thing {
             let name = format!("queue {queue}");
             (format!("queue{queue}"), end.to_string(), Some(name))
         }
-        other => ("other".into(), String::new(), Some(other.to_string())),
+        other => ("first".into(), "select".into(), Some(other.to_string())),
     }
 }
 

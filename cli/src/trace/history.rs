@@ -209,7 +209,10 @@ impl History {
             {
                 last.end = Ending::Exited;
             }
-        } else if let Some(SystemCall::Put(queue) | SystemCall::TryPut(queue)) = fact.deferred() {
+        } else if let Some(
+            SystemCall::Put(queue) | SystemCall::TryPut(queue) | SystemCall::Give(queue),
+        ) = fact.deferred()
+        {
             self.moved(queue, tid, End::Put, now);
         } else if let Some(Answered(reply, _)) = fact.answer()
             && let Some(last) = self.spans.tasks().last(tid)
@@ -218,7 +221,8 @@ impl History {
                 (SystemCall::Put(queue) | SystemCall::TryPut(queue), Reply::Done) => {
                     self.moved(queue, tid, End::Put, now);
                 }
-                (SystemCall::Get(queue) | SystemCall::TryGet(queue), Reply::Message(_)) => {
+                (SystemCall::Get(queue) | SystemCall::TryGet(queue), Reply::Message(_))
+                | (SystemCall::Take(queue) | SystemCall::TryTake(queue), Reply::Permits(_)) => {
                     self.moved(queue, tid, End::Get, now);
                 }
                 (SystemCall::NewQueue(_), Reply::Queue(queue)) => {

@@ -3,10 +3,9 @@
 //! A message queue has no owner. A mutex is a queue with one message, the lock: the task that got it
 //! holds it until it is put back.
 //!
-//! A semaphore is a queue of permits. A task puts a permit into it for each permit that it gives back,
-//! and also for each that was never taken before, just before or after it takes one itself. A recording
-//! does not tell these apart. So which tasks hold permits is not known. Which task's permit ended a wait
-//! is known, and so is which task took one last.
+//! A semaphore is a queue of permits, and so is a lock that readers share. A task takes some of them and
+//! gives them back, perhaps in parts, or gives them to another task that does. So which tasks hold permits
+//! is not known. Which task's permit ended a wait is known, and so is which task took one last.
 
 use trapline::{End, Moment, Tid};
 
@@ -40,8 +39,8 @@ impl QueueLife {
     /// The queue of an object, by the words for the object.
     pub(super) fn of(object: Option<String>) -> Self {
         let content = match object.as_ref().and_then(|object| object.split(' ').next()) {
-            Some("mutex") => Content::Lock,
-            Some("semaphore") => Content::Permits,
+            Some("mutex" | "once") => Content::Lock,
+            Some("semaphore" | "rwlock") => Content::Permits,
             _ => Content::Messages,
         };
         Self {

@@ -190,6 +190,8 @@ pub(crate) enum What {
     /// Any device: for tables of many tasks.
     Devices(Direction),
     Queue(u64, End),
+    /// The first of so many sources.
+    First(u64),
 }
 
 impl What {
@@ -211,6 +213,7 @@ impl From<On> for What {
             On::Exit(tid) => Self::Exit(tid),
             On::Device(device, direction) => Self::Device(device, direction),
             On::Queue(queue, end) => Self::Queue(queue.number(), end),
+            On::First(sources) => Self::First(sources),
             _ => Self::Timer,
         }
     }
@@ -224,6 +227,7 @@ impl fmt::Display for What {
             Self::Device(device, direction) => write!(f, "device {device} ({direction})"),
             Self::Devices(direction) => write!(f, "devices ({direction})"),
             Self::Queue(queue, end) => write!(f, "queue {queue} ({end})"),
+            Self::First(sources) => On::First(*sources).fmt(f),
         }
     }
 }

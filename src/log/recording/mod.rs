@@ -84,6 +84,7 @@
 //! | 17 | fault | text |
 //! | 18 | computing | the processor |
 //! | 19 | preempted | what is left of the computation, in nanoseconds |
+//! | 20 | signalled | a byte: 0 SIGINT, 1 SIGTERM, 2 SIGHUP, 3 SIGUSR1, 4 SIGUSR2 |
 //!
 //! Calls and replies have their numbers from the tables in `src/abi.rs`. A number never changes and
 //! is never used again. A reader refuses a number that it does not know.

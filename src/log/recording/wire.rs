@@ -18,7 +18,7 @@ use super::{
 use crate::{
     abi::{
         Argument, DeviceId, Direction, End, Errno, Exit, Inject, Interest, Nanos, On, Place,
-        QueueId, Reply, Share, SystemCall, Tid,
+        QueueId, Reply, Share, Signal, SystemCall, Tid,
     },
     log::{Detail, Event, Fact, Wake},
 };
@@ -230,6 +230,7 @@ tagged!("a record of an unknown kind", Fact<'_> {
     17 Fault { text } [text],
     18 Computing { processor } [processor],
     19 Preempted { left } [left],
+    20 Signalled { signal } [signal],
 });
 
 tagged!("a task blocked on something unknown", On {
@@ -250,6 +251,7 @@ tagged!("a select of something unknown", Interest {
     4 Queue(queue, End::Put) [queue],
     5 Queue(queue, End::Get) [queue],
     6 After(span) [span],
+    7 Permits(queue, count) [queue] [count],
 });
 
 tagged!("a task woken by something unknown", Wake {
@@ -266,6 +268,14 @@ tagged!("an injection of an unknown kind", Inject {
     0 Fail(error) [error],
     1 Delay(span) [span],
     2 Kill,
+});
+
+tagged!("an unknown signal", Signal {
+    0 Interrupt,
+    1 Terminate,
+    2 Hangup,
+    3 User1,
+    4 User2,
 });
 
 tagged!("an exit of an unknown kind", Exit {
@@ -337,6 +347,8 @@ macro_rules! values {
 
 values! {
     u64: |n, out| number(out, *n), |bytes| bytes.number()?;
+    u32: |n, out| number(out, (*n).into()),
+        |bytes| bytes.number()?.try_into().map_err(|_| "a number of permits beyond 32 bits")?;
     usize: |n, out| number(out, *n as u64), |bytes| bytes.size()?;
     Tid: |tid, out| number(out, (*tid).into()), |bytes| bytes.number()?.into();
     DeviceId: |device, out| number(out, (*device).into()), |bytes| bytes.device()?;

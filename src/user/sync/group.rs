@@ -1,11 +1,11 @@
 //! A group of tasks, which ends as a whole.
 
-use std::{cell::RefCell, collections::BTreeSet, fmt, rc::Rc};
+use std::{cell::RefCell, collections::BTreeSet, fmt, rc::Rc, time::Duration};
 
 use crate::{
     abi::{Errno, Exit, QueueId, SystemCall, Tid},
     trap::{Caller, Keeper, Kind, Options, TrapFrame},
-    user::{messages::Side, os::Os, program::IntoExit, queue::Queue},
+    user::{messages::Side, os::Os, program::IntoExit, queue::Queue, time::Elapsed},
 };
 
 /// A group of tasks. [`Group::join`] waits for all of them, and kills the rest when one fails.
@@ -171,6 +171,25 @@ impl Group {
             self.end(os).await;
             Some(first)
         }
+    }
+
+    /// Waits for all members for at most `span`, and kills the rest. Returns how many it killed. *Blocks*
+    /// until then. When this returns, all have ended and their destructors have run.
+    #[track_caller]
+    pub fn drain(self, os: &mut Os, span: Duration) -> impl Future<Output = usize> {
+        let place = os.note_caller();
+        self.drain_at(place, os, span)
+    }
+
+    pub(crate) async fn drain_at(mut self, place: Caller, os: &mut Os, span: Duration) -> usize {
+        let all = os.timeout(
+            span,
+            async |os| while self.next_at(place, os).await.is_some() {},
+        );
+        let (Ok(()) | Err(Elapsed)) = all.await;
+        let left = self.members.left.borrow().len();
+        self.end(os).await;
+        left
     }
 
     /// Ends the remaining members. The caller has waited for all of them.

@@ -1,7 +1,5 @@
 //! A semaphore: a number of permits.
 
-use std::{cell::Cell, rc::Rc};
-
 use crate::{
     trap::Kind,
     user::{
@@ -26,22 +24,19 @@ use crate::{
 /// ```
 #[derive(Clone, Debug)]
 pub struct Semaphore {
-    /// Those that have been returned.
     permits: Queue<()>,
-    /// The number of those that were never taken. No task waits while there is one.
-    unissued: Rc<Cell<usize>>,
 }
 
-/// A permit of a [`Semaphore`]. Dropping it returns it.
+/// Permits of a [`Semaphore`]. Dropping it returns them.
 #[derive(Debug)]
 #[must_use = "a permit that is dropped is given back at once"]
 pub struct Permit {
     permits: Queue<()>,
+    count: usize,
 }
 
 impl Semaphore {
-    /// Makes a semaphore with this number of permits. Never blocks. Its memory grows with the
-    /// permits that are taken at once.
+    /// Makes a semaphore with this number of permits. Never blocks.
     pub async fn new(os: &mut Os, permits: usize) -> Self {
         Self::maybe_named(os, None, permits).await
     }
@@ -52,10 +47,8 @@ impl Semaphore {
     }
 
     async fn maybe_named(os: &mut Os, name: Option<&str>, permits: usize) -> Self {
-        Self {
-            permits: Queue::required(os, Kind::Semaphore, name).await,
-            unissued: Rc::new(Cell::new(permits)),
-        }
+        let permits = Queue::required_with(os, Kind::Semaphore, name, permits as u64).await;
+        Self { permits }
     }
 
     /// Takes a permit. *Blocks* while there is none.
@@ -63,63 +56,85 @@ impl Semaphore {
     /// *Errors:* [`Closed`] in a kernel other than its own.
     #[track_caller]
     pub fn acquire(&self, os: &mut Os) -> impl Future<Output = Result<Permit, Closed>> {
+        self.acquire_many(os, 1)
+    }
+
+    /// Takes so many permits, all at once. *Blocks* while there are fewer; for ever if the semaphore never
+    /// had as many. A task that asks for few waits behind one that asked for many before. (tokio's
+    /// `acquire_many`.)
+    ///
+    /// ```
+    /// # use trapline::{Closed, Kernel, Os, sync::Semaphore};
+    /// # let mut kernel = Kernel::simulated(0);
+    /// kernel.spawn("main", async |os: &mut Os| {
+    ///     let memory = Semaphore::new(os, 100).await;
+    ///     let most = memory.acquire_many(os, 70).await?;
+    ///     assert!(memory.try_acquire_many(os, 31).await.is_none());
+    ///     drop(most);
+    ///     assert_eq!(memory.available(), 100);
+    ///     Ok::<(), Closed>(())
+    /// })?;
+    /// # assert_eq!(kernel.run()?.exits()[&1.into()], trapline::Exit::Done);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// *Errors:* [`Closed`] in a kernel other than its own.
+    #[track_caller]
+    pub fn acquire_many(
+        &self,
+        os: &mut Os,
+        permits: usize,
+    ) -> impl Future<Output = Result<Permit, Closed>> {
         os.note_caller();
-        async {
-            if !self.permits.is_home(os) {
-                return Err(Closed(()));
-            }
-            self.issue_permit();
-            self.permits.take(os).await?;
-            Ok(self.permit())
+        async move {
+            self.permits.take_permits(os, permits as u64).await?;
+            Ok(self.permit(permits))
         }
     }
 
     /// Takes a permit if there is one. Never blocks.
     pub async fn try_acquire(&self, os: &mut Os) -> Option<Permit> {
-        self.permits.require_home(os, "the semaphore");
-        self.issue_permit();
-        self.permits.try_get(os).await.ok()?;
-        Some(self.permit())
+        self.try_acquire_many(os, 1).await
     }
 
-    /// Returns the queue of the permits, which has one if any is left.
+    /// Takes so many permits, if there are as many and no task waits. Never blocks.
+    pub async fn try_acquire_many(&self, os: &mut Os, permits: usize) -> Option<Permit> {
+        self.permits.require_home(os, "the semaphore");
+        let taken = self.permits.try_take_permits(os, permits as u64).await;
+        taken.then(|| self.permit(permits))
+    }
+
+    /// Returns the queue that counts the permits.
     pub(crate) fn permits(&self) -> &Queue<()> {
-        self.issue_permit();
         &self.permits
     }
 
-    /// Returns a permit that the caller has taken from the queue.
-    fn permit(&self) -> Permit {
-        self.issue_permit();
+    /// Returns permits that the caller has taken.
+    fn permit(&self, count: usize) -> Permit {
         self.permits.set_held();
         Permit {
             permits: self.permits.clone(),
+            count,
         }
     }
 
-    /// Puts a permit into an empty queue, if one is left. A task does so before it takes a permit and
-    /// after: it may have taken the permit of a task whose call is held back. A permit that is not
-    /// taken then, because the call is cut, stays in the queue.
-    fn issue_permit(&self) {
-        let is_empty = self.permits.is_empty();
-        self.permits.touch_beside(is_empty);
-        if is_empty && self.unissued.get() > 0 {
-            self.unissued.set(self.unissued.get() - 1);
-            self.permits.defer_put(());
-        }
-    }
-
-    /// Returns the number of permits that are left. A permit that was returned to a waiting task
-    /// does not count.
+    /// Returns the number of permits that can be taken at once. There are none while a task waits.
     #[must_use]
     pub fn available(&self) -> usize {
-        self.permits.touch_beside(false);
-        self.unissued.get() + self.permits.len()
+        self.permits.len()
+    }
+}
+
+impl Permit {
+    /// Returns the number of permits that it is.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.count
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.permits.defer_put(());
+        self.permits.defer_give(self.count as u64);
     }
 }

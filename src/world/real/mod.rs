@@ -29,6 +29,7 @@ mod pool;
 mod portable;
 #[cfg(target_os = "linux")]
 mod sendfile;
+mod signals;
 mod source;
 mod stdout;
 
@@ -54,6 +55,7 @@ use poller::{Poller, is_ready};
 use pool::Pool;
 #[cfg(not(target_os = "linux"))]
 use portable::Portable as System;
+use signals::Caught;
 use source::{Fd, Kind, Source, Sources};
 use stdout::Stdout;
 pub use stdout::open_again;
@@ -87,6 +89,7 @@ pub struct RealWorld {
     next_glance: Duration,
     interrupts: Interrupts,
     pool: Pool,
+    signals: Caught,
     console: Console,
 }
 
@@ -114,6 +117,7 @@ impl RealWorld {
             sources: Sources::default(),
             next_glance: Duration::ZERO,
             pool: Pool::default(),
+            signals: Caught::default(),
             console: Console::Unopened,
         })
     }
@@ -284,9 +288,9 @@ impl RealWorld {
         send_piece(file, offset, len, |piece| self.send(id, piece))
     }
 
-    fn shutdown(&mut self, id: DeviceId) -> Result<()> {
+    fn shutdown(&mut self, id: DeviceId, half: Shutdown) -> Result<()> {
         let (source, _) = self.sources.get(id)?;
-        Ok(rustix::net::shutdown(source.fd.as_fd(), Shutdown::Write)?)
+        Ok(rustix::net::shutdown(source.fd.as_fd(), half)?)
     }
 
     fn ready(&mut self, id: DeviceId, direction: Direction) -> Result<bool> {
@@ -391,9 +395,14 @@ impl World for RealWorld {
             Request::Listen { addr, .. } => self.listen(device, addr).map(Answer::Addr),
             Request::Connect { addr, .. } => self.connect(device, addr).map(done),
             Request::Connected => self.connected(device).map(done),
-            Request::Shutdown => self.shutdown(device).map(done),
+            Request::Shutdown => self.shutdown(device, Shutdown::Write).map(done),
+            Request::ShutdownRead => self.shutdown(device, Shutdown::Read).map(done),
             // The system's look-up blocks.
             Request::Resolve { .. } => Ok(Answer::Ready(false)),
+            Request::Catch(signals) => {
+                let remote = self.interrupts.remote();
+                self.signals.catch(&remote, signals).map(done)
+            }
             Request::Close => {
                 self.close(device);
                 Ok(Answer::Done)

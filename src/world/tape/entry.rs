@@ -9,7 +9,7 @@ use std::{
 
 use super::kind;
 use crate::{
-    abi::{DeviceId, Direction, QueueId},
+    abi::{DeviceId, Direction, QueueId, Signal},
     interrupt::{External, Interrupt},
     log::recording::{
         decode::{Bytes, Wrong},
@@ -32,7 +32,7 @@ pub(super) struct Asked {
 
 /// The names of the requests, and what belongs to them as their answer. What is added goes to the
 /// end: the places are part of the format.
-const ASKED: [(&str, Shape); 14] = [
+const ASKED: [(&str, Shape); 16] = [
     ("attach", Shape::Done),
     ("listen", Shape::Addr),
     ("connect", Shape::Done),
@@ -47,6 +47,8 @@ const ASKED: [(&str, Shape); 14] = [
     ("write_wait", Shape::Ready),
     ("close", Shape::Done),
     ("resolve", Shape::Resolved),
+    ("catch", Shape::Done),
+    ("shutdown_read", Shape::Done),
 ];
 
 impl Asked {
@@ -66,6 +68,8 @@ impl Asked {
             Request::Ready(Direction::Write) => (11, None),
             Request::Close => (12, None),
             Request::Resolve { .. } => (13, None),
+            Request::Catch(_) => (14, None),
+            Request::ShutdownRead => (15, None),
         };
         Self {
             number,
@@ -210,18 +214,24 @@ pub(super) fn is_of_daemon(report: &Happening) -> bool {
     match report {
         Happening::Ready(device, _) => device.is_of_daemon(),
         Happening::Interrupt(Interrupt::Close(queue)) => queue.is_of_daemon(),
-        Happening::Console | Happening::Interrupt(Interrupt::Over(_) | Interrupt::Shutdown) => {
+        Happening::Console
+        | Happening::Interrupt(Interrupt::Over(_) | Interrupt::Shutdown | Interrupt::Signal(_)) => {
             false
         }
     }
 }
 
 /// The reports without a number of their own, in the order of the format.
-const OTHERS: [Happening; 4] = [
+const OTHERS: [Happening; 9] = [
     Happening::Console,
     Happening::Interrupt(Interrupt::Shutdown),
     Happening::Interrupt(Interrupt::Over(External::Setter)),
     Happening::Interrupt(Interrupt::Over(External::Job)),
+    Happening::Interrupt(Interrupt::Signal(Signal::Interrupt)),
+    Happening::Interrupt(Interrupt::Signal(Signal::Terminate)),
+    Happening::Interrupt(Interrupt::Signal(Signal::Hangup)),
+    Happening::Interrupt(Interrupt::Signal(Signal::User1)),
+    Happening::Interrupt(Interrupt::Signal(Signal::User2)),
 ];
 
 fn put_report(out: &mut Vec<u8>, report: Happening) {

@@ -35,7 +35,7 @@
 //! # What a tape holds
 //!
 //! Readings of the clock, reports of devices, accepted peers, received bytes, the results of sends,
-//! interrupts, completed jobs, and the seed. It does not hold what a program sends or prints: the
+//! interrupts, signals, completed jobs, and the seed. It does not hold what a program sends or prints: the
 //! replay computes that again.
 //!
 //! # What a tape does not see
@@ -86,7 +86,8 @@
 //! A report is a number. Its low two bits are 0 for a device that can be read and 1 for one that
 //! can be written, with the device above them; 2 for a queue that a thread has closed, with its
 //! number above them and its slot as another number; 3 for the others: 0 the console, 1 a shutdown,
-//! 2 and 3 a remote setter or a job that is over.
+//! 2 and 3 a remote setter or a job that is over, 4 to 8 a signal: SIGINT, SIGTERM, SIGHUP, SIGUSR1 or
+//! SIGUSR2.
 //!
 //! A request to send has the length of what is sent before its result. A result is a byte: 0 is
 //! another success than usual (fewer bytes than were sent, or `false`); 1 is `WouldBlock`; 2 is an

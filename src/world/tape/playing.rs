@@ -148,6 +148,8 @@ impl Playing {
                     self.is_stopped |= (self.interrupted)();
                 }
                 Happening::Interrupt(Interrupt::Over(_)) => self.over += 1,
+                // Those of the run are on the tape.
+                Happening::Interrupt(Interrupt::Signal(_)) => {}
                 // No task has a device or the console of the world beneath.
                 Happening::Console | Happening::Ready(..) => {}
             }
@@ -339,8 +341,8 @@ impl World for Playing {
 /// ends the run.
 fn refuse(request: &Request<'_>) -> io::Result<Answer> {
     match request {
-        Request::Close | Request::Shutdown => Ok(Answer::Done),
-        Request::Attach { .. } | Request::Connect { .. } => Ok(Answer::Done),
+        Request::Close | Request::Shutdown | Request::ShutdownRead => Ok(Answer::Done),
+        Request::Attach { .. } | Request::Connect { .. } | Request::Catch(_) => Ok(Answer::Done),
         Request::Drained => Ok(Answer::Ready(true)),
         Request::Ready(_) | Request::Resolve { .. } => Ok(Answer::Ready(false)),
         Request::Accept { .. } | Request::Recv(_) | Request::Send(_) | Request::SendFile { .. } => {

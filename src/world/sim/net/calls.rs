@@ -46,10 +46,13 @@ impl Net {
             Request::Connect { host, addr } => self.connect(device, host, addr).map(done),
             Request::Connected => self.connected(device).map(Answer::Addr),
             Request::Shutdown => self.shutdown(device).map(done),
+            Request::ShutdownRead => self.shutdown_read(device).map(done),
             Request::Resolve { name, addresses } => {
                 self.resolve(name, addresses)?;
                 Ok(Answer::Ready(true))
             }
+            // None comes from outside.
+            Request::Catch(_) => Ok(Answer::Done),
             Request::Close => {
                 self.close(device);
                 Ok(Answer::Done)
@@ -194,7 +197,7 @@ impl Net {
         if pipe.arrived == 0 {
             // As Linux does: after the end of the stream no error is reported.
             return match this.error {
-                _ if this.got_end => Ok(0),
+                _ if this.got_end || this.reads_no_more => Ok(0),
                 Some(error) => {
                     this.error = None;
                     Err(error.into())
@@ -267,7 +270,8 @@ impl Net {
         }
     }
 
-    fn shutdown(&mut self, device: DeviceId) -> Result<()> {
+    /// Returns the end of a connection that is one.
+    fn open_stream(&mut self, device: DeviceId) -> Result<EndId> {
         let end = self.stream(device)?;
         let peer_knows = self.end(end.peer()).0.got_end;
         let (this, _) = self.end(end);
@@ -275,6 +279,20 @@ impl Net {
         if this.stage != Stage::Open || this.got_end && peer_knows {
             return Err(ErrorKind::NotConnected.into());
         }
+        Ok(end)
+    }
+
+    /// The peer does not learn of it, as on Linux. What arrives later is read before the end.
+    fn shutdown_read(&mut self, device: DeviceId) -> Result<()> {
+        let end = self.open_stream(device)?;
+        self.end(end).0.reads_no_more = true;
+        self.notify(end, Direction::Read);
+        Ok(())
+    }
+
+    fn shutdown(&mut self, device: DeviceId) -> Result<()> {
+        let end = self.open_stream(device)?;
+        let (this, _) = self.end(end);
         if !std::mem::replace(&mut this.sent_end, true) {
             this.asks = true;
             self.notify(end, Direction::Write);
@@ -328,7 +346,9 @@ impl Net {
             return true;
         }
         match direction {
-            Direction::Read => connection.pipes[1 - end.side].arrived > 0 || this.got_end,
+            Direction::Read => {
+                connection.pipes[1 - end.side].arrived > 0 || this.got_end || this.reads_no_more
+            }
             Direction::Write => {
                 let has_room = connection.pipes[end.side].bytes.len() < self.limits.buffer;
                 this.sent_end || this.stage == Stage::Open && has_room

@@ -89,6 +89,8 @@ pub(super) struct End {
     pub(super) sent_end: bool,
     /// Whether the end of the stream has arrived.
     pub(super) got_end: bool,
+    /// Whether it has ended its incoming half.
+    pub(super) reads_no_more: bool,
 }
 
 /// What was sent in one direction and not yet read.
@@ -161,6 +163,7 @@ impl End {
             asks: false,
             sent_end: false,
             got_end: false,
+            reads_no_more: false,
         }
     }
 }

@@ -1,0 +1,143 @@
+//! Serving: a task accepts clients until it is told to stop, and lets them finish.
+
+use std::{collections::BTreeMap, io, net::SocketAddr, rc::Rc, time::Duration};
+
+use super::{
+    net::{TcpListener, TcpStream},
+    os::{Os, io_checked},
+    program::IntoExit,
+    select::Source,
+    sync::Group,
+    time::Elapsed,
+};
+use crate::{
+    abi::{DeviceId, Errno, SystemCall, Tid},
+    trap::Caller,
+};
+
+/// How long a server waits after an error of `accept`. Most likely the process has no free descriptors:
+/// a client must leave first.
+const PAUSE: Duration = Duration::from_millis(100);
+
+impl Os {
+    /// Accepts clients, and runs `client` for each in a task of its own, until the source `stop` is ready.
+    /// Then it drains: it closes the listener, and every client's stream
+    /// [reads no more](TcpStream::shutdown_read) than what has arrived. It waits for the clients' tasks
+    /// for at most `drain`, kills the rest, and returns how many it killed. It takes nothing from `stop`.
+    ///
+    /// *Blocks* until then. A failure of a client ends only that client. When `accept` fails, or a
+    /// client's task cannot be made, a warning says so, and the server goes on. If this call is cut, its
+    /// clients are killed.
+    ///
+    /// *Errors:* that of a listener that is closed, or is of another kernel.
+    ///
+    /// ```
+    /// # use std::{io, time::Duration};
+    /// use trapline::{Kernel, Os, Source, sync::Flag};
+    ///
+    /// # let mut kernel = Kernel::simulated(0);
+    /// kernel.spawn("server", async |os: &mut Os| {
+    ///     let stop = Flag::new(os).await;
+    ///     let listener = os.listen(([127, 0, 0, 1], 80).into()).await?;
+    ///     let (addr, theirs) = (listener.local_addr()?, stop.clone());
+    ///     os.spawn("client", async move |os: &mut Os| {
+    ///         let (stream, mut buf) = (os.connect(addr).await?, [0; 8]);
+    ///         stream.send_all(os, b"hello").await?;
+    ///         assert_eq!(stream.recv(os, &mut buf).await?, 5);
+    ///         theirs.set(os).await;
+    ///         assert_eq!(stream.recv(os, &mut buf).await?, 0);
+    ///         io::Result::Ok(())
+    ///     }).await?;
+    ///     let echo = async |os: &mut Os, stream: trapline::TcpStream, _peer| {
+    ///         let mut buf = [0; 8];
+    ///         while let n @ 1.. = stream.recv(os, &mut buf).await? {
+    ///             stream.send_all(os, &buf[..n]).await?;
+    ///         }
+    ///         io::Result::Ok(())
+    ///     };
+    ///     let span = Duration::from_secs(5);
+    ///     assert_eq!(os.serve_until(&listener, Source::flag(&stop), span, echo).await?, 0);
+    ///     Ok::<(), Box<dyn std::error::Error>>(())
+    /// })?;
+    /// # kernel.run()?.check()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[track_caller]
+    pub fn serve_until<T: IntoExit>(
+        &mut self,
+        listener: &TcpListener,
+        stop: Source,
+        drain: Duration,
+        client: impl AsyncFn(&mut Self, TcpStream, SocketAddr) -> T + 'static,
+    ) -> impl Future<Output = io::Result<usize>> {
+        let place = self.note_caller();
+        self.serve_at(place, listener, stop, drain, client)
+    }
+
+    async fn serve_at<T: IntoExit>(
+        &mut self,
+        place: Caller,
+        listener: &TcpListener,
+        stop: Source,
+        drain: Duration,
+        client: impl AsyncFn(&mut Self, TcpStream, SocketAddr) -> T + 'static,
+    ) -> io::Result<usize> {
+        let client = Rc::new(client);
+        let mut group = Group::new(self).await;
+        let mut streams: BTreeMap<Tid, DeviceId> = BTreeMap::new();
+        let mut is_paused = false;
+        loop {
+            let next = match is_paused {
+                true => Source::after(PAUSE),
+                false => Source::readable(listener),
+            };
+            self.frame().set_place(place);
+            let sources = [stop, Source::member(&group), next];
+            match self.select_noted(0, &sources).await {
+                0 => break,
+                1 => {
+                    if let Some((tid, _)) = group.next(self).await {
+                        streams.remove(&tid);
+                    }
+                    continue;
+                }
+                _ if is_paused => {
+                    is_paused = false;
+                    continue;
+                }
+                _ => {}
+            }
+            // The client may have left meanwhile: then this would wait for another, and not hear `stop`.
+            let accept = async |os: &mut Self| listener.accept(os).await;
+            let (stream, peer) = match self.timeout(Duration::ZERO, accept).await {
+                Ok(Ok(accepted)) => accepted,
+                Err(Elapsed) => continue,
+                Ok(Err(error)) if is_gone(&error) => return Err(error),
+                Ok(Err(error)) => {
+                    tracing::warn!("cannot accept: {error}");
+                    is_paused = true;
+                    continue;
+                }
+            };
+            let (device, client) = (stream.id(), Rc::clone(&client));
+            let member = async move |os: &mut Self| client(os, stream, peer).await;
+            match group.spawn(self, "client", member).await {
+                Ok(tid) => drop(streams.insert(tid, device)),
+                Err(errno) => tracing::warn!("cannot serve {peer}: {errno}"),
+            }
+        }
+        listener.close(self).await?;
+        for device in streams.into_values() {
+            // It fails if the client's task has closed it.
+            let end = self.call(move |_| SystemCall::ShutdownRead(device), io_checked);
+            let _ = end.await;
+        }
+        Ok(group.drain_at(place, self, drain).await)
+    }
+}
+
+/// Whether no call at the listener can succeed any more.
+fn is_gone(error: &io::Error) -> bool {
+    let errno = error.get_ref().and_then(|inner| inner.downcast_ref());
+    matches!(errno, Some(Errno::BadFd))
+}
