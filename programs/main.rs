@@ -23,6 +23,7 @@ mod proxy;
 mod serve;
 mod sleepers;
 mod subroutines;
+mod supervised;
 mod swarm;
 mod tasks;
 mod timers;
@@ -54,6 +55,7 @@ fn main() -> ExitCode {
         program::<httpd::Httpd>("httpd"),
         program::<proxy::Proxy>("proxy"),
         program::<chat::Chat>("chat"),
+        program::<supervised::Supervised>("supervised"),
         program::<swarm::Swarm>("swarm"),
         program::<jobs::Jobs>("jobs"),
         program::<inversion::Inversion>("inversion"),

@@ -1,5 +1,9 @@
 //! Supervisors: S76, and of S79 what is about them.
 
+mod load;
+mod model;
+mod steps;
+
 use std::{cell::Cell, rc::Rc, time::Duration};
 
 use trapline::{
