@@ -99,8 +99,8 @@ mod world;
 pub use linkme;
 
 pub use abi::{
-    Argument, DeviceId, Direction, End, Errno, Exit, HostId, Inject, Interest, Nanos, On, Place,
-    QueueId, QueueInfo, Reply, Share, SystemCall, TaskInfo, TaskState, Tid, Wait,
+    Argument, Calls, DeviceId, Direction, End, Errno, Exit, HostId, Inject, Interest, Limits,
+    Nanos, On, Place, QueueId, QueueInfo, Reply, Share, SystemCall, TaskInfo, TaskState, Tid, Wait,
 };
 pub use explore::{Check, Explored, Failure, Progress, SearchStrategy, Shared, check};
 pub use interrupt::{External, Interrupt, Interrupts, Remote};

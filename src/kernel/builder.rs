@@ -285,6 +285,7 @@ impl Builder {
             console: Default::default(),
             held: Default::default(),
             selects: Default::default(),
+            bounds: Default::default(),
             injection: self.injection,
             queues: Default::default(),
             holders: Holders::new(self.on_deadlock),

@@ -100,6 +100,10 @@ impl Kernel {
         if let SystemCall::TryPut(queue) = call {
             self.queues.arrived(queue);
         }
+        if !self.bounds.are_none() && self.is_denied_deferred(me, call) {
+            self.frame.clear();
+            return None;
+        }
         let outcome = self.perform(me, call, true);
         self.frame.clear();
         match outcome {

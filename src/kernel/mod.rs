@@ -24,6 +24,7 @@
 //! | `held.rs` | calls that are handled later |
 //! | `selects.rs`, `scopes.rs` | waits for the first of several sources; scopes and shields |
 //! | `footprint.rs` | notes for a search of what each call touches |
+//! | `limits.rs`, `screen.rs` | the limits of tasks; what they decide on a trap |
 //! | `holders.rs`, `inject.rs` | cycles of waits, found when they close; faults at the trap |
 //! | `access.rs`, `reset.rs` | the other calls of the host; a kernel for one more run |
 //! | `published.rs` | the turn under way, for other threads |
@@ -55,6 +56,7 @@ mod hosts;
 mod info;
 mod inject;
 mod lifecycle;
+mod limits;
 mod outcome;
 mod places;
 mod processors;
@@ -67,6 +69,7 @@ mod reset;
 mod run;
 mod schedule;
 mod scopes;
+mod screen;
 mod select_calls;
 mod selects;
 mod shares;
@@ -115,6 +118,7 @@ pub struct Kernel {
     console: console::Console,
     held: held::HeldCalls,
     selects: selects::Selects,
+    bounds: limits::AllBounds,
     injection: Option<inject::Injection>,
     queues: queues::Queues,
     holders: holders::Holders,

@@ -92,6 +92,7 @@ impl Kernel {
         self.held = Default::default();
         self.selects = Default::default();
         self.places.reset();
+        self.bounds = Default::default();
         if let Some(published) = &self.published {
             published.reset();
         }
@@ -142,7 +143,7 @@ impl Kernel {
             net.bind(&self.frame);
         }
         if self.injection.is_some() {
-            self.frame.set_injected();
+            self.frame.set_screened(true);
         }
     }
 }
