@@ -49,6 +49,24 @@ pub(crate) async fn listen(
     listening.map_err(|error| format!("{error} (see {option})"))
 }
 
+/// Accepts a client, if one waits: after a select the client may have left. An error is told; most
+/// likely, the process has no free descriptors, and a connected client must leave first.
+pub(crate) async fn accept(
+    os: &mut Os,
+    listener: &TcpListener,
+) -> io::Result<Option<(TcpStream, SocketAddr)>> {
+    let accept = async |os: &mut Os| listener.accept(os).await;
+    match os.timeout(Duration::ZERO, accept).await {
+        Ok(Ok(accepted)) => Ok(Some(accepted)),
+        Err(Elapsed) => Ok(None),
+        Ok(Err(error)) => {
+            writeln!(os, "Cannot accept: {error}");
+            os.sleep(Duration::from_millis(100)).await;
+            Err(error)
+        }
+    }
+}
+
 /// Sends everything. The client may be slow, but must read something within `timeout`.
 pub(crate) async fn send_all(
     os: &mut Os,

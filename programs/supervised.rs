@@ -88,7 +88,9 @@ async fn serve(os: &mut Os, shared: &Rc<Shared>) {
             }
             1 => drop(clients.next(os).await),
             _ => {
-                let (client, peer) = accept(os, &shared.listener).await;
+                let Ok(Some((client, peer))) = accept(os, &shared.listener).await else {
+                    continue;
+                };
                 let (shared, crash) = (Rc::clone(shared), crash.clone());
                 let echo = async move |os: &mut Os| echo(os, &client, &shared, &crash).await;
                 if let Err(errno) = clients.spawn(os, "client", echo).await {

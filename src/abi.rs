@@ -7,16 +7,23 @@
 //! | file | owns |
 //! |---|---|
 //! | `abi.rs` | the tables of calls and replies, and the words for calls on queues |
+//! | `columns.rs` | what the columns of the table of calls hold |
+//! | `limits.rs` | sets of calls, and what a task is limited to |
 //! | `values.rs` | what they hold: ids, times, shares, errors |
 //! | `task.rs` | the types that describe a task and its wait, and a queue |
 //! | `signal.rs` | signals |
 
+mod columns;
+mod limits;
 mod signal;
 mod task;
 mod values;
 
 use std::{fmt, io, time::Duration};
 
+use columns::Mark;
+pub(crate) use columns::{Beside, Class, Touches};
+pub use limits::{Calls, Limits};
 pub(crate) use signal::SignalSet;
 pub use signal::{Signal, UnknownSignal};
 pub(crate) use task::first_of;
@@ -104,11 +111,11 @@ macro_rules! words {
 /// Makes [`SystemCall`] and its methods from the table of all calls:
 ///
 /// ```text
-/// number "name" Call(argument: Kind(Type)) + Beside => Touches(argument); Mark Mark,
+/// number "name" Call(argument: Kind(Type)) + Beside => Touches(argument), Class; Mark Mark,
 /// ```
 ///
 /// The first columns are those of [`words`]. `+` names what travels beside the call, `=>` what it
-/// [touches](Touches). The last column has its [`Mark`]s. A call also needs an arm in the kernel's
+/// [touches](Touches). Then comes its [`Class`]. The last column has its [`Mark`]s. A call also needs an arm in the kernel's
 /// match, a stub on the task's side, and a row in the README's table, which a test checks.
 macro_rules! calls {
     (
@@ -117,7 +124,8 @@ macro_rules! calls {
             $(
                 $(#[$docs:meta])*
                 $number:literal $name:literal $Call:ident $(($argument:ident: $Kind:ident($Type:ty)))?
-                $(+ $Beside:ident)? => $Touches:ident $(($touched:ident))? $(; $($Mark:ident)+)?,
+                $(+ $Beside:ident)? => $Touches:ident $(($touched:ident))?, $Class:ident
+                $(; $($Mark:ident)+)?,
             )*
         }
     ) => {
@@ -131,6 +139,8 @@ macro_rules! calls {
         impl $Enum {
             /// The names of all calls.
             pub const NAMES: [&'static str; [$($name),*].len()] = [$($name),*];
+
+            pub(crate) const CLASSES: [(u8, Class); Self::NAMES.len()] = [$(($number, Class::$Class)),*];
 
             /// Returns the call's name in traces, in the manner of `strace`.
             #[must_use]
@@ -150,6 +160,12 @@ macro_rules! calls {
             pub(crate) fn touches(self) -> Touches {
                 match self {
                     $(Self::$Call $(($argument))? => Touches::$Touches $(($touched))?,)*
+                }
+            }
+
+            pub(crate) fn class(self) -> Class {
+                match self {
+                    $(Self::$Call { .. } => Class::$Class,)*
                 }
             }
 
@@ -179,154 +195,154 @@ calls! {
     /// ```
     pub enum SystemCall {
         /// [`Os::get_tid`](crate::Os::get_tid). Returns [`Reply::Tid`].
-        0 "get_tid" GetTid => Nothing; Asks,
+        0 "get_tid" GetTid => Nothing, Free; Asks,
         /// [`Os::yield_now`](crate::Os::yield_now). Returns [`Reply::Done`].
-        1 "yield" Yield => Nothing,
+        1 "yield" Yield => Nothing, Free,
         /// [`Os::spawn`](crate::Os::spawn). Returns [`Reply::Tid`] or [`Reply::Err`].
-        2 "new_task" NewTask + Program => Tids; Fails,
+        2 "new_task" NewTask + Program => Tids, Tasks; Fails Refuses,
         /// [`Os::spawn_detached`](crate::Os::spawn_detached). Returns the same as
         /// [`SystemCall::NewTask`].
-        3 "new_detached_task" NewDetachedTask + Program => Tids; Fails,
+        3 "new_detached_task" NewDetachedTask + Program => Tids, Tasks; Fails Refuses,
         /// [`Os::kill`](crate::Os::kill). Returns [`Reply::Yes`] or [`Reply::No`].
-        4 "kill_task" KillTask(tid: Task(Tid)) => Life(tid),
+        4 "kill_task" KillTask(tid: Task(Tid)) => Life(tid), Tasks,
         /// [`Os::wait`](crate::Os::wait). Returns [`Reply::Exit`] or [`Reply::Err`].
-        5 "wait_task" WaitTask(tid: Task(Tid)) => Exit(tid); Fails,
+        5 "wait_task" WaitTask(tid: Task(Tid)) => Exit(tid), Tasks; Fails Refuses,
         /// [`Os::exit`](crate::Os::exit). Never returns.
-        6 "exit" Exit + Exit => Nothing,
+        6 "exit" Exit + Exit => Nothing, Free,
         /// [`Os::shutdown`](crate::Os::shutdown). Never returns.
-        7 "shutdown" Shutdown => All,
+        7 "shutdown" Shutdown => All, Admin,
         /// [`Os::sleep`](crate::Os::sleep). Returns [`Reply::Done`].
-        8 "sleep" Sleep(span: Span(Nanos)) => Nothing,
+        8 "sleep" Sleep(span: Span(Nanos)) => Nothing, Time,
         /// [`Os::sleep_until`](crate::Os::sleep_until). Returns [`Reply::Done`].
-        9 "sleep_until" SleepUntil(instant: Instant(Nanos)) => Nothing,
+        9 "sleep_until" SleepUntil(instant: Instant(Nanos)) => Nothing, Time,
         /// [`Os::now`](crate::Os::now). Returns [`Reply::Time`].
-        10 "now" Now => Nothing; Asks,
+        10 "now" Now => Nothing, Time; Asks,
         /// [`Os::random`](crate::Os::random). Returns [`Reply::Random`].
-        11 "random" Random => Random; Asks,
+        11 "random" Random => Random, World; Asks,
         /// [`Os::tasks`](crate::Os::tasks). Returns [`Reply::Tasks`].
-        12 "tasks" Tasks => All,
+        12 "tasks" Tasks => All, Tasks,
         /// [`Os::read_wait`](crate::Os::read_wait). Returns [`Reply::Done`] or [`Reply::Err`].
-        13 "read_wait" ReadWait(device: Device(DeviceId)) => World; Fails,
+        13 "read_wait" ReadWait(device: Device(DeviceId)) => World, Devices; Fails Refuses,
         /// [`Os::write_wait`](crate::Os::write_wait). Returns [`Reply::Done`] or [`Reply::Err`].
-        14 "write_wait" WriteWait(device: Device(DeviceId)) => World; Fails,
+        14 "write_wait" WriteWait(device: Device(DeviceId)) => World, Devices; Fails Refuses,
         /// [`Os::timeout`](crate::Os::timeout): arms it. Returns [`Reply::Timeout`], or
         /// [`Errno::Invalid`] without a body that it could cut short.
-        15 "timeout" Timeout(span: Span(Nanos)) + Body => Nothing; Asks Fails,
+        15 "timeout" Timeout(span: Span(Nanos)) + Body => Nothing, Time; Asks Fails,
         /// [`Os::run_blocking`](crate::Os::run_blocking): hands the work over. Returns
         /// [`Reply::Done`].
-        16 "submit" Submit + Job => World,
+        16 "submit" Submit + Job => World, World,
         /// [`Queue::bounded`](crate::Queue::bounded), with its capacity. Returns [`Reply::Queue`]
         /// or [`Reply::Err`].
-        17 "new_queue" NewQueue(capacity: Capacity(u64)) + Store => Nothing; Fails,
+        17 "new_queue" NewQueue(capacity: Capacity(u64)) + Store => Nothing, Queues; Fails,
         /// [`Queue::put`](crate::Queue::put). Returns [`Reply::Done`], or [`Reply::Refused`] if it
         /// is closed.
-        18 "put" Put(queue: Queue(QueueId)) + Message => Put(queue),
+        18 "put" Put(queue: Queue(QueueId)) + Message => Put(queue), Queues,
         /// [`Queue::get`](crate::Queue::get). Returns [`Reply::Message`] or [`Reply::Err`].
-        19 "get" Get(queue: Queue(QueueId)) => Get(queue); Fails,
+        19 "get" Get(queue: Queue(QueueId)) => Get(queue), Queues; Fails,
         /// [`Queue::try_put`](crate::Queue::try_put). Returns the same as [`SystemCall::Put`], or
         /// [`Reply::Full`].
-        20 "try_put" TryPut(queue: Queue(QueueId)) + Message => TryPut(queue),
+        20 "try_put" TryPut(queue: Queue(QueueId)) + Message => TryPut(queue), Queues,
         /// [`Queue::try_get`](crate::Queue::try_get). Returns the same as [`SystemCall::Get`], or
         /// [`Reply::Again`].
-        21 "try_get" TryGet(queue: Queue(QueueId)) => Ends(queue); Fails,
+        21 "try_get" TryGet(queue: Queue(QueueId)) => Ends(queue), Queues; Fails,
         /// [`Queue::close`](crate::Queue::close). Returns [`Reply::Done`] or [`Reply::Err`].
-        22 "close_queue" CloseQueue(queue: Queue(QueueId)) => Ends(queue); Fails,
+        22 "close_queue" CloseQueue(queue: Queue(QueueId)) => Ends(queue), Queues; Fails,
         /// [`Os::attach`](crate::Os::attach). Returns [`Reply::Device`] or [`Reply::Io`].
-        23 "attach" Attach + Source => World; Io,
+        23 "attach" Attach + Source => World, Devices; Io,
         /// [`Os::listen`](crate::Os::listen). Returns [`Reply::Device`] or [`Reply::Io`].
-        24 "listen" Listen + Addr => World; Io,
+        24 "listen" Listen + Addr => World, Network; Io,
         /// [`Os::connect`](crate::Os::connect): starts it. Returns [`Reply::Device`] or
         /// [`Reply::Io`].
-        25 "connect" Connect + Addr => World; Io,
+        25 "connect" Connect + Addr => World, Network; Io,
         /// Takes the result of a started connection, once it is writable. Returns [`Reply::Done`]
         /// or an error.
-        26 "connected" Connected(device: Device(DeviceId)) => World; Io,
+        26 "connected" Connected(device: Device(DeviceId)) => World, Network; Io,
         /// [`TcpListener::accept`](crate::TcpListener::accept). Returns [`Reply::Device`] or an
         /// error.
-        27 "accept" Accept(device: Device(DeviceId)) => World; Io,
+        27 "accept" Accept(device: Device(DeviceId)) => World, Network; Io,
         /// [`Device::recv`](crate::Device::recv). Returns [`Reply::Bytes`] or an error.
-        28 "recv" Recv(device: Device(DeviceId)) + Bytes => World; Io,
+        28 "recv" Recv(device: Device(DeviceId)) + Bytes => World, Devices; Io,
         /// [`Device::send`](crate::Device::send). Returns [`Reply::Bytes`], [`Reply::Again`] or an
         /// error.
-        29 "send" Send(device: Device(DeviceId)) + Bytes => World; Io,
+        29 "send" Send(device: Device(DeviceId)) + Bytes => World, Devices; Io,
         /// [`TcpStream::shutdown_write`](crate::TcpStream::shutdown_write). Returns [`Reply::Done`]
         /// or an error.
-        30 "shutdown_write" ShutdownWrite(device: Device(DeviceId)) => World; Io,
+        30 "shutdown_write" ShutdownWrite(device: Device(DeviceId)) => World, Network; Io,
         /// [`Device::close`](crate::Device::close). Returns [`Reply::Done`] or [`Reply::Err`].
-        31 "close" Close(device: Device(DeviceId)) => World; Fails,
+        31 "close" Close(device: Device(DeviceId)) => World, Devices; Fails Refuses,
         /// [`Device::send_file`](crate::Device::send_file). Returns [`Reply::Bytes`],
         /// [`Reply::Again`] or an error.
-        32 "send_file" SendFile(device: Device(DeviceId)) + File => World; Io,
+        32 "send_file" SendFile(device: Device(DeviceId)) + File => World, Files; Io,
         /// Ends a task, which leaves no zombie. Returns the same as
         /// [`SystemCall::KillTask`]. Deferred, by handles of tasks that are dropped.
-        33 "release" Release(tid: Task(Tid)) + Waited => Life(tid),
+        33 "release" Release(tid: Task(Tid)) + Waited => Life(tid), Tasks,
         /// Makes a task leave no zombie: reaps it when it ends, or now if it has ended. Returns
         /// [`Reply::Done`]. Deferred, by a [`Child`](crate::Child) that is dropped.
-        34 "disown" Disown(tid: Task(Tid)) + Waited => Zombie(tid),
+        34 "disown" Disown(tid: Task(Tid)) + Waited => Zombie(tid), Tasks,
         /// Disarms the caller's timeout of that number and those within it. Returns
         /// [`Reply::Done`]. Deferred, when the body of a timeout has ended.
-        35 "disarm" Disarm(timeout: Number(u64)) => Nothing; Asks,
+        35 "disarm" Disarm(timeout: Number(u64)) => Nothing, Time; Asks,
         /// Gives back a message that the caller has received and not taken. Returns
         /// [`Reply::Done`]. Deferred.
-        36 "give_back" GiveBack(queue: Queue(QueueId)) + Message => Ends(queue),
+        36 "give_back" GiveBack(queue: Queue(QueueId)) + Message => Ends(queue), Queues,
         /// Closes and frees a queue. Returns [`Reply::Done`]. Deferred, by the last handle.
-        37 "free_queue" FreeQueue(queue: Queue(QueueId)) => Waiters(queue),
+        37 "free_queue" FreeQueue(queue: Queue(QueueId)) => Waiters(queue), Queues,
         /// [`Os::observe`](crate::Os::observe), with the tracer's number. Returns [`Reply::Done`].
         /// Deferred.
-        38 "observe" Observe(tracer: Number(u64)) + Tracer => All,
+        38 "observe" Observe(tracer: Number(u64)) + Tracer => All, Admin,
         /// Detaches the tracer of that number. Returns [`Reply::Done`]. Deferred, by
         /// [`Observer`](crate::Observer).
-        39 "unobserve" Unobserve(tracer: Number(u64)) => All,
+        39 "unobserve" Unobserve(tracer: Number(u64)) => All, Admin,
         /// [`Os::host`](crate::Os::host). Returns [`Reply::Host`].
-        40 "host" Host => World; Asks,
+        40 "host" Host => World, Network; Asks,
         /// [`Os::resolve`](crate::Os::resolve). Returns [`Reply::Addresses`], [`Reply::Io`], or
         /// [`Reply::Again`] where a thread has to ask the operating system.
-        41 "resolve" Resolve + Name => World; Io,
+        41 "resolve" Resolve + Name => World, Network; Io,
         /// A fault of the simulated network; a crash ends the tasks of its host. Returns
         /// [`Reply::Done`]. Deferred, by [`SimNet`](crate::SimNet).
-        42 "fault" Fault + Fault => All,
+        42 "fault" Fault + Fault => All, Admin,
         /// [`Os::compute`](crate::Os::compute). Returns [`Reply::Done`].
-        43 "compute" Compute(span: Span(Nanos)) => Processor(span),
+        43 "compute" Compute(span: Span(Nanos)) => Processor(span), World,
         /// [`Os::set_tickets`](crate::Os::set_tickets), [`Os::set_nice`](crate::Os::set_nice) and
         /// [`Os::set_priority`](crate::Os::set_priority). Returns [`Reply::Done`].
-        44 "set_share" SetShare(share: Share(Share)) => Nothing,
+        44 "set_share" SetShare(share: Share(Share)) => Nothing, Admin,
         /// [`Os::select`](crate::Os::select). Returns [`Reply::Ready`].
-        45 "select" Select + Interests => Nothing; Asks,
+        45 "select" Select + Interests => Nothing, Free; Asks,
         /// Opens the queue of a flag again. Returns [`Reply::Done`] or [`Reply::Err`].
-        46 "open_queue" OpenQueue(queue: Queue(QueueId)) => Ends(queue); Fails,
+        46 "open_queue" OpenQueue(queue: Queue(QueueId)) => Ends(queue), Queues; Fails,
         /// [`Scope::run`](crate::Scope::run), with its deadline: begins it. Returns
         /// [`Reply::Timeout`], or [`Errno::Invalid`] without a scope.
-        47 "scope" Scope(deadline: Instant(Nanos)) + Scope => Nothing; Asks Fails,
+        47 "scope" Scope(deadline: Instant(Nanos)) + Scope => Nothing, Time; Asks Fails,
         /// [`Scope::cancel`](crate::Scope::cancel), with the task that runs it, and
         /// [`Os::cancel`](crate::Os::cancel). Returns [`Reply::Yes`] or [`Reply::No`].
-        48 "cancel" Cancel(tid: Task(Tid)) + Scope => All,
+        48 "cancel" Cancel(tid: Task(Tid)) + Scope => All, Tasks,
         /// [`Scope::deadline`](crate::Scope::deadline). Returns [`Reply::Done`], or
         /// [`Errno::Invalid`] without a scope.
-        49 "set_deadline" SetDeadline(deadline: Instant(Nanos)) + Scope => All; Fails,
+        49 "set_deadline" SetDeadline(deadline: Instant(Nanos)) + Scope => All, Time; Fails,
         /// [`Os::shield`](crate::Os::shield): enters it. Returns [`Reply::Timeout`].
-        50 "shield" Shield + Closes => Nothing; Asks,
+        50 "shield" Shield + Closes => Nothing, Time; Asks,
         /// Leaves the shield of that number. Returns [`Reply::Done`]. Deferred.
-        51 "unshield" Unshield(shield: Number(u64)) => Nothing; Asks,
+        51 "unshield" Unshield(shield: Number(u64)) => Nothing, Time; Asks,
         /// [`Os::catch`](crate::Os::catch). Returns [`Reply::Queue`] or [`Reply::Err`].
-        52 "catch" Catch + Signals => All; Fails,
+        52 "catch" Catch + Signals => All, World; Fails,
         /// Gives up the signals that come to this queue. Returns [`Reply::Done`]. Deferred, by
         /// [`Signals`](crate::Signals).
-        53 "uncatch" Uncatch(queue: Queue(QueueId)) => All,
+        53 "uncatch" Uncatch(queue: Queue(QueueId)) => All, World,
         /// [`TcpStream::shutdown_read`](crate::TcpStream::shutdown_read). Returns [`Reply::Done`]
         /// or an error.
-        54 "shutdown_read" ShutdownRead(device: Device(DeviceId)) => World; Io,
+        54 "shutdown_read" ShutdownRead(device: Device(DeviceId)) => World, Network; Io,
         /// [`Semaphore::acquire_many`](crate::sync::Semaphore::acquire_many), and what takes permits as
         /// it does. Returns [`Reply::Permits`] or [`Reply::Err`].
-        55 "take" Take(queue: Queue(QueueId)) + Count => Take(queue); Fails,
+        55 "take" Take(queue: Queue(QueueId)) + Count => Take(queue), Queues; Fails,
         /// [`Semaphore::try_acquire_many`](crate::sync::Semaphore::try_acquire_many). Returns the same
         /// as [`SystemCall::Take`], or [`Reply::Again`].
-        56 "try_take" TryTake(queue: Queue(QueueId)) + Count => Ends(queue); Fails,
+        56 "try_take" TryTake(queue: Queue(QueueId)) + Count => Ends(queue), Queues; Fails,
         /// Gives permits back. Returns [`Reply::Done`]. Deferred, by
         /// [`Permit`](crate::sync::Permit) and the guards of locks.
-        57 "give" Give(queue: Queue(QueueId)) + Count => Ends(queue); Fails,
+        57 "give" Give(queue: Queue(QueueId)) + Count => Ends(queue), Queues; Fails,
         /// [`Os::spawn_daemon`](crate::Os::spawn_daemon). Returns the same as
         /// [`SystemCall::NewTask`].
-        58 "new_daemon" NewDaemon + Program => Tids; Fails,
+        58 "new_daemon" NewDaemon + Program => Tids, Tasks; Fails Refuses,
     }
 }
 
@@ -380,6 +396,20 @@ impl SystemCall {
         marks.contains(&Mark::Io) || marks.contains(&Mark::Fails)
     }
 
+    /// Returns whether the call fails with [`Errno::Denied`] if the limits of its task lack it. Any other
+    /// call faults its task.
+    ///
+    /// ```
+    /// use trapline::SystemCall;
+    ///
+    /// assert!(SystemCall::Connect.can_be_denied());
+    /// assert!(!SystemCall::Now.can_be_denied());
+    /// ```
+    #[must_use]
+    pub fn can_be_denied(self) -> bool {
+        self.is_io() || self.marks().contains(&Mark::Refuses)
+    }
+
     /// Returns whether the call only asks or arms. A due timeout lets some of these through before
     /// the one answer.
     pub(crate) fn only_asks(self) -> bool {
@@ -402,78 +432,6 @@ impl SystemCall {
                 | Beside::Closes
         )
     }
-}
-
-#[derive(PartialEq, Eq)]
-enum Mark {
-    /// The call only asks or arms.
-    Asks,
-    /// It returns an [`io::Result`].
-    Io,
-    /// It may be refused with an [`Errno`], even by its stub.
-    Fails,
-}
-
-/// What a call touches whatever the state is: its footprint, for the search.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Touches {
-    /// Only the caller.
-    Nothing,
-    All,
-    World,
-    Random,
-    Tids,
-    /// The call ends the task.
-    Life(Tid),
-    /// The call waits for the end of the task.
-    Exit(Tid),
-    Zombie(Tid),
-    /// The end of a queue where the caller waits to put.
-    Put(QueueId),
-    /// The same end; it does not wait.
-    TryPut(QueueId),
-    /// The end of a queue where the caller waits to get.
-    Get(QueueId),
-    /// The permits of a queue, for which the caller waits.
-    Take(QueueId),
-    /// Both ends of a queue.
-    Ends(QueueId),
-    /// The tasks that wait at a queue without handles.
-    Waiters(QueueId),
-    Processor(Nanos),
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Beside {
-    None,
-    /// With its name and the options of a new task.
-    Program,
-    Exit,
-    Job,
-    Store,
-    Source,
-    Addr,
-    Name,
-    Fault,
-    /// In the buffer, or only their number.
-    Bytes,
-    Message,
-    /// Of permits.
-    Count,
-    /// Whether a timeout has a body.
-    Body,
-    /// Whether a task has waited for the end of that task.
-    Waited,
-    /// And an offset, and a number of bytes.
-    File,
-    Tracer,
-    /// The sources of a select, and the number of the first to look at.
-    Interests,
-    Scope,
-    /// A store, and the set of signals as a word.
-    Signals,
-    /// The queue that a shield closes when it holds a timeout back.
-    Closes,
 }
 
 words! {

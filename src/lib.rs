@@ -99,9 +99,9 @@ mod world;
 pub use linkme;
 
 pub use abi::{
-    Argument, DeviceId, Direction, End, Errno, Exit, HostId, Inject, Interest, Nanos, On, Place,
-    QueueId, QueueInfo, Reply, Share, Signal, SystemCall, TaskInfo, TaskState, Tid, UnknownSignal,
-    Wait,
+    Argument, Calls, DeviceId, Direction, End, Errno, Exit, HostId, Inject, Interest, Limits,
+    Nanos, On, Place, QueueId, QueueInfo, Reply, Share, Signal, SystemCall, TaskInfo, TaskState,
+    Tid, UnknownSignal, Wait,
 };
 pub use explore::{Check, Explored, Failure, Progress, SearchStrategy, Shared, check};
 pub use interrupt::{External, Interrupt, Interrupts, Remote};

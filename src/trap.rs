@@ -9,7 +9,7 @@
 //! |---|---|
 //! | `frame.rs` | [`TrapFrame`], [`Payload`], references to devices |
 //! | `new_task.rs` | programs, and the options of a new task |
-//! | `resume.rs` | the resume of a program, and its panics |
+//! | `resume.rs` | the resume of a program, its panics, and the screen around some |
 //! | `descriptor.rs` | [`Descriptor`]: an open descriptor and what keeps it open |
 //! | `drops.rs` | destructors that run one after another |
 //! | `footprint.rs` | what a turn touches: [`Footprints`] |
@@ -35,6 +35,8 @@ pub use footprint::{Continued, Footprints, Note, Object};
 pub(crate) use frame::{
     CONSOLE_ROOM, Deferred, DeviceRef, MAX_IO, Parcel, Payload, ScopeState, TrapFrame,
 };
-pub(crate) use new_task::{Caller, Fate, Keeper, NewTask, Options, Program, Start, Store, ended};
-pub(crate) use resume::{fault, resume};
+pub(crate) use new_task::{
+    Caller, Charge, Fate, Keeper, NewTask, Options, Program, Start, Store, ended,
+};
+pub(crate) use resume::{fault, resume, screened};
 pub(crate) use status::QueueStatus;

@@ -12,7 +12,7 @@ use clap::{
     ArgMatches, Args, FromArgMatches, ValueHint,
     builder::{OsStringValueParser, PossibleValuesParser, TypedValueParser},
 };
-use trapline::{OnDeadlock, Signal};
+use trapline::{Calls, Limits, OnDeadlock, Signal};
 
 use super::{
     commands::Commands,
@@ -22,7 +22,7 @@ use super::{
     output::{Format, Verbosity},
     policy::{NamedShare, Policy, named_share},
     program::Placed,
-    values::{duration, signal, size, whole, within},
+    values::{duration, signal, size, unknown, whole, within},
     world::NamedWorld,
 };
 
@@ -87,6 +87,13 @@ pub(super) struct Boot {
     /// Stop after waiting this long for other threads alone, such as those of blocking work
     #[arg(long, value_name = "TIME", value_parser = duration, help_heading = "Limits")]
     pub(super) max_stall: Option<Duration>,
+
+    /// Deny the programs these calls, by their names in traces, or classes of calls: tasks, time,
+    /// queues, devices, network, files, world or admin. A denied call fails with "permission denied"
+    /// or "denied"; one that cannot fail faults its task. Can be repeated
+    #[arg(long, value_name = "CALL,..", value_delimiter = ',', value_parser = denied,
+          help_heading = "Limits")]
+    pub(super) deny: Vec<Calls>,
 
     /// Action when tasks lock each other out, even while others run: warn, kill the youngest of
     /// them, or stop with exit code 3
@@ -198,11 +205,17 @@ pub(super) fn help(name: &str, first: &str, last: &str) -> String {
          {name} boot --virtual --seed 7 --summary {first}\n  \
          {name} boot --with {last} {first}\n  \
          {name} boot --inject send:error=BrokenPipe:when=3+ {first}\n  \
+         {name} boot --deny connect,admin {first}\n  \
          {name} boot --virtual --on a:{first} --on b:{last} --fault \"1s:cut a b\"\n  \
          {name} boot --record run.trap {first}     then: {name} trace show run.trap\n  \
          {name} boot --tape run.tape {first}       then: {name} replay run.tape\n  \
          {name} boot --trace --log-format json {first} 2>&1 >/dev/null | jq 'select(.tid==1)'"
     )
+}
+
+fn denied(name: &str) -> Result<Calls, String> {
+    let names: Vec<&str> = Calls::names().collect();
+    Calls::named(name).ok_or_else(|| unknown("call", name, &names))
 }
 
 fn on_deadlock() -> impl TypedValueParser<Value = OnDeadlock> {
@@ -235,7 +248,14 @@ impl BootLine {
         options: Box<Boot>,
         boot: &ArgMatches,
     ) -> Result<Self, clap::Error> {
-        let programs = commands.placed("boot", &options.net, &options.with, boot.subcommand())?;
+        let mut programs =
+            commands.placed("boot", &options.net, &options.with, boot.subcommand())?;
+        if !options.deny.is_empty() {
+            let limits = Limits::new().deny(options.deny.iter().copied());
+            programs
+                .iter_mut()
+                .for_each(|placed| placed.limits = Some(limits));
+        }
         Ok(Self { options, programs })
     }
 

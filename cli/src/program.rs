@@ -3,7 +3,7 @@
 use std::{error::Error, fmt};
 
 use clap::{ArgMatches, Command};
-use trapline::{Errno, Kernel, Os, Report, Tid};
+use trapline::{Errno, Kernel, Limits, Os, Report, Tid};
 
 /// A program that can be booted from the command line.
 ///
@@ -24,7 +24,7 @@ pub struct Entry {
     pub(super) name: &'static str,
     command: fn(Command) -> Command,
     check: fn(&ArgMatches) -> Result<(), clap::Error>,
-    spawn: fn(&mut Kernel, &str, &'static str, &ArgMatches) -> Result<Tid, Errno>,
+    spawn: fn(&mut Kernel, &str, &Placed) -> Result<Tid, Errno>,
 }
 
 /// Names a program, for [`main`](super::main).
@@ -34,12 +34,12 @@ pub fn program<P: Program>(name: &'static str) -> Entry {
         name,
         command: P::augment_args,
         check: |matches| P::from_arg_matches(matches).map(drop),
-        spawn: |kernel, host, name, matches| {
-            let program = P::from_arg_matches(matches);
+        spawn: |kernel, host, placed| {
+            let program = P::from_arg_matches(&placed.matches);
             let program = program.expect("the same arguments were right before");
             let main = async move |os: &mut Os| program.main(os).await;
             // A user did it, and no line of the source.
-            kernel.spawn_from(None, Some(host), name, main)
+            kernel.spawn_from(None, Some(host), placed.limits, placed.entry.name, main)
         },
     }
 }
@@ -50,6 +50,7 @@ pub(super) struct Placed {
     pub(super) host: String,
     entry: Entry,
     matches: ArgMatches,
+    pub(super) limits: Option<Limits>,
 }
 
 impl Placed {
@@ -66,6 +67,7 @@ impl Placed {
             host: host.to_string(),
             entry,
             matches: matches.clone(),
+            limits: None,
         })
     }
 
@@ -76,7 +78,7 @@ impl Placed {
 
     /// Starts the program on another host.
     pub(super) fn spawn_on(&self, kernel: &mut Kernel, host: &str) -> Result<Tid, Errno> {
-        (self.entry.spawn)(kernel, host, self.entry.name, &self.matches)
+        (self.entry.spawn)(kernel, host, self)
     }
 }
 

@@ -21,10 +21,10 @@ use rustix::{
     fs::{Mode, OFlags},
     io::Errno,
 };
-use trapline::{Elapsed, Os, Signal, Source, TcpListener, TcpStream, sync::Group};
+use trapline::{Os, Signal, Source, TcpListener, TcpStream, sync::Group};
 use trapline_cli::{Program, addr, duration};
 
-use crate::serve::{Drain, listen, stopped};
+use crate::serve::{Drain, accept, listen, stopped};
 
 use clients::Clients;
 use connection::Connection;
@@ -108,14 +108,10 @@ async fn serve_next(
     clients: &Rc<Clients>,
     stop: Source,
 ) {
-    // The client may have left meanwhile: the next must not be waited for here.
-    let accept = async |os: &mut Os| listener.accept(os).await;
-    let (client, peer) = match os.timeout(Duration::ZERO, accept).await {
-        Err(Elapsed) => return,
-        Ok(Ok(accepted)) => accepted,
-        Ok(Err(error)) => {
-            writeln!(os, "Cannot accept: {error}");
-            os.sleep(Duration::from_millis(100)).await;
+    let (client, peer) = match accept(os, listener).await {
+        Ok(Some(accepted)) => accepted,
+        Ok(None) => return,
+        Err(error) => {
             if let Some(Errno::MFILE | Errno::NFILE) = Errno::from_io_error(&error) {
                 clients.recycle(os, None).await;
             }

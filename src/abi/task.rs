@@ -288,6 +288,8 @@ pub struct TaskInfo {
     /// Whether it is a daemon of a program, which keeps no run alive
     /// ([`Os::spawn_daemon`](crate::Os::spawn_daemon)).
     pub is_daemon: bool,
+    /// Its limits, in words: the innermost that it was spawned within ([`Limits`](crate::Limits)).
+    pub limits: Option<String>,
 }
 
 impl TaskInfo {

@@ -359,6 +359,9 @@ pub enum Errno {
     /// The host has crashed, and was not restarted.
     #[error("the host has crashed, and was not restarted")]
     HostDown,
+    /// The limits of the task lack this call ([`Limits`](crate::Limits)).
+    #[error("the limits of this task do not allow the call")]
+    Denied,
     /// A raw call lacks the argument that its stub puts beside it.
     #[default]
     #[error("the call came without its argument: use its stub on Os")]
@@ -375,6 +378,7 @@ impl From<Errno> for io::Error {
             Errno::TooManyTasks => Kind::QuotaExceeded,
             Errno::Busy => Kind::ResourceBusy,
             Errno::Closed => Kind::NotConnected,
+            Errno::Denied => Kind::PermissionDenied,
             Errno::BadFd | Errno::Invalid => Kind::InvalidInput,
         };
         Self::new(kind, errno)

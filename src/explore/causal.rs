@@ -33,6 +33,7 @@ enum Name {
     Handles(DeviceId),
     Cycles,
     Scopes,
+    Budget(Tid),
     Shared(Made),
 }
 
@@ -308,6 +309,7 @@ impl Causality {
             Object::Handles(device) => Name::Handles(device),
             Object::Cycles => Name::Cycles,
             Object::Scopes => Name::Scopes,
+            Object::Budget(task) => Name::Budget(task),
         }
     }
 

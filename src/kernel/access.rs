@@ -7,10 +7,11 @@ use std::{
 
 use super::{Kernel, task::OnExit};
 use crate::{
-    abi::{Errno, HostId, Place, QueueInfo, Share, Tid},
+    abi::{Errno, HostId, Limits, Place, QueueInfo, Share, Tid},
     interrupt::{External, Remote},
     log::{Log, Tracer},
     panic::note_origin,
+    sched::Runnable,
     trap::Start,
     user::{
         os::Os,
@@ -29,7 +30,33 @@ impl Kernel {
         name: impl AsRef<str>,
         program: impl AsyncFnOnce(&mut Os) -> T + 'static,
     ) -> Result<Tid, Errno> {
-        self.spawn_from(Some(Location::caller()), None, name, program)
+        self.spawn_from(Some(Location::caller()), None, None, name, program)
+    }
+
+    /// Starts a program as [`Kernel::spawn`] does, with limits, which its descendants share.
+    ///
+    /// *Errors:* as [`Kernel::spawn`]; [`Errno::TooManyTasks`] if the limits have no room for one task.
+    ///
+    /// ```
+    /// use trapline::{Calls, Exit, Kernel, Limits, Os};
+    ///
+    /// let mut kernel = Kernel::simulated(1);
+    /// let limits = Limits::new().deny([Calls::WORLD]);
+    /// let dice = kernel.spawn_with(limits, "dice", async |os: &mut Os| {
+    ///     os.random().await;
+    /// })?;
+    /// let why = "random is denied: the limits of the task lack random, of Calls::WORLD";
+    /// assert_eq!(kernel.run()?.exits()[&dice], Exit::Faulted(why.into()));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[track_caller]
+    pub fn spawn_with<T: IntoExit>(
+        &mut self,
+        limits: Limits,
+        name: impl AsRef<str>,
+        program: impl AsyncFnOnce(&mut Os) -> T + 'static,
+    ) -> Result<Tid, Errno> {
+        self.spawn_from(Some(Location::caller()), None, Some(limits), name, program)
     }
 
     /// Starts a program as a task of the host that boots this kernel, as [`Kernel::spawn`] does, on
@@ -60,11 +87,17 @@ impl Kernel {
         name: impl AsRef<str>,
         program: impl AsyncFnOnce(&mut Os) -> T + 'static,
     ) -> Result<Tid, Errno> {
-        self.spawn_from(Some(Location::caller()), Some(host.as_ref()), name, program)
+        self.spawn_from(
+            Some(Location::caller()),
+            Some(host.as_ref()),
+            None,
+            name,
+            program,
+        )
     }
 
-    /// Starts a program as [`Kernel::spawn`] does, or [`Kernel::spawn_on`] if a machine is given, for
-    /// a host that starts programs for others. Reports show this place in the source as that of the
+    /// Starts a program as [`Kernel::spawn`] does, [`Kernel::spawn_on`] if a machine is given, and
+    /// [`Kernel::spawn_with`] if limits are, for a host that starts programs for others. Reports show this place in the source as that of the
     /// spawn, or none.
     ///
     /// *Errors:* as [`Kernel::spawn_on`].
@@ -72,6 +105,7 @@ impl Kernel {
         &mut self,
         place: Option<&'static Location<'static>>,
         host: Option<&str>,
+        limits: Option<Limits>,
         name: impl AsRef<str>,
         program: impl AsyncFnOnce(&mut Os) -> T + 'static,
     ) -> Result<Tid, Errno> {
@@ -80,7 +114,10 @@ impl Kernel {
         self.frame.set_place_of_spawn(place);
         let name = self.name_on(host, self.frame.kept.intern(name.as_ref()));
         let program = program::program(&self.frame, program);
-        let task = self.admit(name, program, None, OnExit::Report, false, Start::First)?;
+        let (program, confined) = self.confine(Runnable::HOST, limits, program)?;
+        let task = self.admit(name, program, None, OnExit::Report, false, Start::First);
+        self.confined(task, confined);
+        let task = task?;
         self.tasks[task].host = host;
         self.log.leave_span();
         Ok(task.tid)

@@ -114,6 +114,7 @@ impl Kernel {
         assert_eq!(timers.len(), count, "armed timers");
         let waiting: usize = self.devices.waiting().iter().sum();
         assert_eq!(devices, waiting, "tasks that wait for devices");
+        self.bounds.audit(|tid| self.tasks.find_live(tid).is_some());
         if let Some(injection) = &self.injection {
             injection.audit(|tid| self.tasks.find_live(tid).is_some());
         }

@@ -286,6 +286,7 @@ impl Builder {
             held: Default::default(),
             selects: Default::default(),
             signals: Default::default(),
+            bounds: Default::default(),
             injection: self.injection,
             queues: Default::default(),
             holders: Holders::new(self.on_deadlock),

@@ -102,6 +102,10 @@ impl Kernel {
             (SystemCall::Give(queue), Some(count)) => self.queues.arrived(queue, count),
             _ => {}
         }
+        if !self.bounds.are_none() && self.is_denied_deferred(me, call) {
+            self.frame.clear();
+            return None;
+        }
         let outcome = self.perform(me, call, true);
         self.frame.clear();
         match outcome {

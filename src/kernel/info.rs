@@ -36,6 +36,7 @@ impl Task {
             wait: Wait::default(),
             spawned: None,
             is_daemon: self.is_attendant,
+            limits: None,
         }
     }
 }
@@ -64,6 +65,7 @@ impl Kernel {
 
     fn complete(&self, task: Runnable, mut info: TaskInfo) -> TaskInfo {
         info.spawned = self.places.of_spawn(task);
+        info.limits = self.bounds.of(task.tid).map(ToString::to_string);
         let &State::Blocked(on) = self.tasks[task].state() else {
             return info;
         };

@@ -80,6 +80,9 @@ impl Kernel {
     pub(super) fn teardown(&mut self, me: Runnable, dies: bool) {
         self.frame.touch(Object::Life(me.tid), true);
         self.tasks.ended(me);
+        if !self.bounds.are_none() {
+            self.leave_bounds(me);
+        }
         if self.tasks.are_attendants() {
             self.stop_before_attendants();
         }

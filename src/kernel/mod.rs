@@ -25,6 +25,7 @@
 //! | `selects.rs`, `scopes.rs` | waits for the first of several sources; scopes and shields |
 //! | `signals.rs` | signals: for the tasks that have caught them, or the end of the run |
 //! | `footprint.rs` | notes for a search of what each call touches |
+//! | `limits.rs`, `screen.rs` | the limits of tasks; what they decide on a trap |
 //! | `holders.rs`, `inject.rs` | cycles of waits, found when they close; faults at the trap |
 //! | `access.rs`, `reset.rs` | the other calls of the host; a kernel for one more run |
 //! | `published.rs` | the turn under way, for other threads |
@@ -56,6 +57,7 @@ mod hosts;
 mod info;
 mod inject;
 mod lifecycle;
+mod limits;
 mod outcome;
 mod permits;
 mod places;
@@ -69,6 +71,7 @@ mod reset;
 mod run;
 mod schedule;
 mod scopes;
+mod screen;
 mod select_calls;
 mod selects;
 mod shares;
@@ -119,6 +122,7 @@ pub struct Kernel {
     held: held::HeldCalls,
     selects: selects::Selects,
     signals: signals::Signals,
+    bounds: limits::AllBounds,
     injection: Option<inject::Injection>,
     queues: queues::Queues,
     holders: holders::Holders,

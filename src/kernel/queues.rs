@@ -308,6 +308,10 @@ impl MessageQueue {
         }
     }
 
+    pub(super) fn messages(&self) -> Option<&dyn Store> {
+        self.store.as_deref()
+    }
+
     pub(super) fn status(&self) -> &QueueStatus {
         &self.status
     }

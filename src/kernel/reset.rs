@@ -94,6 +94,7 @@ impl Kernel {
         self.signals = Default::default();
         self.remote.reset_signals();
         self.places.reset();
+        self.bounds = Default::default();
         if let Some(published) = &self.published {
             published.reset();
         }
@@ -144,7 +145,7 @@ impl Kernel {
             net.bind(&self.frame);
         }
         if self.injection.is_some() {
-            self.frame.set_injected();
+            self.frame.set_screened(true);
         }
     }
 }

@@ -110,7 +110,13 @@ impl Kernel {
                 return errno.into();
             }
         };
-        let child = match self.admit(name, new.program, Some(me), on_exit, is_daemon, start) {
+        let (program, confined) = match self.confine(me, options.limits, new.program) {
+            Ok(confined) => confined,
+            Err(errno) => return errno.into(),
+        };
+        let child = self.admit(name, program, Some(me), on_exit, is_daemon, start);
+        self.confined(child, confined);
+        let child = match child {
             Ok(child) => child,
             Err(errno) => return errno.into(),
         };

@@ -204,6 +204,7 @@ impl Kernel {
         if let (Ticket::Delay(_), Some(injection)) = (ticket, &mut self.injection) {
             injection.pass_again(me.tid, self.tasks[me].traps());
         }
+        self.frame.set_screened(true);
         match self.tasks[me].due() {
             None => {
                 let outcome = self.perform_apart(me, call);
@@ -259,8 +260,8 @@ impl Kernel {
 /// From the call to its verdict, and what follows.
 impl Kernel {
     /// Handles a call: of a trap unless it is `deferred`. Its second word and its payload are in the
-    /// frame. An injection decides on the calls of traps. What they touch is noted before, since the
-    /// decision depends on it.
+    /// frame. An injection and limits decide on the calls of traps. What they touch is noted before, since
+    /// the decision depends on it.
     #[inline(always)]
     pub(super) fn perform(&mut self, me: Runnable, call: SystemCall, deferred: bool) -> Outcome {
         if self.frame.is_noted() {
@@ -270,8 +271,8 @@ impl Kernel {
             self.note_call(me, call);
         }
         if !deferred
-            && self.injection.is_some()
-            && let Some(outcome) = self.inject(me, call)
+            && self.frame.is_screened()
+            && let Some(outcome) = self.screen(me, call)
         {
             return outcome;
         }

@@ -127,6 +127,7 @@ impl Ledger {
             },
             spawned: task.spawned.clone(),
             is_daemon: task.is_daemon,
+            limits: task.limits.as_ref().map(ToString::to_string),
         })
     }
 

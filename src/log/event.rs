@@ -79,6 +79,11 @@ pub enum Fact<'a> {
         /// Its name.
         name: Cow<'a, str>,
     },
+    /// It was created with limits of its own, which all share that it spawns.
+    Limited {
+        /// What it may do, as in [`Limits`](crate::Limits).
+        limits: Cow<'a, str>,
+    },
     /// It made something go wrong in the simulated network, or mended it. [`Tid::KERNEL`] for the
     /// host and for chaos.
     Fault {
@@ -213,6 +218,7 @@ impl Fact<'_> {
     fn row(&self) -> (&'static str, Topic) {
         match self {
             Self::Spawned { .. } => ("spawned", Topic::Life),
+            Self::Limited { .. } => ("limited", Topic::Life),
             Self::Fault { .. } => ("fault", Topic::Life),
             Self::Resumed => ("resumed", Topic::Sched),
             Self::Trapped { .. } => ("trapped", Topic::Call),
@@ -276,6 +282,9 @@ impl Fact<'_> {
             Self::Spawned { parent, name } => Fact::Spawned {
                 parent,
                 name: owned(name),
+            },
+            Self::Limited { limits } => Fact::Limited {
+                limits: owned(limits),
             },
             Self::Fault { text } => Fact::Fault { text: owned(text) },
             Self::Trapped { call, detail } => Fact::Trapped {
@@ -366,6 +375,7 @@ impl fmt::Display for Fact<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Spawned { parent, name } => write!(f, "spawned {name:?} by {parent}"),
+            Self::Limited { limits } => write!(f, "limited: {limits}"),
             Self::Fault { text } => write!(f, "fault: {text}"),
             Self::Resumed => f.write_str("resumed"),
             Self::Trapped { call, detail } => write!(f, "trapped {}", Call(*call, detail)),

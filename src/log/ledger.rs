@@ -209,6 +209,11 @@ impl Ledger {
         let tid = event.tid;
         match &event.fact {
             Fact::Spawned { parent, name } => self.spawn(event, *parent, name),
+            Fact::Limited { limits } => {
+                if let Some(task) = self.tasks.get_mut(&tid) {
+                    task.limits = Some((&**limits).into());
+                }
+            }
             Fact::Resumed => return self.resume(tid),
             Fact::Trapped { call, detail } => return self.call(event, *call, detail),
             Fact::Replied { reply, detail } => return self.answer(tid, *reply, detail),
@@ -239,12 +244,14 @@ impl Ledger {
         self.tasks.remove(&event.tid);
         let now = self.now;
         let call = self.pending(parent).map(|call| call.call);
+        let limits = self.task(parent).and_then(|task| task.limits.clone());
         if let Some(task) = self.meet(event.tid) {
             *task = Task {
                 comm: name.into(),
                 parent,
                 spawned: event.place.clone(),
                 is_daemon: call == Some(SystemCall::NewDaemon),
+                limits,
                 is_whole: true,
                 ..Task::unknown(now)
             };

@@ -1,6 +1,6 @@
 //! The books of a task, and the spans that are drawn from them.
 
-use std::{collections::VecDeque, time::Duration};
+use std::{collections::VecDeque, rc::Rc, time::Duration};
 
 use super::{
     Detail, Wake,
@@ -96,6 +96,7 @@ pub(super) struct Task {
     pub(super) parent: Tid,
     pub(super) spawned: Option<Place>,
     pub(super) is_daemon: bool,
+    pub(super) limits: Option<Rc<str>>,
     /// Whether the log holds its spawn, and so all its calls.
     pub(super) is_whole: bool,
     pub(super) traps: u64,
@@ -119,6 +120,7 @@ impl Task {
             parent: Tid::KERNEL,
             spawned: None,
             is_daemon: false,
+            limits: None,
             is_whole: false,
             traps: 0,
             calls: VecDeque::new(),

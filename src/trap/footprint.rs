@@ -50,6 +50,8 @@ pub enum Object {
     Cycles,
     /// Which scopes are run and which are cancelled.
     Scopes,
+    /// What is left of the budgets of this task, whose limits it shares with what it spawns.
+    Budget(Tid),
 }
 
 /// A line of the notes that a kernel takes of a turn.

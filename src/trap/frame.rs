@@ -178,7 +178,9 @@ const DEFERRED: u8 = 1;
 const PAYLOAD: u8 = 2;
 const OBSERVED: u8 = 4;
 const DUE: u8 = 8;
-const INJECTED: u8 = 16;
+/// An injection or the limits of the task may decide on a trap. The kernel lowers it with each trap that
+/// it screens, unless there is an injection.
+const SCREENED: u8 = 16;
 /// A task that stays ready goes back to a policy, or to the queue of daemons.
 const REQUEUED: u8 = 32;
 pub(super) const NOTED: u8 = 64;
@@ -416,8 +418,14 @@ impl TrapFrame {
         self.flag(PUBLISHED, published);
     }
 
-    pub(crate) fn set_injected(&self) {
-        self.flag(INJECTED, true);
+    /// Has the kernel screen the next trap.
+    pub(crate) fn set_screened(&self, screened: bool) {
+        self.flag(SCREENED, screened);
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_screened(&self) -> bool {
+        self.flags.get() & SCREENED != 0
     }
 
     /// Sends the next trap to the plain lane, which cuts it.

@@ -1,10 +1,10 @@
 //! A task that is to be made, and the task's side of what the kernel keeps for it.
 
-use std::{panic::Location, pin::Pin, rc::Rc};
+use std::{any::Any, panic::Location, pin::Pin, rc::Rc};
 
 use genawaiter::{Coroutine, GeneratorState};
 
-use crate::abi::{Exit, Nanos, QueueId, SystemCall, Tid};
+use crate::abi::{Exit, Limits, Nanos, QueueId, SystemCall, Tid};
 
 /// The place of the call that a program makes.
 pub(crate) type Caller = &'static Location<'static>;
@@ -44,6 +44,8 @@ pub(crate) struct Options {
     pub(crate) start: Start,
     /// The host, unless it is that of the parent.
     pub(crate) host: Option<Rc<str>>,
+    /// Within those of the parent.
+    pub(crate) limits: Option<Limits>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,9 +56,18 @@ pub(crate) enum Fate {
     Restart,
 }
 
+/// What is to be dropped with a message: it gives back what the message has taken of a budget.
+pub(crate) type Charge = Box<dyn Any>;
+
 /// The store of a queue's messages, on the task's side: the kernel knows only their numbers.
 pub(crate) trait Store {
     fn discard(&self, message: u64);
+
+    /// The bytes of a message.
+    fn size(&self) -> usize;
+
+    /// Keeps this until the message is taken or dropped.
+    fn charge(&self, message: u64, charge: Charge);
 
     /// Drops all messages, whose destructors may panic; the kernel is being dropped.
     fn clear(&self);

@@ -1,8 +1,12 @@
-//! The resume of a program, and the exit of one that panics.
+//! The resume of a program, the exit of one that panics, and programs whose traps are screened.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::Pin,
+    rc::Rc,
+};
 
-use genawaiter::GeneratorState;
+use genawaiter::{Coroutine, GeneratorState};
 
 use super::{frame::TrapFrame, new_task::Program};
 use crate::{
@@ -24,6 +28,25 @@ pub(crate) fn resume(
         Ok(GeneratorState::Complete(())) => Ok(None),
         Err(panic) => Err(panic),
     }
+}
+
+/// Returns a program whose traps the kernel screens. Apart, so that other programs pay nothing.
+pub(crate) fn screened(program: Program, frame: &Rc<TrapFrame>) -> Program {
+    struct Screened(Program, Rc<TrapFrame>);
+
+    impl Coroutine for Screened {
+        type Yield = SystemCall;
+        type Resume = ();
+        type Return = ();
+
+        fn resume_with(mut self: Pin<&mut Self>, (): ()) -> GeneratorState<SystemCall, ()> {
+            let state = self.0.as_mut().resume_with(());
+            self.1.set_screened(true);
+            state
+        }
+    }
+
+    Box::pin(Screened(program, Rc::clone(frame)))
 }
 
 const NOT_A_TRAP: &str = "awaited a future that is pending and is not a trap: a task can await \

@@ -12,7 +12,7 @@ use std::{
 use crate::{
     abi::{QueueId, SystemCall},
     panic::contain,
-    trap::{QueueStatus, Store, TrapFrame},
+    trap::{Charge, QueueStatus, Store, TrapFrame},
 };
 
 pub(crate) struct Side<T> {
@@ -62,6 +62,14 @@ impl<T> Store for Side<T> {
         drop(self.messages.remove(number));
     }
 
+    fn size(&self) -> usize {
+        size_of::<T>()
+    }
+
+    fn charge(&self, number: u64, charge: Charge) {
+        self.messages.charge(number, charge);
+    }
+
     fn clear(&self) {
         for message in in_order(self.messages.take_all()) {
             contain(|| drop(message));
@@ -70,10 +78,14 @@ impl<T> Store for Side<T> {
 }
 
 /// The messages that no task has taken, in the order in which they were put.
-type Untaken<T> = (BTreeMap<u64, T>, VecDeque<Option<T>>);
+type Untaken<T> = (Aside<T>, VecDeque<Option<T>>);
+
+/// With what is dropped after some of them.
+type Aside<T> = BTreeMap<u64, (T, Option<Charge>)>;
 
 fn in_order<T>((aside, kept): Untaken<T>) -> impl Iterator<Item = T> {
-    aside.into_values().chain(kept.into_iter().flatten())
+    let aside = aside.into_values().map(|(message, _)| message);
+    aside.chain(kept.into_iter().flatten())
 }
 
 /// A queue's messages by number, with those of tasks that wait to put, and those that are matched with
@@ -86,7 +98,8 @@ pub(super) struct Messages<T> {
     /// The number of gaps in `kept`; never many more than messages.
     gaps: Cell<usize>,
     /// Older messages. Kept in order, they would leave too many gaps behind them. Few queues have any.
-    aside: RefCell<Option<BTreeMap<u64, T>>>,
+    /// Those that a task with limits has put are here, too, so that others pay nothing for them.
+    aside: RefCell<Option<Aside<T>>>,
     /// The messages of a type without content, which take no memory.
     units: RefCell<VecDeque<T>>,
 }
@@ -154,21 +167,40 @@ impl<T> Messages<T> {
     #[inline(never)]
     fn remove_other(&self, number: u64) -> Option<T> {
         let Some(at) = number.checked_sub(self.first.get()) else {
-            return self.aside.borrow_mut().as_mut()?.remove(&number);
+            let found = self.aside.borrow_mut().as_mut()?.remove(&number);
+            return found.map(|(message, _)| message);
         };
         let mut kept = self.kept.borrow_mut();
         let message = kept.get_mut(usize::try_from(at).ok()?)?.take()?;
         self.gaps.set(self.gaps.get() + 1);
         if self.gaps.get() > 16 + kept.len() / 2 {
-            let (first, len) = (self.first.get(), kept.len() as u64);
-            let numbered = (first..).zip(kept.drain(..));
-            let messages = numbered.filter_map(|(number, message)| Some((number, message?)));
-            let mut aside = self.aside.borrow_mut();
-            aside.get_or_insert_default().extend(messages);
-            self.first.set(first + len);
-            self.gaps.set(0);
+            self.put_aside(&mut kept);
         }
         Some(message)
+    }
+
+    #[cold]
+    fn put_aside(&self, kept: &mut VecDeque<Option<T>>) {
+        let (first, len) = (self.first.get(), kept.len() as u64);
+        let numbered = (first..).zip(kept.drain(..));
+        let messages = numbered.filter_map(|(number, message)| Some((number, (message?, None))));
+        let mut aside = self.aside.borrow_mut();
+        aside.get_or_insert_default().extend(messages);
+        self.first.set(first + len);
+        self.gaps.set(0);
+    }
+
+    /// Drops the charge when the message has left.
+    #[cold]
+    fn charge(&self, number: u64, charge: Charge) {
+        if Self::ARE_UNITS {
+            return;
+        }
+        self.put_aside(&mut self.kept.borrow_mut());
+        let mut aside = self.aside.borrow_mut();
+        if let Some((_, charged)) = aside.as_mut().and_then(|aside| aside.get_mut(&number)) {
+            *charged = Some(charge);
+        }
     }
 }
 

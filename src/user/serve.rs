@@ -107,7 +107,7 @@ impl Os {
                 }
                 _ => {}
             }
-            // The client may have left meanwhile: then this would wait for another, and not hear `stop`.
+            // The client may have left meanwhile: then this would wait for another, and not for `stop`.
             let accept = async |os: &mut Self| listener.accept(os).await;
             let (stream, peer) = match self.timeout(Duration::ZERO, accept).await {
                 Ok(Ok(accepted)) => accepted,

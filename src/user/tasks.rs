@@ -7,7 +7,7 @@ use super::{
     program::{self, IntoExit},
 };
 use crate::{
-    abi::{Errno, Exit, Reply, SystemCall, TaskInfo, Tid},
+    abi::{Errno, Exit, Limits, Reply, SystemCall, TaskInfo, Tid},
     trap::{NewTask, Options, Payload, Start},
 };
 
@@ -107,6 +107,50 @@ impl Os {
     ) -> impl Future<Output = Result<Tid, Errno>> {
         self.note_caller();
         self.new_task(SystemCall::NewDaemon, name.as_ref(), program, None)
+    }
+
+    /// Like [`Os::spawn`], with limits. They hold for the child and all its descendants, and the
+    /// limits of this task hold as well.
+    ///
+    /// A call that they do not allow has no effect. It fails with [`Errno::Denied`], or with
+    /// [`PermissionDenied`](std::io::ErrorKind::PermissionDenied) where it returns an
+    /// [`io::Error`](std::io::Error). Every other denied call faults its task, as seccomp does. What
+    /// destructors do is never denied.
+    ///
+    /// *Errors:* as [`Os::spawn`]; [`Errno::TooManyTasks`] if the limits have no room for it.
+    ///
+    /// ```
+    /// # use trapline::{Calls, Errno, Exit, Kernel, Limits, Os};
+    /// # let mut kernel = Kernel::simulated(0);
+    /// kernel.spawn("main", async |os: &mut Os| {
+    ///     let limits = Limits::new().allow([Calls::TIME]).max_traps(100);
+    ///     let guest = os.spawn_with(limits, "guest", async |os: &mut Os| {
+    ///         os.now().await;
+    ///         assert_eq!(os.spawn("child", async |_: &mut Os| ()).await, Err(Errno::Denied));
+    ///         loop {
+    ///             os.yield_now().await;
+    ///         }
+    ///     }).await?;
+    ///     let why = "the limit of 100 traps is used up";
+    ///     assert_eq!(os.wait(guest).await?, Exit::Faulted(why.into()));
+    ///     Ok::<(), Errno>(())
+    /// })?;
+    /// # assert_eq!(kernel.run()?.exits()[&1.into()], Exit::Done);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[track_caller]
+    pub fn spawn_with<T: IntoExit>(
+        &mut self,
+        limits: Limits,
+        name: impl AsRef<str>,
+        program: impl AsyncFnOnce(&mut Self) -> T + 'static,
+    ) -> impl Future<Output = Result<Tid, Errno>> {
+        self.note_caller();
+        let options = Options {
+            limits: Some(limits),
+            ..Options::default()
+        };
+        self.new_task(SystemCall::NewTask, name.as_ref(), program, Some(options))
     }
 
     /// Like [`Os::spawn`], on a host of the simulated network, which is made if it does not exist.

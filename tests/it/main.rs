@@ -21,6 +21,7 @@ mod hostile;
 mod inject;
 mod layers;
 mod ledger;
+mod limits;
 mod locks;
 mod log;
 mod net;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use trapline::{
-    Fifo, Kernel, Os, Queue, SimWorld, Source,
+    Calls, Fifo, Kernel, Limits, Os, Queue, SimWorld, Source,
     sync::{Flag, Semaphore},
 };
 
@@ -28,6 +28,12 @@ pub(crate) const PATHS: [Path; 18] = [
     Path {
         name: "get_tid-with-ring",
         run: get_tid_with_ring,
+        operations: 1,
+        laps: 20_000,
+    },
+    Path {
+        name: "get_tid-beside-limits",
+        run: get_tid_beside_limits,
         operations: 1,
         laps: 20_000,
     },
@@ -149,6 +155,22 @@ fn get_tid_with_ring(laps: u64) {
         .world(SimWorld::new(0))
         .tracer(Ring::new());
     let kernel = kernel.build().expect("a simulated world needs nothing");
+    run(kernel, "task", async move |os| {
+        for _ in 0..laps {
+            os.get_tid().await;
+        }
+    });
+}
+
+/// A task without limits, while one with limits lives and has made calls.
+fn get_tid_beside_limits(laps: u64) {
+    let mut kernel = Kernel::simulated(0);
+    let limits = Limits::new().deny([Calls::NETWORK]);
+    let guest = kernel.spawn_with(limits, "guest", async |os: &mut Os| {
+        os.get_tid().await;
+        os.sleep(Duration::from_secs(1)).await;
+    });
+    guest.expect("there is room");
     run(kernel, "task", async move |os| {
         for _ in 0..laps {
             os.get_tid().await;

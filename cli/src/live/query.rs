@@ -366,6 +366,8 @@ impl<'a> Line<'a> {
             blocked_on,
             waits_for: task.waits_for().map(u64::from),
             places: task.places().map(brief),
+            daemon: task.is_daemon,
+            limits: task.limits.clone().map(brief),
             exit: match &task.state {
                 TaskState::Zombie(exit) => Some(brief(exit.to_string())),
                 _ => None,
@@ -438,6 +440,7 @@ mod tests {
             wait: Wait::default(),
             spawned: None,
             is_daemon: false,
+            limits: None,
         }
     }
 

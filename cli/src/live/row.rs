@@ -37,6 +37,12 @@ pub(crate) struct Row {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) exit: Option<String>,
     pub(crate) traps: u64,
+    /// Whether it is a daemon of a program.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) daemon: bool,
+    /// Its limits, in words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) limits: Option<String>,
     /// Traps per second, since the last snapshot.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) rate: Option<f64>,

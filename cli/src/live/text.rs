@@ -67,9 +67,12 @@ fn counted(totals: &Totals) -> String {
 /// The name of a task, or that of many with their number.
 pub(super) fn name(row: &Row) -> String {
     let comm = clean(&row.comm);
-    match &row.group {
-        Some(group) => format!("{comm} x{}", group.tasks),
-        None => comm,
+    match (&row.group, row.daemon, &row.limits) {
+        (Some(group), ..) => format!("{comm} x{}", group.tasks),
+        (None, false, None) => comm,
+        (None, true, None) => format!("{comm} (daemon)"),
+        (None, false, Some(_)) => format!("{comm} (limited)"),
+        (None, true, Some(_)) => format!("{comm} (daemon, limited)"),
     }
 }
 

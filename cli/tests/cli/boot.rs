@@ -452,6 +452,15 @@ fn usage_is_exit_code_2_and_says_what_to_do() {
             "there is no kind of error 'Foo': there are AddrInUse, AddrNotAvailable, BrokenPipe, ",
         ),
         (
+            &["boot", "--deny", "connect,lissten", "parts"],
+            "'lissten' for '--deny <CALL,..>': there is no call 'lissten': did you mean 'listen'?",
+        ),
+        (
+            &["boot", "--deny", "everything", "parts"],
+            "there is no call 'everything': there are tasks, time, queues, devices, network, files, \
+             world, admin, new_task, ",
+        ),
+        (
             &["boot", "--policy", "rr:1ms,2ms", "parts"],
             "rr takes one time, such as 10ms: '2ms' is a second",
         ),
@@ -619,6 +628,34 @@ fn inject_shows_in_traces_and_recordings() {
     let (code, out, _) = run(&["trace", "timeline", "--format", "html", name]);
     assert_eq!(code, 0);
     assert!(out.contains("injected address in use"));
+    fs::remove_file(file).unwrap();
+}
+
+#[test]
+fn s77_deny_holds_for_all_programs_of_the_boot_and_shows_in_traces_and_recordings() {
+    let file = std::env::temp_dir().join(format!("trapline-deny-{}.trap", std::process::id()));
+    let name = file.to_str().expect("it is text");
+    let boot = [
+        "boot",
+        "--virtual",
+        "--seed",
+        "1",
+        "--trace",
+        "--record",
+        name,
+    ];
+    let deny = ["--deny", "network,random", "--with", "parts", "echo"];
+    let (code, _, err) = run(&[&boot[..], &deny].concat());
+    assert_eq!(code, 1);
+    assert_eq!(err.matches("limited: all but network, random").count(), 2);
+    let denied = "= Denied (the limits of this task do not allow the call)";
+    assert!(err.contains(denied), "{err}");
+    let (_, out, _) = run(&["trace", "show", "--errors", name]);
+    assert!(out.contains(denied), "{out}");
+    let (_, out, _) = run(&["trace", "ps", "--at", "0", name]);
+    assert!(out.contains("echo (limited)"), "{out}");
+    let (_, out, _) = run(&["trace", "timeline", "--format", "html", name]);
+    assert!(out.contains("all but network, random"), "{out}");
     fs::remove_file(file).unwrap();
 }
 

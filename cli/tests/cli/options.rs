@@ -179,6 +179,11 @@ const BOOT: &[Row] = &[
         "--virtual sleepers",
         Text("raise --max-time"),
     ),
+    (
+        &["--deny", "time"],
+        "--virtual sleepers",
+        Text("lack now, of Calls::TIME"),
+    ),
     (&["--max-stall", "1ms"], "fake-io", Text("exit 3")),
     (
         &["--on-deadlock", "kill"],

@@ -231,6 +231,7 @@ tagged!("a record of an unknown kind", Fact<'_> {
     18 Computing { processor } [processor],
     19 Preempted { left } [left],
     20 Signalled { signal } [signal],
+    22 Limited { limits } [limits],
 });
 
 tagged!("a task blocked on something unknown", On {
@@ -308,6 +309,7 @@ tagged!("an unknown errno", Errno {
     6 Invalid,
     7 NoSuchHost,
     8 HostDown,
+    9 Denied,
 });
 
 tagged!("an address of an unknown kind", SocketAddr {

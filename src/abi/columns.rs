@@ -1,0 +1,92 @@
+//! What the columns of the table of calls hold, beside arguments.
+
+use super::{Nanos, QueueId, Tid};
+
+/// The class of a call: what limits allow or deny together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Class {
+    Tasks,
+    Time,
+    Queues,
+    Devices,
+    Network,
+    Files,
+    World,
+    Admin,
+    /// Always allowed.
+    Free,
+}
+
+#[derive(PartialEq, Eq)]
+pub(super) enum Mark {
+    /// The call only asks or arms.
+    Asks,
+    /// It returns an [`io::Result`](std::io::Result).
+    Io,
+    /// It may be refused with an [`Errno`](super::Errno), even by its stub.
+    Fails,
+    /// Its stub returns that [`Errno`](super::Errno).
+    Refuses,
+}
+
+/// What a call touches whatever the state is: its footprint, for the search.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Touches {
+    /// Only the caller.
+    Nothing,
+    All,
+    World,
+    Random,
+    Tids,
+    /// The call ends the task.
+    Life(Tid),
+    /// The call waits for the end of the task.
+    Exit(Tid),
+    Zombie(Tid),
+    /// The end of a queue where the caller waits to put.
+    Put(QueueId),
+    /// The same end; it does not wait.
+    TryPut(QueueId),
+    /// The end of a queue where the caller waits to get.
+    Get(QueueId),
+    /// The permits of a queue, for which the caller waits.
+    Take(QueueId),
+    /// Both ends of a queue.
+    Ends(QueueId),
+    /// The tasks that wait at a queue without handles.
+    Waiters(QueueId),
+    Processor(Nanos),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Beside {
+    None,
+    /// With its name and the options of a new task.
+    Program,
+    Exit,
+    Job,
+    Store,
+    Source,
+    Addr,
+    Name,
+    Fault,
+    /// In the buffer, or only their number.
+    Bytes,
+    Message,
+    /// Of permits.
+    Count,
+    /// Whether a timeout has a body.
+    Body,
+    /// Whether a task has waited for the end of that task.
+    Waited,
+    /// And an offset, and a number of bytes.
+    File,
+    Tracer,
+    /// The sources of a select, and the number of the first to look at.
+    Interests,
+    Scope,
+    /// A store, and the set of signals as a word.
+    Signals,
+    /// The queue that a shield closes when it holds a timeout back.
+    Closes,
+}

@@ -1,0 +1,171 @@
+//! The screen before a call: the limits of its task, and injections.
+
+use std::rc::Rc;
+
+use super::{
+    Kernel,
+    limits::{Bounds, TASKS, TRAPS, charge},
+    outcome::Outcome,
+};
+use crate::{
+    abi::{Direction, End, Errno, Exit, Interest, Limits, SystemCall},
+    log::Fact,
+    sched::Runnable,
+    trap::{Payload, Program, screened},
+};
+
+/// The bounds of a task that is to be made, and whether they are its own.
+pub(super) type Confined = Option<(Rc<Bounds>, bool)>;
+
+impl Kernel {
+    /// Returns the outcome of a trap that is not handled now.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn screen(&mut self, me: Runnable, call: SystemCall) -> Option<Outcome> {
+        self.frame.set_screened(self.injection.is_some());
+        self.refuse(me, call).or_else(|| self.inject(me, call))
+    }
+
+    /// Refuses a trap that the limits of its task do not allow.
+    fn refuse(&mut self, me: Runnable, call: SystemCall) -> Option<Outcome> {
+        let trap = self.tasks[me].traps();
+        let (bounds, denied) = self.bounds.screen(me.tid, trap)?;
+        let spent = bounds.take(TRAPS, 1, &self.frame).err();
+        let spent = spent.map(|most| format!("the limit of {most} traps is used up"));
+        if let Some(why) = denied.or(spent) {
+            return Some(self.fault_at(call, why));
+        }
+        let Some(lacks) = self.lacks(&bounds, call) else {
+            let why = self.charge_message(&bounds, call).err()?;
+            return Some(self.fault_at(call, why));
+        };
+        if !call.can_be_denied() {
+            return Some(self.fault_at(call, lacks));
+        }
+        match self.frame.take() {
+            Some(Payload::Program(new)) => self.drop_apart(new.program),
+            Some(payload) => self.frame.put(payload),
+            None => {}
+        }
+        self.abandon(call);
+        Some(Errno::Denied.into())
+    }
+
+    fn fault_at(&mut self, call: SystemCall, why: String) -> Outcome {
+        self.poisoning(|kernel| kernel.abandon(call));
+        Outcome::Die(Exit::Faulted(why))
+    }
+
+    /// Says which call the limits lack that this one needs, if any: itself, or that of a source.
+    fn lacks(&self, bounds: &Bounds, call: SystemCall) -> Option<String> {
+        let mut needs = vec![call];
+        if let Some(payload) = self.frame.take() {
+            if let Payload::Interests(sources) = &payload {
+                needs.extend(sources.iter().map(|source| call_of(*source)));
+            }
+            self.frame.put(payload);
+        }
+        let lacking = needs.into_iter().find(|needed| !bounds.allow(*needed))?;
+        Some(denial(call, lacking))
+    }
+
+    /// Takes the bytes of the message that the call puts.
+    fn charge_message(&self, bounds: &Rc<Bounds>, call: SystemCall) -> Result<(), String> {
+        let (SystemCall::Put(queue) | SystemCall::TryPut(queue)) = call else {
+            return Ok(());
+        };
+        let store = self.queues.get(queue).and_then(|queue| queue.messages());
+        if let (Some(store), Some(message)) = (store, self.frame.word())
+            && store.size() > 0
+        {
+            let charge = charge(bounds, store.size() as u64, &self.frame);
+            let charge = charge
+                .map_err(|most| format!("a put exceeds the limit of {most} bytes in queues"))?;
+            store.charge(message, charge);
+        }
+        Ok(())
+    }
+
+    /// Returns whether the limits of the task deny a call without a trap. Those of destructors are
+    /// never denied: what a task holds must come back. The others fault the task at its trap.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn is_denied_deferred(&mut self, me: Runnable, call: SystemCall) -> bool {
+        let (SystemCall::Observe(_) | SystemCall::Fault) = call else {
+            return false;
+        };
+        let bounds = self.bounds.bounds(me.tid);
+        let is_denied = bounds.is_some_and(|bounds| !bounds.allow(call));
+        if is_denied {
+            self.bounds.deny(me.tid, denial(call, call));
+        }
+        is_denied
+    }
+
+    // ---- births and ends
+
+    /// Prepares the birth of a task within the limits of its parent, and its own if it has any.
+    ///
+    /// *Errors:* [`Errno::TooManyTasks`] if they have no room; the program is dropped.
+    pub(super) fn confine(
+        &mut self,
+        parent: Runnable,
+        limits: Option<Limits>,
+        program: Program,
+    ) -> Result<(Program, Confined), Errno> {
+        if limits.is_none() && self.bounds.are_none() {
+            return Ok((program, None));
+        }
+        let Some(bounds) = self.bounds.of_child(parent.tid, limits) else {
+            return Ok((program, None));
+        };
+        if bounds.take(TASKS, 1, &self.frame).is_err() {
+            self.drop_apart(program);
+            return Err(Errno::TooManyTasks);
+        }
+        let program = screened(program, &self.frame);
+        Ok((program, Some((bounds, limits.is_some()))))
+    }
+
+    /// Puts a new task within its limits; or gives its room back, if it was not made.
+    pub(super) fn confined(&mut self, child: Result<Runnable, Errno>, confined: Confined) {
+        let Some((bounds, are_new)) = confined else {
+            return;
+        };
+        let Ok(child) = child else {
+            return bounds.give_back(TASKS, 1, &self.frame);
+        };
+        self.bounds.enter(child.tid, bounds);
+        if are_new && let Some(limits) = self.bounds.of(child.tid).map(ToString::to_string) {
+            self.emit(child.tid, || Fact::Limited {
+                limits: limits.into(),
+            });
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    pub(super) fn leave_bounds(&mut self, me: Runnable) {
+        self.bounds.leave(me.tid, &self.frame);
+    }
+}
+
+/// The call that a source of a select needs.
+fn call_of(source: Interest) -> SystemCall {
+    match source {
+        Interest::Exit(tid) => SystemCall::WaitTask(tid),
+        Interest::After(span) => SystemCall::Sleep(span),
+        Interest::At(instant) => SystemCall::SleepUntil(instant),
+        Interest::Device(device, Direction::Read) => SystemCall::ReadWait(device),
+        Interest::Device(device, Direction::Write) => SystemCall::WriteWait(device),
+        Interest::Queue(queue, End::Get) => SystemCall::Get(queue),
+        Interest::Queue(queue, End::Put) => SystemCall::Put(queue),
+        Interest::Permits(queue, _) => SystemCall::Take(queue),
+    }
+}
+
+fn denial(call: SystemCall, lacking: SystemCall) -> String {
+    let (name, lacks, class) = (call.name(), lacking.name(), lacking.class());
+    let class = format!("{class:?}").to_uppercase();
+    format!("{name} is denied: the limits of the task lack {lacks}, of Calls::{class}")
+}
