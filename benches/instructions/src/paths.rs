@@ -18,7 +18,7 @@ pub(crate) struct Path {
     pub(crate) laps: u64,
 }
 
-pub(crate) const PATHS: [Path; 18] = [
+pub(crate) const PATHS: [Path; 19] = [
     Path {
         name: "get_tid",
         run: get_tid,
