@@ -18,12 +18,15 @@ use crate::{
 /// kernel.spawn("main", async |os: &mut Os| {
 ///     let level = Watch::new(os, 1).await;
 ///     let theirs = level.clone();
+///     level.set(os, 2).await;
+///     level.set(os, 3).await;
 ///     let worker = os.spawn("worker", async move |os: &mut Os| {
 ///         theirs.changed(os).await;
 ///         assert_eq!(theirs.get(), 3); // it has missed the 2
+///         theirs.changed(os).await;
+///         assert_eq!(theirs.get(), 4);
 ///     }).await?;
-///     level.set(os, 2).await;
-///     level.set(os, 3).await;
+///     level.set(os, 4).await;
 ///     os.wait(worker).await.map(drop)
 /// })?;
 /// # kernel.run()?.check()?;
