@@ -44,6 +44,8 @@ pub(crate) struct Options {
     pub(crate) start: Start,
     /// The host, unless it is that of the parent.
     pub(crate) host: Option<Rc<str>>,
+    /// The number of earlier tasks in its place, under a supervisor. For the trace.
+    pub(crate) restart: u32,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

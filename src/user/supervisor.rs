@@ -121,6 +121,8 @@ struct Seat {
     tid: Rc<Cell<Option<Tid>>>,
     /// The instant of its last start.
     since: Duration,
+    /// The number of its starts.
+    starts: u32,
     /// The restarts in a row.
     attempts: u32,
 }
@@ -239,6 +241,7 @@ impl Supervisor {
             state: State::Due(Duration::ZERO),
             tid: Rc::default(),
             since: Duration::ZERO,
+            starts: 0,
             attempts: 0,
         });
         self
@@ -367,11 +370,14 @@ impl Running {
             ends: self.ends.side(),
         };
         os.frame().set_place(seat.place);
+        let restart = seat.starts;
+        seat.starts = restart.saturating_add(1);
         NewTask {
             name: os.frame().kept.intern(&seat.name),
             program: (seat.make)(os.frame(), scope),
             options: Some(Box::new(Options {
                 keeper: Some(Rc::new(link)),
+                restart,
                 ..Options::default()
             })),
         }

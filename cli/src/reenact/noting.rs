@@ -322,6 +322,7 @@ fn lent<'a>(request: &'a mut Request<'_>) -> Request<'a> {
             ref mut addresses,
         } => Request::Resolve { name, addresses },
         Request::Catch(signals) => Request::Catch(signals),
+        Request::ShutdownRead => Request::ShutdownRead,
         Request::Close => Request::Close,
     }
 }
