@@ -127,11 +127,13 @@ impl CallInfo {
     /// Returns whether it gets a lock, or permits of a semaphore.
     pub(super) fn gets_hold(&self) -> bool {
         let kind = self.object.as_ref().map(|object| object.kind);
-        let gets = match self.call {
-            SystemCall::Get(_) | SystemCall::TryGet(_) => true,
-            SystemCall::Take(_) | SystemCall::TryTake(_) => true,
-            _ => false,
-        };
+        let gets = matches!(
+            self.call,
+            SystemCall::Get(_)
+                | SystemCall::TryGet(_)
+                | SystemCall::Take(_)
+                | SystemCall::TryTake(_)
+        );
         gets && kind.is_some_and(|kind| kind.is_lock() || kind.counts())
     }
 

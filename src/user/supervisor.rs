@@ -106,6 +106,9 @@ pub struct Supervisor {
     seats: Vec<Seat>,
 }
 
+/// Makes the program of a child, in this scope.
+type Make = Box<dyn FnMut(&Rc<TrapFrame>, Scope) -> Program>;
+
 /// A child, whether it lives or not.
 struct Seat {
     name: String,
@@ -113,7 +116,7 @@ struct Seat {
     /// The time from a cancel to a kill. That of the next call of [`Supervisor::shutdown`], if there was
     /// none before.
     shutdown: Option<Duration>,
-    make: Box<dyn FnMut(&Rc<TrapFrame>, Scope) -> Program>,
+    make: Make,
     /// The place where the child was given.
     place: Caller,
     state: State,
