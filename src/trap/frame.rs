@@ -85,7 +85,11 @@ impl Default for ScopeState {
 impl Payload {
     pub(crate) fn detail(&self) -> Detail<'_> {
         match self {
-            Self::Program(NewTask { name, .. }) | Self::Name(name) => named(name),
+            Self::Program(new) => match new.options.as_ref().map_or(0, |all| all.restart) {
+                0 => named(&new.name),
+                restart => Detail::Name(format!("{} (restart {restart})", new.name).into()),
+            },
+            Self::Name(name) => named(name),
             Self::Fault { text, .. } => named(text),
             Self::Addresses(addresses) => Detail::Count(addresses.len()),
             Self::Exit(exit) => Detail::Exit(exit.clone()),

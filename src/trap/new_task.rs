@@ -46,6 +46,8 @@ pub(crate) struct Options {
     pub(crate) host: Option<Rc<str>>,
     /// Within those of the parent.
     pub(crate) limits: Option<Limits>,
+    /// The number of earlier tasks in its place, under a supervisor. For the trace.
+    pub(crate) restart: u32,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -106,7 +106,7 @@ pub struct Supervisor {
     seats: Vec<Seat>,
 }
 
-/// Makes a child's program, which runs in this scope.
+/// Makes the program of a child, in this scope.
 type Make = Box<dyn FnMut(&Rc<TrapFrame>, Scope) -> Program>;
 
 /// A child, whether it lives or not.
@@ -124,6 +124,8 @@ struct Seat {
     tid: Rc<Cell<Option<Tid>>>,
     /// The instant of its last start.
     since: Duration,
+    /// The number of its starts.
+    starts: u32,
     /// The restarts in a row.
     attempts: u32,
 }
@@ -242,6 +244,7 @@ impl Supervisor {
             state: State::Due(Duration::ZERO),
             tid: Rc::default(),
             since: Duration::ZERO,
+            starts: 0,
             attempts: 0,
         });
         self
@@ -370,11 +373,14 @@ impl Running {
             ends: self.ends.side(),
         };
         os.frame().set_place(seat.place);
+        let restart = seat.starts;
+        seat.starts = restart.saturating_add(1);
         NewTask {
             name: os.frame().kept.intern(&seat.name),
             program: (seat.make)(os.frame(), scope),
             options: Some(Box::new(Options {
                 keeper: Some(Rc::new(link)),
+                restart,
                 ..Options::default()
             })),
         }

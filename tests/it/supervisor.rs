@@ -820,6 +820,8 @@ fn a_trace_names_the_supervisor() {
     kernel.run().unwrap().check().unwrap();
     for line in [
         "trapped new_queue(unbounded, supervisor)",
+        "trapped new_task(\"worker\")",
+        "trapped new_task(\"worker (restart 1)\")",
         "spawned \"worker\" by 1",
         "trapped select(message 2, message 1)",
         "trapped select(message 2, message 1, at 00:02.000)",

@@ -375,3 +375,45 @@ fn idle_connections_and_programs_without_clients_are_a_good_end() {
         assert_eq!(code, 0, "{programs:?}: {err}");
     }
 }
+
+#[test]
+fn supervised_starts_its_server_again_until_it_gives_up() {
+    let swarm = [
+        "--with",
+        "swarm --clients 3 --requests 12 --timeout 1s --keep-alive",
+    ];
+    let every = ["supervised", "--every", "10", "--backoff", "50ms"];
+    let supervised = |restarts| {
+        let (code, out, err) = boot(&[&swarm[..], &every, &["--restarts", restarts]].concat());
+        let of_server = |line: &&str| line.starts_with("Server") || line.starts_with("Listening");
+        let lines: Vec<String> = out.lines().filter(of_server).map(String::from).collect();
+        (code, lines, err)
+    };
+    // The failed requests are those of the swarm, whose own failure counts.
+    let (code, lines, err) = supervised("9");
+    let expected = [
+        "Listening at 127.0.0.1:45000",
+        "Server 1 starts",
+        "Server 2 starts",
+    ];
+    assert_eq!(
+        lines,
+        [&expected[..], &["Server 3 starts", "Server 4 starts"]].concat()
+    );
+    assert_eq!(code, 1, "{err}");
+    has(
+        &err,
+        "warning: task 6 \"server\" faulted: server 1 crashes: request 10",
+    );
+    has(
+        &err,
+        "the run ends at 350.170ms: nothing can come any more for the servers",
+    );
+    let (code, lines, err) = supervised("1");
+    assert_eq!((code, &lines[..]), (1, &expected.map(String::from)[..]));
+    has(
+        &err,
+        "task 1 \"supervised\" failed: child \"server\" faulted: server 2 crashes: request 20 \
+         (limit: 1 restarts within 5s)\n",
+    );
+}
