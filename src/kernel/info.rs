@@ -65,7 +65,7 @@ impl Kernel {
 
     fn complete(&self, task: Runnable, mut info: TaskInfo) -> TaskInfo {
         info.spawned = self.places.of_spawn(task);
-        info.limits = self.bounds.of(task.tid).map(|limits| limits.to_string());
+        info.limits = self.bounds.of(task.tid).map(ToString::to_string);
         let &State::Blocked(on) = self.tasks[task].state() else {
             return info;
         };

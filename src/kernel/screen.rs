@@ -6,6 +6,7 @@ use super::{
     Kernel,
     limits::{Bounds, TRAPS, charge},
     outcome::Outcome,
+    queues::MessageQueue,
 };
 use crate::{
     abi::{Direction, End, Errno, Exit, Interest, Limits, SystemCall},
@@ -71,7 +72,7 @@ impl Kernel {
         let (SystemCall::Put(queue) | SystemCall::TryPut(queue)) = call else {
             return Ok(());
         };
-        let store = self.queues.get(queue).and_then(|queue| queue.messages());
+        let store = self.queues.get(queue).and_then(MessageQueue::messages);
         if let (Some(store), Some(message)) = (store, self.frame.word())
             && store.size() > 0
         {
