@@ -114,9 +114,9 @@ impl Kernel {
         self.frame.set_place_of_spawn(place);
         let name = self.name_on(host, self.frame.kept.intern(name.as_ref()));
         let program = program::program(&self.frame, program);
-        let (program, confined) = self.confine(Runnable::HOST, limits, program)?;
+        let program = self.confine(Runnable::HOST, limits.map(Box::new), program)?;
         let task = self.admit(name, program, None, OnExit::Report, false, Start::First);
-        self.confined(task, confined);
+        self.confined(task);
         let task = task?;
         self.tasks[task].host = host;
         self.log.leave_span();

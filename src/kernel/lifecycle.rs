@@ -211,7 +211,14 @@ impl Kernel {
 
     /// Ends the daemons of programs if no other task is left. Returns whether none is left at all: a
     /// destructor may have a host restart.
+    #[inline(always)]
     pub(super) fn is_over(&mut self) -> bool {
+        self.tasks.lasting() == 0 && self.end_attendants()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn end_attendants(&mut self) -> bool {
         while self.tasks.are_attendants() {
             self.end_all(|task| task.is_attendant);
         }

@@ -3,7 +3,7 @@
 use std::{cell::Cell, collections::BTreeMap, iter, rc::Rc};
 
 use crate::{
-    abi::{Calls, Limits, SystemCall, Tid},
+    abi::{Calls, Errno, Limits, SystemCall, Tid},
     trap::{Object, TrapFrame},
 };
 
@@ -11,6 +11,9 @@ use crate::{
 #[derive(Default)]
 pub(super) struct AllBounds {
     members: BTreeMap<Tid, Member>,
+    /// Those of a task that is being made.
+    newborn: Option<Rc<Bounds>>,
+    are_used: bool,
 }
 
 struct Member {
@@ -109,45 +112,69 @@ impl Drop for Message {
 }
 
 impl AllBounds {
+    /// Returns whether no task has limits, nor is to be made with limits.
+    #[inline(always)]
     pub(super) fn are_none(&self) -> bool {
-        self.members.is_empty()
+        !self.are_used
     }
 
-    /// Returns the bounds of a task that is to be made, with room for it; `None` if it has none.
-    pub(super) fn of_child(&self, parent: Tid, limits: Option<Limits>) -> Option<Rc<Bounds>> {
+    /// Prepares the bounds of a task that is to be made. Returns whether it has any.
+    ///
+    /// *Errors:* [`Errno::TooManyTasks`] if they have no room.
+    pub(super) fn prepare(
+        &mut self,
+        parent: Tid,
+        limits: Option<Box<Limits>>,
+        frame: &TrapFrame,
+    ) -> Result<bool, Errno> {
         let outer = self.members.get(&parent);
         let outer = outer.map(|member| Rc::clone(&member.bounds));
-        let Some(limits) = limits else {
-            return outer;
-        };
         let around = outer.as_ref().map_or(Calls::ALL, |outer| outer.calls);
-        Some(Rc::new(Bounds {
+        let own = |limits: Box<Limits>| Bounds {
             owner: Tid::KERNEL,
-            outer,
-            limits,
+            outer: outer.clone(),
+            limits: *limits,
             calls: limits.calls().and(around),
             traps: Cell::new(0),
             tasks: Cell::new(0),
             bytes: Cell::new(0),
-        }))
+        };
+        let Some(bounds) = limits.map(own).map(Rc::new).or(outer.clone()) else {
+            return Ok(false);
+        };
+        let room = bounds.take(TASKS, 1, frame);
+        room.map_err(|_| Errno::TooManyTasks)?;
+        self.newborn = Some(bounds);
+        self.are_used = true;
+        Ok(true)
     }
 
-    /// Puts a new task within its bounds.
-    pub(super) fn enter(&mut self, tid: Tid, mut bounds: Rc<Bounds>) {
-        if let Some(new) = Rc::get_mut(&mut bounds) {
+    /// Puts a new task within the bounds that were prepared, and returns the limits if they are its own.
+    /// Without a task it gives its room back.
+    pub(super) fn enter(&mut self, tid: Option<Tid>, frame: &TrapFrame) -> Option<Limits> {
+        let mut bounds = self.newborn.take()?;
+        let Some(tid) = tid else {
+            bounds.give_back(TASKS, 1, frame);
+            self.are_used = !self.members.is_empty();
+            return None;
+        };
+        let own = Rc::get_mut(&mut bounds).map(|new| {
             new.owner = tid;
-        }
+            new.limits
+        });
         let member = Member {
             bounds,
             screened: 0,
             denied: None,
         };
         self.members.insert(tid, member);
+        own
     }
 
     pub(super) fn leave(&mut self, tid: Tid, frame: &TrapFrame) {
         if let Some(member) = self.members.remove(&tid) {
             member.bounds.give_back(TASKS, 1, frame);
+            self.are_used = !self.members.is_empty() || self.newborn.is_some();
         }
     }
 

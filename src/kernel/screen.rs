@@ -4,8 +4,9 @@ use std::rc::Rc;
 
 use super::{
     Kernel,
-    limits::{Bounds, TASKS, TRAPS, charge},
+    limits::{Bounds, TRAPS, charge},
     outcome::Outcome,
+    queues::MessageQueue,
 };
 use crate::{
     abi::{Direction, End, Errno, Exit, Interest, Limits, SystemCall},
@@ -13,9 +14,6 @@ use crate::{
     sched::Runnable,
     trap::{Payload, Program, screened},
 };
-
-/// The bounds of a task that is to be made, and whether they are its own.
-pub(super) type Confined = Option<(Rc<Bounds>, bool)>;
 
 impl Kernel {
     /// Returns the outcome of a trap that is not handled now.
@@ -74,7 +72,7 @@ impl Kernel {
         let (SystemCall::Put(queue) | SystemCall::TryPut(queue)) = call else {
             return Ok(());
         };
-        let store = self.queues.get(queue).and_then(|queue| queue.messages());
+        let store = self.queues.get(queue).and_then(MessageQueue::messages);
         if let (Some(store), Some(message)) = (store, self.frame.word())
             && store.size() > 0
         {
@@ -104,41 +102,37 @@ impl Kernel {
 
     // ---- births and ends
 
-    /// Prepares the birth of a task within the limits of its parent, and its own if it has any.
+    /// Prepares the birth of a task within the limits of its parent, and its own if it has any. Returns
+    /// its program.
     ///
     /// *Errors:* [`Errno::TooManyTasks`] if they have no room; the program is dropped.
+    #[cold]
+    #[inline(never)]
     pub(super) fn confine(
         &mut self,
         parent: Runnable,
-        limits: Option<Limits>,
+        limits: Option<Box<Limits>>,
         program: Program,
-    ) -> Result<(Program, Confined), Errno> {
-        if limits.is_none() && self.bounds.are_none() {
-            return Ok((program, None));
+    ) -> Result<Program, Errno> {
+        match self.bounds.prepare(parent.tid, limits, &self.frame) {
+            Ok(true) => Ok(screened(program, &self.frame)),
+            Ok(false) => Ok(program),
+            Err(errno) => {
+                self.drop_apart(program);
+                Err(errno)
+            }
         }
-        let Some(bounds) = self.bounds.of_child(parent.tid, limits) else {
-            return Ok((program, None));
-        };
-        if bounds.take(TASKS, 1, &self.frame).is_err() {
-            self.drop_apart(program);
-            return Err(Errno::TooManyTasks);
-        }
-        let program = screened(program, &self.frame);
-        Ok((program, Some((bounds, limits.is_some()))))
     }
 
-    /// Puts a new task within its limits; or gives its room back, if it was not made.
-    pub(super) fn confined(&mut self, child: Result<Runnable, Errno>, confined: Confined) {
-        let Some((bounds, are_new)) = confined else {
-            return;
-        };
-        let Ok(child) = child else {
-            return bounds.give_back(TASKS, 1, &self.frame);
-        };
-        self.bounds.enter(child.tid, bounds);
-        if are_new && let Some(limits) = self.bounds.of(child.tid).map(ToString::to_string) {
-            self.emit(child.tid, || Fact::Limited {
-                limits: limits.into(),
+    /// Puts the new task within the bounds that were prepared for it, if any; or gives its room back, if
+    /// it was not made.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn confined(&mut self, child: Result<Runnable, Errno>) {
+        let tid = child.ok().map(|child| child.tid);
+        if let (Some(limits), Some(tid)) = (self.bounds.enter(tid, &self.frame), tid) {
+            self.emit(tid, || Fact::Limited {
+                limits: limits.to_string().into(),
             });
         }
     }

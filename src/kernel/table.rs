@@ -24,9 +24,9 @@ pub(super) struct Tasks {
     free: Vec<Slot>,
     /// The tasks, and the daemons, which count nowhere.
     lists: [ByTid; 2],
-    /// The number of live tasks, daemons apart.
-    live: usize,
-    /// How many of these keep no run alive: daemons of programs.
+    /// The number of live tasks that keep a run alive.
+    lasting: usize,
+    /// That of those which do not: daemons of programs.
     attendants: usize,
     /// Empty lists of waiters, at most [`SPARE`]: the next tasks that are waited for use their memory.
     #[expect(clippy::vec_box, reason = "a task takes the box as it is")]
@@ -41,7 +41,7 @@ impl Default for Tasks {
             slots: vec![Task::vacant(Rc::default())],
             free: Vec::new(),
             lists: Default::default(),
-            live: 0,
+            lasting: 0,
             attendants: 0,
             spare: Vec::new(),
         }
@@ -67,7 +67,7 @@ impl Tasks {
         let tid = Tid::from(first + list.last);
         let task = Runnable { tid, slot };
         list.all.push(task);
-        self.live += usize::from(!is_daemon);
+        self.lasting += usize::from(!is_daemon);
         let (next, host) = parent.map_or((None, HostId::LOCAL), |parent| {
             let parent = &mut self[parent];
             let next = parent.family().first_child;
@@ -102,9 +102,15 @@ impl Tasks {
         nth <= self.lists[usize::from(tid.is_daemon())].last
     }
 
-    /// Returns the number of live tasks, daemons apart.
+    /// Returns the number of live tasks, daemons of the host apart.
     pub(super) fn live(&self) -> usize {
-        self.live
+        self.lasting + self.attendants
+    }
+
+    /// Returns the number of live tasks that keep a run alive.
+    #[inline(always)]
+    pub(super) fn lasting(&self) -> usize {
+        self.lasting
     }
 
     pub(super) fn attendants(&self) -> usize {
@@ -127,19 +133,23 @@ impl Tasks {
         // That of a host's daemon is one of the host.
         if !task.tid.is_daemon() {
             self[task].is_attendant = true;
+            self.lasting -= 1;
             self.attendants += 1;
         }
     }
 
-    /// Returns whether all live tasks keep no run alive, and there is one.
+    /// Returns whether live tasks are left, and none that keeps a run alive.
     #[inline(always)]
     pub(super) fn are_attendants(&self) -> bool {
-        self.attendants > 0 && self.attendants == self.live
+        self.lasting == 0 && self.attendants > 0
     }
 
     pub(super) fn ended(&mut self, task: Runnable) {
-        self.live -= usize::from(!task.tid.is_daemon());
-        self.attendants -= usize::from(self[task].is_attendant);
+        if self[task].is_attendant {
+            self.attendants -= 1;
+        } else {
+            self.lasting -= usize::from(!task.tid.is_daemon());
+        }
     }
 
     pub(super) fn is_live(&mut self, task: Runnable) -> bool {

@@ -45,7 +45,7 @@ pub(crate) struct Options {
     /// The host, unless it is that of the parent.
     pub(crate) host: Option<Rc<str>>,
     /// Within those of the parent.
-    pub(crate) limits: Option<Limits>,
+    pub(crate) limits: Option<Box<Limits>>,
     /// The number of earlier tasks in its place, under a supervisor. For the trace.
     pub(crate) restart: u32,
 }

@@ -147,7 +147,7 @@ impl Os {
     ) -> impl Future<Output = Result<Tid, Errno>> {
         self.note_caller();
         let options = Options {
-            limits: Some(limits),
+            limits: Some(Box::new(limits)),
             ..Options::default()
         };
         self.new_task(SystemCall::NewTask, name.as_ref(), program, Some(options))

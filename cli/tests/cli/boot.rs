@@ -652,10 +652,13 @@ fn s77_deny_holds_for_all_programs_of_the_boot_and_shows_in_traces_and_recording
     assert!(err.contains(denied), "{err}");
     let (_, out, _) = run(&["trace", "show", "--errors", name]);
     assert!(out.contains(denied), "{out}");
-    let (_, out, _) = run(&["trace", "ps", "--at", "0", name]);
-    assert!(out.contains("echo (limited)"), "{out}");
-    let (_, out, _) = run(&["trace", "timeline", "--format", "html", name]);
-    assert!(out.contains("all but network, random"), "{out}");
+    let alive = ["--max-time", "1s", "--deny", "network", "alive"];
+    let (code, _, _) = run(&[&boot[..], &alive].concat());
+    assert_eq!(code, 4);
+    for view in ["ps", "tree"] {
+        let (_, out, _) = run(&["trace", view, "--at", "500ms", name]);
+        assert!(out.contains("alive (limited)"), "{out}");
+    }
     fs::remove_file(file).unwrap();
 }
 
