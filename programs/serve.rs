@@ -9,7 +9,7 @@ use trapline_cli::duration;
 #[derive(Clone, Copy, clap::Args)]
 pub(crate) struct Drain {
     /// How long the clients may take to finish after a SIGTERM: the server accepts no more, answers
-    /// what it has read, and then ends. A second SIGTERM ends it at once
+    /// what it has read, and then ends. ^C ends it at once
     #[arg(long = "drain", value_name = "TIME", value_parser = duration, default_value = "5s")]
     pub(crate) span: Duration,
 }

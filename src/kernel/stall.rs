@@ -38,10 +38,14 @@ impl Stall {
 }
 
 impl Kernel {
-    #[inline]
+    #[inline(always)]
     pub(super) fn waits_on_threads(&self) -> bool {
-        self.timers.tasks.len() == 0
-            && !self.will_compute()
+        self.timers.tasks.len() == 0 && self.has_no_timer()
+    }
+
+    #[inline(never)]
+    fn has_no_timer(&self) -> bool {
+        !self.will_compute()
             && (self.devices.waiting()[0] == 0 && !self.awaits_signal() || self.world.is_idle())
     }
 

@@ -9,7 +9,7 @@ use super::{
 use crate::{
     abi::{Direction, Errno, Reply, SystemCall, Tid},
     sched::Runnable,
-    trap::{Options, Payload, Start},
+    trap::{NewTask, Options, Payload, Start},
 };
 
 impl Kernel {
@@ -18,9 +18,9 @@ impl Kernel {
         match call {
             SystemCall::GetTid => Reply::Tid(me.tid).into(),
             SystemCall::Yield => Answer::SLEPT.into(),
-            SystemCall::NewTask => self.new_task(me, OnExit::Zombie, false),
-            SystemCall::NewDetachedTask => self.new_task(me, OnExit::Nothing, false),
-            SystemCall::NewDaemon => self.new_task(me, OnExit::Zombie, true),
+            SystemCall::NewTask => self.new_task(me, OnExit::Zombie),
+            SystemCall::NewDetachedTask => self.new_task(me, OnExit::Nothing),
+            SystemCall::NewDaemon => self.new_daemon(me),
             SystemCall::KillTask(tid) => self.kill_task(tid),
             SystemCall::Release(tid) => self.release(tid),
             SystemCall::Disown(tid) => self.disown(tid),
@@ -96,10 +96,37 @@ impl Kernel {
 
     // ---- tasks
 
-    fn new_task(&mut self, me: Runnable, on_exit: OnExit, attends: bool) -> Outcome {
+    fn new_task(&mut self, me: Runnable, on_exit: OnExit) -> Outcome {
         let Some(Payload::Program(new)) = self.frame.take() else {
             return Errno::Invalid.into();
         };
+        if new.options.is_some() || !self.bounds.are_none() {
+            return self.new_task_with(me, on_exit, new, false);
+        }
+        let name = self.name_on(self.tasks[me].host, new.name);
+        let (parent, is_daemon) = (Some(me), me.tid.is_daemon());
+        match self.admit(name, new.program, parent, on_exit, is_daemon, Start::First) {
+            Ok(child) => Reply::Tid(child.tid).into(),
+            Err(errno) => errno.into(),
+        }
+    }
+
+    fn new_daemon(&mut self, me: Runnable) -> Outcome {
+        match self.frame.take() {
+            Some(Payload::Program(new)) => self.new_task_with(me, OnExit::Zombie, new, true),
+            _ => Errno::Invalid.into(),
+        }
+    }
+
+    /// Makes a task with options, or a daemon of a program, or any task where there are limits.
+    #[inline(never)]
+    fn new_task_with(
+        &mut self,
+        me: Runnable,
+        on_exit: OnExit,
+        new: NewTask,
+        attends: bool,
+    ) -> Outcome {
         let options = new.options.map_or_else(Options::default, |all| *all);
         let start = options.start;
         let is_daemon = me.tid.is_daemon();

@@ -145,7 +145,7 @@ impl Tasks {
     }
 
     pub(super) fn ended(&mut self, task: Runnable) {
-        if self[task].is_attendant {
+        if self.attendants > 0 && self[task].is_attendant {
             self.attendants -= 1;
         } else {
             self.lasting -= usize::from(!task.tid.is_daemon());

@@ -23,11 +23,13 @@ use crate::{
 };
 
 impl Kernel {
+    #[inline(always)]
     pub(super) fn sleep(&mut self, me: Runnable, span: Nanos) -> Outcome {
         let now = Nanos::from(self.world.now());
         self.sleep_until(me, now, now.saturating_add(span))
     }
 
+    #[inline(always)]
     pub(super) fn sleep_until(&mut self, me: Runnable, now: Nanos, deadline: Nanos) -> Outcome {
         if deadline <= now {
             return Answer::SLEPT.into();

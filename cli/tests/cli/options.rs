@@ -75,7 +75,7 @@ const EXPLORE: &[Row] = &[
         SERVER,
         Text("connection reset"),
     ),
-    (&["--signal", "1s:TERM"], "wait", Change),
+    (&["--signal", "0s:TERM"], "deadlock", Text("schedules pass")),
     (
         &["--replay", "7.1.00000000"],
         "deadlock",
@@ -132,8 +132,8 @@ const BOOT: &[Row] = &[
         NoText("Child done"),
     ),
     (
-        &["--signal", "1s:TERM"],
-        "--virtual wait",
+        &["--signal", "500ms:TERM"],
+        "--virtual sleepers",
         Text("SIGTERM has ended the run"),
     ),
     (&["--trace"], "parts", Text("yield()")),
