@@ -121,12 +121,16 @@ fn first_unread<'a>(writes: &'a [Use], reads: &[Use]) -> Option<&'a Use> {
     writes.get(writes.partition_point(|one| one.bytes <= read))
 }
 
-/// The device that a task waited for until it was ready.
+/// The device that a task waited for until it was ready, alone or among others.
 fn awaited(piece: &Piece) -> Option<(DeviceId, Direction)> {
-    let (Doing::Blocked(On::Device(device, direction)), Ending::Woken { by, .. }) =
-        (piece.doing, piece.end)
-    else {
-        return None;
-    };
-    matches!(by, Wake::Device(..)).then_some((device, direction))
+    match (piece.doing, piece.end) {
+        (
+            Doing::Blocked(On::Device(..) | On::First(_)),
+            Ending::Woken {
+                by: Wake::Device(device, direction),
+                ..
+            },
+        ) => Some((device, direction)),
+        _ => None,
+    }
 }

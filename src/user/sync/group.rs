@@ -104,6 +104,16 @@ impl Group {
         program: impl AsyncFnOnce(&mut Os) -> T + 'static,
     ) -> impl Future<Output = Result<Tid, Errno>> {
         os.note_caller();
+        self.spawn_noted(os, name, program)
+    }
+
+    /// For a caller that has noted its own caller.
+    pub(crate) fn spawn_noted<T: IntoExit>(
+        &mut self,
+        os: &mut Os,
+        name: impl AsRef<str>,
+        program: impl AsyncFnOnce(&mut Os) -> T + 'static,
+    ) -> impl Future<Output = Result<Tid, Errno>> {
         async move {
             if !Rc::ptr_eq(&self.frame, os.frame()) {
                 return Err(Errno::Invalid);
