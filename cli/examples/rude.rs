@@ -15,7 +15,10 @@ use std::{
     time::Duration,
 };
 
-use trapline::{Closed, Os, Queue, Signal, TcpStream, sync::Mutex};
+use trapline::{
+    Closed, Os, Queue, Signal, Source, TcpStream,
+    sync::{Flag, Mutex},
+};
 use trapline_cli::{Program, addr, duration, program};
 
 /// A task that panics after a while, beside one that continues
@@ -481,6 +484,34 @@ impl Program for Crashes {
     }
 }
 
+/// A task that selects a flag, the end of a child and a span, which come in the reverse order
+#[derive(clap::Args)]
+struct Selects {}
+
+impl Program for Selects {
+    async fn main(self, os: &mut Os) -> Result<(), Box<dyn Error>> {
+        const MS: Duration = Duration::from_millis(1);
+        let (stop, go) = (Flag::named(os, "stop").await, Flag::named(os, "go").await);
+        let child = os.spawn("child", async |os| os.sleep(20 * MS).await);
+        let child = child.await?;
+        let theirs = stop.clone();
+        let setter = async move |os: &mut Os| {
+            os.sleep(30 * MS).await;
+            theirs.set(os).await;
+        };
+        os.spawn_detached("setter", setter).await?;
+        let idle = Source::after(10 * MS);
+        os.select(&[Source::flag(&stop), idle]).await;
+        os.select(&[Source::flag(&stop), Source::exit(child)]).await;
+        os.wait(child).await?;
+        os.select(&[Source::flag(&stop), Source::after(60 * MS)])
+            .await;
+        stop.clear(os).await;
+        os.select(&[Source::flag(&stop), Source::flag(&go)]).await;
+        Ok(())
+    }
+}
+
 /// A task that catches all signals and prints each, until SIGTERM
 #[derive(clap::Args)]
 struct Catches {
@@ -551,5 +582,6 @@ fn main() -> ExitCode {
         program::<Twice>("twice"),
         program::<Crashes>("crashes"),
         program::<Catches>("catches"),
+        program::<Selects>("selects"),
     ])
 }

@@ -247,7 +247,10 @@ fn cannot_listen(addr: SocketAddr, error: io::Error) -> io::Error {
         Kind::AddrNotAvailable if error.raw_os_error().is_some() => {
             "; choose an address of this machine"
         }
-        Kind::PermissionDenied => "; choose a port above 1023, which needs no privilege",
+        // Limits of the task say so themselves.
+        Kind::PermissionDenied if error.raw_os_error().is_some() => {
+            "; choose a port above 1023, which needs no privilege"
+        }
         _ => "",
     };
     cannot("listen on", addr.into(), error, advice)

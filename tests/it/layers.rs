@@ -227,7 +227,7 @@ fn the_walks_through_the_kernel_are_short() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/reading-the-kernel.md");
     let page = fs::read_to_string(page).unwrap();
     let walks = page.split("\n### ").skip(1);
-    for (walk, most) in walks.zip([8, 6, 6, 6]) {
+    for (walk, most) in walks.zip([8, 6, 6, 6, 6]) {
         let walk = walk.split("\n## ").next().unwrap();
         let steps = walk.split("` in `").skip(1);
         let files: Vec<&str> = steps.map(|step| step.split('`').next().unwrap()).collect();
@@ -236,7 +236,7 @@ fn the_walks_through_the_kernel_are_short() {
         assert!(distinct.len() > 3 && distinct.len() <= most, "{files:?}");
         assert!(files.iter().all(|file| visits(file) <= 2), "{files:?}");
     }
-    assert_eq!(page.matches("\n### ").count(), 4);
+    assert_eq!(page.matches("\n### ").count(), 5);
 }
 
 /// The fast lane is for calls that need only their caller, or one queue.

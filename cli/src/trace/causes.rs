@@ -191,6 +191,13 @@ impl History {
                 wait.say("A timeout ended it.");
                 None
             }
+            (Wake::Queue(queue), None) => {
+                let object = self.queue(queue);
+                wait.say(format!(
+                    "It was woken by {object}, from outside of all tasks."
+                ));
+                None
+            }
             _ => {
                 wait.say(format!("It was woken by {by}."));
                 None

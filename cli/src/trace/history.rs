@@ -225,7 +225,7 @@ impl History {
                 | (SystemCall::Take(queue) | SystemCall::TryTake(queue), Reply::Permits(_)) => {
                     self.moved(queue, tid, End::Get, now);
                 }
-                (SystemCall::NewQueue(_), Reply::Queue(queue)) => {
+                (SystemCall::NewQueue(_) | SystemCall::Catch, Reply::Queue(queue)) => {
                     let object = self.spans.tasks().object(queue);
                     self.queues.insert(queue, QueueLife::of(object));
                 }
