@@ -377,7 +377,7 @@ fn waits_shows_a_cycle_in_a_server_that_waits_for_clients() {
         "{why}"
     );
     assert!(
-        lines[1].contains(" s for mutex 2, held by task 4 (lock at "),
+        lines[1].contains(" s for mutex 3, held by task 4 (lock at "),
         "{why}"
     );
     assert_eq!(lines[3], "So they wait for one another: 3 -> 4 -> 3.");
