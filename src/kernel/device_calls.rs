@@ -40,7 +40,9 @@ impl Kernel {
         let (id, host) = (self.devices.next_id(me), self.tasks[me].host);
         let result = self.world.io(id, Request::Listen { host, addr });
         let result = result.and_then(world::Answer::addr);
-        self.opened(id, result.map(Some)).into()
+        let answer = self.opened(id, result.map(Some));
+        self.devices.set_listener(id);
+        answer.into()
     }
 
     pub(super) fn connect(&mut self, me: Runnable) -> Outcome {

@@ -9,12 +9,18 @@ use crate::{
 /// One reader and one writer may have a device at once.
 #[derive(Debug, Default)]
 pub(super) struct Devices {
-    /// The task that has each direction: it waits, or it reads when its turn comes.
-    open: DeviceMap<[Option<Runnable>; 2]>,
+    open: DeviceMap<Open>,
     /// The last token of a task's device, and of a daemon's.
     last: [u64; 2],
     /// How many tasks wait, and how many daemons.
     waiting: [usize; 2],
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    /// The task that has each direction: it waits, or it reads when its turn comes.
+    claims: [Option<Runnable>; 2],
+    is_listener: bool,
 }
 
 impl Devices {
@@ -33,11 +39,21 @@ impl Devices {
 
     pub(super) fn insert(&mut self, device: DeviceId) {
         self.last[usize::from(device.is_of_daemon())] += 1;
-        self.open.insert(device, [None; 2]);
+        self.open.insert(device, Open::default());
     }
 
     pub(super) fn remove(&mut self, device: DeviceId) -> Option<[Option<Runnable>; 2]> {
-        self.open.remove(&device)
+        self.open.remove(&device).map(|open| open.claims)
+    }
+
+    pub(super) fn set_listener(&mut self, device: DeviceId) {
+        if let Some(open) = self.open.get_mut(&device) {
+            open.is_listener = true;
+        }
+    }
+
+    pub(super) fn is_listener(&self, device: DeviceId) -> bool {
+        self.open.get(&device).is_some_and(|open| open.is_listener)
     }
 
     /// Counts a task that waits: for a device, or for the console.
@@ -52,7 +68,7 @@ impl Devices {
     pub(super) fn check(&self, device: DeviceId, direction: Direction) -> Result<(), Errno> {
         match self.open.get(&device) {
             None => Err(Errno::BadFd),
-            Some(waiters) if waiters[direction as usize].is_some() => Err(Errno::Busy),
+            Some(open) if open.claims[direction as usize].is_some() => Err(Errno::Busy),
             Some(_) => Ok(()),
         }
     }
@@ -71,13 +87,14 @@ impl Devices {
     }
 
     pub(super) fn claim(&mut self, device: DeviceId, direction: Direction, task: Runnable) {
-        let claims = self.open.get_mut(&device);
-        claims.expect("a device that a task has is open")[direction as usize] = Some(task);
+        let open = self.open.get_mut(&device);
+        let open = open.expect("a device that a task has is open");
+        open.claims[direction as usize] = Some(task);
     }
 
     pub(super) fn release(&mut self, device: DeviceId, direction: Direction) {
-        if let Some(claims) = self.open.get_mut(&device) {
-            claims[direction as usize] = None;
+        if let Some(open) = self.open.get_mut(&device) {
+            open.claims[direction as usize] = None;
         }
     }
 
@@ -92,6 +109,6 @@ impl Devices {
     }
 
     pub(super) fn owner(&self, device: DeviceId, direction: Direction) -> Option<Runnable> {
-        self.open.get(&device)?[direction as usize]
+        self.open.get(&device)?.claims[direction as usize]
     }
 }

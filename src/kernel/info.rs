@@ -88,11 +88,10 @@ impl Kernel {
             info.wait.thing = Some(self.describe_sources(key));
             info.wait.enders = self.enders(task, key).unwrap_or_default();
             for source in self.selects.sources(key) {
-                if let Interest::Device(device, direction) = source
-                    && let Some(net) = self.world.net()
-                {
-                    info.wait.is_accept |= net.is_listener(device);
-                    info.wait.is_client |= net.is_client(device, direction);
+                if let Interest::Device(device, direction) = source {
+                    info.wait.is_accept |= self.devices.is_listener(device);
+                    let net = self.world.net();
+                    info.wait.is_client |= net.is_some_and(|net| net.is_client(device, direction));
                 }
             }
         }
@@ -113,7 +112,13 @@ impl Kernel {
 
     /// Says what a select waits for.
     fn describe_sources(&self, key: u32) -> String {
+        let net = self.world.net();
         first_of(self.selects.sources(key).map(|source| {
+            if let Interest::Device(device, _) = source
+                && let Some(what) = net.as_ref().and_then(|net| net.describe(device))
+            {
+                return format!("{}, {what}", source.words(Kind::Queue, ""));
+            }
             let status = match source {
                 Interest::Queue(queue, _) | Interest::Permits(queue, _) => {
                     self.queues.get(queue).map(MessageQueue::status)

@@ -273,6 +273,11 @@ impl Ledger {
     /// A source of a select in words, with the holder of a lock.
     fn source(&self, source: Interest) -> String {
         let words = self.source_words(source);
+        if let Interest::Device(device, _) = source
+            && let Some(addr) = self.addr(device)
+        {
+            return format!("{words}, {addr}");
+        }
         match self.holder_of_lock(source) {
             Some(holder) => format!("{words}, held by task {holder}"),
             None => words,

@@ -121,7 +121,8 @@ impl Os {
             };
             let (device, client) = (stream.id(), Rc::clone(&client));
             let member = async move |os: &mut Self| client(os, stream, peer).await;
-            match group.spawn(self, "client", member).await {
+            self.frame().set_place(place);
+            match group.spawn_noted(self, "client", member).await {
                 Ok(tid) => drop(streams.insert(tid, device)),
                 Err(errno) => tracing::warn!("cannot serve {peer}: {errno}"),
             }

@@ -240,8 +240,8 @@ fn a_tape_is_stepped_through_without_its_clients() {
     assert!(out.contains("breakpoint 1: "), "{out}");
     assert!(out.contains("2  client"), "{out}");
     has(&out, "the run is over: all tasks have ended");
-    // The interrupt has ended the server, and the last call was of the client's task.
-    assert!(place(&out).contains(" 2 client: exited: "), "{out}");
+    // The interrupt has ended the server.
+    assert!(place(&out).contains(" 1 echo: exited: "), "{out}");
     let (_, console) = out.split_once("> console\n").unwrap();
     assert_eq!(console, printed);
     let out = debug(&["continue", "back send", "back 2", "where 2"], &[&tape]);

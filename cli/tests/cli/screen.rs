@@ -242,7 +242,7 @@ fn the_screen_fits_at_any_width_and_leaves_nothing_behind() {
         text.contains("history") && last.starts_with("q quit  ? help")
     });
     assert!(
-        line(&text, "echo").contains("blocked device 1 (read)"),
+        line(&text, "echo").contains("blocked the first of: signals 1"),
         "{text}"
     );
     screen.resize(40, 5);
@@ -384,7 +384,7 @@ fn thousands_of_tasks_are_a_row_that_unfolds() {
 
 #[test]
 fn signals_leave_the_terminal_as_it_was() {
-    let signals = [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)];
+    let signals = [(Signal::INT, 130), (Signal::TERM, 0), (Signal::HUP, 129)];
     at_once(signals, |(signal, code)| {
         let screen = Screen::boot(&["echo", "--addr", "127.0.0.1:0"], 80, 24);
         screen.shows("1 echo");

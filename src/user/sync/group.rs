@@ -104,17 +104,25 @@ impl Group {
         program: impl AsyncFnOnce(&mut Os) -> T + 'static,
     ) -> impl Future<Output = Result<Tid, Errno>> {
         os.note_caller();
-        async move {
-            if !Rc::ptr_eq(&self.frame, os.frame()) {
-                return Err(Errno::Invalid);
-            }
-            let options = Options {
-                keeper: Some(self.members.clone()),
-                ..Options::default()
-            };
-            os.new_task(SystemCall::NewTask, name.as_ref(), program, Some(options))
-                .await
+        self.spawn_noted(os, name, program)
+    }
+
+    /// For a caller that has noted its own caller.
+    pub(crate) async fn spawn_noted<T: IntoExit>(
+        &mut self,
+        os: &mut Os,
+        name: impl AsRef<str>,
+        program: impl AsyncFnOnce(&mut Os) -> T + 'static,
+    ) -> Result<Tid, Errno> {
+        if !Rc::ptr_eq(&self.frame, os.frame()) {
+            return Err(Errno::Invalid);
         }
+        let options = Options {
+            keeper: Some(self.members.clone()),
+            ..Options::default()
+        };
+        os.new_task(SystemCall::NewTask, name.as_ref(), program, Some(options))
+            .await
     }
 
     /// Returns the queue of the exits that the group has not returned.

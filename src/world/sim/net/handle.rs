@@ -184,11 +184,6 @@ impl SimNet {
         })
     }
 
-    pub(crate) fn is_listener(&self, device: DeviceId) -> bool {
-        let net = self.state();
-        matches!(net.devices.get(&device), Some(Socket::Listener(_)))
-    }
-
     /// Whether a task that waits for this waits for an answer of a server.
     pub(crate) fn is_client(&self, device: DeviceId, direction: Direction) -> bool {
         let net = self.state();
