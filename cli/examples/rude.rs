@@ -481,7 +481,7 @@ impl Program for Crashes {
     }
 }
 
-/// A task that selects a flag, the end of a child and a span, which come in the reverse order
+/// A task that selects a span, the end of a child, a flag, and SIGUSR1, each beside another flag
 #[derive(clap::Args)]
 struct Selects {}
 
@@ -505,6 +505,10 @@ impl Program for Selects {
         os.select(&[Source::flag(&stop), Source::after(60 * MS)])
             .await;
         stop.clear(os).await;
+        let signals = os.catch(&[Signal::User1]).await;
+        os.select(&[Source::flag(&stop), Source::signal(&signals)])
+            .await;
+        signals.next(os).await;
         os.select(&[Source::flag(&stop), Source::flag(&go)]).await;
         Ok(())
     }
