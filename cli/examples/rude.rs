@@ -15,10 +15,7 @@ use std::{
     time::Duration,
 };
 
-use trapline::{
-    Closed, Os, Queue, Signal, Source, TcpStream,
-    sync::{Flag, Mutex},
-};
+use trapline::{Closed, Os, Queue, Signal, TcpStream, sync::Mutex};
 use trapline_cli::{Program, addr, duration, program};
 
 /// A task that panics after a while, beside one that continues
@@ -490,6 +487,7 @@ struct Selects {}
 
 impl Program for Selects {
     async fn main(self, os: &mut Os) -> Result<(), Box<dyn Error>> {
+        use trapline::{Source, sync::Flag};
         const MS: Duration = Duration::from_millis(1);
         let (stop, go) = (Flag::named(os, "stop").await, Flag::named(os, "go").await);
         let child = os.spawn("child", async |os| os.sleep(20 * MS).await);
