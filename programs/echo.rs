@@ -19,10 +19,10 @@ pub(crate) struct Echo {
     prefix: String,
     /// Use blocking sockets, which freeze every task: try it with --with alive. Then only a second
     /// ^C ends it
-    #[arg(long)]
+    #[arg(long, conflicts_with = "span")]
     blocking: bool,
     /// Wait with read_wait and write_wait, and do the I/O on the sockets directly
-    #[arg(long, conflicts_with = "blocking")]
+    #[arg(long, conflicts_with_all = ["blocking", "span"])]
     ready: bool,
     #[command(flatten)]
     drain: Drain,
@@ -44,12 +44,14 @@ impl Program for Echo {
         if self.ready {
             return Ok(ready::serve(os, addr, &self.prefix).await?);
         }
+        // Before a client or a script can know that it runs.
+        let until = self.drain.until(os).await?;
         writeln!(os, "Server starting at {addr}");
         let client = async move |os: &mut Os, client: TcpStream, peer| {
             let echo = async |os: &mut Os| echo(os, &client, &self.prefix).await;
             told(os, peer, echo).await;
         };
-        Ok(self.drain.serve(os, &listener, client).await?)
+        Ok(until.serve(os, &listener, client).await?)
     }
 }
 

@@ -48,13 +48,13 @@ impl Program for Proxy {
             let what = "is the proxy's own address: give that of another server";
             return Err(format!("--to {to} {what}").into());
         }
+        let until = self.drain.until(os).await?;
         writeln!(os, "Proxy starting at {addr}, to {to}");
-        let drain = self.drain;
         let client = async move |os: &mut Os, client, peer| match self.pass_on(os, client).await {
             Ok(()) => writeln!(os, "Connection of {peer} ended"),
             Err(trouble) => writeln!(os, "Connection of {peer} lost: {trouble}"),
         };
-        Ok(drain.serve(os, &listener, client).await?)
+        Ok(until.serve(os, &listener, client).await?)
     }
 }
 

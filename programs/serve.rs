@@ -2,7 +2,7 @@
 
 use std::{io, net::SocketAddr, time::Duration};
 
-use trapline::{Elapsed, IntoExit, Os, Signal, Source, TcpListener, TcpStream};
+use trapline::{Elapsed, Errno, IntoExit, Os, Signal, Source, TcpListener, TcpStream, sync::Flag};
 use trapline_cli::duration;
 
 /// How a server ends.
@@ -15,6 +15,30 @@ pub(crate) struct Drain {
 }
 
 impl Drain {
+    /// Catches SIGTERM, and serves clients with [`Drain::serve`].
+    pub(crate) async fn until(self, os: &mut Os) -> Result<Until, Errno> {
+        let signals = os.catch(&[Signal::Terminate]).await;
+        let stop = Flag::new(os).await;
+        let flag = stop.clone();
+        // Only the first is caught: with its holder dropped, a second SIGTERM has its default action.
+        let watch = async move |os: &mut Os| {
+            signals.next(os).await;
+            drop(signals);
+            flag.set(os).await;
+        };
+        os.spawn_daemon("sigterm", watch).await?;
+        let span = self.span;
+        Ok(Until { stop, span })
+    }
+}
+
+/// What ends a server: the first SIGTERM, and the time for its clients to finish.
+pub(crate) struct Until {
+    pub(crate) stop: Flag,
+    pub(crate) span: Duration,
+}
+
+impl Until {
     /// Serves clients until a SIGTERM, and lets them finish.
     pub(crate) async fn serve<T: IntoExit>(
         self,
@@ -22,10 +46,8 @@ impl Drain {
         listener: &TcpListener,
         client: impl AsyncFn(&mut Os, TcpStream, SocketAddr) -> T + 'static,
     ) -> io::Result<()> {
-        let signals = os.catch(&[Signal::Terminate]).await;
-        let stop = Source::signal(&signals);
+        let stop = Source::flag(&self.stop);
         let cut = os.serve_until(listener, stop, self.span, client).await?;
-        signals.next(os).await;
         stopped(os, cut);
         Ok(())
     }
@@ -49,18 +71,27 @@ pub(crate) async fn listen(
     listening.map_err(|error| format!("{error} (see {option})"))
 }
 
-/// Accepts a client, if one waits: after a select the client may have left. An error is told; most
-/// likely, the process has no free descriptors, and a connected client must leave first.
+/// How long a server says no more of errors of accept after one.
+const QUIET: Duration = Duration::from_secs(10);
+
+/// Accepts a client, if one waits: after a select the client may have left. An error is told, unless
+/// it is to be quiet; most likely, the process has no free descriptors, and a connected client must
+/// leave first.
 pub(crate) async fn accept(
     os: &mut Os,
     listener: &TcpListener,
+    quiet_until: &mut Duration,
 ) -> io::Result<Option<(TcpStream, SocketAddr)>> {
     let accept = async |os: &mut Os| listener.accept(os).await;
     match os.timeout(Duration::ZERO, accept).await {
         Ok(Ok(accepted)) => Ok(Some(accepted)),
         Err(Elapsed) => Ok(None),
         Ok(Err(error)) => {
-            writeln!(os, "Cannot accept: {error}");
+            let now = os.now().await;
+            if now >= *quiet_until {
+                writeln!(os, "Cannot accept: {error}");
+                *quiet_until = now + QUIET;
+            }
             os.sleep(Duration::from_millis(100)).await;
             Err(error)
         }
