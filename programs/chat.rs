@@ -3,7 +3,7 @@ use std::{collections::BTreeMap, error::Error, io, mem, net::SocketAddr, rc::Rc,
 use trapline::{Elapsed, Os, Promise, Queue, Setter, TcpStream, sync::Group};
 use trapline_cli::{Program, addr, duration};
 
-use crate::serve::{Drain, listen, send_all};
+use crate::serve::{Drain, catch, listen, send_all};
 
 /// A chat server: every client reads what each one says
 ///
@@ -47,6 +47,7 @@ impl Program for Chat {
         let events = room.clone();
         os.spawn_detached("room", async move |os| keep_room(os, events).await)
             .await?;
+        let signals = catch(os).await;
         writeln!(os, "Chat starting at {}", listener.local_addr()?);
         let theirs = room.clone();
         let client = async move |os: &mut Os, client, peer: SocketAddr| {
@@ -54,7 +55,7 @@ impl Program for Chat {
                 tracing::info!("{peer}: {error}");
             }
         };
-        drain.serve(os, &listener, client).await?;
+        drain.serve(os, &signals, &listener, client).await?;
         room.close(os).await;
         Ok(())
     }
@@ -139,9 +140,11 @@ async fn visit(
         let (client, outbox) = (client.clone(), outbox.clone());
         async move |os: &mut Os| {
             let result = write_all(os, &client, &outbox, timeout).await;
-            // Now the reader has nothing to wait for, either.
             outbox.close(os).await;
-            let _ = client.close(os).await;
+            if result.is_err() {
+                // Now the reader has nothing to wait for, either.
+                let _ = client.close(os).await;
+            }
             result
         }
     };

@@ -6,7 +6,7 @@ use std::{error::Error, fs::File, io, net::SocketAddr};
 use trapline::{Os, TcpStream};
 use trapline_cli::{Program, addr};
 
-use crate::serve::{Drain, listen};
+use crate::serve::{Drain, catch, listen};
 
 /// A server that sends back what it receives, with a task per client
 #[derive(clap::Args)]
@@ -19,10 +19,10 @@ pub(crate) struct Echo {
     prefix: String,
     /// Use blocking sockets, which freeze every task: try it with --with alive. Then only a second
     /// ^C ends it
-    #[arg(long)]
+    #[arg(long, conflicts_with = "span")]
     blocking: bool,
     /// Wait with read_wait and write_wait, and do the I/O on the sockets directly
-    #[arg(long, conflicts_with = "blocking")]
+    #[arg(long, conflicts_with_all = ["blocking", "span"])]
     ready: bool,
     #[command(flatten)]
     drain: Drain,
@@ -44,12 +44,15 @@ impl Program for Echo {
         if self.ready {
             return Ok(ready::serve(os, addr, &self.prefix).await?);
         }
+        // Before a client or a script can know that it runs.
+        let signals = catch(os).await;
         writeln!(os, "Server starting at {addr}");
+        let drain = self.drain;
         let client = async move |os: &mut Os, client: TcpStream, peer| {
             let echo = async |os: &mut Os| echo(os, &client, &self.prefix).await;
             told(os, peer, echo).await;
         };
-        Ok(self.drain.serve(os, &listener, client).await?)
+        Ok(drain.serve(os, &signals, &listener, client).await?)
     }
 }
 

@@ -10,7 +10,7 @@ use std::{
 use trapline::{Elapsed, Exit, Os, TcpStream, Tid, sync::Group};
 use trapline_cli::{Program, addr, duration};
 
-use crate::serve::{Drain, listen};
+use crate::serve::{Drain, catch, listen};
 
 /// A TCP proxy, with a task for each direction of each connection
 ///
@@ -48,13 +48,13 @@ impl Program for Proxy {
             let what = "is the proxy's own address: give that of another server";
             return Err(format!("--to {to} {what}").into());
         }
+        let (drain, signals) = (self.drain, catch(os).await);
         writeln!(os, "Proxy starting at {addr}, to {to}");
-        let drain = self.drain;
         let client = async move |os: &mut Os, client, peer| match self.pass_on(os, client).await {
             Ok(()) => writeln!(os, "Connection of {peer} ended"),
             Err(trouble) => writeln!(os, "Connection of {peer} lost: {trouble}"),
         };
-        Ok(drain.serve(os, &listener, client).await?)
+        Ok(drain.serve(os, &signals, &listener, client).await?)
     }
 }
 

@@ -2,36 +2,43 @@
 
 use std::{io, net::SocketAddr, time::Duration};
 
-use trapline::{Elapsed, IntoExit, Os, Signal, Source, TcpListener, TcpStream};
+use trapline::{Elapsed, IntoExit, Os, Signal, Signals, Source, TcpListener, TcpStream};
 use trapline_cli::duration;
 
 /// How a server ends.
 #[derive(Clone, Copy, clap::Args)]
 pub(crate) struct Drain {
     /// How long the clients may take to finish after a SIGTERM: the server accepts no more, answers
-    /// what it has read, and then ends. ^C ends it at once
+    /// what it has read, and then ends. A second SIGTERM ends it at once
     #[arg(long = "drain", value_name = "TIME", value_parser = duration, default_value = "5s")]
     pub(crate) span: Duration,
 }
 
 impl Drain {
-    /// Serves clients until a SIGTERM, and lets them finish.
+    /// Serves clients until a SIGTERM, and lets them finish. The signal is taken last: a second one
+    /// before that ends the process.
     pub(crate) async fn serve<T: IntoExit>(
         self,
         os: &mut Os,
+        signals: &Signals,
         listener: &TcpListener,
         client: impl AsyncFn(&mut Os, TcpStream, SocketAddr) -> T + 'static,
     ) -> io::Result<()> {
-        let signals = os.catch(&[Signal::Terminate]).await;
-        let stop = Source::signal(&signals);
+        let stop = Source::signal(signals);
         let cut = os.serve_until(listener, stop, self.span, client).await?;
-        signals.next(os).await;
-        stopped(os, cut);
+        stopped(os, signals, cut).await;
         Ok(())
     }
 }
 
-pub(crate) fn stopped(os: &mut Os, cut: usize) {
+/// Catches what stops a server.
+pub(crate) async fn catch(os: &mut Os) -> Signals {
+    os.catch(&[Signal::Terminate]).await
+}
+
+/// Says how a server has stopped.
+pub(crate) async fn stopped(os: &mut Os, signals: &Signals, cut: usize) {
+    signals.next(os).await;
     match cut {
         0 => writeln!(os, "Stopped: all clients have finished"),
         1 => writeln!(os, "Stopped: a client was cut off (see --drain)"),
@@ -49,18 +56,27 @@ pub(crate) async fn listen(
     listening.map_err(|error| format!("{error} (see {option})"))
 }
 
-/// Accepts a client, if one waits: after a select the client may have left. An error is told; most
-/// likely, the process has no free descriptors, and a connected client must leave first.
+/// How long a server says no more of errors of accept after one.
+const QUIET: Duration = Duration::from_secs(10);
+
+/// Accepts a client, if one waits: after a select the client may have left. An error is told, unless
+/// it is to be quiet; most likely, the process has no free descriptors, and a connected client must
+/// leave first.
 pub(crate) async fn accept(
     os: &mut Os,
     listener: &TcpListener,
+    quiet_until: &mut Duration,
 ) -> io::Result<Option<(TcpStream, SocketAddr)>> {
     let accept = async |os: &mut Os| listener.accept(os).await;
     match os.timeout(Duration::ZERO, accept).await {
         Ok(Ok(accepted)) => Ok(Some(accepted)),
         Err(Elapsed) => Ok(None),
         Ok(Err(error)) => {
-            writeln!(os, "Cannot accept: {error}");
+            let now = os.now().await;
+            if now >= *quiet_until {
+                writeln!(os, "Cannot accept: {error}");
+                *quiet_until = now + QUIET;
+            }
             os.sleep(Duration::from_millis(100)).await;
             Err(error)
         }

@@ -75,6 +75,7 @@ async fn serve(os: &mut Os, shared: &Rc<Shared>) {
     writeln!(os, "Server {life} starts");
     let crash = Queue::<String>::unbounded(os).await;
     let mut clients = Group::new(os).await;
+    let mut quiet_until = Duration::ZERO;
     loop {
         let sources = [
             Source::message(&crash),
@@ -88,7 +89,8 @@ async fn serve(os: &mut Os, shared: &Rc<Shared>) {
             }
             1 => drop(clients.next(os).await),
             _ => {
-                let Ok(Some((client, peer))) = accept(os, &shared.listener).await else {
+                let Ok(Some((client, peer))) = accept(os, &shared.listener, &mut quiet_until).await
+                else {
                     continue;
                 };
                 let (shared, crash) = (Rc::clone(shared), crash.clone());

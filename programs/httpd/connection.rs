@@ -32,6 +32,8 @@ const HEAD: usize = 8192;
 const HEADERS: usize = 64;
 /// The time for a client to notice the end of its connection.
 const FAREWELL: Duration = Duration::from_secs(2);
+/// The same while the server stops.
+const LAST: Duration = Duration::from_millis(500);
 
 pub(super) struct Connection {
     site: Rc<Site>,
@@ -94,7 +96,8 @@ impl Connection {
         // Closing a connection with unread bytes may discard the answer before the client reads it.
         self.client.shutdown_write(os).await?;
         let idle = self.seat.idle(&self.client);
-        let rest = os.timeout(FAREWELL, async |os| {
+        let span = if self.seat.is_last() { LAST } else { FAREWELL };
+        let rest = os.timeout(span, async |os| {
             while let Ok(1..) = self.client.recv(os, &mut self.input).await {}
         });
         // A timeout and an end of the stream are treated alike.

@@ -17,7 +17,7 @@ use std::{
 };
 
 use rustix::io::Errno;
-use trapline::Os;
+use trapline::{Os, Queue};
 
 use super::{
     beneath,
@@ -38,15 +38,32 @@ pub(super) struct Site {
     pub(super) timeout: Duration,
     /// The files sent in the last second, by the path of the request.
     pub(super) pages: RefCell<BTreeMap<String, Rc<Page>>>,
+    /// When to drop each of them.
+    kept: Queue<(Duration, String)>,
 }
 
 impl Site {
-    pub(super) fn new(root: OwnedFd, timeout: Duration) -> Self {
-        Self {
+    pub(super) async fn new(
+        os: &mut Os,
+        root: OwnedFd,
+        timeout: Duration,
+    ) -> Result<Rc<Self>, trapline::Errno> {
+        let site = Rc::new(Self {
             root: Arc::new(root),
             timeout,
             pages: RefCell::default(),
-        }
+            kept: Queue::unbounded(os).await,
+        });
+        let theirs = Rc::clone(&site);
+        // A daemon, so that the server need not wait for it at its end.
+        let forget = async move |os: &mut Os| {
+            while let Ok((instant, path)) = theirs.kept.get(os).await {
+                os.sleep_until(instant).await;
+                theirs.pages.borrow_mut().remove(&path);
+            }
+        };
+        os.spawn_daemon("forget", forget).await?;
+        Ok(site)
     }
 }
 
@@ -96,12 +113,8 @@ pub(super) async fn keep(os: &mut Os, site: &Rc<Site>, path: &str, page: Rc<Page
     if is_large || site.pages.borrow().len() >= PAGES {
         return;
     }
-    let (pages, key) = (Rc::clone(site), path.to_string());
-    let forget = async move |os: &mut Os| {
-        os.sleep(KEEP).await;
-        pages.pages.borrow_mut().remove(&key);
-    };
-    if os.spawn_detached("forget", forget).await.is_ok() {
+    let until = os.now().await + KEEP;
+    if site.kept.put(os, (until, path.to_string())).await.is_ok() {
         site.pages.borrow_mut().insert(path.to_string(), page);
     }
 }

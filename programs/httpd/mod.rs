@@ -21,10 +21,10 @@ use rustix::{
     fs::{Mode, OFlags},
     io::Errno,
 };
-use trapline::{Os, Signal, Source, TcpListener, TcpStream, sync::Group};
+use trapline::{Os, Source, TcpStream, sync::Group};
 use trapline_cli::{Program, addr, duration};
 
-use crate::serve::{Drain, accept, listen, stopped};
+use crate::serve::{Drain, accept, catch, listen, stopped};
 
 use clients::Clients;
 use connection::Connection;
@@ -73,51 +73,51 @@ impl Program for Httpd {
         })?;
         let listener = listen(os, self.addr, "--addr").await?;
         let addr = listener.local_addr()?;
+        let signals = catch(os).await;
         writeln!(os, "Serving {} at http://{addr}/", path.display());
         let most = self.max_connections.get();
         let per_address = self.max_per_address;
         let per_address = per_address.map_or(most.div_ceil(2), NonZeroUsize::get);
         let clients = Rc::new(Clients::new(os, most, per_address).await);
-        let site = Rc::new(Site::new(root, self.timeout));
-        let signals = os.catch(&[Signal::Terminate]).await;
+        let site = Site::new(os, root, self.timeout).await?;
         let mut group = Group::new(os).await;
         let stop = Source::signal(&signals);
+        let mut quiet_until = Duration::ZERO;
         loop {
             let sources = [stop, Source::member(&group), Source::readable(&listener)];
             match os.select(&sources).await {
                 0 => break,
                 1 => drop(group.next(os).await),
-                _ => serve_next(os, &mut group, &listener, &site, &clients, stop).await,
+                _ => match accept(os, &listener, &mut quiet_until).await {
+                    Ok(None) => {}
+                    Ok(Some(accepted)) => {
+                        serve_next(os, &mut group, accepted, &site, &clients, stop).await;
+                    }
+                    Err(error) => {
+                        if let Some(Errno::MFILE | Errno::NFILE) = Errno::from_io_error(&error) {
+                            clients.recycle(os, None).await;
+                        }
+                    }
+                },
             }
         }
         listener.close(os).await?;
         clients.stop(os).await;
         let cut = group.drain(os, self.drain.span).await;
-        signals.next(os).await;
-        stopped(os, cut);
+        stopped(os, &signals, cut).await;
         Ok(())
     }
 }
 
-/// Accepts a client, and starts a task for it.
+/// Starts a task for a client.
 async fn serve_next(
     os: &mut Os,
     group: &mut Group,
-    listener: &TcpListener,
+    (client, peer): (TcpStream, SocketAddr),
     site: &Rc<Site>,
     clients: &Rc<Clients>,
     stop: Source,
 ) {
-    let (client, peer) = match accept(os, listener).await {
-        Ok(Some(accepted)) => accepted,
-        Ok(None) => return,
-        Err(error) => {
-            if let Some(Errno::MFILE | Errno::NFILE) = Errno::from_io_error(&error) {
-                clients.recycle(os, None).await;
-            }
-            return;
-        }
-    };
     // A client of a crowded address waits in its own task, so that it delays no other client.
     let seat = match clients.is_crowded(peer) {
         true => None,

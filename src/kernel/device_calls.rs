@@ -86,7 +86,15 @@ impl Kernel {
         match self.devices.check(device, half) {
             Err(Errno::BadFd) => Errno::BadFd.into(),
             // A task that waits does not keep the half from being ended: it is woken.
-            Ok(()) | Err(_) => done(self.world.io(device, request)).into(),
+            Ok(()) | Err(_) => match self.world.io(device, request) {
+                Ok(answer) => {
+                    if half == Direction::Read {
+                        self.report_ready(device, half);
+                    }
+                    done(Ok(answer)).into()
+                }
+                Err(error) => failed(error).into(),
+            },
         }
     }
 

@@ -73,7 +73,8 @@ impl Kernel {
         self.happened = happened;
     }
 
-    fn report_ready(&mut self, device: DeviceId, direction: Direction) {
+    /// Wakes the task that waits for this direction of a device.
+    pub(super) fn report_ready(&mut self, device: DeviceId, direction: Direction) {
         let Some(task) = self.devices.owner(device, direction) else {
             return;
         };

@@ -229,7 +229,8 @@ impl TcpStream {
 
     /// Shuts down the incoming half: a task that receives gets what has arrived, and then the end of the
     /// stream. So a server ends its clients in order, those that wait to receive included. The peer does
-    /// not learn of it. Never blocks.
+    /// not learn of it. [`TcpStream::shutdown_write`] undoes it: a stream that sends no more can wait for
+    /// the end of its peer, and drop what comes before. Never blocks.
     ///
     /// *Errors:* as [`TcpStream::shutdown_write`].
     pub fn shutdown_read(&self, os: &mut Os) -> impl Future<Output = io::Result<()>> {

@@ -1,6 +1,6 @@
 //! Serving: a task accepts clients until it is told to stop, and lets them finish.
 
-use std::{collections::BTreeMap, io, net::SocketAddr, rc::Rc, time::Duration};
+use std::{cell::Cell, collections::BTreeMap, io, net::SocketAddr, rc::Rc, time::Duration};
 
 use super::{
     net::{TcpListener, TcpStream},
@@ -19,6 +19,12 @@ use crate::{
 /// a client must leave first.
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// How long a server says no more of such errors after one.
+const QUIET: Duration = Duration::from_secs(10);
+
+/// How long a peer that sends nothing is given to end its side, after a client's task has returned.
+const FAREWELL: Duration = Duration::from_millis(500);
+
 impl Os {
     /// Accepts clients, and runs `client` for each in a task of its own, until the source `stop` is ready.
     /// Then it drains: it closes the listener, and every client's stream
@@ -26,8 +32,11 @@ impl Os {
     /// for at most `drain`, kills the rest, and returns how many it killed. It takes nothing from `stop`.
     ///
     /// *Blocks* until then. A failure of a client ends only that client. When `accept` fails, or a
-    /// client's task cannot be made, a warning says so, and the server goes on. If this call is cut, its
-    /// clients are killed.
+    /// client's task cannot be made, the server goes on. A warning says so, of `accept` at most one in
+    /// ten seconds. If this call is cut, its clients are killed.
+    ///
+    /// A client's task that returns during the drain has ended its connection in order. What its peer
+    /// sends yet is dropped until the peer ends its side or is silent for half a second.
     ///
     /// *Errors:* that of a listener that is closed, or is of another kernel.
     ///
@@ -85,7 +94,9 @@ impl Os {
         let client = Rc::new(client);
         let mut group = Group::new(self).await;
         let mut streams: BTreeMap<Tid, DeviceId> = BTreeMap::new();
-        let mut is_paused = false;
+        // A search sees it by the calls around it, which are all of the world.
+        let stops = Rc::new(Cell::new(false));
+        let (mut is_paused, mut quiet_until) = (false, Duration::ZERO);
         loop {
             let next = match is_paused {
                 true => Source::after(PAUSE),
@@ -114,19 +125,31 @@ impl Os {
                 Err(Elapsed) => continue,
                 Ok(Err(error)) if is_gone(&error) => return Err(error),
                 Ok(Err(error)) => {
-                    tracing::warn!("cannot accept: {error}");
+                    let now = self.now().await;
+                    if now >= quiet_until {
+                        tracing::warn!("cannot accept: {error}");
+                        quiet_until = now + QUIET;
+                    }
                     is_paused = true;
                     continue;
                 }
             };
             let (device, client) = (stream.id(), Rc::clone(&client));
-            let member = async move |os: &mut Self| client(os, stream, peer).await;
+            let (last, stops) = (stream.clone(), Rc::clone(&stops));
+            let member = async move |os: &mut Self| {
+                let exit = client(os, stream, peer).await;
+                if stops.get() {
+                    farewell(os, &last, FAREWELL.min(drain / 2)).await;
+                }
+                exit
+            };
             self.frame().set_place(place);
             match group.spawn_noted(self, "client", member).await {
                 Ok(tid) => drop(streams.insert(tid, device)),
                 Err(errno) => tracing::warn!("cannot serve {peer}: {errno}"),
             }
         }
+        stops.set(true);
         listener.close(self).await?;
         for device in streams.into_values() {
             // It fails if the client's task has closed it.
@@ -134,6 +157,17 @@ impl Os {
             let _ = end.await;
         }
         Ok(group.drain_at(place, self, drain).await)
+    }
+}
+
+/// Ends a connection without a loss. If it were closed while its peer sends, the operating system would
+/// discard what the peer has not received.
+async fn farewell(os: &mut Os, stream: &TcpStream, silence: Duration) {
+    // It fails if the client's task has closed the stream, or the connection is lost.
+    if stream.shutdown_write(os).await.is_ok() {
+        let mut buf = [0; 4096];
+        let mut rest = async |os: &mut Os| stream.recv(os, &mut buf).await;
+        while let Ok(Ok(1..)) = os.timeout(silence, &mut rest).await {}
     }
 }
 

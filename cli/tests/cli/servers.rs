@@ -1,5 +1,6 @@
 //! The servers among the programs, as their clients meet them: the built binary, and real sockets.
 
+mod drain;
 mod httpd;
 
 use std::{
@@ -10,6 +11,7 @@ use std::{
     process::{Child, Command, Stdio},
     sync::{
         Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
         mpsc::{self, Receiver},
     },
     thread::{self, JoinHandle},

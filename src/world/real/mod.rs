@@ -234,6 +234,11 @@ impl RealWorld {
     fn recv(&mut self, id: DeviceId, buf: &mut [u8]) -> Result<usize> {
         let (source, owed) = self.sources.get(id)?;
         let socket = source.kind != Kind::File;
+        let len = source.left.unwrap_or(u64::MAX).min(buf.len() as u64) as usize;
+        let buf = &mut buf[..len];
+        if source.left == Some(0) {
+            return Ok(0);
+        }
         let n = source.attempt(Direction::Read, owed, |fd| {
             Ok(if socket {
                 rustix::net::recv(fd.as_fd(), &mut *buf, RecvFlags::DONTWAIT)?.0
@@ -244,12 +249,13 @@ impl RealWorld {
         if source.kind == Kind::Stream && 0 < n && n < buf.len() {
             source.read_short();
         }
+        source.left = source.left.map(|left| left.saturating_sub(n as u64));
         Ok(n)
     }
 
     fn drained(&mut self, id: DeviceId) -> Result<bool> {
         let (source, owed) = self.sources.get(id)?;
-        Ok(!source.is_ready_or_owed(Direction::Read, owed))
+        Ok(source.left.is_none() && !source.is_ready_or_owed(Direction::Read, owed))
     }
 
     fn send(&mut self, id: DeviceId, buf: &[u8]) -> Result<usize> {
@@ -288,13 +294,29 @@ impl RealWorld {
         send_piece(file, offset, len, |piece| self.send(id, piece))
     }
 
-    fn shutdown(&mut self, id: DeviceId, half: Shutdown) -> Result<()> {
+    fn shutdown(&mut self, id: DeviceId) -> Result<()> {
         let (source, _) = self.sources.get(id)?;
-        Ok(rustix::net::shutdown(source.fd.as_fd(), half)?)
+        rustix::net::shutdown(source.fd.as_fd(), Shutdown::Write)?;
+        source.left = None;
+        Ok(())
+    }
+
+    /// The operating system is not told. Linux would pass on what arrives later, and once the other
+    /// half has ended it would answer that with a reset, which discards what the peer has not received.
+    fn shutdown_read(&mut self, id: DeviceId) -> Result<()> {
+        let (source, owed) = self.sources.get(id)?;
+        rustix::net::getpeername(source.fd.as_fd())?;
+        let arrived = rustix::io::ioctl_fionread(source.fd.as_fd())?;
+        source.left = Some(source.left.unwrap_or(u64::MAX).min(arrived));
+        source.set_ready(Direction::Read, true, owed);
+        Ok(())
     }
 
     fn ready(&mut self, id: DeviceId, direction: Direction) -> Result<bool> {
         let (source, owed) = self.sources.get(id)?;
+        if direction == Direction::Read && source.left.is_some() {
+            return Ok(true);
+        }
         if source.watched {
             let ready = is_ready(source.fd.as_fd(), direction)?;
             source.set_ready(direction, ready, owed);
@@ -395,8 +417,8 @@ impl World for RealWorld {
             Request::Listen { addr, .. } => self.listen(device, addr).map(Answer::Addr),
             Request::Connect { addr, .. } => self.connect(device, addr).map(done),
             Request::Connected => self.connected(device).map(done),
-            Request::Shutdown => self.shutdown(device, Shutdown::Write).map(done),
-            Request::ShutdownRead => self.shutdown(device, Shutdown::Read).map(done),
+            Request::Shutdown => self.shutdown(device).map(done),
+            Request::ShutdownRead => self.shutdown_read(device).map(done),
             // The system's look-up blocks.
             Request::Resolve { .. } => Ok(Answer::Ready(false)),
             Request::Catch(signals) => {

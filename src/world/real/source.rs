@@ -40,6 +40,8 @@ pub(super) struct Source {
     /// Whether more may follow a read that does not fill its buffer, without another event: the end
     /// of the stream or urgent data, which the poller has reported with the rest.
     unclear: bool,
+    /// How many bytes may yet be read from a stream whose incoming half was ended.
+    pub(super) left: Option<u64>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -110,6 +112,7 @@ impl Source {
             ready: [true; 2],
             owed: [false; 2],
             unclear: cfg!(not(target_os = "linux")),
+            left: None,
         }
     }
 

@@ -20,12 +20,12 @@ use crate::support::{PATIENCE, eventually, has};
 // ---- tools
 
 /// A directory to serve, removed with this.
-struct Www(PathBuf);
+pub(super) struct Www(PathBuf);
 
-const BIG: usize = 20_000_000;
+pub(super) const BIG: usize = 20_000_000;
 
 impl Www {
-    fn new(test: &str) -> Self {
+    pub(super) fn new(test: &str) -> Self {
         let top = Path::new(env!("CARGO_TARGET_TMPDIR")).join(test);
         let _ = fs::remove_dir_all(&top);
         let root = top.join("root");
@@ -49,6 +49,10 @@ impl Www {
         Self(top)
     }
 
+    pub(super) fn root(&self) -> String {
+        self.0.join("root").to_str().unwrap().to_string()
+    }
+
     fn serve(&self, args: &[&str]) -> Server {
         let root = self.0.join("root");
         let own = [
@@ -69,7 +73,7 @@ impl Drop for Www {
     }
 }
 
-fn get(path: &str) -> String {
+pub(super) fn get(path: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
 }
 
@@ -89,13 +93,13 @@ fn timeless(answer: &[u8]) -> Vec<u8> {
 }
 
 /// The value of a header of an answer.
-fn header<'a>(answer: &'a str, name: &str) -> Option<&'a str> {
+pub(super) fn header<'a>(answer: &'a str, name: &str) -> Option<&'a str> {
     let mut lines = answer.split("\r\n").take_while(|line| !line.is_empty());
     lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
 }
 
 /// The next answer on a connection, which goes on.
-fn answer(client: &mut TcpStream) -> String {
+pub(super) fn answer(client: &mut TcpStream) -> String {
     let mut answer = Vec::new();
     while !answer.ends_with(b"\r\n\r\n") {
         let mut byte = [0];
@@ -110,11 +114,11 @@ fn answer(client: &mut TcpStream) -> String {
 }
 
 /// What an answer has behind its head.
-fn body(answer: &str) -> &str {
+pub(super) fn body(answer: &str) -> &str {
     answer.split_once("\r\n\r\n").map_or("", |(_, body)| body)
 }
 
-fn code(answer: &str) -> &str {
+pub(super) fn code(answer: &str) -> &str {
     answer.split(' ').nth(1).unwrap_or_default()
 }
 

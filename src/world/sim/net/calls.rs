@@ -194,10 +194,11 @@ impl Net {
             &mut connection.ends[end.side],
             &mut connection.pipes[1 - end.side],
         );
-        if pipe.arrived == 0 {
+        let left = this.left.unwrap_or(usize::MAX);
+        if pipe.arrived == 0 || left == 0 {
             // As Linux does: after the end of the stream no error is reported.
             return match this.error {
-                _ if this.got_end || this.reads_no_more => Ok(0),
+                _ if this.got_end || this.left.is_some() => Ok(0),
                 Some(error) => {
                     this.error = None;
                     Err(error.into())
@@ -209,11 +210,13 @@ impl Net {
                 }
             };
         }
-        let mut n = pipe.arrived.min(buf.len());
+        let mut n = pipe.arrived.min(buf.len()).min(left);
         if fragments {
             n = self.piece(n);
         }
-        self.end(end).0.asks = false;
+        let (this, _) = self.end(end);
+        this.asks = false;
+        this.left = this.left.map(|left| left - n);
         let (_, pipe) = self.end(end.peer());
         pipe.read(&mut buf[..n]);
         if pipe.wants_room && !pipe.is_room_under_way && pipe.bytes.len() <= most / 2 {
@@ -282,17 +285,20 @@ impl Net {
         Ok(end)
     }
 
-    /// The peer does not learn of it, as on Linux. What arrives later is read before the end.
+    /// The peer does not learn of it. The kernel wakes a reader that waits.
     fn shutdown_read(&mut self, device: DeviceId) -> Result<()> {
         let end = self.open_stream(device)?;
-        self.end(end).0.reads_no_more = true;
-        self.notify(end, Direction::Read);
+        let arrived = self.end(end.peer()).1.arrived;
+        let (this, _) = self.end(end);
+        this.left = Some(this.left.unwrap_or(usize::MAX).min(arrived));
+        this.owed[Direction::Read as usize] = false;
         Ok(())
     }
 
     fn shutdown(&mut self, device: DeviceId) -> Result<()> {
         let end = self.open_stream(device)?;
         let (this, _) = self.end(end);
+        this.left = None;
         if !std::mem::replace(&mut this.sent_end, true) {
             this.asks = true;
             self.notify(end, Direction::Write);
@@ -347,7 +353,7 @@ impl Net {
         }
         match direction {
             Direction::Read => {
-                connection.pipes[1 - end.side].arrived > 0 || this.got_end || this.reads_no_more
+                connection.pipes[1 - end.side].arrived > 0 || this.got_end || this.left.is_some()
             }
             Direction::Write => {
                 let has_room = connection.pipes[end.side].bytes.len() < self.limits.buffer;

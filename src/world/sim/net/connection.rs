@@ -89,8 +89,8 @@ pub(super) struct End {
     pub(super) sent_end: bool,
     /// Whether the end of the stream has arrived.
     pub(super) got_end: bool,
-    /// Whether it has ended its incoming half.
-    pub(super) reads_no_more: bool,
+    /// How many bytes may yet be read, once its incoming half was ended.
+    pub(super) left: Option<usize>,
 }
 
 /// What was sent in one direction and not yet read.
@@ -163,7 +163,7 @@ impl End {
             asks: false,
             sent_end: false,
             got_end: false,
-            reads_no_more: false,
+            left: None,
         }
     }
 }
