@@ -50,7 +50,7 @@ impl Server {
 fn start(kind: &str, boot: &[&str], own: &[&str]) -> (Server, Option<Www>) {
     let mut args = [&["boot", "-q"], boot, &[kind, "--addr", "127.0.0.1:0"], own].concat();
     let www = (kind == "httpd").then(|| Www::new(&format!("drain-{}", unique())));
-    let root = www.as_ref().map(|www| www.root());
+    let root = www.as_ref().map(Www::root);
     let to = (kind == "proxy").then(echoing).map(|to| to.to_string());
     if let Some(root) = &root {
         args.extend(["--root", root]);
@@ -135,7 +135,7 @@ fn deaf(kind: &str, server: &Server) -> TcpStream {
             let mut still = 0;
             while still < 50 {
                 match client.write(&[7; 65536]) {
-                    Ok(_) => still = 0,
+                    Ok(sent) => still *= usize::from(sent == 0),
                     Err(error) => {
                         assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
                         still += 1;
@@ -444,7 +444,11 @@ fn httpd_under_load_finishes_every_answer_that_it_begins() {
 /// Asks for pages until the server ends the connection or says that it will. Checks that every answer
 /// which begins is whole, and returns how many came.
 fn load(mut client: TcpStream, n: usize, begun: &mpsc::Sender<()>) -> usize {
-    let path = if n % 4 == 0 { "/sub/" } else { "/page.html" };
+    let path = if n.is_multiple_of(4) {
+        "/sub/"
+    } else {
+        "/page.html"
+    };
     let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").repeat(1 + n % 3);
     let mut count = 0;
     loop {
