@@ -298,10 +298,11 @@ pub(super) fn random_seed() -> u64 {
 }
 
 /// Says that the servers are left, and nothing for them to do. Lists the other tasks that wait, such as
-/// a client without an answer.
+/// a client without an answer, but no daemons: these wait as long as they live.
 pub(super) fn at_rest(deadlock: &Deadlock, now: Duration) -> String {
     let accepts = |task: &TaskInfo| task.wait.is_accept;
-    let (servers, others): (Vec<_>, Vec<_>) = deadlock.blocked.iter().cloned().partition(accepts);
+    let tasks = deadlock.blocked.iter().filter(|task| !task.is_daemon);
+    let (servers, others): (Vec<_>, Vec<_>) = tasks.cloned().partition(accepts);
     let named = |task: &TaskInfo| format!("{} {:?}", task.tid, task.name);
     let servers: Vec<String> = servers.iter().map(named).collect();
     let others = match &others[..] {

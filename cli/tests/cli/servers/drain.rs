@@ -135,8 +135,7 @@ fn deaf(kind: &str, server: &Server) -> TcpStream {
             let mut still = 0;
             while still < 50 {
                 match client.write(&[7; 65536]) {
-                    Ok(1..) => still = 0,
-                    Ok(0) => {}
+                    Ok(sent) => still *= usize::from(sent == 0),
                     Err(error) => {
                         assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
                         still += 1;
@@ -423,11 +422,10 @@ fn httpd_finishes_what_a_slow_reader_has_asked_for() {
 fn httpd_under_load_finishes_every_answer_that_it_begins() {
     for round in 0..5 {
         let (server, _www) = start("httpd", &[], &["--drain", "1h"]);
-        let addr = server.addr;
         let (sender, begun) = mpsc::channel();
         let load = |n: usize| {
-            let sender = sender.clone();
-            thread::spawn(move || load(addr, n, &sender))
+            let (client, sender) = (idle("httpd", &server), sender.clone());
+            thread::spawn(move || load(client, n, &sender))
         };
         let clients: Vec<_> = (0..16).map(load).collect();
         for _ in 0..50 * (1 + round) {
@@ -445,10 +443,12 @@ fn httpd_under_load_finishes_every_answer_that_it_begins() {
 
 /// Asks for pages until the server ends the connection or says that it will. Checks that every answer
 /// which begins is whole, and returns how many came.
-fn load(addr: SocketAddr, n: usize, begun: &mpsc::Sender<()>) -> usize {
-    let mut client = TcpStream::connect(addr).unwrap();
-    client.set_read_timeout(Some(PATIENCE)).unwrap();
-    let path = if n.is_multiple_of(4) { "/sub/" } else { "/page.html" };
+fn load(mut client: TcpStream, n: usize, begun: &mpsc::Sender<()>) -> usize {
+    let path = if n.is_multiple_of(4) {
+        "/sub/"
+    } else {
+        "/page.html"
+    };
     let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").repeat(1 + n % 3);
     let mut count = 0;
     loop {
