@@ -106,6 +106,10 @@ impl Kernel {
         self.touch(Object::GetEnd(queue));
         if self.queues.get(queue).is_some_and(MessageQueue::is_lock) {
             self.frame.touch(Object::Cycles, false);
+            if self.has_bound_selects() {
+                // To wait touches more then, so it does not commute with the release.
+                self.touch_queue(queue);
+            }
         }
     }
 
@@ -142,6 +146,10 @@ impl Kernel {
         self.frame.touch(Object::Cycles, false);
         if let Some(parent) = self.parent_of(tid).filter(|parent| *parent != me.tid) {
             self.frame.touch(Object::Family(parent), false);
+        }
+        if self.has_bound_selects() {
+            // To wait touches more then.
+            self.touch(Object::Exit(tid));
         }
         let Some(target) = self.tasks.find(tid) else {
             self.touch(Object::Exit(tid));

@@ -33,9 +33,9 @@ impl Permits {
         self.all
     }
 
-    /// Returns whether a request is granted at once.
+    /// Returns whether a request is granted at once. One for none always is, as in tokio.
     pub(super) fn has(&self, count: u64) -> bool {
-        self.waiting.is_empty() && count <= self.left
+        count == 0 || self.waiting.is_empty() && count <= self.left
     }
 
     /// Takes permits. Returns whether they are there.

@@ -45,7 +45,7 @@ impl Kernel {
         let run = match self.take_scope() {
             Some(scope) => {
                 scope.is_cancelled.set(true);
-                scope.under_way.get()
+                self.run_of(&scope)
             }
             None => {
                 let task = self.tasks.find_live(tid);
@@ -72,7 +72,7 @@ impl Kernel {
             return Errno::Invalid.into();
         };
         scope.deadline.set(deadline);
-        let run = scope.under_way.get();
+        let run = self.run_of(&scope);
         if let Some((task, timer)) = run.and_then(|run| self.armed(run)) {
             let moved = (deadline, timer.1);
             self.timers.of(task).remove(timer);
@@ -84,6 +84,18 @@ impl Kernel {
             }
         }
         Outcome::Ready(self.tasks[me].late(Reply::Done.into(), false))
+    }
+
+    /// Returns the run of a scope that is under way: its task, and the number of its timeout. That of
+    /// another kernel is none.
+    fn run_of(&self, scope: &ScopeState) -> Option<(Tid, u64)> {
+        let (tid, number) = scope.under_way.get()?;
+        let guards = self.tasks[self.tasks.find_live(tid)?].guards()?;
+        let is_it = |other: &ScopeState| std::ptr::eq(other, scope);
+        guards
+            .scope(number)
+            .filter(|other| is_it(other))
+            .map(|_| (tid, number))
     }
 
     /// Returns the timer of a run that is armed: not begun yet it is not, nor fired.

@@ -161,6 +161,10 @@ impl Kernel {
     #[cold]
     #[inline(never)]
     pub(super) fn leave_select(&mut self, me: Runnable, key: u32) {
+        if self.frame.is_noted() && self.is_bound(key) {
+            // A turn that readies one of its sources later wakes it no more, and touches less.
+            self.touch(Object::All);
+        }
         if let Some(timer) = self.selects.set_timer(key, None) {
             self.timers.of(me).disarm(timer);
         }
@@ -201,7 +205,11 @@ impl Kernel {
                 self.wake(me, by, Pending::Select(key));
                 true
             }
-            State::Pending(Pending::Select(_)) => true,
+            State::Pending(Pending::Select(key)) => {
+                // In another order, this turn would have woken it.
+                self.note_bound(key);
+                true
+            }
             _ => false,
         }
     }

@@ -180,8 +180,9 @@ impl Kernel {
 
     /// Returns whether a task waits for a signal, which the world outside can always send.
     pub(super) fn awaits_signal(&self) -> bool {
-        let holders = self.signals.holders.iter().map(|(queue, _)| *queue);
-        let mut queues = holders.filter_map(|queue| self.queues.get(queue));
+        let holders = self.signals.holders.iter();
+        let holders = holders.filter(|(_, signals)| signals.iter().next().is_some());
+        let mut queues = holders.filter_map(|(queue, _)| self.queues.get(*queue));
         queues.any(|queue| !queue.id().is_of_daemon() && queue.is_awaited())
     }
 }

@@ -392,3 +392,31 @@ fn a_trace_shows_scopes_and_shields() {
         assert!(is_shown, "{line}: {}", log.text());
     }
 }
+
+#[test]
+fn s74_a_scope_of_another_kernel_cuts_nothing_here() {
+    let scope = Scope::new();
+    let (theirs, ours) = (scope.clone(), scope.clone());
+    let mut other = Kernel::simulated(0);
+    let program = async move |os: &mut Os| {
+        let body = async |os: &mut Os| os.sleep(second(10)).await;
+        assert_eq!(theirs.run(os, body).await, Ok(()));
+    };
+    other.spawn("other", program).unwrap();
+    for _ in 0..3 {
+        other.step().unwrap();
+    }
+    // The timeout has the number of that scope, and the task that of its task.
+    alone(async move |os: &mut Os| {
+        let cancel = async move |os: &mut Os| {
+            os.yield_now().await;
+            ours.cancel(os).await;
+            ours.deadline(os, Duration::ZERO).await;
+        };
+        os.spawn("cancel", cancel).await.unwrap();
+        let body = async |os: &mut Os| os.sleep(second(10)).await;
+        assert_eq!(os.timeout(second(100), body).await, Ok(()));
+    });
+    assert!(scope.is_cancelled());
+    other.run().unwrap().check().unwrap();
+}

@@ -9,9 +9,9 @@ use std::{
 
 use trapline::{
     Closed, Either2, Either3, Elapsed, Errno, Error, Event, Exit, Kernel, Ledger, OnDeadlock, Os,
-    Promise, Queue, Shared, SimNet, SimWorld, Source, Tracer, TryGetError, after, check,
+    Promise, Queue, Scope, Shared, SimNet, SimWorld, Source, Tracer, TryGetError, after, check,
     sched::Random,
-    sync::{Flag, Group, Mutex, Semaphore},
+    sync::{Flag, Group, Mutex, Once, Semaphore},
 };
 
 use crate::support::{Youngest, logged, sim};
@@ -558,4 +558,92 @@ fn servers_that_select_on_their_listeners_are_at_rest() {
             .iter()
             .all(|task| task.wait.is_accept)
     );
+}
+
+/// A task selects a lock and the end of a task, others lock and wait meanwhile, and `enemy` cuts one.
+fn locks_beside_a_select(kernel: &mut Kernel, enemy: u32) -> Result<(), Error> {
+    let order = Shared::new(String::new());
+    let note = order.clone();
+    kernel.spawn("main", async move |os: &mut Os| {
+        let (lock, other) = (Mutex::new(os, 0).await, Mutex::new(os, 0).await);
+        let within = Scope::new();
+        let held = other.lock(os).await.unwrap();
+        let mut tasks = Vec::new();
+        for name in ['x', 'y'] {
+            let (lock, note) = (lock.clone(), note.clone());
+            let program = async move |os: &mut Os| {
+                let _guard = lock.lock(os).await;
+                note.update(|order| order.push(name));
+            };
+            tasks.push(os.spawn("locks", program).await?);
+        }
+        let (first, inner) = (tasks[0], within.clone());
+        let selects = async move |os: &mut Os| {
+            let sources = [Source::lock(&other), Source::exit(first)];
+            let body = async |os: &mut Os| os.select(&sources).await;
+            let _ = inner.run(os, body).await;
+            note.update(|order| order.push('z'));
+        };
+        tasks.push(os.spawn("selects", selects).await?);
+        drop(held);
+        match enemy {
+            0 => os.yield_now().await,
+            1 => within.cancel(os).await,
+            2 => drop(os.kill(tasks[2]).await),
+            _ => drop(os.kill(tasks[0]).await),
+        }
+        for task in tasks {
+            os.wait(task).await?;
+        }
+        Ok::<(), Errno>(())
+    })?;
+    kernel.run()?.check()?;
+    kernel.outcome(order.get());
+    Ok(())
+}
+
+#[test]
+fn a_search_sees_what_a_select_changes_for_waits_on_locks_and_tasks() {
+    for enemy in 0..4 {
+        let all = check(move |kernel| locks_beside_a_select(kernel, enemy));
+        let all = all.exhaustive().explore();
+        let is_proved = all.failure.is_none() && all.proved;
+        assert!(is_proved, "{enemy}: {all}");
+    }
+}
+
+#[test]
+fn a_search_sees_a_select_on_a_value_whose_making_is_cut() {
+    let program = |kernel: &mut Kernel| {
+        kernel.spawn("main", async |os: &mut Os| {
+            let (once, scope) = (Once::<u32>::new(os).await, Scope::new());
+            let mut tasks = Vec::new();
+            for n in 0..3 {
+                let (once, scope) = (once.clone(), scope.clone());
+                let init = async move |os: &mut Os| {
+                    os.yield_now().await;
+                    n
+                };
+                let makes = async move |os: &mut Os| {
+                    if n == 1 {
+                        os.select(&[Source::once(&once)]).await;
+                    }
+                    let body = async |os: &mut Os| *once.get_or_init(os, init).await;
+                    match n {
+                        0 => drop(scope.run(os, body).await),
+                        _ => drop(body(os).await),
+                    }
+                };
+                tasks.push(os.spawn("makes", makes).await?);
+            }
+            scope.cancel(os).await;
+            for task in tasks {
+                os.wait(task).await?;
+            }
+            Ok::<(), Errno>(())
+        })?;
+        kernel.run()?.check()
+    };
+    let all = check(program).exhaustive().schedules(300).explore();
+    assert_eq!(all.failure, None);
 }

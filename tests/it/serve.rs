@@ -256,3 +256,21 @@ impl Drop for Counted {
         self.0.update(|count| *count -= 1);
     }
 }
+
+#[test]
+fn a_drain_does_not_count_those_that_end_at_its_last_instant() {
+    let mut kernel = Kernel::simulated(1);
+    let main = async |os: &mut Os| {
+        let mut group = Group::new(os).await;
+        for span in [1, 1, 2] {
+            let member = async move |os: &mut Os| os.sleep(ms(span)).await;
+            group.spawn(os, "member", member).await.unwrap();
+        }
+        os.yield_now().await;
+        // Two are ready when the span is over, and end before this task goes on.
+        assert_eq!(group.drain(os, ms(1)).await, 1);
+    };
+    kernel.spawn("main", main).unwrap();
+    kernel.run().unwrap().check().unwrap();
+    kernel.audit_all();
+}

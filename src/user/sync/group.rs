@@ -195,9 +195,10 @@ impl Group {
             async |os| while self.next_at(place, os).await.is_some() {},
         );
         let (Ok(()) | Err(Elapsed)) = all.await;
-        let left = self.members.left.borrow().len();
+        // Some may have ended since the span was over.
+        let killed = self.members.left.borrow().len() - self.ended.len();
         self.end(os).await;
-        left
+        killed
     }
 
     /// Ends the remaining members. The caller has waited for all of them.

@@ -696,3 +696,23 @@ fn no_message_and_no_change_is_lost_whatever_is_cut() {
         assert_eq!(explored.failure, None, "{act:?}");
     }
 }
+
+#[test]
+fn s71_a_request_for_no_permits_never_waits() {
+    alone(async |os: &mut Os| {
+        let permits = Semaphore::new(os, 1).await;
+        let first = permits.acquire(os).await.unwrap();
+        let theirs = permits.clone();
+        let second = spawn(os, async move |os: &mut Os| {
+            drop(theirs.acquire(os).await.unwrap());
+        })
+        .await;
+        os.yield_now().await;
+        // One task waits for the only permit.
+        let (none, now) = (Source::permits(&permits, 0), Source::after(Duration::ZERO));
+        assert_eq!(os.select(&[none, now]).await, 0);
+        assert_eq!(permits.acquire_many(os, 0).await.unwrap().count(), 0);
+        drop(first);
+        os.wait(second).await.unwrap();
+    });
+}
