@@ -174,9 +174,10 @@ pub(super) fn listen(
     kernel.handles(&HANDLED);
     let mut last: Option<Instant> = None;
     on_thread(move |signal| {
-        let is_same = last
-            .replace(Instant::now())
-            .is_some_and(|last| last.elapsed() < SAME);
+        let is_same = last.is_some_and(|last| last.elapsed() < SAME);
+        if !is_same {
+            last = Some(Instant::now());
+        }
         let mut handled = HANDLED.into_iter().filter(|_| takes && !is_raised());
         let named = handled.find(|named| exit_code_of(*named) == exit_code(signal));
         let caught = named.and_then(|named| Some((named, kernel.untaken(named)?)));

@@ -145,7 +145,9 @@ fn s73_a_hangup_that_was_ignored_at_the_start_stays_ignored_in_a_library() {
 fn s46_a_wait_for_no_signal_at_all_is_a_deadlock_in_the_real_world_too() {
     let builder = Kernel::builder().max_time(Duration::from_secs(30));
     let mut kernel = builder.build().unwrap();
-    let main = async |os: &mut Os| drop(os.catch(&[]).await.next(os).await);
+    let main = async |os: &mut Os| {
+        os.catch(&[]).await.next(os).await;
+    };
     kernel.spawn("main", main).unwrap();
     assert!(matches!(kernel.run(), Err(trapline::Error::Deadlock(_))));
 }
