@@ -53,7 +53,7 @@ impl Kernel {
                 self.touch(Object::Exit(tid));
                 self.touch(Object::Waits(tid));
             }
-            Touches::Put(queue) => self.touch(Object::PutEnd(queue)),
+            Touches::Put(queue) => self.note_one_end(queue, Object::PutEnd(queue)),
             Touches::TryPut(queue) => self.note_try_put(queue),
             Touches::Get(queue) => self.note_get(queue),
             Touches::Take(queue) => {
@@ -97,13 +97,22 @@ impl Kernel {
     /// A deferred put finds no unbounded queue full: it commutes with a get, as a put does.
     pub(super) fn note_try_put(&mut self, queue: QueueId) {
         match self.queues.get(queue) {
-            Some(found) if found.is_unbounded() => self.touch(Object::PutEnd(queue)),
+            Some(found) if found.is_unbounded() => self.note_one_end(queue, Object::PutEnd(queue)),
             _ => self.touch_queue(queue),
         }
     }
 
+    /// Notes a call at one end of a queue. It commutes with one at the other end, unless a task selects
+    /// an end: whether that is woken depends on their order.
+    fn note_one_end(&self, queue: QueueId, end: Object) {
+        if self.queues.get(queue).is_some_and(MessageQueue::is_watched) {
+            return self.touch_queue(queue);
+        }
+        self.touch(end);
+    }
+
     fn note_get(&mut self, queue: QueueId) {
-        self.touch(Object::GetEnd(queue));
+        self.note_one_end(queue, Object::GetEnd(queue));
         if self.queues.get(queue).is_some_and(MessageQueue::is_lock) {
             self.frame.touch(Object::Cycles, false);
             if self.has_bound_selects() {

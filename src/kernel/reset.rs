@@ -1,7 +1,7 @@
 //! A kernel for one more run, in the memory of the last; and whether one kernel alone has run on its
 //! thread. A search decides the turns of the kernel that it gives to its closure, and of no other.
 
-use std::{cell::Cell, io, rc::Rc};
+use std::{cell::Cell, io, rc::Rc, time::Duration};
 
 use super::{Kernel, report::Error};
 use crate::{abi::Nanos, trap::TrapFrame};
@@ -102,6 +102,7 @@ impl Kernel {
             injection.reset();
         }
         self.clock = Nanos::ZERO;
+        self.log.set_clock(Duration::ZERO);
         (self.next_poll, self.pass_ends) = (0, 0);
         self.stepping = None;
         self.daemons = Default::default();

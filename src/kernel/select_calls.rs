@@ -172,6 +172,7 @@ impl Kernel {
             for at in 0..self.selects.len(key) {
                 match self.selects.source(key, at) {
                     Interest::Exit(tid) => {
+                        self.frame.touch(Object::Exit(tid), false);
                         let target = self.tasks.find(tid);
                         let list = target.and_then(|target| self.tasks[target].selects_mut());
                         self.selects.unwatch(key, at, list);
@@ -181,11 +182,13 @@ impl Kernel {
                         self.devices.leave(device, direction, me);
                     }
                     Interest::Queue(queue, end) => {
+                        self.frame.touch_queue(queue, false);
                         let found = self.queues.get_mut(queue);
                         let list = found.map(|found| found.watchers_mut(end));
                         self.selects.unwatch(key, at, list);
                     }
                     Interest::Permits(queue, _) => {
+                        self.frame.touch_queue(queue, false);
                         let found = self.queues.get_mut(queue);
                         let list = found.map(|found| found.watchers_mut(End::Get));
                         self.selects.unwatch(key, at, list);

@@ -4,7 +4,7 @@ use std::{cell::Cell, rc::Rc, time::Duration};
 
 use trapline::{
     Cause, Error, Event, Inject, Kernel, Os, Policy, Promise, Queue, Runnable, SimWorld,
-    SystemCall, Tid,
+    SystemCall, Tid, Tracer,
 };
 
 use crate::support::{Diary, logged, run_main, sim};
@@ -222,4 +222,32 @@ fn a_reset_kernel_numbers_the_tracers_of_tasks_anew() {
         logs.push(log.lines().split_off(before));
     }
     assert_eq!(logs[0], logs[1]);
+}
+
+/// A tracer that takes the times of the polls.
+struct Coarse(Diary);
+
+impl Tracer for Coarse {
+    fn event(&mut self, event: &Event<'_>) {
+        self.0.note(event.to_string());
+    }
+
+    fn is_exact(&self) -> bool {
+        false
+    }
+}
+
+#[test]
+fn the_log_of_a_kernel_that_is_as_new_begins_at_zero() {
+    let diary = Diary::default();
+    let mut kernel = sim().tracer(Coarse(diary.clone())).build().unwrap();
+    for _ in 0..2 {
+        kernel.reset(1).unwrap();
+        let before = diary.lines().len();
+        let main = async |os: &mut Os| os.sleep(Duration::from_secs(1)).await;
+        kernel.spawn("main", main).unwrap();
+        let first = &diary.lines()[before];
+        assert!(first.starts_with("00:00.000000000"), "{first}");
+        kernel.run().unwrap().check().unwrap();
+    }
 }

@@ -647,3 +647,31 @@ fn a_search_sees_a_select_on_a_value_whose_making_is_cut() {
     let all = check(program).exhaustive().schedules(300).explore();
     assert_eq!(all.failure, None);
 }
+
+#[test]
+fn a_search_sees_that_a_put_and_a_get_wake_a_select() {
+    // A put commutes with a get, but which of them comes first decides whether the select is woken.
+    let program = |kernel: &mut Kernel| {
+        kernel.spawn("main", async |os: &mut Os| {
+            let (queue, flag) = (Queue::<u8>::bounded(os, 1).await, Flag::new(os).await);
+            let (source, sink) = (queue.clone(), queue.clone());
+            let gets = async move |os: &mut Os| {
+                source.get(os).await?;
+                source.get(os).await.map(drop)
+            };
+            os.spawn("gets", gets).await?;
+            os.spawn("puts", async move |os: &mut Os| sink.put(os, 1).await)
+                .await?;
+            os.select(&[Source::flag(&flag), Source::message(&queue)])
+                .await;
+            Ok::<(), Errno>(())
+        })?;
+        match kernel.run() {
+            Err(Error::Deadlock(_)) => Ok(()),
+            other => other?.check(),
+        }
+    };
+    let all = check(program).exhaustive().explore();
+    assert!(all.failure.is_none() && all.proved, "{all}");
+    assert_eq!(all.schedules, all.classes);
+}
