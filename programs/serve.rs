@@ -9,14 +9,13 @@ use trapline_cli::duration;
 #[derive(Clone, Copy, clap::Args)]
 pub(crate) struct Drain {
     /// How long the clients may take to finish after a SIGTERM: the server accepts no more, answers
-    /// what it has read, and then ends. A second SIGTERM ends it at once
+    /// what it has read, and then ends. ^C ends it at once
     #[arg(long = "drain", value_name = "TIME", value_parser = duration, default_value = "5s")]
     pub(crate) span: Duration,
 }
 
 impl Drain {
-    /// Serves clients until a SIGTERM, and lets them finish. The signal is taken last: a second one
-    /// before that ends the process.
+    /// Serves clients until a SIGTERM, and lets them finish.
     pub(crate) async fn serve<T: IntoExit>(
         self,
         os: &mut Os,
@@ -38,7 +37,11 @@ pub(crate) async fn catch(os: &mut Os) -> Signals {
 
 /// Says how a server has stopped.
 pub(crate) async fn stopped(os: &mut Os, signals: &Signals, cut: usize) {
-    signals.next(os).await;
+    // More may have come meanwhile. One that is not taken would end the run.
+    let pending = [Source::signal(signals), Source::after(Duration::ZERO)];
+    while os.select(&pending).await == 0 {
+        signals.next(os).await;
+    }
     match cut {
         0 => writeln!(os, "Stopped: all clients have finished"),
         1 => writeln!(os, "Stopped: a client was cut off (see --drain)"),

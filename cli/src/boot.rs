@@ -235,9 +235,10 @@ impl<'a> Session<'a> {
             None => explain(log, &result),
         };
         let code = self.tape.end(log, code);
-        let ended_by = kernel.ended_by();
+        // A signal from outside that no task has caught ends the run itself.
+        let ended_by = kernel.ended_by().filter(|_| signals::signal().is_none());
         if let Some(signal) = ended_by {
-            log.note(&format!("{signal} has ended the run"));
+            log.note(&format!("{signal} has ended the run: no task has taken it"));
         }
         let ended_by = ended_by.map(signals::exit_code_of);
         let mut code = signals::signal().or(ended_by).unwrap_or(code);

@@ -159,8 +159,8 @@ fn lock() -> MutexGuard<'static, Vec<Box<dyn Fn() + Send>>> {
     LAST_WORDS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Hands signals to the tasks that have caught them, unless the kernel `takes` none. A second one ends
-/// the process if no task has taken the first.
+/// Hands signals to the tasks that have caught them, unless the kernel `takes` none. A second interrupt
+/// ends the process if no task has taken the first.
 ///
 /// Without such a task, the first interrupt shuts the kernel down; the second ends the process. The
 /// second is needed because a task that makes no trap cannot be ended. Cleanup, if any is registered,
@@ -172,18 +172,12 @@ pub(super) fn listen(
 ) -> Result<(), String> {
     const HANDLED: [Signal; 3] = [Signal::Interrupt, Signal::Terminate, Signal::Hangup];
     kernel.handles(&HANDLED);
-    let mut last: Option<Instant> = None;
     on_thread(move |signal| {
-        let is_same = last.is_some_and(|last| last.elapsed() < SAME);
-        if !is_same {
-            last = Some(Instant::now());
-        }
         let mut handled = HANDLED.into_iter().filter(|_| takes && !is_raised());
         let named = handled.find(|named| exit_code_of(*named) == exit_code(signal));
         let caught = named.and_then(|named| Some((named, kernel.untaken(named)?)));
         match caught {
-            Some((Signal::Terminate | Signal::Hangup, 1..)) if is_same => return,
-            Some((_, 1..)) => end(exit_code(signal).into()),
+            Some((Signal::Interrupt, 1..)) => end(exit_code(signal).into()),
             Some((named, _)) => return kernel.signal(named),
             None => {}
         }

@@ -161,9 +161,8 @@ impl Kernel {
     #[cold]
     #[inline(never)]
     pub(super) fn leave_select(&mut self, me: Runnable, key: u32) {
-        if self.frame.is_noted() && self.is_bound(key) {
-            // A turn that readies one of its sources later wakes it no more, and touches less.
-            self.touch(Object::All);
+        if self.frame.is_noted() {
+            self.note_leaving(key);
         }
         if let Some(timer) = self.selects.set_timer(key, None) {
             self.timers.of(me).disarm(timer);
@@ -172,7 +171,6 @@ impl Kernel {
             for at in 0..self.selects.len(key) {
                 match self.selects.source(key, at) {
                     Interest::Exit(tid) => {
-                        self.frame.touch(Object::Exit(tid), false);
                         let target = self.tasks.find(tid);
                         let list = target.and_then(|target| self.tasks[target].selects_mut());
                         self.selects.unwatch(key, at, list);
@@ -182,13 +180,11 @@ impl Kernel {
                         self.devices.leave(device, direction, me);
                     }
                     Interest::Queue(queue, end) => {
-                        self.frame.touch_queue(queue, false);
                         let found = self.queues.get_mut(queue);
                         let list = found.map(|found| found.watchers_mut(end));
                         self.selects.unwatch(key, at, list);
                     }
                     Interest::Permits(queue, _) => {
-                        self.frame.touch_queue(queue, false);
                         let found = self.queues.get_mut(queue);
                         let list = found.map(|found| found.watchers_mut(End::Get));
                         self.selects.unwatch(key, at, list);
@@ -198,6 +194,25 @@ impl Kernel {
             }
         }
         self.selects.end(key);
+    }
+
+    /// Notes for a search that a select leaves the lists of its sources: a turn that readies one of them
+    /// later wakes it no more.
+    #[cold]
+    #[inline(never)]
+    fn note_leaving(&self, key: u32) {
+        if self.is_bound(key) {
+            self.touch(Object::All);
+        }
+        for source in self.selects.sources(key) {
+            match source {
+                Interest::Exit(tid) => self.frame.touch(Object::Exit(tid), false),
+                Interest::Queue(queue, _) | Interest::Permits(queue, _) => {
+                    self.frame.touch_queue(queue, false);
+                }
+                Interest::Device(..) | Interest::After(_) | Interest::At(_) => {}
+            }
+        }
     }
 
     /// Makes a task ready if it is blocked in a select. Returns whether it is in a select.

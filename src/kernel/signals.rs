@@ -141,15 +141,24 @@ impl Kernel {
     }
 
     /// Forgets a holder. Returns whether a signal has its default action now: no task has taken it,
-    /// and it has no other holder.
+    /// it has no other holder, and a task is left whose end it would be.
     #[cold]
-    pub(super) fn uncatch(&mut self, queue: QueueId) -> bool {
+    pub(super) fn uncatch(&mut self, me: Runnable, queue: QueueId) -> bool {
         self.signals.holders.retain(|(other, _)| *other != queue);
         let left = self.remote.set_caught(self.signals.caught());
+        let left = left.filter(|_| !self.is_last(me));
         if let Some(signal) = left {
             self.ends_by(signal);
         }
         left.is_some()
+    }
+
+    /// Returns whether this task has returned or died, and no other keeps the run alive.
+    fn is_last(&mut self, me: Runnable) -> bool {
+        let is_live = self.tasks.is_live(me);
+        let has_ended = !is_live || self.tasks[me].has_returned();
+        let keeps = is_live && !me.tid.is_daemon() && !self.tasks[me].is_attendant;
+        has_ended && self.tasks.lasting() == usize::from(keeps)
     }
 
     // ---- what comes

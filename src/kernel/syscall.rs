@@ -82,7 +82,7 @@ impl Kernel {
             SystemCall::Shield => self.shield(me),
             SystemCall::Unshield(shield) => self.unshield(me, shield),
             SystemCall::Catch => self.catch(me),
-            SystemCall::Uncatch(queue) => match self.uncatch(queue) {
+            SystemCall::Uncatch(queue) => match self.uncatch(me, queue) {
                 true => self.shutdown(),
                 false => Reply::Done.into(),
             },

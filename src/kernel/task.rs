@@ -234,11 +234,15 @@ impl Task {
         self.waiters.take()
     }
 
+    /// Returns whether its program has returned, or was dropped.
+    pub(super) fn has_returned(&self) -> bool {
+        size_of_val(&*self.program) == 0
+    }
+
     /// Takes the program of a task that ends, unless it has returned and is gone.
     #[inline(always)]
     pub(super) fn take_program(&mut self) -> Option<Program> {
-        let is_gone = size_of_val(&*self.program) == 0;
-        (!is_gone).then(|| std::mem::replace(&mut self.program, ended()))
+        (!self.has_returned()).then(|| std::mem::replace(&mut self.program, ended()))
     }
 }
 

@@ -5,8 +5,8 @@ mod real;
 use std::{cell::Cell, rc::Rc, time::Duration};
 
 use trapline::{
-    Either2, Elapsed, Errno, Error, Kernel, Os, Queue, Scope, Shared, Signal, Signals, Source,
-    check,
+    Either2, Elapsed, Errno, Error, Exit, Kernel, Os, Queue, Scope, Shared, Signal, Signals,
+    Source, check,
     record::Header,
     tape::{Playing, Taping},
 };
@@ -163,6 +163,32 @@ fn s73_a_signal_that_no_holder_has_taken_acts_when_the_last_one_is_dropped() {
         (milli(2), Some(Signal::Hangup))
     );
     kernel.audit_all();
+}
+
+#[test]
+fn s73_a_signal_that_is_not_taken_ends_no_task_that_has_returned() {
+    for is_alone in [true, false] {
+        let mut kernel = signalled(&[(1, Signal::Terminate)]);
+        let main = async move |os: &mut Os| {
+            let signals = os.catch(&[Signal::Terminate]).await;
+            os.spawn_daemon("ticker", async |os: &mut Os| os.sleep(Duration::MAX).await)
+                .await
+                .unwrap();
+            assert_eq!(os.select(&[Source::signal(&signals)]).await, 0);
+            writeln!(os, "it is over");
+        };
+        let main = kernel.spawn("main", main).unwrap();
+        if !is_alone {
+            let other = async |os: &mut Os| os.sleep(milli(9)).await;
+            kernel.spawn("other", other).unwrap();
+        }
+        let report = kernel.run().unwrap();
+        let exit = [Exit::Killed, Exit::Done][usize::from(is_alone)].clone();
+        assert_eq!(report.exits()[&main], exit);
+        let ended_by = (!is_alone).then_some(Signal::Terminate);
+        assert_eq!(kernel.ended_by(), ended_by);
+        kernel.audit_all();
+    }
 }
 
 #[test]
