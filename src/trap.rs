@@ -7,7 +7,8 @@
 //!
 //! | file | owns |
 //! |---|---|
-//! | `frame.rs` | [`TrapFrame`], [`Payload`], references to devices |
+//! | `frame.rs` | [`TrapFrame`], [`Payload`] |
+//! | `device_ref.rs` | [`DeviceRef`]: a reference that keeps a device open |
 //! | `new_task.rs` | programs, and the options of a new task |
 //! | `resume.rs` | the resume of a program, its panics, and the screen around some |
 //! | `descriptor.rs` | [`Descriptor`]: an open descriptor and what keeps it open |
@@ -18,6 +19,7 @@
 //! | `status.rs` | the status of a queue, which its handles read without a trap |
 
 mod descriptor;
+mod device_ref;
 mod drops;
 mod footprint;
 mod frame;
@@ -31,10 +33,9 @@ pub(crate) use crate::abi::Kind;
 #[cfg(feature = "serde")]
 pub(crate) use descriptor::Carrier;
 pub use descriptor::Descriptor;
+pub(crate) use device_ref::DeviceRef;
 pub use footprint::{Continued, Footprints, Note, Object};
-pub(crate) use frame::{
-    CONSOLE_ROOM, Deferred, DeviceRef, MAX_IO, Parcel, Payload, ScopeState, TrapFrame,
-};
+pub(crate) use frame::{CONSOLE_ROOM, Deferred, MAX_IO, Parcel, Payload, ScopeState, TrapFrame};
 pub(crate) use new_task::{
     Caller, Charge, Fate, Keeper, NewTask, Options, Program, Start, Store, ended,
 };
