@@ -336,7 +336,7 @@ calls! {
         54 "shutdown_read" ShutdownRead(device: Device(DeviceId)) => World, Network; Io,
         /// [`Semaphore::acquire_many`](crate::sync::Semaphore::acquire_many), and what takes permits as
         /// it does. Returns [`Reply::Permits`] or [`Reply::Err`].
-        55 "take" Take(queue: Queue(QueueId)) + Count => Take(queue), Queues; Fails,
+        55 "take" Take(queue: Queue(QueueId)) + Count => Ends(queue), Queues; Fails,
         /// [`Semaphore::try_acquire_many`](crate::sync::Semaphore::try_acquire_many). Returns the same
         /// as [`SystemCall::Take`], or [`Reply::Again`].
         56 "try_take" TryTake(queue: Queue(QueueId)) + Count => Ends(queue), Queues; Fails,
