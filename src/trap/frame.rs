@@ -14,15 +14,16 @@ use std::{
 use slab::Slab;
 
 use super::{
+    deferred::Deferred,
     descriptor::Descriptor,
-    device_ref::DeviceRef,
     drops::Drops,
-    footprint::Footprints,
+    footprint::{Footprints, Object},
     new_task::{Caller, Fate, NewTask, Store},
+    scope::ScopeState,
     status::{Kept, QueueStatus},
 };
 use crate::{
-    abi::{Beside, Exit, HostId, Interest, Kind, Nanos, Reply, SystemCall, TaskInfo, Tid},
+    abi::{Beside, DeviceId, Exit, HostId, Interest, Kind, Reply, SystemCall, TaskInfo, Tid},
     interrupt::{Job, Remote},
     log::{Detail, Tracer},
     panic::contain,
@@ -60,25 +61,6 @@ pub(crate) enum Payload {
     /// The sources of a select.
     Interests(Vec<Interest>),
     Scope(Rc<ScopeState>),
-}
-
-/// What a scope shares with its handles. Only the kernel changes it.
-#[derive(Debug)]
-pub(crate) struct ScopeState {
-    pub(crate) is_cancelled: Cell<bool>,
-    /// The task that runs it, and the number of its timeout.
-    pub(crate) under_way: Cell<Option<(Tid, u64)>>,
-    pub(crate) deadline: Cell<Nanos>,
-}
-
-impl Default for ScopeState {
-    fn default() -> Self {
-        Self {
-            is_cancelled: Cell::default(),
-            under_way: Cell::default(),
-            deadline: Cell::new(Nanos::FOREVER),
-        }
-    }
 }
 
 impl Payload {
@@ -121,32 +103,6 @@ fn named(name: &str) -> Detail<'_> {
 impl fmt::Debug for Payload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Payload({:?})", self.detail())
-    }
-}
-
-/// A call without a trap, mostly of a destructor. The kernel handles it when the task stops, before its
-/// next call, and drops the answer.
-#[derive(Clone, Copy)]
-pub(crate) struct Deferred {
-    pub(crate) call: SystemCall,
-    /// A word beside it. If the call has a payload, the number of this in
-    /// [`TrapFrame::take_deferred_payload`].
-    pub(crate) word: Option<u64>,
-}
-
-impl Deferred {
-    /// Returns whether it is one of the most frequent calls. These end no task.
-    fn is_frequent(&self) -> bool {
-        matches!(
-            self.call,
-            SystemCall::TryPut(_)
-                | SystemCall::FreeQueue(_)
-                | SystemCall::GiveBack(_)
-                | SystemCall::Give(_)
-                | SystemCall::Disarm(_)
-                | SystemCall::Disown(_)
-                | SystemCall::Close(_)
-        )
     }
 }
 
@@ -563,5 +519,61 @@ impl TrapFrame {
         let last = &self.observers[usize::from(is_daemon)];
         last.set(last.get() + 1);
         last.get()
+    }
+}
+
+/// A counted reference that keeps a device open. Dropping the last one closes the device.
+pub(crate) struct DeviceRef(Rc<DeviceGuard>);
+
+struct DeviceGuard {
+    id: DeviceId,
+    frame: Rc<TrapFrame>,
+}
+
+impl DeviceRef {
+    pub(crate) fn new(id: DeviceId, frame: &Rc<TrapFrame>) -> Self {
+        let frame = Rc::clone(frame);
+        Self(Rc::new(DeviceGuard { id, frame }))
+    }
+
+    pub(crate) fn frame(&self) -> &TrapFrame {
+        &self.0.frame
+    }
+
+    pub(crate) fn id(&self) -> DeviceId {
+        self.0.id
+    }
+
+    pub(crate) fn is_of(&self, frame: &Rc<TrapFrame>) -> bool {
+        Rc::ptr_eq(&self.0.frame, frame)
+    }
+
+    /// Drops the reference and leaves the device open, for raw calls with its number.
+    pub(crate) fn leave_open(mut self) {
+        if let Some(guard) = Rc::get_mut(&mut self.0) {
+            guard.id = DeviceId::NONE;
+        }
+    }
+}
+
+impl Drop for DeviceRef {
+    fn drop(&mut self) {
+        let left = Rc::strong_count(&self.0) - 1;
+        let DeviceGuard { id, frame } = &*self.0;
+        if *id == DeviceId::NONE {
+            return;
+        }
+        frame.note_drop(Object::Handles(*id), left);
+        if left == 0 {
+            frame.defer(SystemCall::Close(*id));
+        }
+    }
+}
+
+impl Clone for DeviceRef {
+    fn clone(&self) -> Self {
+        let DeviceGuard { id, frame } = &*self.0;
+        frame.note_clone(Object::Handles(*id), Rc::strong_count(&self.0));
+        Self(Rc::clone(&self.0))
     }
 }
