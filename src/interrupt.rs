@@ -207,7 +207,7 @@ impl Remote {
     /// [`Remote::signal`]. [`Os::catch`](crate::Os::catch) installs no handlers for them from now on.
     pub fn handles(&self, signals: &[Signal]) {
         let mut board = self.0.board();
-        board.of_host = board.of_host.and(signals.into());
+        board.of_host = board.of_host.with(signals.into());
     }
 
     /// Returns the signals among these that the host does not handle.

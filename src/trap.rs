@@ -8,6 +8,7 @@
 //! | file | owns |
 //! |---|---|
 //! | `frame.rs` | [`TrapFrame`], [`Payload`], references to devices |
+//! | `deferred.rs`, `scope.rs` | calls without a trap; the state of a scope |
 //! | `new_task.rs` | programs, and the options of a new task |
 //! | `resume.rs` | the resume of a program, its panics, and the screen around some |
 //! | `descriptor.rs` | [`Descriptor`]: an open descriptor and what keeps it open |
@@ -17,6 +18,7 @@
 //! | `pause.rs` | how blocking work pauses |
 //! | `status.rs` | the status of a queue, which its handles read without a trap |
 
+mod deferred;
 mod descriptor;
 mod drops;
 mod footprint;
@@ -25,18 +27,19 @@ mod new_task;
 mod noting;
 pub(crate) mod pause;
 mod resume;
+mod scope;
 mod status;
 
 pub(crate) use crate::abi::Kind;
+pub(crate) use deferred::Deferred;
 #[cfg(feature = "serde")]
 pub(crate) use descriptor::Carrier;
 pub use descriptor::Descriptor;
 pub use footprint::{Continued, Footprints, Note, Object};
-pub(crate) use frame::{
-    CONSOLE_ROOM, Deferred, DeviceRef, MAX_IO, Parcel, Payload, ScopeState, TrapFrame,
-};
+pub(crate) use frame::{CONSOLE_ROOM, DeviceRef, MAX_IO, Parcel, Payload, TrapFrame};
 pub(crate) use new_task::{
     Caller, Charge, Fate, Keeper, NewTask, Options, Program, Start, Store, ended,
 };
 pub(crate) use resume::{fault, resume, screened};
+pub(crate) use scope::ScopeState;
 pub(crate) use status::QueueStatus;

@@ -49,9 +49,7 @@ pub(crate) enum Touches {
     TryPut(QueueId),
     /// The end of a queue where the caller waits to get.
     Get(QueueId),
-    /// The permits of a queue, for which the caller waits.
-    Take(QueueId),
-    /// Both ends of a queue.
+    /// Both ends of a queue, and its permits.
     Ends(QueueId),
     /// The tasks that wait at a queue without handles.
     Waiters(QueueId),

@@ -103,6 +103,7 @@ impl Calls {
         others.0 & !self.0 == 0
     }
 
+    /// Returns the calls that are in both sets.
     pub(crate) fn and(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }

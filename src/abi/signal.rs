@@ -93,7 +93,8 @@ impl SignalSet {
         Self(self.0 & !other.0)
     }
 
-    pub(crate) fn and(self, other: Self) -> Self {
+    /// Returns the signals of either set.
+    pub(crate) fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 

@@ -56,10 +56,6 @@ impl Kernel {
             Touches::Put(queue) => self.note_one_end(queue, Object::PutEnd(queue)),
             Touches::TryPut(queue) => self.note_try_put(queue),
             Touches::Get(queue) => self.note_get(queue),
-            Touches::Take(queue) => {
-                self.touch_queue(queue);
-                self.note_shared(queue);
-            }
             Touches::Ends(queue) => {
                 self.touch_queue(queue);
                 self.note_shared(queue);

@@ -29,7 +29,7 @@ pub(super) struct Signals {
 impl Signals {
     fn caught(&self) -> SignalSet {
         let sets = self.holders.iter().map(|(_, signals)| *signals);
-        sets.fold(SignalSet::default(), SignalSet::and)
+        sets.fold(SignalSet::default(), SignalSet::with)
     }
 
     fn holders_of(&self, signal: Signal) -> Vec<QueueId> {

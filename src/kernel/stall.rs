@@ -40,11 +40,12 @@ impl Stall {
 impl Kernel {
     #[inline(always)]
     pub(super) fn waits_on_threads(&self) -> bool {
-        self.timers.tasks.len() == 0 && self.has_no_timer()
+        self.timers.tasks.len() == 0 && self.expects_no_event()
     }
 
+    /// Returns whether no computation, device or signal of the world can end a wait.
     #[inline(never)]
-    fn has_no_timer(&self) -> bool {
+    fn expects_no_event(&self) -> bool {
         !self.will_compute()
             && (self.devices.waiting()[0] == 0 && !self.awaits_signal() || self.world.is_idle())
     }

@@ -395,7 +395,7 @@ impl Ledger {
                 self.holders.remove(&queue);
             }
             SystemCall::TryPut(queue) | SystemCall::GiveBack(queue)
-                if matches!(self.kind(queue), Kind::Mutex | Kind::Once) =>
+                if self.kind(queue).is_lock() =>
             {
                 self.holders.remove(&queue);
             }

@@ -14,16 +14,16 @@ use std::{
 use slab::Slab;
 
 use super::{
+    deferred::Deferred,
     descriptor::Descriptor,
     drops::Drops,
     footprint::{Footprints, Object},
     new_task::{Caller, Fate, NewTask, Store},
+    scope::ScopeState,
     status::{Kept, QueueStatus},
 };
 use crate::{
-    abi::{
-        Beside, DeviceId, Exit, HostId, Interest, Kind, Nanos, Reply, SystemCall, TaskInfo, Tid,
-    },
+    abi::{Beside, DeviceId, Exit, HostId, Interest, Kind, Reply, SystemCall, TaskInfo, Tid},
     interrupt::{Job, Remote},
     log::{Detail, Tracer},
     panic::contain,
@@ -61,25 +61,6 @@ pub(crate) enum Payload {
     /// The sources of a select.
     Interests(Vec<Interest>),
     Scope(Rc<ScopeState>),
-}
-
-/// What a scope shares with its handles. Only the kernel changes it.
-#[derive(Debug)]
-pub(crate) struct ScopeState {
-    pub(crate) is_cancelled: Cell<bool>,
-    /// The task that runs it, and the number of its timeout.
-    pub(crate) under_way: Cell<Option<(Tid, u64)>>,
-    pub(crate) deadline: Cell<Nanos>,
-}
-
-impl Default for ScopeState {
-    fn default() -> Self {
-        Self {
-            is_cancelled: Cell::default(),
-            under_way: Cell::default(),
-            deadline: Cell::new(Nanos::FOREVER),
-        }
-    }
 }
 
 impl Payload {
@@ -122,32 +103,6 @@ fn named(name: &str) -> Detail<'_> {
 impl fmt::Debug for Payload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Payload({:?})", self.detail())
-    }
-}
-
-/// A call without a trap, mostly of a destructor. The kernel handles it when the task stops, before its
-/// next call, and drops the answer.
-#[derive(Clone, Copy)]
-pub(crate) struct Deferred {
-    pub(crate) call: SystemCall,
-    /// A word beside it. If the call has a payload, the number of this in
-    /// [`TrapFrame::take_deferred_payload`].
-    pub(crate) word: Option<u64>,
-}
-
-impl Deferred {
-    /// Returns whether it is one of the most frequent calls. These end no task.
-    fn is_frequent(&self) -> bool {
-        matches!(
-            self.call,
-            SystemCall::TryPut(_)
-                | SystemCall::FreeQueue(_)
-                | SystemCall::GiveBack(_)
-                | SystemCall::Give(_)
-                | SystemCall::Disarm(_)
-                | SystemCall::Disown(_)
-                | SystemCall::Close(_)
-        )
     }
 }
 

@@ -116,13 +116,15 @@ impl Source {
         Self::of_permits(lock.permits(), READERS)
     }
 
-    /// A value that the handle has not seen: for [`Watch::changed`].
+    /// A value that the handle has not seen: for [`Watch::changed`]. It names the next change, and stays
+    /// ready after it: each select needs a new one.
     #[must_use]
     pub fn changed<T: 'static>(watch: &Watch<T>) -> Self {
         Self::queue(&watch.seen(), End::Get)
     }
 
-    /// A message, how many were missed, or the end: for [`Receiver::get`].
+    /// A message, how many were missed, or the end: for [`Receiver::get`]. It names the next message, and
+    /// stays ready after it: each select needs a new one.
     #[must_use]
     pub fn broadcast<T: Clone + 'static>(receiver: &Receiver<T>) -> Self {
         Self::queue(&receiver.gate(), End::Get)
@@ -265,7 +267,8 @@ impl Os {
     }
 
     /// Waits for the first of several calls that need not block, makes that call, and returns its result.
-    /// The other calls are not made. *Blocks* until one can be made.
+    /// The other calls are not made. *Blocks* until one can be made. (The `select!` of tokio, which begins
+    /// all of them and drops the others.)
     ///
     /// ```
     /// # use std::time::Duration;

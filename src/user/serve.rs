@@ -30,6 +30,7 @@ impl Os {
     /// Then it drains: it closes the listener, and every client's stream
     /// [reads no more](TcpStream::shutdown_read) than what has arrived. It waits for the clients' tasks
     /// for at most `drain`, kills the rest, and returns how many it killed. It takes nothing from `stop`.
+    /// (The graceful shutdown of hyper.)
     ///
     /// *Blocks* until then. A failure of a client ends only that client. When `accept` fails, or a
     /// client's task cannot be made, the server goes on. A warning says so, of `accept` at most one in
@@ -38,7 +39,8 @@ impl Os {
     /// A client's task that returns during the drain has ended its connection in order. What its peer
     /// sends yet is dropped until the peer ends its side or is silent for half a second.
     ///
-    /// *Errors:* that of a listener that is closed, or is of another kernel.
+    /// *Errors:* that of a listener that is closed, even while it stops, or is of another kernel. The
+    /// clients are killed then.
     ///
     /// ```
     /// # use std::{io, time::Duration};

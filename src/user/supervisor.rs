@@ -255,8 +255,8 @@ impl Supervisor {
     ///
     /// If a timeout or a scope around it is due, this ends its children before it is cut: one after
     /// the other, the youngest first, each by a cancel, and after the span of [`Supervisor::shutdown`] by
-    /// a kill. A task that is killed kills its children, the youngest first. They end before its exit is
-    /// told.
+    /// a kill. A task that is killed kills its children, the youngest first. They end before other tasks
+    /// learn of its exit.
     ///
     /// *Errors:* [`Gone`], if a restart would be one too many. All children have ended. Faults the
     /// caller at the limit of queues ([`Builder::max_queues`](crate::Builder::max_queues)).

@@ -68,7 +68,7 @@
 //! | 1 | resumed | |
 //! | 2 | trapped | call, a byte: its [number][call], 0x80 if a detail follows; argument; detail |
 //! | 3 | replied | reply, a byte: its [number][reply], 0x80 if a detail follows; argument; detail |
-//! | 4 | blocked | on, a byte: 0 exit, 1 timer, 2 to be read, 3 to be written, 4 put, 5 get; task, instant, device or queue |
+//! | 4 | blocked | on, a byte: 0 exit, 1 timer, 2 to be read, 3 to be written, 4 put, 5 get, 6 a select; task, instant, device, queue or how many sources |
 //! | 5 | woken | by, a byte: 0 exit, 1 timer, 2 to be read, 3 to be written, 4 closed, 5 queue, 6 timeout; task, device, queue or nothing |
 //! | 6 | device I/O | a byte: 1 for writing, 2 for an error; device; how many bytes, or the error's kind |
 //! | 7 | console | text |
@@ -85,6 +85,7 @@
 //! | 18 | computing | the processor |
 //! | 19 | preempted | what is left of the computation, in nanoseconds |
 //! | 20 | signalled | a byte: 0 SIGINT, 1 SIGTERM, 2 SIGHUP, 3 SIGUSR1, 4 SIGUSR2 |
+//! | 22 | limited | text |
 //!
 //! Calls and replies have their numbers from the tables in `src/abi.rs`. A number never changes and
 //! is never used again. A reader refuses a number that it does not know.
@@ -93,7 +94,8 @@
 //! and, for 1 and 2, a text. A detail is a byte and its content: 0 nothing, 1 a name, 2 an IPv4
 //! address (4 bytes, port: u16), 3 an IPv6 address (16 bytes, port: u16, flow information: u32,
 //! scope: u32), 4 a length, 5 an exit, 6 a count, 7 an I/O error (its kind, a byte; text), 8 a
-//! kind of object and its name (two texts). The kinds of I/O errors are numbered in the order of a table in `src/log/recording/errors.rs`.
+//! kind of object and its name (two texts), 9 the sources of a select (how many; each is a byte as of kind
+//! 4, or 6 for a span and 7 for permits of a queue and how many). The kinds of I/O errors are numbered in the order of a table in `src/log/recording/errors.rs`.
 //!
 //! This module uses the ABI and the event log.
 //!

@@ -45,7 +45,7 @@ impl Caught {
         }
         let kernels = &mut process.kernels;
         match kernels.iter_mut().find(|(other, _)| other.is(remote)) {
-            Some((_, caught)) => *caught = caught.and(signals),
+            Some((_, caught)) => *caught = caught.with(signals),
             None => kernels.push((remote.clone(), signals)),
         }
         self.0 = Some(remote.clone());
