@@ -133,11 +133,15 @@ impl Timeouts {
     pub(super) fn hold_back(&mut self, number: u64) -> Option<(Vec<Timer>, QueueId)> {
         let at = self.armed.iter().position(|(_, other)| *other == number)?;
         let shields = &mut self.guards.as_mut()?.shields;
+        // One whose future is leaked outlives what was armed around it.
+        for shield in &mut *shields {
+            shield.around = shield.around.min(self.armed.len());
+        }
         let outermost = shields.iter().position(|shield| shield.around > at)?;
         shields[outermost].held = Some(number);
         let around = shields[outermost].around;
         for shield in &mut shields[outermost..] {
-            shield.around -= around - at;
+            shield.around = shield.around.saturating_sub(around - at);
         }
         let closes = shields[outermost].closes;
         Some((self.armed.drain(at..around).skip(1).collect(), closes))

@@ -115,12 +115,15 @@ impl Kernel {
 
     /// Follows the waits. They lead back to the caller, or to a task that waits for no other.
     fn follow(&mut self, me: Runnable) -> Option<Runnable> {
+        if me.tid.is_daemon() {
+            return None;
+        }
         if !self.selects.are_none() {
             let cycle = self.find_ring(me)?;
             return self.deadlocked(me, &cycle);
         }
         let waits = || chain(me, |task| self.blocker(task));
-        if me.tid.is_daemon() || !waits().skip(1).any(|task| task == me) {
+        if !waits().skip(1).any(|task| task == me) {
             return None;
         }
         // Collected only now: few waits close a cycle.

@@ -197,6 +197,11 @@ impl AllBounds {
         }
     }
 
+    /// Takes what was denied since the last trap.
+    pub(super) fn take_denied(&mut self, tid: Tid) -> Option<String> {
+        self.members.get_mut(&tid)?.denied.take()
+    }
+
     pub(super) fn of(&self, tid: Tid) -> Option<&Limits> {
         self.bounds(tid).map(|bounds| &bounds.limits)
     }

@@ -8,7 +8,7 @@ use super::{Kernel, outcome::Outcome, task::Pending, timers::Timer};
 use crate::{
     abi::{Errno, Exit, Nanos, QueueId, Reply, Tid},
     sched::Runnable,
-    trap::{Payload, ScopeState},
+    trap::{Object, Payload, ScopeState},
 };
 
 /// Why a task is faulted that runs a scope twice at once.
@@ -133,6 +133,7 @@ impl Kernel {
             return timer.0;
         };
         if scope.deadline.get() <= self.clock && self.tasks[me].due().is_none() {
+            self.frame.touch(Object::Scopes, true);
             scope.is_cancelled.set(true);
         }
         match scope.is_cancelled.get() {
@@ -148,6 +149,7 @@ impl Kernel {
     pub(super) fn is_held_back(&mut self, me: Runnable, number: u64) -> bool {
         let guards = self.tasks[me].guards_mut();
         if let Some(scope) = guards.scope(number) {
+            self.frame.touch(Object::Scopes, true);
             scope.is_cancelled.set(true);
         }
         let Some((within, queue)) = guards.hold_back(number) else {

@@ -236,7 +236,13 @@ impl Kernel {
         };
         match self.run_own_deferred(me) {
             None => {}
-            Some(false) => self.end(me, exit),
+            Some(false) => {
+                let exit = match self.bounds.are_none() {
+                    true => exit,
+                    false => self.bounds.take_denied(me.tid).map_or(exit, Exit::Faulted),
+                };
+                self.end(me, exit);
+            }
             Some(true) => {
                 self.frame.put(Payload::Exit(exit));
                 self.hold(me, None);

@@ -1,6 +1,10 @@
 //! Scopes: work that another task can cancel, and shields against that.
 
-use std::{cell::RefCell, rc::Rc, time::Duration};
+use std::{
+    cell::{OnceCell, RefCell},
+    rc::Rc,
+    time::Duration,
+};
 
 use super::{
     os::{Os, checked, mismatch},
@@ -49,6 +53,8 @@ pub struct Scope {
     state: Rc<ScopeState>,
     /// Set by [`Scope::ask`].
     asked: Rc<RefCell<Option<Flag>>>,
+    /// The frame of the kernel that it is used in.
+    home: Rc<OnceCell<Rc<TrapFrame>>>,
 }
 
 impl Scope {
@@ -86,6 +92,7 @@ impl Scope {
 
     /// Cancels the body, now or when it begins. The scope stays cancelled. Never blocks.
     pub async fn cancel(&self, os: &mut Os) {
+        self.touch(os);
         let state = Rc::clone(&self.state);
         let cancel = move |frame: &TrapFrame| {
             let task = state.under_way.get().map(|(tid, _)| tid);
@@ -98,6 +105,7 @@ impl Scope {
     /// Sets the instant, counted from boot as by [`Os::now`], at which the scope is cancelled: for the
     /// body under way, and for later ones. The last one set counts. Never blocks.
     pub async fn deadline(&self, os: &mut Os, instant: Duration) {
+        self.touch(os);
         let state = Rc::clone(&self.state);
         let set = move |frame: &TrapFrame| {
             frame.put(Payload::Scope(state));
@@ -110,6 +118,9 @@ impl Scope {
     /// Returns whether the scope was cancelled, or its deadline has passed during a body.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
+        if let Some(frame) = self.home.get() {
+            frame.touch(Object::Scopes, false);
+        }
         self.state.is_cancelled.get()
     }
 
@@ -133,7 +144,10 @@ impl Scope {
 
     /// Notes for a search that the state of the scope is read or changed, which is in no queue.
     fn touch(&self, os: &Os) {
-        os.frame().touch(Object::Scopes, true);
+        let frame = self.home.get_or_init(|| Rc::clone(os.frame()));
+        if Rc::ptr_eq(frame, os.frame()) {
+            frame.touch(Object::Scopes, true);
+        }
     }
 }
 

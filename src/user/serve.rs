@@ -152,7 +152,8 @@ impl Os {
             }
         }
         stops.set(true);
-        listener.close(self).await?;
+        // Another task may have closed it.
+        let _ = listener.close(self).await;
         for device in streams.into_values() {
             // It fails if the client's task has closed it.
             let end = self.call(move |_| SystemCall::ShutdownRead(device), io_checked);
@@ -176,5 +177,6 @@ async fn farewell(os: &mut Os, stream: &TcpStream, silence: Duration) {
 /// Whether no call at the listener can succeed any more.
 fn is_gone(error: &io::Error) -> bool {
     let errno = error.get_ref().and_then(|inner| inner.downcast_ref());
-    matches!(errno, Some(Errno::BadFd))
+    matches!(errno, Some(Errno::BadFd | Errno::Denied))
+        || error.kind() == io::ErrorKind::PermissionDenied
 }

@@ -196,7 +196,8 @@ impl Supervisor {
 
     /// Waits before a restart: `span.start` before the first one for a child, then twice as long each
     /// time, and at most `span.end`. A child that has lived for longer than the span of
-    /// [`Supervisor::restarts`] begins anew. Meanwhile the children that the strategy does not concern go
+    /// [`Supervisor::restarts`] begins anew. Waits that are so long that fewer restarts fit into that span
+    /// than are allowed let it go on for ever. Meanwhile the children that the strategy does not concern go
     /// on.
     pub fn backoff(self, span: Range<Duration>) -> Self {
         Self {

@@ -21,6 +21,8 @@ impl Server {
         eventually("the end of accepting", || {
             match TcpStream::connect(self.addr) {
                 Ok(_) => None,
+                // At the instant at which the listener closes, a connection is reset.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => None,
                 Err(error) => {
                     assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
                     Some(())
