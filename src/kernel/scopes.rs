@@ -59,9 +59,9 @@ impl Kernel {
         };
         if let Some((task, timer)) = run.and_then(|run| self.armed(run)) {
             self.timers.of(task).disarm(timer);
-            self.fire_by(task, timer);
+            self.fire(task, timer.1);
         }
-        self.answer_late(me, Reply::Yes)
+        Outcome::Ready(self.tasks[me].late(Reply::Yes.into(), false))
     }
 
     /// Moves the deadline of a scope.
@@ -80,27 +80,10 @@ impl Kernel {
             if deadline > self.clock {
                 self.timers.of(task).start(moved, task.slot);
             } else {
-                self.fire_by(task, timer);
+                self.fire(task, timer.1);
             }
         }
-        self.answer_late(me, Reply::Done)
-    }
-
-    /// Lets the timeout of another task fire in a call. What destructors of messages defer is handled
-    /// now: later it would be part of another task's turn.
-    fn fire_by(&mut self, task: Runnable, timer: Timer) {
-        self.fire(task, timer.1);
-        if self.frame.has_deferred() {
-            self.run_deferred(task);
-        }
-    }
-
-    /// Answers a call that may have cut its own task, or killed it by a destructor of a message.
-    fn answer_late(&mut self, me: Runnable, reply: Reply) -> Outcome {
-        match self.tasks.get_mut(me).filter(|task| task.is_live()) {
-            Some(task) => Outcome::Ready(task.late(reply.into(), false)),
-            None => Outcome::Over,
-        }
+        Outcome::Ready(self.tasks[me].late(Reply::Done.into(), false))
     }
 
     /// Returns the run of a scope that is under way: its task, and the number of its timeout. That of

@@ -315,8 +315,7 @@ impl Kernel {
         if due.spent {
             self.poisoning(|kernel| kernel.abandon(call));
             let cut = self.cut(me, due.number);
-            self.settle_apart(me, call, cut);
-            return self.run_deferred_of_cut(me);
+            return self.settle_apart(me, call, cut);
         }
         let only_asks = call.only_asks() || self.takes_lock(call);
         let outcome = match self.perform_apart(me, call) {
@@ -339,21 +338,11 @@ impl Kernel {
             outcome @ (Outcome::Block(on) | Outcome::BlockOnTask(on)) => {
                 self.settle_apart(me, call, outcome);
                 self.tasks[me].set_due(None);
-                self.cut_blocked(me, on, due.number);
-                return self.run_deferred_of_cut(me);
+                return self.cut_blocked(me, on, due.number);
             }
             outcome => outcome,
         };
         self.settle_apart(me, call, outcome);
-    }
-
-    /// Handles what a message has deferred that was dropped with its call. Later it would be part of
-    /// another task's turn.
-    #[cold]
-    fn run_deferred_of_cut(&mut self, me: Runnable) {
-        if self.frame.has_deferred() {
-            self.run_deferred(me);
-        }
     }
 
     #[inline(always)]
