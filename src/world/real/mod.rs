@@ -61,7 +61,9 @@ use stdout::Stdout;
 pub use stdout::open_again;
 
 use super::{
-    Answer, Happening, Request, World, console, hand_on, io::send_piece, sequence::Sequence,
+    Answer, Happening, Request, World, console, hand_on,
+    io::{no_disk, send_piece},
+    sequence::Sequence,
 };
 use crate::{
     abi::{DeviceId, Direction, Tid},
@@ -424,6 +426,9 @@ impl World for RealWorld {
             Request::Catch(signals) => {
                 let remote = self.interrupts.remote();
                 self.signals.catch(&remote, signals).map(done)
+            }
+            Request::Disk { .. } | Request::File(_) | Request::Finish(_) => {
+                no_disk("give it one by Builder::disk(dir), or by boot --disk DIR")
             }
             Request::Close => {
                 self.close(device);

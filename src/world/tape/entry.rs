@@ -32,7 +32,7 @@ pub(super) struct Asked {
 
 /// The names of the requests, and what belongs to them as their answer. What is added goes to the
 /// end: the places are part of the format.
-const ASKED: [(&str, Shape); 16] = [
+const ASKED: [(&str, Shape); 19] = [
     ("attach", Shape::Done),
     ("listen", Shape::Addr),
     ("connect", Shape::Done),
@@ -49,6 +49,9 @@ const ASKED: [(&str, Shape); 16] = [
     ("resolve", Shape::Resolved),
     ("catch", Shape::Done),
     ("shutdown_read", Shape::Done),
+    ("an operation on the disk", Shape::Done),
+    ("an operation on a file", Shape::Done),
+    ("the result of the disk", Shape::Finished),
 ];
 
 impl Asked {
@@ -70,6 +73,9 @@ impl Asked {
             Request::Resolve { .. } => (13, None),
             Request::Catch(_) => (14, None),
             Request::ShutdownRead => (15, None),
+            Request::Disk { .. } => (16, None),
+            Request::File(_) => (17, None),
+            Request::Finish(_) => (18, None),
         };
         Self {
             number,
@@ -87,6 +93,8 @@ enum Shape {
     Sent,
     Ready,
     Resolved,
+    /// Of an operation on a disk: a number or none, and bytes.
+    Finished,
 }
 
 /// The codes of a result that is not the usual success.
@@ -138,6 +146,7 @@ impl Context {
         let usual = match *result {
             Ok(Answer::Bytes(n)) => asked.offered.is_none_or(|offered| offered == n),
             Ok(Answer::Ready(ready)) => ready,
+            Ok(Answer::Done) if ASKED[usize::from(asked.number)].1 == Shape::Finished => false,
             Ok(Answer::Done | Answer::Addr(_)) => true,
             Err(_) => false,
         };
@@ -162,6 +171,11 @@ impl Context {
         match (ASKED[usize::from(asked.number)].1, answer) {
             (Shape::Read, Answer::Bytes(_)) => slice(out, read),
             (Shape::Resolved, Answer::Ready(true)) => slice(out, read),
+            (Shape::Finished, Answer::Bytes(n)) => {
+                number(out, n as u64);
+                slice(out, read);
+            }
+            (Shape::Finished, Answer::Done) => slice(out, read),
             (_, Answer::Bytes(n)) if !usual => number(out, n as u64),
             (Shape::Addr, Answer::Addr(addr)) => put_addr(out, addr),
             // Tapes have no room for the own address of a connection.
@@ -331,6 +345,7 @@ pub(super) fn skip(bytes: &mut Bytes<'_>) -> Result<(), Wrong> {
 pub(super) fn give(request: &mut Request<'_>, read: &[u8]) -> Option<()> {
     match request {
         Request::Recv(buf) => buf.get_mut(..read.len())?.copy_from_slice(read),
+        Request::Finish(into) => into.extend_from_slice(read),
         Request::Resolve { addresses, .. } => {
             let mut bytes = Bytes(read);
             while let Ok(kind) = bytes.byte() {
@@ -454,6 +469,11 @@ impl Asked {
                 let read = bytes.slice()?;
                 return Ok((Answer::Bytes(read.len()), read));
             }
+            Shape::Finished if usual => {
+                let n = bytes.size()?;
+                return Ok((Answer::Bytes(n), bytes.slice()?));
+            }
+            Shape::Finished => return Ok((Answer::Done, bytes.slice()?)),
             Shape::Sent => {
                 let offered = self.offered.unwrap_or_default();
                 let n = if usual { offered } else { bytes.size()? };

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     abi::{DeviceId, Direction, HostId},
-    world::io::{Answer, Request, send_piece},
+    world::io::{Answer, Request, no_disk, send_piece},
 };
 
 /// Half of the pieces of a fragmented stream are not longer than this.
@@ -53,6 +53,9 @@ impl Net {
             }
             // None comes from outside.
             Request::Catch(_) => Ok(Answer::Done),
+            Request::Disk { .. } | Request::File(_) | Request::Finish(_) => {
+                no_disk("the simulated one is not there yet")
+            }
             Request::Close => {
                 self.close(device);
                 Ok(Answer::Done)
