@@ -134,6 +134,6 @@ pub use user::{
     time::Elapsed,
 };
 pub use world::{
-    Answer, BadFault, Fault, Happening, RealWorld, Request, SimNet, SimWorld, World, open_again,
-    tape,
+    Answer, BadFault, Fault, Happening, Images, RealWorld, Request, SimDisk, SimNet, SimWorld,
+    World, open_again, tape,
 };
