@@ -24,6 +24,7 @@ impl Kernel {
             return Errno::Invalid.into();
         };
         let (id, host) = (self.devices.next_id(me), self.tasks[me].host);
+        let detail = op.detail().into_owned();
         let begun = op
             .checked()
             .and_then(|op| self.world.io(id, Request::Disk { host, op }))
@@ -31,6 +32,7 @@ impl Kernel {
         match begun {
             Ok(()) => {
                 self.devices.insert(id);
+                self.devices.set_names(id, detail);
                 self.await_disk(me, id, call)
             }
             Err(error) => failed(error).into(),
@@ -88,6 +90,7 @@ impl Kernel {
                 return Some(match (done, call) {
                     (Err(error), _) => failed(error),
                     (Ok(()), SystemCall::Open) => {
+                        self.devices.set_file(device);
                         let opened = DeviceRef::new(device, &self.frame);
                         Answer::with(Reply::Device(device), Payload::Opened(opened, None))
                     }

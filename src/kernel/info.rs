@@ -95,6 +95,9 @@ impl Kernel {
                 }
             }
         }
+        if let WaitingOn::Device(device, ..) = on {
+            info.wait.thing = self.devices.describe(device);
+        }
         if let WaitingOn::Device(device, direction, _) = on
             && let Some(net) = self.world.net()
             && let Some(what) = net.describe(device)

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use super::kind;
+use super::{kind, on_disk::OnDisk};
 use crate::{
     abi::{DeviceId, Direction, QueueId, Signal},
     interrupt::{External, Interrupt},
@@ -28,6 +28,8 @@ pub(super) struct Asked {
     device: DeviceId,
     /// How many bytes a request to send has.
     offered: Option<usize>,
+    /// What a request does to a disk.
+    disk: Option<OnDisk>,
 }
 
 /// The names of the requests, and what belongs to them as their answer. What is added goes to the
@@ -49,8 +51,8 @@ const ASKED: [(&str, Shape); 19] = [
     ("resolve", Shape::Resolved),
     ("catch", Shape::Done),
     ("shutdown_read", Shape::Done),
-    ("an operation on the disk", Shape::Done),
-    ("an operation on a file", Shape::Done),
+    ("the disk", Shape::Begun),
+    ("a file", Shape::Begun),
     ("the result of the disk", Shape::Finished),
 ];
 
@@ -77,10 +79,16 @@ impl Asked {
             Request::File(_) => (17, None),
             Request::Finish(_) => (18, None),
         };
+        let disk = match request {
+            Request::Disk { op, .. } => Some(OnDisk::names(op)),
+            Request::File(op) => Some(OnDisk::file(op)),
+            _ => None,
+        };
         Self {
             number,
             device,
             offered,
+            disk,
         }
     }
 }
@@ -93,7 +101,9 @@ enum Shape {
     Sent,
     Ready,
     Resolved,
-    /// Of an operation on a disk: a number or none, and bytes.
+    /// An operation on a disk was begun.
+    Begun,
+    /// The result of an operation on a disk: a number or none, and bytes.
     Finished,
 }
 
@@ -160,6 +170,9 @@ impl Context {
         }
         if let Some(offered) = asked.offered {
             number(out, offered as u64);
+        }
+        if let Some(operation) = asked.disk {
+            operation.put(out);
         }
         let answer = match result {
             Err(error) => return put_error(out, error),
@@ -438,6 +451,10 @@ impl Context {
                 Shape::Sent => Some(bytes.size()?),
                 _ => None,
             },
+            disk: match shape {
+                Shape::Begun => Some(OnDisk::get(bytes)?),
+                _ => None,
+            },
         };
         let error = if usual { None } else { error(bytes)? };
         Ok(Entry::Io(
@@ -458,7 +475,7 @@ impl Asked {
         usual: bool,
     ) -> Result<(Answer, &'a [u8]), Wrong> {
         let answer = match shape {
-            Shape::Done => Answer::Done,
+            Shape::Done | Shape::Begun => Answer::Done,
             Shape::Resolved if usual => return Ok((Answer::Ready(true), bytes.slice()?)),
             Shape::Ready | Shape::Resolved => Answer::Ready(usual),
             Shape::Addr => {
@@ -526,6 +543,9 @@ fn error(bytes: &mut Bytes<'_>) -> Result<Option<io::Error>, Wrong> {
 impl fmt::Display for Asked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (name, _) = ASKED[usize::from(self.number)];
+        if let Some(operation) = self.disk {
+            return write!(f, "{operation} on {name}, device {}", self.device);
+        }
         match self.offered {
             Some(len) => write!(f, "{name} of {len} bytes on device {}", self.device),
             None => write!(f, "{name} on device {}", self.device),
