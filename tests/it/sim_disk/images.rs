@@ -16,7 +16,7 @@ const NAMES: [&str; 3] = ["a", "b", "c"];
 type Id = usize;
 
 #[derive(Clone, Debug)]
-enum Step {
+pub(super) enum Step {
     Create(Id, String),
     Write(Id, u64, Vec<u8>),
     Append(Id, Vec<u8>),
@@ -37,10 +37,10 @@ struct Now {
     lens: Vec<u64>,
 }
 
-fn workload(seed: u64) -> Vec<Step> {
+pub(super) fn workload(seed: u64) -> Vec<Step> {
     let mut random = Pcg64::seed_from_u64(seed);
     let mut now = Now::default();
-    let steps = 3 + below(&mut random, 6);
+    let steps = 5 + below(&mut random, 9);
     let steps = (0..steps).filter_map(|at| step(&mut random, &mut now, at as u8));
     steps.collect()
 }
@@ -93,8 +93,11 @@ fn step(random: &mut Pcg64, now: &mut Now, at: u8) -> Option<Step> {
         6..=7 => Step::Sync(id, true),
         8 => Step::Sync(id, false),
         10..=12 => {
-            let (from, to) = (path(random), path(random));
-            let moved = (*now.names.get(&from)?)?;
+            let files = now.names.iter().filter(|(_, id)| id.is_some());
+            let files: Vec<String> = files.map(|(path, _)| path.clone()).collect();
+            let from = files.get(below(random, files.len().max(1)))?.clone();
+            let to = path(random);
+            let moved = now.names[&from]?;
             now.names.remove(&from);
             now.names.insert(to.clone(), Some(moved));
             Step::Rename(from, to)
@@ -125,36 +128,47 @@ fn step(random: &mut Pcg64, now: &mut Now, at: u8) -> Option<Step> {
     })
 }
 
-/// Runs a workload as a program.
-fn run(steps: &[Step]) -> SimDisk {
-    let disk = SimDisk::new();
-    let mut kernel = kernel(1, &disk);
-    let (steps, own) = (steps.to_vec(), disk.clone());
-    let program = async move |os: &mut Os| {
+/// A workload as a program. `eio` sets the share of operations that fail, and `done` is called after
+/// each step.
+pub(super) fn program(
+    steps: &[Step],
+    eio: impl Fn(f64) + 'static,
+    done: impl Fn(usize) + 'static,
+) -> impl AsyncFnOnce(&mut Os) -> io::Result<()> + 'static {
+    let steps = steps.to_vec();
+    async move |os: &mut Os| {
         let mut files: Vec<File> = Vec::new();
-        for step in steps {
+        for (at, step) in steps.into_iter().enumerate() {
             match step {
                 Step::Create(_, path) => {
-                    let file = os.disk().open(os, &path, Mode::Write).await?;
-                    files.push(file);
+                    files.push(os.disk().open(os, &path, Mode::Write).await?);
                 }
                 Step::Write(id, offset, bytes) => files[id].write_at(os, &bytes, offset).await?,
                 Step::Append(id, bytes) => files[id].append(os, &bytes).await?,
                 Step::Truncate(id, len) => files[id].truncate(os, len).await?,
                 Step::Sync(id, true) => files[id].sync(os).await?,
                 Step::Sync(id, false) => {
-                    own.eio(1.0);
+                    eio(1.0);
                     files[id].sync(os).await.unwrap_err();
-                    own.eio(0.0);
+                    eio(0.0);
                 }
                 Step::Rename(from, to) => os.disk().rename(os, &from, &to).await?,
                 Step::Remove(path) => os.disk().remove(os, &path).await?,
                 Step::CreateDir(path) => os.disk().create_dir(os, &path).await?,
                 Step::SyncDir(path) => os.disk().sync_dir(os, &path).await?,
             }
+            done(at);
         }
-        io::Result::Ok(())
-    };
+        Ok(())
+    }
+}
+
+/// Runs a workload.
+pub(super) fn run(steps: &[Step]) -> SimDisk {
+    let disk = SimDisk::new();
+    let mut kernel = kernel(1, &disk);
+    let own = disk.clone();
+    let program = program(steps, move |share| drop(own.eio(share)), |_| {});
     kernel.spawn("workload", program).unwrap();
     kernel.run().unwrap().check().unwrap();
     disk
