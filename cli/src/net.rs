@@ -42,8 +42,9 @@ pub(super) struct Options {
     #[arg(long, value_name = "SETTING", value_delimiter = ',', value_parser = setting)]
     net: Vec<Setting>,
     /// Make a fault happen at this time: cut A B, cut-one-way A B, heal A B, hold A B, release A B,
-    /// reset A B, slow A FACTOR, fragment on|off, crash A or restart A; can be repeated. A host that
-    /// restarts boots its programs again
+    /// reset A B, slow A FACTOR, fragment on|off, crash A, restart A, power A (both at once), disk:eio
+    /// A, disk:rot A, disk:full A or disk:heal A; can be repeated. A host that restarts boots its
+    /// programs again, on what the crash has left of its disk
     #[arg(long, value_name = "TIME:FAULT", value_parser = planned,
         allow_hyphen_values = true)]
     fault: Vec<Planned>,
@@ -155,7 +156,7 @@ fn setting(text: &str) -> Result<Setting, String> {
 }
 
 fn planned(text: &str) -> Result<Planned, String> {
-    const WORDS: [&str; 10] = [
+    const WORDS: [&str; 15] = [
         "cut",
         "cut-one-way",
         "heal",
@@ -166,6 +167,11 @@ fn planned(text: &str) -> Result<Planned, String> {
         "fragment",
         "crash",
         "restart",
+        "power",
+        "disk:eio",
+        "disk:rot",
+        "disk:full",
+        "disk:heal",
     ];
     let usage = "it takes a time and a fault, such as \"2s:cut server client\"";
     let (at, words) = text.split_once(':').ok_or(usage)?;
@@ -318,7 +324,14 @@ fn hosts_of(fault: &Fault) -> Vec<&str> {
         | Fault::Hold(a, b)
         | Fault::Release(a, b)
         | Fault::Reset(a, b) => vec![a, b],
-        Fault::Slow(host, _) | Fault::Crash(host) | Fault::Restart(host) => vec![host],
+        Fault::Slow(host, _)
+        | Fault::Crash(host)
+        | Fault::Restart(host)
+        | Fault::Power(host)
+        | Fault::DiskEio(host)
+        | Fault::DiskRot(host)
+        | Fault::DiskFull(host)
+        | Fault::DiskHeal(host) => vec![host],
         _ => Vec::new(),
     }
 }

@@ -119,7 +119,7 @@ impl Kernel {
     }
 
     /// Gives the caller this direction of the device, for which it is to wait.
-    fn wait_for(
+    pub(super) fn wait_for(
         &mut self,
         me: Runnable,
         device: DeviceId,
@@ -220,6 +220,7 @@ impl Kernel {
         let read = match op {
             ReadOp::Bytes(room) => self.recv(me, device, room),
             ReadOp::Connection => self.accept(me, device),
+            ReadOp::Disk(call) => self.finish_on_disk(me, device, call),
         };
         let answer = match (read, self.tasks[me].due()) {
             (Some(answer), _) => answer,
@@ -236,7 +237,8 @@ impl Kernel {
         if self.tasks[me].let_through(false) {
             self.frame.set_due();
         }
-        self.devices.release(device, Direction::Read);
+        let is_opened = matches!(answer.reply, Reply::Device(_));
+        self.end_read(device, op, is_opened);
         self.emit_reply(me.tid, answer.reply, || answer.detail());
         Some(answer)
     }
@@ -266,7 +268,7 @@ impl Kernel {
     }
 
     /// Returns the result of an attempt at a device; `None` if it would block.
-    fn transferred(
+    pub(super) fn transferred(
         &mut self,
         tid: Tid,
         device: DeviceId,
@@ -293,6 +295,6 @@ fn done(result: io::Result<world::Answer>) -> Answer {
     result.map_or_else(failed, |()| Reply::Done.into())
 }
 
-fn failed(error: io::Error) -> Answer {
+pub(super) fn failed(error: io::Error) -> Answer {
     Answer::with(Reply::Io, Payload::Io(error))
 }

@@ -103,6 +103,8 @@ pub(super) enum ReadOp {
     /// At most this number of bytes.
     Bytes(u32),
     Connection,
+    /// The result of an operation on a disk: the number of its call.
+    Disk(u8),
 }
 
 /// The queue in which a blocked task waits, and its position there.

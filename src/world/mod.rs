@@ -25,7 +25,7 @@ use std::{
 pub(crate) use forward::forward_world;
 pub use io::{Answer, Request};
 pub use real::{RealWorld, open_again};
-pub use sim::{BadFault, Fault, SimNet, SimWorld};
+pub use sim::{BadFault, Fault, Images, SimDisk, SimNet, SimWorld};
 
 use crate::{
     abi::{DeviceId, Direction, Tid},

@@ -40,6 +40,7 @@ mod select;
 mod send_file;
 mod serve;
 mod signals;
+mod sim_disk;
 mod sockets;
 mod stepping;
 mod supervisor;
