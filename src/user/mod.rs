@@ -8,6 +8,7 @@
 //! | `child.rs` | tasks that return a value |
 //! | `time.rs` | sleep, the clock, timeouts |
 //! | `device.rs`, `net.rs` | descriptors; TCP |
+//! | `stream/` | lines and records of any device; copies between two |
 //! | `queue.rs`, `messages.rs` | message queues; the store of their messages |
 //! | `promise.rs` | values that are set once |
 //! | `sync/` | semaphore, mutex, flag, barrier, condition, group |
@@ -38,6 +39,7 @@ pub(crate) mod scope;
 pub(crate) mod select;
 mod serve;
 pub(crate) mod signals;
+pub(crate) mod stream;
 pub(crate) mod supervisor;
 pub mod sync;
 pub(crate) mod tasks;

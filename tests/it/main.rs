@@ -42,6 +42,7 @@ mod serve;
 mod signals;
 mod sockets;
 mod stepping;
+mod streams;
 mod supervisor;
 mod support;
 mod sync;
