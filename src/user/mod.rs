@@ -9,6 +9,7 @@
 //! | `time.rs` | sleep, the clock, timeouts |
 //! | `device.rs`, `net.rs` | descriptors; TCP |
 //! | `disk.rs` | the disk and its files |
+//! | `stream/` | lines and records of any device; copies between two |
 //! | `queue.rs`, `messages.rs` | message queues; the store of their messages |
 //! | `promise.rs` | values that are set once |
 //! | `sync/` | semaphore, mutex, flag, barrier, condition, group |
@@ -40,6 +41,7 @@ pub(crate) mod scope;
 pub(crate) mod select;
 mod serve;
 pub(crate) mod signals;
+pub(crate) mod stream;
 pub(crate) mod supervisor;
 pub mod sync;
 pub(crate) mod tasks;

@@ -43,6 +43,7 @@ mod signals;
 mod sim_disk;
 mod sockets;
 mod stepping;
+mod streams;
 mod supervisor;
 mod support;
 mod sync;
