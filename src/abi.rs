@@ -346,6 +346,13 @@ calls! {
         /// [`Os::spawn_daemon`](crate::Os::spawn_daemon). Returns the same as
         /// [`SystemCall::NewTask`].
         58 "new_daemon" NewDaemon + Program => Tids, Tasks; Fails Refuses,
+        /// [`Os::input`](crate::Os::input). Returns [`Reply::Device`] or an error.
+        59 "input" Input => World, Devices; Io,
+        /// [`Os::read_line`](crate::Os::read_line). Returns [`Reply::Bytes`], with the end of the line,
+        /// or an error.
+        60 "read_line" ReadLine => World, Devices; Io,
+        /// [`Os::wall_clock`](crate::Os::wall_clock). Returns [`Reply::Time`], counted from 1970.
+        61 "wall_clock" WallClock => World, Time; Asks,
     }
 }
 

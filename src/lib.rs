@@ -119,6 +119,7 @@ pub use user::{
     blocking::Panicked,
     child::Child,
     device::{AsDevice, Device},
+    input::{Input, StandardInput},
     net::{BadEndpoint, Endpoint, Listener, Stream, TcpListener, TcpStream},
     observe::Observer,
     os::Os,
@@ -133,6 +134,6 @@ pub use user::{
     time::Elapsed,
 };
 pub use world::{
-    Answer, BadFault, Fault, Happening, RealWorld, Request, SimNet, SimWorld, World, open_again,
-    tape,
+    Answer, BadFault, Fault, Happening, Leap, RealWorld, Request, SimNet, SimWorld, World,
+    open_again, tape,
 };

@@ -3,6 +3,7 @@
 use crate::{
     abi::{DeviceId, Direction, Errno},
     sched::Runnable,
+    trap::TrapFrame,
     world::DeviceMap,
 };
 
@@ -14,6 +15,8 @@ pub(super) struct Devices {
     last: [u64; 2],
     /// How many tasks wait, and how many daemons.
     waiting: [usize; 2],
+    /// That of standard input, if it was opened.
+    input: Option<DeviceId>,
 }
 
 #[derive(Debug, Default)]
@@ -29,6 +32,7 @@ impl Devices {
         self.open.clear();
         self.last = [0; 2];
         self.waiting = [0; 2];
+        self.input = None;
     }
 
     pub(super) fn next_id(&self, task: Runnable) -> DeviceId {
@@ -43,7 +47,24 @@ impl Devices {
     }
 
     pub(super) fn remove(&mut self, device: DeviceId) -> Option<[Option<Runnable>; 2]> {
+        self.input.take_if(|input| *input == device);
         self.open.remove(&device).map(|open| open.claims)
+    }
+
+    pub(super) fn set_input(&mut self, device: DeviceId) {
+        self.input = Some(device);
+    }
+
+    /// Returns whether bytes of this device were read ahead.
+    #[inline]
+    pub(super) fn has_unread(&self, device: DeviceId, frame: &TrapFrame) -> bool {
+        self.input == Some(device) && !frame.unread.borrow().is_empty()
+    }
+
+    /// Returns the open device of standard input.
+    #[inline]
+    pub(super) fn input(&self) -> Option<DeviceId> {
+        self.input
     }
 
     pub(super) fn set_listener(&mut self, device: DeviceId) {

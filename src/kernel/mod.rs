@@ -56,6 +56,7 @@ mod holders;
 mod hosts;
 mod info;
 mod inject;
+mod input;
 mod lifecycle;
 mod limits;
 mod outcome;
@@ -157,8 +158,8 @@ pub struct Kernel {
     stall: stall::Stall,
     /// The turns since the clock has moved.
     standstill: standstill::Standstill,
-    /// Printed text, if the kernel keeps it instead of the world.
-    captured: Option<String>,
+    /// What gets the printed text instead of the world, if anything does.
+    captured: Option<console::Captured>,
     /// An error of the console. No call of a task can return it.
     trouble: Option<io::Error>,
     stats: Report,

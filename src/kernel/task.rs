@@ -103,6 +103,8 @@ pub(super) enum ReadOp {
     /// At most this number of bytes.
     Bytes(u32),
     Connection,
+    /// A line of standard input.
+    Line,
 }
 
 /// The queue in which a blocked task waits, and its position there.

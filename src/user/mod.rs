@@ -8,6 +8,7 @@
 //! | `child.rs` | tasks that return a value |
 //! | `time.rs` | sleep, the clock, timeouts |
 //! | `device.rs`, `net.rs` | descriptors; TCP |
+//! | `input.rs` | standard input, and the time of day |
 //! | `queue.rs`, `messages.rs` | message queues; the store of their messages |
 //! | `promise.rs` | values that are set once |
 //! | `sync/` | semaphore, mutex, flag, barrier, condition, group |
@@ -25,6 +26,7 @@ pub(crate) mod blocking;
 pub(crate) mod callback;
 pub(crate) mod child;
 pub(crate) mod device;
+pub(crate) mod input;
 mod messages;
 pub(crate) mod net;
 pub(crate) mod observe;

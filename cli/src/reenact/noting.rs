@@ -328,6 +328,9 @@ fn lent<'a>(request: &'a mut Request<'_>) -> Request<'a> {
         } => Request::Resolve { name, addresses },
         Request::Catch(signals) => Request::Catch(signals),
         Request::ShutdownRead => Request::ShutdownRead,
+        Request::Input => Request::Input,
+        Request::Feed(text) => Request::Feed(text),
+        Request::WallClock { host } => Request::WallClock { host },
         Request::Close => Request::Close,
     }
 }

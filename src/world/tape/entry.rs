@@ -10,7 +10,7 @@ use std::{
 use super::kind;
 use crate::{
     abi::{DeviceId, Direction, QueueId, Signal},
-    interrupt::{External, Interrupt},
+    interrupt::{External, Interrupt, Remote},
     log::recording::{
         decode::{Bytes, Wrong},
         encode::{Out, nanos, number, text},
@@ -32,7 +32,7 @@ pub(super) struct Asked {
 
 /// The names of the requests, and what belongs to them as their answer. What is added goes to the
 /// end: the places are part of the format.
-const ASKED: [(&str, Shape); 16] = [
+const ASKED: [(&str, Shape); 18] = [
     ("attach", Shape::Done),
     ("listen", Shape::Addr),
     ("connect", Shape::Done),
@@ -49,6 +49,8 @@ const ASKED: [(&str, Shape); 16] = [
     ("resolve", Shape::Resolved),
     ("catch", Shape::Done),
     ("shutdown_read", Shape::Done),
+    ("input", Shape::Done),
+    ("wall_clock", Shape::Time),
 ];
 
 impl Asked {
@@ -70,6 +72,9 @@ impl Asked {
             Request::Resolve { .. } => (13, None),
             Request::Catch(_) => (14, None),
             Request::ShutdownRead => (15, None),
+            // That of a text is not on tapes, nor asked for.
+            Request::Input | Request::Feed(_) => (16, None),
+            Request::WallClock { .. } => (17, None),
         };
         Self {
             number,
@@ -87,6 +92,7 @@ enum Shape {
     Sent,
     Ready,
     Resolved,
+    Time,
 }
 
 /// The codes of a result that is not the usual success.
@@ -138,7 +144,7 @@ impl Context {
         let usual = match *result {
             Ok(Answer::Bytes(n)) => asked.offered.is_none_or(|offered| offered == n),
             Ok(Answer::Ready(ready)) => ready,
-            Ok(Answer::Done | Answer::Addr(_)) => true,
+            Ok(Answer::Done | Answer::Addr(_) | Answer::Time(_)) => true,
             Err(_) => false,
         };
         let device = u64::from(asked.device);
@@ -164,8 +170,9 @@ impl Context {
             (Shape::Resolved, Answer::Ready(true)) => slice(out, read),
             (_, Answer::Bytes(n)) if !usual => number(out, n as u64),
             (Shape::Addr, Answer::Addr(addr)) => put_addr(out, addr),
+            (Shape::Time, Answer::Time(time)) => number(out, nanos(time)),
             // Tapes have no room for the own address of a connection.
-            (_, Answer::Addr(_) | Answer::Bytes(_) | Answer::Done | Answer::Ready(_)) => {}
+            _ => {}
         }
     }
 }
@@ -207,6 +214,11 @@ pub(super) fn wait(
         Ok(Some(waited)) => number(out, nanos(*waited)),
         Err(error) => put_error(out, error),
     }
+}
+
+/// Whether a request is a daemon's: one of its devices, or without a device while it runs.
+pub(super) fn is_apart(device: DeviceId, remote: &Remote) -> bool {
+    device.is_of_daemon() || device == DeviceId::NONE && remote.running().is_daemon()
 }
 
 /// Whether a report is for a daemon.
@@ -446,6 +458,7 @@ impl Asked {
             Shape::Done => Answer::Done,
             Shape::Resolved if usual => return Ok((Answer::Ready(true), bytes.slice()?)),
             Shape::Ready | Shape::Resolved => Answer::Ready(usual),
+            Shape::Time => Answer::Time(Duration::from_nanos(bytes.number()?)),
             Shape::Addr => {
                 let kind = bytes.byte()?;
                 Answer::Addr(get_addr(kind, bytes)?)

@@ -53,6 +53,12 @@ impl Net {
             }
             // None comes from outside.
             Request::Catch(_) => Ok(Answer::Done),
+            Request::WallClock { host } => {
+                let time = self.hosts.clocks.time(host, self.dawn, self.now);
+                Ok(Answer::Time(time.into()))
+            }
+            // Of the world.
+            Request::Input | Request::Feed(_) => Err(ErrorKind::Unsupported.into()),
             Request::Close => {
                 self.close(device);
                 Ok(Answer::Done)
