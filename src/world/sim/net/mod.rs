@@ -2,12 +2,14 @@
 //!
 //! `handle.rs` has [`SimNet`], the handle of tests and tasks. `state.rs` has the state behind it, which
 //! `calls.rs` changes for the kernel, `packets.rs` as packets arrive or get lost, and `faults.rs` when
-//! something breaks.
+//! something breaks. `disk.rs` lets what is under way on the disks of the hosts happen.
 
 mod agenda;
 mod calls;
 mod chaos;
+mod clock;
 mod connection;
+mod disk;
 mod fault;
 mod faults;
 mod handle;
@@ -16,5 +18,5 @@ mod links;
 mod packets;
 mod state;
 
-pub use fault::{BadFault, Fault};
+pub use fault::{BadFault, Fault, Leap};
 pub use handle::SimNet;
