@@ -27,6 +27,7 @@ mod supervised;
 mod swarm;
 mod tasks;
 mod timers;
+mod upper;
 
 use std::process::ExitCode;
 
@@ -58,6 +59,7 @@ fn main() -> ExitCode {
         program::<supervised::Supervised>("supervised"),
         program::<swarm::Swarm>("swarm"),
         program::<jobs::Jobs>("jobs"),
+        program::<upper::Upper>("upper"),
         program::<inversion::Inversion>("inversion"),
         program::<interactive::Interactive>("interactive"),
         program::<cases::starved::Starved>("starved"),

@@ -120,6 +120,7 @@ pub use user::{
     child::Child,
     device::{AsDevice, Device},
     disk::{Disk, File},
+    input::{Input, StandardInput},
     net::{BadEndpoint, Endpoint, Listener, Stream, TcpListener, TcpStream},
     observe::Observer,
     os::Os,
@@ -129,11 +130,12 @@ pub use user::{
     scope::{Cancelled, Scope},
     select::{Arm, Arms, Either2, Either3, Either4, Either5, Either6, Source, after},
     signals::Signals,
+    stream::{Lines, Reader, Writer},
     supervisor::{Gone, Restart, Strategy, Supervisor},
     sync,
     time::Elapsed,
 };
 pub use world::{
-    Answer, BadFault, Fault, Happening, Images, RealWorld, Request, SimDisk, SimNet, SimWorld,
-    World, open_again, tape,
+    Answer, BadFault, Fault, Happening, Images, Leap, RealWorld, Request, SimDisk, SimNet,
+    SimWorld, World, open_again, tape,
 };

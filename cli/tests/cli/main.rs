@@ -8,6 +8,7 @@ mod debug;
 mod disk;
 mod explore;
 mod extended;
+mod input;
 mod lab;
 mod live;
 mod network;
