@@ -27,6 +27,7 @@ mod supervised;
 mod swarm;
 mod tasks;
 mod timers;
+mod upper;
 mod wal;
 
 use std::process::ExitCode;
@@ -59,6 +60,7 @@ fn main() -> ExitCode {
         program::<supervised::Supervised>("supervised"),
         program::<swarm::Swarm>("swarm"),
         program::<jobs::Jobs>("jobs"),
+        program::<upper::Upper>("upper"),
         program::<inversion::Inversion>("inversion"),
         program::<wal::Wal>("wal"),
         program::<interactive::Interactive>("interactive"),

@@ -373,6 +373,13 @@ calls! {
         69 "truncate" Truncate(device: Device(DeviceId)) + FileOp => World, Files; Io,
         /// [`File::sync`](crate::File::sync). Returns [`Reply::Done`] or an error.
         70 "sync" Sync(device: Device(DeviceId)) + FileOp => World, Files; Io,
+        /// [`Os::input`](crate::Os::input). Returns [`Reply::Device`] or an error.
+        71 "input" Input => World, Devices; Io,
+        /// [`Os::read_line`](crate::Os::read_line). Returns [`Reply::Bytes`], with the end of the line,
+        /// or an error.
+        72 "read_line" ReadLine => World, Devices; Io,
+        /// [`Os::wall_clock`](crate::Os::wall_clock). Returns [`Reply::Time`], counted from 1970.
+        73 "wall_clock" WallClock => World, Time; Asks,
     }
 }
 

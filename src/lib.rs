@@ -120,6 +120,7 @@ pub use user::{
     child::Child,
     device::{AsDevice, Device},
     disk::{Disk, File},
+    input::{Input, StandardInput},
     net::{BadEndpoint, Endpoint, Listener, Stream, TcpListener, TcpStream},
     observe::Observer,
     os::Os,
@@ -135,6 +136,6 @@ pub use user::{
     time::Elapsed,
 };
 pub use world::{
-    Answer, BadFault, Fault, Happening, Images, RealWorld, Request, SimDisk, SimNet, SimWorld,
-    World, open_again, tape,
+    Answer, BadFault, Fault, Happening, Images, Leap, RealWorld, Request, SimDisk, SimNet,
+    SimWorld, World, open_again, tape,
 };

@@ -17,6 +17,7 @@
 //! | `footprint.rs` | what a turn touches: [`Footprints`] |
 //! | `noting.rs` | the notes of a search |
 //! | `pause.rs` | how blocking work pauses |
+//! | `unread.rs` | what was read of standard input ahead |
 //! | `status.rs` | the status of a queue, which its handles read without a trap |
 
 mod deferred;
@@ -31,6 +32,7 @@ pub(crate) mod pause;
 mod resume;
 mod scope;
 mod status;
+mod unread;
 
 pub(crate) use crate::abi::Kind;
 pub(crate) use deferred::Deferred;
@@ -46,3 +48,4 @@ pub(crate) use new_task::{
 pub(crate) use resume::{fault, resume, screened};
 pub(crate) use scope::ScopeState;
 pub(crate) use status::QueueStatus;
+pub(crate) use unread::MAX_LINE;

@@ -42,9 +42,10 @@ pub(super) struct Options {
     #[arg(long, value_name = "SETTING", value_delimiter = ',', value_parser = setting)]
     net: Vec<Setting>,
     /// Make a fault happen at this time: cut A B, cut-one-way A B, heal A B, hold A B, release A B,
-    /// reset A B, slow A FACTOR, fragment on|off, crash A, restart A, power A (both at once), disk:eio
-    /// A, disk:rot A, disk:full A or disk:heal A; can be repeated. A host that restarts boots its
-    /// programs again, on what the crash has left of its disk
+    /// reset A B, slow A FACTOR, fragment on|off, clock-step [A] SPAN as in -1h, clock-leap [A]
+    /// repeat|skip, crash A, restart A, power A (both at once), disk:eio A, disk:rot A, disk:full A or
+    /// disk:heal A; can be repeated. A host that restarts boots its programs again, on what the crash has
+    /// left of its disk
     #[arg(long, value_name = "TIME:FAULT", value_parser = planned,
         allow_hyphen_values = true)]
     fault: Vec<Planned>,
@@ -156,7 +157,7 @@ fn setting(text: &str) -> Result<Setting, String> {
 }
 
 fn planned(text: &str) -> Result<Planned, String> {
-    const WORDS: [&str; 15] = [
+    const WORDS: [&str; 17] = [
         "cut",
         "cut-one-way",
         "heal",
@@ -165,6 +166,8 @@ fn planned(text: &str) -> Result<Planned, String> {
         "reset",
         "slow",
         "fragment",
+        "clock-step",
+        "clock-leap",
         "crash",
         "restart",
         "power",
@@ -180,7 +183,8 @@ fn planned(text: &str) -> Result<Planned, String> {
     }
     let at = duration(at.trim()).map_err(|why| format!("'{at}': {why}"))?;
     let fault = words.parse().map_err(|bad: trapline::BadFault| {
-        let word = words.split_whitespace().next().unwrap_or_default();
+        let word = words.split([' ', '=']).find(|word| !word.is_empty());
+        let word = word.unwrap_or_default();
         match among("fault", word, &WORDS, |word| (*word).into()) {
             Err(why) if why.contains("did you mean") => why,
             _ => bad.to_string(),
@@ -331,7 +335,9 @@ fn hosts_of(fault: &Fault) -> Vec<&str> {
         | Fault::DiskEio(host)
         | Fault::DiskRot(host)
         | Fault::DiskFull(host)
-        | Fault::DiskHeal(host) => vec![host],
+        | Fault::DiskHeal(host)
+        | Fault::ClockStep(Some(host), _)
+        | Fault::ClockLeap(Some(host), _) => vec![host],
         _ => Vec::new(),
     }
 }

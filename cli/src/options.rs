@@ -60,6 +60,11 @@ pub(super) struct Boot {
     #[arg(long, value_name = "TIME:SIGNAL", value_parser = signal, help_heading = "World")]
     pub(super) signal: Vec<(Duration, Signal)>,
 
+    /// Have the programs read FILE as their standard input. Without it a run in the real world reads its
+    /// own, and one with --virtual has the end of the input at once
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "World")]
+    pub(super) stdin: Option<PathBuf>,
+
     #[command(flatten)]
     pub(super) net: net::Options,
 

@@ -107,7 +107,11 @@ impl Kernel {
         if let Err(errno) = self.devices.check(device, direction) {
             return errno.into();
         }
-        let ready = self.world.io(device, Request::Ready(direction));
+        let is_ahead = direction == Direction::Read && self.devices.has_unread(device, &self.frame);
+        let ready = match is_ahead {
+            true => Ok(world::Answer::Ready(true)),
+            false => self.world.io(device, Request::Ready(direction)),
+        };
         match ready.and_then(world::Answer::ready) {
             Ok(false) => {
                 self.time_passed(me.tid);
@@ -140,7 +144,9 @@ impl Kernel {
             (Ok(()), _) => {}
         }
         // A world that cannot tell is asked to read.
-        if let Ok(world::Answer::Ready(true)) = self.world.io(device, Request::Drained) {
+        if !self.devices.has_unread(device, &self.frame)
+            && let Ok(world::Answer::Ready(true)) = self.world.io(device, Request::Drained)
+        {
             let then = Then::Read(op);
             return Outcome::Block(self.wait_for(me, device, Direction::Read, then));
         }
@@ -221,6 +227,7 @@ impl Kernel {
             ReadOp::Bytes(room) => self.recv(me, device, room),
             ReadOp::Connection => self.accept(me, device),
             ReadOp::Disk(call) => self.finish_on_disk(me, device, call),
+            ReadOp::Line => self.line(me, device),
         };
         let answer = match (read, self.tasks[me].due()) {
             (Some(answer), _) => answer,
@@ -244,10 +251,16 @@ impl Kernel {
     }
 
     fn recv(&mut self, me: Runnable, device: DeviceId, room: u32) -> Option<Answer> {
+        let is_ahead = self.devices.has_unread(device, &self.frame);
         let mut buffer = self.frame.buffer(room as usize);
-        let result = self.world.io(device, Request::Recv(&mut buffer));
+        let result = match is_ahead {
+            true => Ok(self.frame.unread.borrow_mut().read(&mut buffer)),
+            false => {
+                let result = self.world.io(device, Request::Recv(&mut buffer));
+                result.and_then(world::Answer::bytes)
+            }
+        };
         drop(buffer);
-        let result = result.and_then(world::Answer::bytes);
         self.transferred(me.tid, device, Direction::Read, result)
     }
 

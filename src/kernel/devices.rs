@@ -6,6 +6,7 @@ use crate::{
     abi::{DeviceId, Direction, Errno},
     log::{Detail, disk_words, file_words},
     sched::Runnable,
+    trap::TrapFrame,
     world::DeviceMap,
 };
 
@@ -19,6 +20,8 @@ pub(super) struct Devices {
     last: [u64; 2],
     /// How many tasks wait, and how many daemons.
     waiting: [usize; 2],
+    /// That of standard input, if it was opened.
+    input: Option<DeviceId>,
 }
 
 #[derive(Debug, Default)]
@@ -35,6 +38,7 @@ impl Devices {
         self.files.clear();
         self.last = [0; 2];
         self.waiting = [0; 2];
+        self.input = None;
     }
 
     pub(super) fn next_id(&self, task: Runnable) -> DeviceId {
@@ -52,6 +56,7 @@ impl Devices {
         if !self.files.is_empty() {
             self.files.remove(&device);
         }
+        self.input.take_if(|input| *input == device);
         self.open.remove(&device).map(|open| open.claims)
     }
 
@@ -73,6 +78,22 @@ impl Devices {
             (Detail::Path(path, _), true) => file_words(device, path),
             (detail, _) => disk_words(detail),
         })
+    }
+
+    pub(super) fn set_input(&mut self, device: DeviceId) {
+        self.input = Some(device);
+    }
+
+    /// Returns whether bytes of this device were read ahead.
+    #[inline]
+    pub(super) fn has_unread(&self, device: DeviceId, frame: &TrapFrame) -> bool {
+        self.input == Some(device) && !frame.unread.borrow().is_empty()
+    }
+
+    /// Returns the open device of standard input.
+    #[inline]
+    pub(super) fn input(&self) -> Option<DeviceId> {
+        self.input
     }
 
     pub(super) fn set_listener(&mut self, device: DeviceId) {

@@ -151,6 +151,7 @@ fn name(on: WaitingOn, kind: Kind, count: u64) -> &'static str {
         WaitingOn::Device(_, _, Then::Read(ReadOp::Disk(call))) => {
             SystemCall::from_number(call).map_or("", SystemCall::name)
         }
+        WaitingOn::Device(_, _, Then::Read(ReadOp::Line)) => "read_line",
         WaitingOn::Device(_, _, Then::Again) => "send",
         WaitingOn::Device(_, Direction::Read, Then::Done) => "read_wait",
         WaitingOn::Device(_, Direction::Write, Then::Done) => "write_wait",

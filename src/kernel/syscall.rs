@@ -7,9 +7,10 @@ use super::{
     task::{OnExit, ReadOp, State, WaitingOn},
 };
 use crate::{
-    abi::{Direction, Errno, Reply, SystemCall, Tid},
+    abi::{DeviceId, Direction, Errno, Reply, SystemCall, Tid},
     sched::Runnable,
     trap::{NewTask, Options, Payload, Start},
+    world::{self, Request},
 };
 
 impl Kernel {
@@ -76,6 +77,9 @@ impl Kernel {
                 let room = u32::try_from(room).unwrap_or(u32::MAX);
                 self.read_later(me, device, ReadOp::Bytes(room))
             }
+            SystemCall::Input => self.open_input(me),
+            SystemCall::ReadLine => self.read_line(me),
+            SystemCall::WallClock => self.wall_clock(me),
             SystemCall::Send(device) => self.send(me, device),
             SystemCall::SendFile(device) => self.send_file(me, device),
             SystemCall::ShutdownWrite(device) => self.shut_down(device, Direction::Write),
@@ -245,6 +249,17 @@ impl Kernel {
             self.world.random()
         };
         Reply::Random(number).into()
+    }
+
+    /// A world without a clock counts from 1970.
+    fn wall_clock(&mut self, me: Runnable) -> Outcome {
+        let request = Request::WallClock {
+            host: self.tasks[me].host,
+        };
+        let time = self.world.io(DeviceId::NONE, request);
+        let time = time.and_then(world::Answer::time);
+        let time = time.unwrap_or_else(|_| self.world.now());
+        Reply::Time(time.into()).into()
     }
 
     fn submit(&mut self, me: Runnable) -> Outcome {

@@ -105,6 +105,8 @@ pub(super) enum ReadOp {
     Connection,
     /// The result of an operation on a disk: the number of its call.
     Disk(u8),
+    /// A line of standard input.
+    Line,
 }
 
 /// The queue in which a blocked task waits, and its position there.

@@ -10,6 +10,7 @@
 //! | `device.rs`, `net.rs` | descriptors; TCP |
 //! | `disk.rs` | the disk and its files |
 //! | `stream/` | lines and records of any device; copies between two |
+//! | `input.rs` | standard input, and the time of day |
 //! | `queue.rs`, `messages.rs` | message queues; the store of their messages |
 //! | `promise.rs` | values that are set once |
 //! | `sync/` | semaphore, mutex, flag, barrier, condition, group |
@@ -28,6 +29,7 @@ pub(crate) mod callback;
 pub(crate) mod child;
 pub(crate) mod device;
 pub(crate) mod disk;
+pub(crate) mod input;
 mod messages;
 pub(crate) mod net;
 pub(crate) mod observe;

@@ -5,6 +5,7 @@ use std::{
     io::{self, ErrorKind, Result},
     net::{IpAddr, SocketAddr},
     os::unix::fs::FileExt,
+    time::Duration,
 };
 
 use crate::{
@@ -115,7 +116,21 @@ pub enum Request<'a> {
     /// for `ReadAt`, `WriteAt`, `Append` and `Len`, and [`Answer::Done`] for the others. What was read,
     /// or the names of a list, go into the vector, which is empty. `WouldBlock` promises a report.
     Finish(&'a mut Vec<u8>),
-    /// Closes the device. An operation under way on it may come to its end or not. Answered by [`Answer::Done`]. The kernel ignores an error.
+    /// Opens the standard input of the world as this device. Answered by [`Answer::Done`]. A kernel
+    /// opens it once; closing the device leaves the stream of the process open.
+    Input,
+    /// Has this text be the standard input from now on, from its begin, and no other; the device is
+    /// [`DeviceId::NONE`]. Answered by [`Answer::Done`]. A tape does not have it: it has the bytes that
+    /// are read.
+    Feed(&'a [u8]),
+    /// The time of day on the clock of this host; the device is [`DeviceId::NONE`]. Answered by
+    /// [`Answer::Time`].
+    WallClock {
+        /// The host of the task that asks.
+        host: HostId,
+    },
+    /// Closes the device. An operation under way on it may come to its end or not. Answered by
+    /// [`Answer::Done`]. The kernel ignores an error.
     Close,
 }
 
@@ -130,6 +145,8 @@ pub enum Answer {
     Ready(bool),
     /// An address: the listener's own, that of an accepted peer, or a connection's own.
     Addr(SocketAddr),
+    /// A time of day, counted from 1970-01-01T00:00:00Z.
+    Time(Duration),
 }
 
 impl Answer {
@@ -139,7 +156,7 @@ impl Answer {
     pub fn done(self) -> Result<()> {
         match self {
             Self::Done => Ok(()),
-            Self::Bytes(_) | Self::Ready(_) | Self::Addr(_) => self.mistaken("Done"),
+            _ => self.mistaken("Done"),
         }
     }
 
@@ -150,7 +167,7 @@ impl Answer {
     pub fn bytes(self) -> Result<usize> {
         match self {
             Self::Bytes(n) => Ok(n),
-            Self::Done | Self::Ready(_) | Self::Addr(_) => self.mistaken("Bytes"),
+            _ => self.mistaken("Bytes"),
         }
     }
 
@@ -161,7 +178,7 @@ impl Answer {
     pub fn ready(self) -> Result<bool> {
         match self {
             Self::Ready(ready) => Ok(ready),
-            Self::Done | Self::Bytes(_) | Self::Addr(_) => self.mistaken("Ready"),
+            _ => self.mistaken("Ready"),
         }
     }
 
@@ -171,7 +188,17 @@ impl Answer {
     pub fn addr(self) -> Result<SocketAddr> {
         match self {
             Self::Addr(addr) => Ok(addr),
-            Self::Done | Self::Bytes(_) | Self::Ready(_) => self.mistaken("Addr"),
+            _ => self.mistaken("Addr"),
+        }
+    }
+
+    /// The time of day.
+    ///
+    /// *Errors:* as [`Answer::done`].
+    pub fn time(self) -> Result<Duration> {
+        match self {
+            Self::Time(time) => Ok(time),
+            _ => self.mistaken("Time"),
         }
     }
 

@@ -19,6 +19,7 @@ mod explore;
 mod fairness;
 mod hostile;
 mod inject;
+mod input;
 mod layers;
 mod ledger;
 mod limits;

@@ -337,6 +337,9 @@ fn lent<'a>(request: &'a mut Request<'_>) -> Request<'a> {
         },
         Request::File(ref op) => Request::File(op.clone()),
         Request::Finish(ref mut into) => Request::Finish(into),
+        Request::Input => Request::Input,
+        Request::Feed(text) => Request::Feed(text),
+        Request::WallClock { host } => Request::WallClock { host },
         Request::Close => Request::Close,
     }
 }

@@ -7,6 +7,7 @@ mod crash;
 mod debug;
 mod explore;
 mod extended;
+mod input;
 mod lab;
 mod live;
 mod network;

@@ -33,6 +33,7 @@ mod portable;
 mod sendfile;
 mod signals;
 mod source;
+mod stdin;
 mod stdout;
 
 use std::{
@@ -42,7 +43,7 @@ use std::{
     net::SocketAddr,
     os::fd::AsFd,
     path::Path,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use rustix::{
@@ -61,11 +62,13 @@ use pool::Pool;
 use portable::Portable as System;
 use signals::Caught;
 use source::{Fd, Kind, Source, Sources};
+use stdin::Way;
 use stdout::Stdout;
 pub use stdout::open_again;
 
 use super::{
     Answer, Happening, Request, World, console, hand_on, io::send_piece, sequence::Sequence,
+    text::Text,
 };
 use crate::{
     abi::{DeviceId, Direction, Tid},
@@ -96,6 +99,10 @@ pub struct RealWorld {
     signals: Caught,
     disk: Disk,
     console: Console,
+    /// Whether descriptor 0 was open at the begin. Later another file may have its number.
+    has_stdin: bool,
+    /// What is read instead of standard input.
+    fed: Option<Box<Text>>,
 }
 
 /// Where what is printed goes.
@@ -111,6 +118,7 @@ impl RealWorld {
     ///
     /// *Errors:* the operating system's, where it has no descriptors left for a poller.
     pub fn new() -> Result<Self> {
+        let has_stdin = stdin::is_open();
         let poller = Poller::new()?;
         Ok(Self {
             boot: Instant::now(),
@@ -125,6 +133,8 @@ impl RealWorld {
             pool: Pool::default(),
             signals: Caught::default(),
             console: Console::Unopened,
+            has_stdin,
+            fed: None,
         })
     }
 
@@ -209,6 +219,20 @@ impl RealWorld {
         self.register(id, Fd::Attached(descriptor), kind)
     }
 
+    fn open_input(&mut self, id: DeviceId) -> Result<()> {
+        if let Some(fed) = &mut self.fed {
+            fed.device = Some(id);
+            return Ok(());
+        }
+        let (fd, way) = stdin::open(self.has_stdin)?;
+        let kind = match way {
+            Way::File => Kind::File,
+            Way::Socket => Kind::Socket,
+            Way::Pump => Kind::Pump(false),
+        };
+        self.register(id, Fd::Attached(Descriptor::new(fd.into())), kind)
+    }
+
     fn listen(&mut self, id: DeviceId, addr: SocketAddr) -> Result<SocketAddr> {
         let socket = tcp_socket(addr)?;
         socket.set_reuse_address(true)?;
@@ -248,7 +272,7 @@ impl RealWorld {
 
     fn recv(&mut self, id: DeviceId, buf: &mut [u8]) -> Result<usize> {
         let (source, owed) = self.sources.get(id)?;
-        let socket = source.kind != Kind::File;
+        let socket = source.kind.is_socket();
         let len = source.left.unwrap_or(u64::MAX).min(buf.len() as u64) as usize;
         let buf = &mut buf[..len];
         if source.left == Some(0) {
@@ -264,6 +288,9 @@ impl RealWorld {
         if source.kind == Kind::Stream && 0 < n && n < buf.len() {
             source.read_short();
         }
+        if n > 0 {
+            source.kind.answered();
+        }
         source.left = source.left.map(|left| left.saturating_sub(n as u64));
         Ok(n)
     }
@@ -275,7 +302,7 @@ impl RealWorld {
 
     fn send(&mut self, id: DeviceId, buf: &[u8]) -> Result<usize> {
         let (source, owed) = self.sources.get(id)?;
-        let socket = source.kind != Kind::File;
+        let socket = source.kind.is_socket();
         // A terminal that is said to be writable has room for this much, at least.
         let room = if source.shared { 512 } else { buf.len() };
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
@@ -422,6 +449,11 @@ impl World for RealWorld {
 
     fn io(&mut self, device: DeviceId, request: Request<'_>) -> Result<Answer> {
         let done = |()| Answer::Done;
+        if let Some(fed) = &mut self.fed
+            && fed.is(device, &request)
+        {
+            return fed.io(request);
+        }
         match request {
             Request::Recv(buf) => self.recv(device, buf).map(Answer::Bytes),
             Request::Drained => self.drained(device).map(Answer::Ready),
@@ -447,6 +479,15 @@ impl World for RealWorld {
             Request::Disk { op, .. } => self.disk.begin_on_names(&self.pool, device, op),
             Request::File(op) => self.disk.begin_on_file(&self.pool, device, op),
             Request::Finish(into) => self.disk.finish(device, into),
+            Request::Input => self.open_input(device).map(done),
+            Request::Feed(text) => {
+                self.fed = Some(Box::new(Text::new(text)));
+                Ok(Answer::Done)
+            }
+            Request::WallClock { .. } => {
+                let since = SystemTime::now().duration_since(UNIX_EPOCH);
+                Ok(Answer::Time(since.unwrap_or_default()))
+            }
             Request::Close => {
                 self.close(device);
                 Ok(Answer::Done)

@@ -10,7 +10,7 @@ use std::{
 use super::{kind, on_disk::OnDisk};
 use crate::{
     abi::{DeviceId, Direction, QueueId, Signal},
-    interrupt::{External, Interrupt},
+    interrupt::{External, Interrupt, Remote},
     log::recording::{
         decode::{Bytes, Wrong},
         encode::{Out, nanos, number, text},
@@ -34,7 +34,7 @@ pub(super) struct Asked {
 
 /// The names of the requests, and what belongs to them as their answer. What is added goes to the
 /// end: the places are part of the format.
-const ASKED: [(&str, Shape); 19] = [
+const ASKED: [(&str, Shape); 21] = [
     ("attach", Shape::Done),
     ("listen", Shape::Addr),
     ("connect", Shape::Done),
@@ -54,6 +54,8 @@ const ASKED: [(&str, Shape); 19] = [
     ("the disk", Shape::Begun),
     ("a file", Shape::Begun),
     ("the result of the disk", Shape::Finished),
+    ("input", Shape::Done),
+    ("wall_clock", Shape::Time),
 ];
 
 impl Asked {
@@ -78,6 +80,9 @@ impl Asked {
             Request::Disk { .. } => (16, None),
             Request::File(_) => (17, None),
             Request::Finish(_) => (18, None),
+            // That of a text is not on tapes, nor asked for.
+            Request::Input | Request::Feed(_) => (19, None),
+            Request::WallClock { .. } => (20, None),
         };
         let disk = match request {
             Request::Disk { op, .. } => Some(OnDisk::names(op)),
@@ -105,6 +110,7 @@ enum Shape {
     Begun,
     /// The result of an operation on a disk: a number or none, and bytes.
     Finished,
+    Time,
 }
 
 /// The codes of a result that is not the usual success.
@@ -157,7 +163,7 @@ impl Context {
             Ok(Answer::Bytes(n)) => asked.offered.is_none_or(|offered| offered == n),
             Ok(Answer::Ready(ready)) => ready,
             Ok(Answer::Done) if ASKED[usize::from(asked.number)].1 == Shape::Finished => false,
-            Ok(Answer::Done | Answer::Addr(_)) => true,
+            Ok(Answer::Done | Answer::Addr(_) | Answer::Time(_)) => true,
             Err(_) => false,
         };
         let device = u64::from(asked.device);
@@ -191,8 +197,9 @@ impl Context {
             (Shape::Finished, Answer::Done) => slice(out, read),
             (_, Answer::Bytes(n)) if !usual => number(out, n as u64),
             (Shape::Addr, Answer::Addr(addr)) => put_addr(out, addr),
+            (Shape::Time, Answer::Time(time)) => number(out, nanos(time)),
             // Tapes have no room for the own address of a connection.
-            (_, Answer::Addr(_) | Answer::Bytes(_) | Answer::Done | Answer::Ready(_)) => {}
+            _ => {}
         }
     }
 }
@@ -234,6 +241,11 @@ pub(super) fn wait(
         Ok(Some(waited)) => number(out, nanos(*waited)),
         Err(error) => put_error(out, error),
     }
+}
+
+/// Whether a request is a daemon's: one of its devices, or without a device while it runs.
+pub(super) fn is_apart(device: DeviceId, remote: &Remote) -> bool {
+    device.is_of_daemon() || device == DeviceId::NONE && remote.running().is_daemon()
 }
 
 /// Whether a report is for a daemon.
@@ -478,6 +490,7 @@ impl Asked {
             Shape::Done | Shape::Begun => Answer::Done,
             Shape::Resolved if usual => return Ok((Answer::Ready(true), bytes.slice()?)),
             Shape::Ready | Shape::Resolved => Answer::Ready(usual),
+            Shape::Time => Answer::Time(Duration::from_nanos(bytes.number()?)),
             Shape::Addr => {
                 let kind = bytes.byte()?;
                 Answer::Addr(get_addr(kind, bytes)?)

@@ -180,7 +180,7 @@ impl<W: World> World for Taping<W> {
     }
 
     fn io(&mut self, device: DeviceId, mut request: Request<'_>) -> Result<Answer> {
-        if device.is_of_daemon() {
+        if entry::is_apart(device, &self.remote) || matches!(request, Request::Feed(_)) {
             return self.inner.io(device, request);
         }
         let asked = Asked::of(device, &request);

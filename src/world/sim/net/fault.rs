@@ -34,6 +34,10 @@ pub enum Fault {
     Slow(String, u32),
     /// Reads and writes come in pieces of random length, or no longer do.
     Fragment(bool),
+    /// The wall clock of this host, or of every host, steps by so many nanoseconds: back, if negative.
+    ClockStep(Option<String>, i64),
+    /// The wall clock of this host, or of every host, repeats or skips a second when its second ends.
+    ClockLeap(Option<String>, Leap),
     /// The host loses its power.
     Crash(String),
     /// The host boots again.
@@ -50,21 +54,98 @@ pub enum Fault {
     DiskHeal(String),
 }
 
+/// What a clock does at a leap second ([`Fault::ClockLeap`]).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Leap {
+    /// It repeats the second that ends, as Linux does for a leap second: the clock goes back by a second.
+    Repeat,
+    /// It skips the second that would begin.
+    Skip,
+}
+
+impl Leap {
+    pub(super) fn nanos(self) -> i64 {
+        match self {
+            Self::Repeat => -1_000_000_000,
+            Self::Skip => 1_000_000_000,
+        }
+    }
+}
+
+impl FromStr for Leap {
+    type Err = BadFault;
+
+    fn from_str(text: &str) -> Result<Self, BadFault> {
+        match text {
+            "repeat" => Ok(Self::Repeat),
+            "skip" => Ok(Self::Skip),
+            other => Err(BadFault(other.into())),
+        }
+    }
+}
+
+impl fmt::Display for Leap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Repeat => "repeat",
+            Self::Skip => "skip",
+        })
+    }
+}
+
+/// The units of a step, and their nanoseconds.
+const UNITS: [(&str, i64); 7] = [
+    ("d", 86_400_000_000_000),
+    ("h", 3_600_000_000_000),
+    ("m", 60_000_000_000),
+    ("s", 1_000_000_000),
+    ("ms", 1_000_000),
+    ("us", 1_000),
+    ("ns", 1),
+];
+
+/// Reads a step of a clock, such as `-1h` and `+500ms`.
+fn step(text: &str) -> Option<i64> {
+    let (sign, span) = match text.strip_prefix('-') {
+        Some(span) => (-1, span),
+        None => (1, text.strip_prefix('+').unwrap_or(text)),
+    };
+    let end = span.find(|letter: char| !letter.is_ascii_digit())?;
+    let (number, unit) = span.split_at(end);
+    let (_, nanos) = UNITS.into_iter().find(|(name, _)| *name == unit)?;
+    number.parse::<i64>().ok()?.checked_mul(nanos * sign)
+}
+
+/// Writes a step in the largest unit of which it is a whole number.
+fn write_step(f: &mut fmt::Formatter<'_>, by: i64) -> fmt::Result {
+    let fits = |(_, nanos): &(&str, i64)| by != 0 && by % nanos == 0;
+    let (unit, nanos) = UNITS.into_iter().find(fits).unwrap_or(("s", 1));
+    write!(f, "{:+}{unit}", by / nanos)
+}
+
 /// A text is no [`Fault`].
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{0:?} is no fault: write {USAGE}")]
 pub struct BadFault(String);
 
 const USAGE: &str = "cut A B, cut-one-way A B, heal A B, hold A B, release A B, reset A B, slow A \
-                     FACTOR, fragment on|off, crash A, restart A, power A, disk:eio A, disk:rot A, \
-                     disk:full A or disk:heal A";
+                     FACTOR, fragment on|off, clock-step [A] SPAN as in -1h, clock-leap [A] repeat|skip, \
+                     crash A, restart A, power A, disk:eio A, disk:rot A, disk:full A or disk:heal A";
 
 impl FromStr for Fault {
     type Err = BadFault;
 
     fn from_str(text: &str) -> Result<Self, BadFault> {
-        let words: Vec<_> = text.split_whitespace().collect();
+        let is_space = |letter: char| letter.is_whitespace() || letter == '=';
+        let words: Vec<_> = match text.trim_start().starts_with("clock-") {
+            true => text
+                .split(is_space)
+                .filter(|word| !word.is_empty())
+                .collect(),
+            false => text.split_whitespace().collect(),
+        };
         let own = |word: &str| word.to_string();
+        let bad = || BadFault(text.into());
         Ok(match words[..] {
             ["cut", a, b] => Self::Cut(own(a), own(b)),
             ["cut-one-way", a, b] => Self::CutOneWay(own(a), own(b)),
@@ -74,7 +155,13 @@ impl FromStr for Fault {
             ["reset", a, b] => Self::Reset(own(a), own(b)),
             ["slow", host, factor] => {
                 let factor = factor.parse().ok().filter(|factor| *factor > 0);
-                Self::Slow(own(host), factor.ok_or_else(|| BadFault(text.into()))?)
+                Self::Slow(own(host), factor.ok_or_else(bad)?)
+            }
+            ["clock-step", by] => Self::ClockStep(None, step(by).ok_or_else(bad)?),
+            ["clock-step", host, by] => Self::ClockStep(Some(own(host)), step(by).ok_or_else(bad)?),
+            ["clock-leap", leap] => Self::ClockLeap(None, leap.parse().map_err(|_| bad())?),
+            ["clock-leap", host, leap] => {
+                Self::ClockLeap(Some(own(host)), leap.parse().map_err(|_| bad())?)
             }
             ["fragment", "on"] => Self::Fragment(true),
             ["fragment", "off"] => Self::Fragment(false),
@@ -85,7 +172,7 @@ impl FromStr for Fault {
             ["disk:rot", host] => Self::DiskRot(own(host)),
             ["disk:full", host] => Self::DiskFull(own(host)),
             ["disk:heal", host] => Self::DiskHeal(own(host)),
-            _ => return Err(BadFault(text.into())),
+            _ => return Err(bad()),
         })
     }
 }
@@ -102,6 +189,11 @@ impl fmt::Display for Fault {
             Self::Slow(host, factor) => write!(f, "slow {host} {factor}"),
             Self::Fragment(true) => f.write_str("fragment on"),
             Self::Fragment(false) => f.write_str("fragment off"),
+            Self::ClockStep(host, by) => {
+                write!(f, "clock-step {}", of_host(host))?;
+                write_step(f, *by)
+            }
+            Self::ClockLeap(host, leap) => write!(f, "clock-leap {}{leap}", of_host(host)),
             Self::Crash(host) => write!(f, "crash {host}"),
             Self::Restart(host) => write!(f, "restart {host}"),
             Self::Power(host) => write!(f, "power {host}"),
@@ -111,4 +203,9 @@ impl fmt::Display for Fault {
             Self::DiskHeal(host) => write!(f, "disk:heal {host}"),
         }
     }
+}
+
+fn of_host(host: &Option<String>) -> String {
+    host.as_ref()
+        .map_or(String::new(), |host| format!("{host} "))
 }

@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeSet,
     io::{Error, ErrorKind, Result},
+    time::Duration,
 };
 
 use super::{
@@ -121,6 +122,24 @@ impl SimNet {
         Ok(())
     }
 
+    /// Sets the wall clocks of all hosts forward by a span ([`Os::wall_clock`](crate::Os::wall_clock)).
+    /// Timers and [`Os::now`](crate::Os::now) do not notice. [`Fault::ClockStep`] does it for one host.
+    /// Returns the net.
+    pub fn clock_forward(&self, span: Duration) -> Self {
+        self.step_clocks(i64::try_from(span.as_nanos()).unwrap_or(i64::MAX))
+    }
+
+    /// Sets the wall clocks of all hosts back by a span, as [`SimNet::clock_forward`] sets them forward.
+    pub fn clock_back(&self, span: Duration) -> Self {
+        self.step_clocks(i64::try_from(span.as_nanos()).map_or(-i64::MAX, |by| -by))
+    }
+
+    fn step_clocks(&self, by: i64) -> Self {
+        self.apply(&Fault::ClockStep(None, by))
+            .expect("it names no host");
+        self.clone()
+    }
+
     /// Makes packets from and to a host take so many times as long. 1 ends it.
     ///
     /// *Errors:* as [`SimNet::apply`].
@@ -207,9 +226,24 @@ impl Net {
             | Fault::DiskFull(host)
             | Fault::DiskHeal(host) => self.apply_to_disk(fault, host)?,
             Fault::Crash(host) | Fault::Power(host) => return self.crash(host).map(Some),
+            Fault::ClockStep(host, by) => {
+                let host = self.clock_of(host.as_deref())?;
+                self.hosts.clocks.step(self.now, host, *by);
+            }
+            Fault::ClockLeap(host, leap) => {
+                let host = self.clock_of(host.as_deref())?;
+                let (clocks, of) = (&mut self.hosts.clocks, host.unwrap_or(HostId::LOCAL));
+                let at = clocks.next_second(of, self.dawn, self.now);
+                clocks.step(at, host, leap.nanos());
+            }
             Fault::Restart(host) => return self.restart(host).map(Some),
         }
         Ok(None)
+    }
+
+    /// The host whose clock it is; `None` for that of every host.
+    fn clock_of(&self, host: Option<&str>) -> Result<Option<HostId>> {
+        host.map(|host| self.hosts.find(host)).transpose()
     }
 
     /// The two ways between two hosts.

@@ -7,6 +7,7 @@
 mod agenda;
 mod calls;
 mod chaos;
+mod clock;
 mod connection;
 mod disk;
 mod fault;
@@ -17,5 +18,5 @@ mod links;
 mod packets;
 mod state;
 
-pub use fault::{BadFault, Fault};
+pub use fault::{BadFault, Fault, Leap};
 pub use handle::SimNet;

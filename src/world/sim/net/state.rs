@@ -7,6 +7,7 @@ use slab::Slab;
 use super::{
     agenda::Agenda,
     chaos::Chaos,
+    clock::DAWN,
     connection::{CLIENT, Connection, End, EndId, Pipe, SERVER, Stage},
     fault::Fault,
     hosts::{Hosts, Listener},
@@ -40,6 +41,8 @@ pub(in crate::world::sim) struct Net {
     pub(super) random: Sequence,
     pub(super) limits: Limits,
     pub(in crate::world::sim) now: Nanos,
+    /// The time of day at the begin.
+    pub(in crate::world::sim) dawn: Nanos,
     /// The reports that the kernel has not taken.
     pub(super) ready: VecDeque<(DeviceId, Direction)>,
     pub(super) last_serial: u32,
@@ -137,6 +140,7 @@ impl Net {
                 acknowledging: Nanos::from_millis(924_000),
             },
             now: Nanos::ZERO,
+            dawn: DAWN.into(),
             ready: VecDeque::new(),
             last_serial: 0,
             is_used: false,
