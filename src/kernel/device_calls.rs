@@ -123,7 +123,7 @@ impl Kernel {
     }
 
     /// Gives the caller this direction of the device, for which it is to wait.
-    pub(super) fn wait_for(
+    fn wait_for(
         &mut self,
         me: Runnable,
         device: DeviceId,
