@@ -6,13 +6,12 @@ use std::io;
 use super::{
     Kernel,
     answer::Answer,
-    device_calls::failed,
     outcome::Outcome,
-    task::{ReadOp, Then, WaitingOn},
+    task::{ReadOp, Then},
+    transfers::failed,
 };
 use crate::{
     abi::{DeviceId, Direction, Errno, Reply, SystemCall},
-    log::Fact,
     sched::Runnable,
     trap::{DeviceRef, Payload},
     world::{self, Request},
@@ -62,9 +61,7 @@ impl Kernel {
     fn await_disk(&mut self, me: Runnable, device: DeviceId, call: SystemCall) -> Outcome {
         self.time_passed(me.tid);
         let then = Then::Read(ReadOp::Disk(call.number()));
-        self.devices.claim(device, Direction::Read, me);
-        self.devices.begin_wait(me);
-        Outcome::Block(WaitingOn::Device(device, Direction::Read, then))
+        Outcome::Block(self.wait_for(me, device, Direction::Read, then))
     }
 
     /// Takes the result of an operation for a task whose turn it is; `None` if there is none yet.
@@ -102,16 +99,13 @@ impl Kernel {
                 });
             }
         };
-        let result = result.and_then(world::Answer::bytes);
-        self.emit(me.tid, || Fact::DeviceIo {
-            device,
-            direction,
-            result: result.as_ref().map_err(io::Error::kind).copied(),
-        });
-        Some(match (result, direction) {
-            (Err(error), _) => failed(error),
-            (Ok(n), Direction::Read) => Answer::with(Reply::Bytes(n as u64), Payload::Bytes(bytes)),
-            (Ok(n), Direction::Write) => Reply::Bytes(n as u64).into(),
+        let moved = result.and_then(world::Answer::bytes);
+        let answer = self.transferred(me.tid, device, direction, moved)?;
+        Some(match (direction, answer.reply) {
+            (Direction::Read, reply @ Reply::Bytes(_)) => {
+                Answer::with(reply, Payload::Bytes(bytes))
+            }
+            _ => answer,
         })
     }
 }

@@ -25,6 +25,9 @@ use crate::{
 /// In the real world the root is a directory: `Builder::disk` and `boot --disk` set it. The
 /// operations run on threads, so other tasks go on.
 ///
+/// In the simulated world it is a [`SimDisk`](crate::SimDisk), of which a crash loses what was not
+/// synced.
+///
 /// A file that was written is not durable before [`File::sync`], and its name is not before
 /// [`Disk::sync_dir`] of its directory.
 ///

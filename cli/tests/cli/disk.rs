@@ -44,6 +44,55 @@ fn a_run_without_a_disk_or_with_a_missing_one_says_what_to_do() {
 }
 
 #[test]
+fn the_disk_of_a_simulated_host_is_set_and_broken_by_options() {
+    let virtually = |options: &[&str]| {
+        let boot = ["boot", "--virtual", "--seed", "1"];
+        note(&[&boot[..], options, &["note", "one"]].concat())
+    };
+    let (code, out, err) = virtually(&[]);
+    assert_eq!((code, &*out), (0, "one\n"), "{err}");
+    let (code, _, err) = virtually(&["--net", "disk-eio=100%"]);
+    assert_eq!(code, 1);
+    has(&err, "cannot open notes on the disk: Input/output error");
+    let (code, _, err) = virtually(&["--net", "disk-capacity=3"]);
+    assert_eq!(code, 1);
+    has(&err, "cannot append to notes on the disk: No space left");
+    let (code, out, err) = virtually(&["--net", "disk-rot=100%"]);
+    assert_eq!(code, 0, "{err}");
+    assert_ne!(out, "one\n");
+    let slow = ["--net", "disk-latency=2s,disk-bandwidth=1", "--summary"];
+    let (code, _, err) = virtually(&slow);
+    assert_eq!(code, 0);
+    // Six operations of 2 s, and 4 bytes both ways.
+    has(&err, "20.000");
+    let fault = ["--fault", "150us:disk:eio localhost", "--trace"];
+    let (code, _, err) = virtually(&fault);
+    assert_eq!(code, 1);
+    has(&err, "disk:eio localhost");
+    has(&err, "cannot sync notes on the disk: Input/output error");
+    for (options, why) in [
+        (["--net", "disk-eio=2"], "it takes a share from 0% to 100%"),
+        (
+            ["--net", "disk-rot=101%"],
+            "it takes a share from 0% to 100%",
+        ),
+        (["--net", "disk-capacity=0"], "it takes a number of bytes"),
+        (
+            ["--fault", "1s:disk:eoi localhost"],
+            "did you mean 'disk:eio'?",
+        ),
+        (
+            ["--fault", "1s:disk:eio nowhere"],
+            "there is no host 'nowhere'",
+        ),
+    ] {
+        let (code, _, err) = virtually(&options);
+        assert_eq!(code, 2, "{options:?}");
+        has(&err, why);
+    }
+}
+
+#[test]
 fn a_taped_run_on_a_disk_is_replayed_without_it() {
     let folder = Folder::new("disk-taped");
     let (tape, root) = (folder.path("run.tape"), folder.path("root"));
