@@ -99,7 +99,7 @@ mod world;
 pub use linkme;
 
 pub use abi::{
-    Argument, Calls, DeviceId, Direction, End, Errno, Exit, HostId, Inject, Interest, Limits,
+    Argument, Calls, DeviceId, Direction, End, Errno, Exit, HostId, Inject, Interest, Limits, Mode,
     Nanos, On, Place, QueueId, QueueInfo, Reply, Share, Signal, SystemCall, TaskInfo, TaskState,
     Tid, UnknownSignal, Wait,
 };
@@ -114,11 +114,12 @@ pub use log::{
     Span, Topic, TraceLine, Tracer, Wake, recording as record,
 };
 pub use sched::{Cause, Facts, Fifo, Policy, Runnable};
-pub use trap::{Continued, Descriptor, Footprints, Note, Object, pause::pause};
+pub use trap::{Continued, Descriptor, DiskOp, FileOp, Footprints, Note, Object, pause::pause};
 pub use user::{
     blocking::Panicked,
     child::Child,
     device::{AsDevice, Device},
+    disk::{Disk, File},
     input::{Input, StandardInput},
     net::{BadEndpoint, Endpoint, Listener, Stream, TcpListener, TcpStream},
     observe::Observer,
@@ -129,11 +130,12 @@ pub use user::{
     scope::{Cancelled, Scope},
     select::{Arm, Arms, Either2, Either3, Either4, Either5, Either6, Source, after},
     signals::Signals,
+    stream::{Lines, Reader, Writer},
     supervisor::{Gone, Restart, Strategy, Supervisor},
     sync,
     time::Elapsed,
 };
 pub use world::{
-    Answer, BadFault, Fault, Happening, Leap, RealWorld, Request, SimNet, SimWorld, World,
-    open_again, tape,
+    Answer, BadFault, Fault, Happening, Images, Leap, RealWorld, Request, SimDisk, SimNet,
+    SimWorld, World, open_again, tape,
 };

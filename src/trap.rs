@@ -12,6 +12,7 @@
 //! | `new_task.rs` | programs, and the options of a new task |
 //! | `resume.rs` | the resume of a program, its panics, and the screen around some |
 //! | `descriptor.rs` | [`Descriptor`]: an open descriptor and what keeps it open |
+//! | `disk.rs` | operations on a disk, and the rules for its names |
 //! | `drops.rs` | destructors that run one after another |
 //! | `footprint.rs` | what a turn touches: [`Footprints`] |
 //! | `noting.rs` | the notes of a search |
@@ -21,6 +22,7 @@
 
 mod deferred;
 mod descriptor;
+pub(crate) mod disk;
 mod drops;
 mod footprint;
 mod frame;
@@ -37,6 +39,7 @@ pub(crate) use deferred::Deferred;
 #[cfg(feature = "serde")]
 pub(crate) use descriptor::Carrier;
 pub use descriptor::Descriptor;
+pub use disk::{DiskOp, FileOp};
 pub use footprint::{Continued, Footprints, Note, Object};
 pub(crate) use frame::{CONSOLE_ROOM, DeviceRef, MAX_IO, Parcel, Payload, TrapFrame};
 pub(crate) use new_task::{

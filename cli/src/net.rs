@@ -43,8 +43,9 @@ pub(super) struct Options {
     net: Vec<Setting>,
     /// Make a fault happen at this time: cut A B, cut-one-way A B, heal A B, hold A B, release A B,
     /// reset A B, slow A FACTOR, fragment on|off, clock-step [A] SPAN as in -1h, clock-leap [A]
-    /// repeat|skip, crash A or restart A; can be repeated. A host that restarts boots its programs
-    /// again
+    /// repeat|skip, crash A, restart A, power A (both at once), disk:eio A, disk:rot A, disk:full A or
+    /// disk:heal A; can be repeated. A host that restarts boots its programs again, on what the crash has
+    /// left of its disk
     #[arg(long, value_name = "TIME:FAULT", value_parser = planned,
         allow_hyphen_values = true)]
     fault: Vec<Planned>,
@@ -156,7 +157,7 @@ fn setting(text: &str) -> Result<Setting, String> {
 }
 
 fn planned(text: &str) -> Result<Planned, String> {
-    const WORDS: [&str; 12] = [
+    const WORDS: [&str; 17] = [
         "cut",
         "cut-one-way",
         "heal",
@@ -169,6 +170,11 @@ fn planned(text: &str) -> Result<Planned, String> {
         "clock-leap",
         "crash",
         "restart",
+        "power",
+        "disk:eio",
+        "disk:rot",
+        "disk:full",
+        "disk:heal",
     ];
     let usage = "it takes a time and a fault, such as \"2s:cut server client\"";
     let (at, words) = text.split_once(':').ok_or(usage)?;
@@ -326,7 +332,12 @@ fn hosts_of(fault: &Fault) -> Vec<&str> {
         | Fault::Crash(host)
         | Fault::Restart(host)
         | Fault::ClockStep(Some(host), _)
-        | Fault::ClockLeap(Some(host), _) => vec![host],
+        | Fault::ClockLeap(Some(host), _)
+        | Fault::Power(host)
+        | Fault::DiskEio(host)
+        | Fault::DiskRot(host)
+        | Fault::DiskFull(host)
+        | Fault::DiskHeal(host) => vec![host],
         _ => Vec::new(),
     }
 }

@@ -1,6 +1,12 @@
 //! The settings of a kernel.
 
-use std::{fmt, rc::Rc, time::Duration};
+use std::{
+    fmt,
+    io::{self, ErrorKind},
+    path::PathBuf,
+    rc::Rc,
+    time::Duration,
+};
 
 use super::{
     Kernel,
@@ -79,6 +85,7 @@ pub struct Builder {
     max_stall: Option<Duration>,
     captured: Option<Captured>,
     input: Option<Vec<u8>>,
+    disk: Option<PathBuf>,
     injection: Option<Injection>,
     on_deadlock: OnDeadlock,
 }
@@ -309,14 +316,51 @@ impl Builder {
         self
     }
 
+    /// Has the disk of the tasks in this directory of the real world: [`Os::disk`](crate::Os::disk).
+    /// Default: no disk. A world that is given by [`Builder::world`] has its own:
+    /// [`RealWorld::disk`].
+    ///
+    /// ```
+    /// use std::fs;
+    /// use trapline::{Kernel, Mode, Os};
+    ///
+    /// let dir = std::env::temp_dir().join(format!("trapline-disk-{}", std::process::id()));
+    /// fs::create_dir(&dir)?;
+    /// let mut kernel = Kernel::builder().disk(&dir).build()?;
+    /// kernel.spawn("log", async |os: &mut Os| {
+    ///     let log = os.disk().open(os, "log", Mode::Append).await?;
+    ///     log.append(os, b"begun\n").await?;
+    ///     log.sync(os).await?;
+    ///     os.disk().sync_dir(os, ".").await
+    /// })?;
+    /// kernel.run()?.check()?;
+    /// assert_eq!(fs::read_to_string(dir.join("log"))?, "begun\n");
+    /// # fs::remove_dir_all(dir)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn disk(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.disk = Some(dir.into());
+        self
+    }
+
     /// Boots the kernel.
     ///
-    /// *Errors:* [`Error::Io`] if no descriptor is left for the poller of the real world, and for a text
-    /// of [`Builder::input`] in a world of another kind that has no input.
+    /// *Errors:* [`Error::Io`] if no descriptor is left for the poller of the real world, if the
+    /// directory of [`Builder::disk`] cannot be opened, or if there is [another
+    /// world](Builder::world) beside it; for a text of [`Builder::input`] in a world of another kind that
+    /// has no input.
     pub fn build(mut self) -> Result<Kernel, Error> {
         let world = match self.world.take() {
+            Some(_) if self.disk.is_some() => {
+                let why =
+                    "Builder::disk is for the real world: give the other one a disk of its own";
+                return Err(io::Error::new(ErrorKind::InvalidInput, why).into());
+            }
             Some(world) => world,
-            None => Box::new(RealWorld::new()?),
+            None => match self.disk.take() {
+                Some(dir) => Box::new(RealWorld::new()?.disk(dir)?),
+                None => Box::new(RealWorld::new()?),
+            },
         };
         let input = self.input.take();
         let mut kernel = self.boot(world);

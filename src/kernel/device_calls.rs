@@ -123,7 +123,7 @@ impl Kernel {
     }
 
     /// Gives the caller this direction of the device, for which it is to wait.
-    fn wait_for(
+    pub(super) fn wait_for(
         &mut self,
         me: Runnable,
         device: DeviceId,
@@ -227,6 +227,7 @@ impl Kernel {
             ReadOp::Bytes(room) => self.recv(me, device, room),
             ReadOp::Connection => self.accept(me, device),
             ReadOp::Line => self.line(me, device),
+            ReadOp::Disk(call) => self.finish_on_disk(me, device, call),
         };
         let answer = match (read, self.tasks[me].due()) {
             (Some(answer), _) => answer,
@@ -243,7 +244,8 @@ impl Kernel {
         if self.tasks[me].let_through(false) {
             self.frame.set_due();
         }
-        self.devices.release(device, Direction::Read);
+        let is_opened = matches!(answer.reply, Reply::Device(_));
+        self.end_read(device, op, is_opened);
         self.emit_reply(me.tid, answer.reply, || answer.detail());
         Some(answer)
     }

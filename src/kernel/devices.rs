@@ -1,7 +1,10 @@
 //! The open devices, and the tasks that wait for each of them. `device_calls.rs` has the calls.
 
+use std::collections::BTreeMap;
+
 use crate::{
     abi::{DeviceId, Direction, Errno},
+    log::{Detail, disk_words, file_words},
     sched::Runnable,
     trap::TrapFrame,
     world::DeviceMap,
@@ -11,6 +14,8 @@ use crate::{
 #[derive(Debug, Default)]
 pub(super) struct Devices {
     open: DeviceMap<Open>,
+    /// The operations on names that were begun, and the open files: the path, and what is beside it.
+    files: BTreeMap<DeviceId, (Detail<'static>, bool)>,
     /// The last token of a task's device, and of a daemon's.
     last: [u64; 2],
     /// How many tasks wait, and how many daemons.
@@ -30,6 +35,7 @@ impl Devices {
     /// Forgets the devices of an earlier run.
     pub(super) fn reset(&mut self) {
         self.open.clear();
+        self.files.clear();
         self.last = [0; 2];
         self.waiting = [0; 2];
         self.input = None;
@@ -48,6 +54,9 @@ impl Devices {
 
     pub(super) fn remove(&mut self, device: DeviceId) -> Option<[Option<Runnable>; 2]> {
         self.input.take_if(|input| *input == device);
+        if !self.files.is_empty() {
+            self.files.remove(&device);
+        }
         self.open.remove(&device).map(|open| open.claims)
     }
 
@@ -65,6 +74,26 @@ impl Devices {
     #[inline]
     pub(super) fn input(&self) -> Option<DeviceId> {
         self.input
+    }
+
+    /// Notes what an operation on names is about.
+    pub(super) fn set_names(&mut self, device: DeviceId, detail: Detail<'static>) {
+        self.files.insert(device, (detail, false));
+    }
+
+    /// Notes that the device is an open file from now on.
+    pub(super) fn set_file(&mut self, device: DeviceId) {
+        if let Some((_, is_file)) = self.files.get_mut(&device) {
+            *is_file = true;
+        }
+    }
+
+    /// Says what a file is, or an operation on names.
+    pub(super) fn describe(&self, device: DeviceId) -> Option<String> {
+        Some(match self.files.get(&device)? {
+            (Detail::Path(path, _), true) => file_words(device, path),
+            (detail, _) => disk_words(detail),
+        })
     }
 
     pub(super) fn set_listener(&mut self, device: DeviceId) {

@@ -47,6 +47,7 @@ mod deadlock;
 mod deferred;
 mod device_calls;
 mod devices;
+mod disk_calls;
 mod emit;
 mod fast;
 mod footprint;

@@ -55,6 +55,18 @@ impl Kernel {
             SystemCall::Give(queue) => self.give_by_call(queue),
             SystemCall::GiveBack(queue) => self.give_back_by_call(queue),
             SystemCall::FreeQueue(queue) => self.free_queue(queue),
+            SystemCall::Open
+            | SystemCall::Rename
+            | SystemCall::Remove
+            | SystemCall::List
+            | SystemCall::CreateDir
+            | SystemCall::SyncDir => self.begin_on_disk(me, call),
+            SystemCall::ReadAt(device)
+            | SystemCall::WriteAt(device)
+            | SystemCall::Append(device)
+            | SystemCall::Len(device)
+            | SystemCall::Truncate(device)
+            | SystemCall::Sync(device) => self.begin_on_file(me, device, call),
             SystemCall::Attach => self.attach(me),
             SystemCall::Listen => self.listen(me),
             SystemCall::Connect => self.connect(me),

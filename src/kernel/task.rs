@@ -105,6 +105,8 @@ pub(super) enum ReadOp {
     Connection,
     /// A line of standard input.
     Line,
+    /// The result of an operation on a disk: the number of its call.
+    Disk(u8),
 }
 
 /// The queue in which a blocked task waits, and its position there.

@@ -4,10 +4,10 @@ use super::{
     Kernel,
     answer::{Answer, Beside},
     held::Ticket,
-    task::{Pending, State, WaitingOn},
+    task::{Pending, State, Then, WaitingOn},
 };
 use crate::{
-    abi::{Direction, End, QueueId, Reply, SystemCall},
+    abi::{End, QueueId, Reply, SystemCall},
     panic::contain,
     sched::Runnable,
     trap::{Object, Program},
@@ -69,9 +69,9 @@ impl Kernel {
         match state {
             State::Ready(answer) => self.take_back_answer(answer),
             State::Late(answer) => self.take_back_answer(*answer),
-            State::Pending(Pending::Read(device, _)) => {
+            State::Pending(Pending::Read(device, op)) => {
                 self.touch(Object::World);
-                self.devices.release(device, Direction::Read);
+                self.end_read(device, op, false);
             }
             State::Pending(Pending::Held(ticket)) => self.drop_held(ticket),
             _ => {}
@@ -105,9 +105,13 @@ impl Kernel {
                 self.tasks[target].leave_waiters(me);
             }
             WaitingOn::Timer(timer) => self.timers.of(me).disarm(timer),
-            WaitingOn::Device(device, direction, _) => {
+            WaitingOn::Device(device, direction, then) => {
                 self.touch(Object::World);
-                self.devices.leave(device, direction, me);
+                self.devices.end_wait(me);
+                match then {
+                    Then::Read(op) => self.end_read(device, op, false),
+                    Then::Done | Then::Again => self.devices.release(device, direction),
+                }
             }
             WaitingOn::Queue(queue, end) => self.leave_queue(me, queue, end),
             WaitingOn::Select(key, _) => {

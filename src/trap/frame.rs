@@ -16,6 +16,7 @@ use slab::Slab;
 use super::{
     deferred::Deferred,
     descriptor::Descriptor,
+    disk::{DiskOp, FileOp},
     drops::Drops,
     footprint::{Footprints, Object},
     new_task::{Caller, Fate, NewTask, Store},
@@ -62,6 +63,11 @@ pub(crate) enum Payload {
     /// The sources of a select.
     Interests(Vec<Interest>),
     Scope(Rc<ScopeState>),
+    /// Boxed: a payload is moved as a whole.
+    Disk(Box<DiskOp>),
+    FileOp(Box<FileOp>),
+    /// What was read, or the names in a directory.
+    Bytes(Vec<u8>),
 }
 
 impl Payload {
@@ -88,7 +94,10 @@ impl Payload {
                 Some((_, number)) => Detail::Count(number as usize),
                 None => Detail::None,
             },
+            Self::Disk(op) => op.detail(),
+            Self::FileOp(op) => op.detail(),
             Self::File(..)
+            | Self::Bytes(_)
             | Self::Source(_)
             | Self::Opened(..)
             | Self::Job(_)

@@ -9,6 +9,8 @@
 //! | `time.rs` | sleep, the clock, timeouts |
 //! | `device.rs`, `net.rs` | descriptors; TCP |
 //! | `input.rs` | standard input, and the time of day |
+//! | `disk.rs` | the disk and its files |
+//! | `stream/` | lines and records of any device; copies between two |
 //! | `queue.rs`, `messages.rs` | message queues; the store of their messages |
 //! | `promise.rs` | values that are set once |
 //! | `sync/` | semaphore, mutex, flag, barrier, condition, group |
@@ -26,6 +28,7 @@ pub(crate) mod blocking;
 pub(crate) mod callback;
 pub(crate) mod child;
 pub(crate) mod device;
+pub(crate) mod disk;
 pub(crate) mod input;
 mod messages;
 pub(crate) mod net;
@@ -40,6 +43,7 @@ pub(crate) mod scope;
 pub(crate) mod select;
 mod serve;
 pub(crate) mod signals;
+pub(crate) mod stream;
 pub(crate) mod supervisor;
 pub mod sync;
 pub(crate) mod tasks;

@@ -10,14 +10,14 @@ use std::{
 
 use crate::{
     abi::{DeviceId, Direction, HostId, Signal},
-    trap::{Descriptor, MAX_IO},
+    trap::{Descriptor, DiskOp, FileOp, MAX_IO},
 };
 
 /// What the kernel asks of a device, by [`World::io`](crate::World::io).
 ///
 /// The requests that open a device name its new token and the host of the task. They are
-/// [`Attach`](Request::Attach), [`Listen`](Request::Listen), [`Connect`](Request::Connect) and
-/// [`Accept`](Request::Accept). After an error the device is not open.
+/// [`Attach`](Request::Attach), [`Listen`](Request::Listen), [`Connect`](Request::Connect),
+/// [`Accept`](Request::Accept) and [`Disk`](Request::Disk). After an error the device is not open.
 ///
 /// Of the others, those that fail with `WouldBlock` promise a report by
 /// [`Happening::Ready`](crate::Happening::Ready).
@@ -109,7 +109,27 @@ pub enum Request<'a> {
         /// The host of the task that asks.
         host: HostId,
     },
-    /// Closes the device. Answered by [`Answer::Done`]. The kernel ignores an error.
+    /// Begins an operation on names of the host's disk, as this device: an open file is this device from
+    /// then on, and after any other operation the kernel closes it. Answered by [`Answer::Done`], or by
+    /// an error at once. When the operation is over, the world reports the device as readable.
+    ///
+    /// Operations on names take effect in the order of their requests.
+    Disk {
+        /// The host of the task.
+        host: HostId,
+        /// The operation.
+        op: DiskOp,
+    },
+    /// Begins an operation on the open file that is this device. Answered as
+    /// [`Disk`](Request::Disk) is. Operations on one file take effect in the order of their requests,
+    /// whichever device of it they are made on. One that is still under way on this device was given
+    /// up: its result is dropped.
+    File(FileOp),
+    /// Takes the result of the operation that was begun on this device: its error, or [`Answer::Bytes`]
+    /// for `ReadAt`, `WriteAt`, `Append` and `Len`, and [`Answer::Done`] for the others. What was read,
+    /// or the names of a list, go into the vector, which is empty. `WouldBlock` promises a report.
+    Finish(&'a mut Vec<u8>),
+    /// Closes the device. An operation under way on it may come to its end or not. Answered by [`Answer::Done`]. The kernel ignores an error.
     Close,
 }
 
@@ -200,6 +220,14 @@ pub(super) fn send_piece(
         0 if len > 0 => Ok(0),
         n => send(&piece[..n]),
     }
+}
+
+/// The answer of a world that has no disk.
+pub(super) fn no_disk<T>(advice: &str) -> Result<T> {
+    Err(io::Error::new(
+        ErrorKind::Unsupported,
+        format!("this world has no disk: {advice}"),
+    ))
 }
 
 pub(super) fn unsupported<T>() -> Result<T> {

@@ -58,6 +58,9 @@ impl Notes {
                     "device {device} is no socket, and a simulated run has no other"
                 ));
             }
+            (Request::Disk { .. }, _) => {
+                self.refuse("it uses a disk, whose files are not on the tape".into())
+            }
             (Request::Listen { .. }, Ok(_)) => {
                 self.listeners.insert(device, self.listeners.len());
             }
@@ -331,6 +334,12 @@ fn lent<'a>(request: &'a mut Request<'_>) -> Request<'a> {
         Request::Input => Request::Input,
         Request::Feed(text) => Request::Feed(text),
         Request::WallClock { host } => Request::WallClock { host },
+        Request::Disk { host, ref op } => Request::Disk {
+            host,
+            op: op.clone(),
+        },
+        Request::File(ref op) => Request::File(op.clone()),
+        Request::Finish(ref mut into) => Request::Finish(into),
         Request::Close => Request::Close,
     }
 }

@@ -21,8 +21,10 @@
 //! The figure: a request of an echo server with 50 connections takes 2.0 system calls
 //! (`docs/benchmarks.md`), as that of a bare epoll loop does.
 
+mod disk;
 #[cfg(target_os = "linux")]
 mod epoll;
+mod files;
 mod poller;
 mod pool;
 #[cfg(any(not(target_os = "linux"), test))]
@@ -40,6 +42,7 @@ use std::{
     io::{self, Result, Write},
     net::SocketAddr,
     os::fd::AsFd,
+    path::Path,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
@@ -50,6 +53,7 @@ use rustix::{
 };
 use socket2::{Domain, Protocol, Socket, Type};
 
+use disk::Disk;
 #[cfg(target_os = "linux")]
 use epoll::Epoll as System;
 use poller::{Poller, is_ready};
@@ -93,6 +97,7 @@ pub struct RealWorld {
     interrupts: Interrupts,
     pool: Pool,
     signals: Caught,
+    disk: Disk,
     console: Console,
     /// Whether descriptor 0 was open at the begin. Later another file may have its number.
     has_stdin: bool,
@@ -121,6 +126,7 @@ impl RealWorld {
             #[cfg(target_os = "linux")]
             ignores_pipe_signal: None,
             interrupts: Interrupts::new(poller.waker()),
+            disk: Disk::new(poller.waker()),
             poller,
             sources: Sources::default(),
             next_glance: Duration::ZERO,
@@ -139,6 +145,15 @@ impl RealWorld {
         self
     }
 
+    /// Has the disk of its tasks in this directory: [`Os::disk`](crate::Os::disk). Nothing outside of
+    /// it can be named.
+    ///
+    /// *Errors:* those of the operating system, such as `NotFound`.
+    pub fn disk(mut self, dir: impl AsRef<Path>) -> Result<Self> {
+        self.disk.set_root(dir.as_ref())?;
+        Ok(self)
+    }
+
     fn register(&mut self, id: DeviceId, fd: Fd, kind: Kind) -> Result<()> {
         self.close(id);
         let watched = match self.poller.watch(fd.as_fd(), id.into()) {
@@ -152,10 +167,10 @@ impl RealWorld {
     }
 
     fn close(&mut self, id: DeviceId) {
-        if let Some(source) = self.sources.remove(id)
-            && source.watched
-        {
-            self.poller.unwatch(source.fd.as_fd());
+        match self.sources.remove(id) {
+            Some(source) if source.watched => self.poller.unwatch(source.fd.as_fd()),
+            Some(_) => {}
+            None => self.disk.close(id),
         }
     }
 
@@ -390,7 +405,10 @@ impl World for RealWorld {
 
     fn wait(&mut self, deadline: Option<Duration>, happened: &mut Vec<Happening>) -> Result<()> {
         let span = match deadline {
-            _ if hand_on(&self.interrupts, happened) => Some(Duration::ZERO),
+            // Both, so that neither waits for the other.
+            _ if hand_on(&self.interrupts, happened) | self.disk.hand_on(happened) => {
+                Some(Duration::ZERO)
+            }
             // Most calls are polls: they need no clock.
             Some(deadline) if deadline > Duration::ZERO => {
                 Some(deadline.saturating_sub(self.now()))
@@ -405,6 +423,7 @@ impl World for RealWorld {
             sources.note(DeviceId::from_raw(key), readiness, happened);
         })?;
         hand_on(&self.interrupts, happened);
+        self.disk.hand_on(happened);
         Ok(())
     }
 
@@ -466,6 +485,9 @@ impl World for RealWorld {
                 let since = SystemTime::now().duration_since(UNIX_EPOCH);
                 Ok(Answer::Time(since.unwrap_or_default()))
             }
+            Request::Disk { op, .. } => self.disk.begin_on_names(&self.pool, device, op),
+            Request::File(op) => self.disk.begin_on_file(&self.pool, device, op),
+            Request::Finish(into) => self.disk.finish(device, into),
             Request::Close => {
                 self.close(device);
                 Ok(Answer::Done)

@@ -1,6 +1,7 @@
 //! The simulated world: a virtual clock, a seeded sequence of random numbers, a console that is
-//! kept, and a simulated network.
+//! kept, and a simulated network with disks.
 
+mod disk;
 mod net;
 
 use std::{
@@ -11,6 +12,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+pub use disk::{Images, SimDisk};
 pub use net::{BadFault, Fault, Leap, SimNet};
 
 use super::{
@@ -26,6 +28,7 @@ use crate::{
 /// deadline: a day of sleep takes no time. Everything that happens in it follows from its seed.
 ///
 /// Its network is a [`SimNet`]: one machine with 127.0.0.1 and ::1, unless hosts are made.
+/// Each host has a [`SimDisk`].
 pub struct SimWorld {
     now: Duration,
     random: Sequence,
@@ -84,7 +87,11 @@ impl SimWorld {
     /// takes it finds the hosts and the links, and no connection.
     #[must_use]
     pub fn net(mut self, net: &SimNet) -> Self {
+        let disks = self.net.state().disks.take();
         net.state().begin(self.random.seed);
+        for (host, disk) in disks {
+            net.state().disks.give(&host, &disk);
+        }
         self.net = net.clone();
         self.set_dawn();
         self
@@ -120,6 +127,16 @@ impl SimWorld {
         if let Some(dawn) = self.dawn {
             self.net.state().dawn = dawn;
         }
+    }
+
+    /// Gives a host this disk; programs without a host have that of `localhost`. A disk belongs to one
+    /// world at a time: the next one that takes it finds the files, and none of them open.
+    ///
+    /// [`Kernel::reset`](crate::Kernel::reset) makes the disk as it was at this call.
+    #[must_use]
+    pub fn disk(self, host: impl AsRef<str>, disk: &SimDisk) -> Self {
+        self.net.state().disks.give(host.as_ref(), disk);
+        self
     }
 
     /// Has what is printed go there at once, rather than be kept for

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use super::kind;
+use super::{kind, on_disk::OnDisk};
 use crate::{
     abi::{DeviceId, Direction, QueueId, Signal},
     interrupt::{External, Interrupt, Remote},
@@ -28,11 +28,13 @@ pub(super) struct Asked {
     device: DeviceId,
     /// How many bytes a request to send has.
     offered: Option<usize>,
+    /// What a request does to a disk.
+    disk: Option<OnDisk>,
 }
 
 /// The names of the requests, and what belongs to them as their answer. What is added goes to the
 /// end: the places are part of the format.
-const ASKED: [(&str, Shape); 18] = [
+const ASKED: [(&str, Shape); 21] = [
     ("attach", Shape::Done),
     ("listen", Shape::Addr),
     ("connect", Shape::Done),
@@ -49,6 +51,9 @@ const ASKED: [(&str, Shape); 18] = [
     ("resolve", Shape::Resolved),
     ("catch", Shape::Done),
     ("shutdown_read", Shape::Done),
+    ("the disk", Shape::Begun),
+    ("a file", Shape::Begun),
+    ("the result of the disk", Shape::Finished),
     ("input", Shape::Done),
     ("wall_clock", Shape::Time),
 ];
@@ -72,14 +77,23 @@ impl Asked {
             Request::Resolve { .. } => (13, None),
             Request::Catch(_) => (14, None),
             Request::ShutdownRead => (15, None),
+            Request::Disk { .. } => (16, None),
+            Request::File(_) => (17, None),
+            Request::Finish(_) => (18, None),
             // That of a text is not on tapes, nor asked for.
-            Request::Input | Request::Feed(_) => (16, None),
-            Request::WallClock { .. } => (17, None),
+            Request::Input | Request::Feed(_) => (19, None),
+            Request::WallClock { .. } => (20, None),
+        };
+        let disk = match request {
+            Request::Disk { op, .. } => Some(OnDisk::names(op)),
+            Request::File(op) => Some(OnDisk::file(op)),
+            _ => None,
         };
         Self {
             number,
             device,
             offered,
+            disk,
         }
     }
 }
@@ -93,6 +107,10 @@ enum Shape {
     Ready,
     Resolved,
     Time,
+    /// An operation on a disk was begun.
+    Begun,
+    /// The result of an operation on a disk: a number or none, and bytes.
+    Finished,
 }
 
 /// The codes of a result that is not the usual success.
@@ -144,6 +162,7 @@ impl Context {
         let usual = match *result {
             Ok(Answer::Bytes(n)) => asked.offered.is_none_or(|offered| offered == n),
             Ok(Answer::Ready(ready)) => ready,
+            Ok(Answer::Done) if ASKED[usize::from(asked.number)].1 == Shape::Finished => false,
             Ok(Answer::Done | Answer::Addr(_) | Answer::Time(_)) => true,
             Err(_) => false,
         };
@@ -158,6 +177,9 @@ impl Context {
         if let Some(offered) = asked.offered {
             number(out, offered as u64);
         }
+        if let Some(operation) = asked.disk {
+            operation.put(out);
+        }
         let answer = match result {
             Err(error) => return put_error(out, error),
             Ok(answer) => *answer,
@@ -168,6 +190,11 @@ impl Context {
         match (ASKED[usize::from(asked.number)].1, answer) {
             (Shape::Read, Answer::Bytes(_)) => slice(out, read),
             (Shape::Resolved, Answer::Ready(true)) => slice(out, read),
+            (Shape::Finished, Answer::Bytes(n)) => {
+                number(out, n as u64);
+                slice(out, read);
+            }
+            (Shape::Finished, Answer::Done) => slice(out, read),
             (_, Answer::Bytes(n)) if !usual => number(out, n as u64),
             (Shape::Addr, Answer::Addr(addr)) => put_addr(out, addr),
             (Shape::Time, Answer::Time(time)) => number(out, nanos(time)),
@@ -343,6 +370,7 @@ pub(super) fn skip(bytes: &mut Bytes<'_>) -> Result<(), Wrong> {
 pub(super) fn give(request: &mut Request<'_>, read: &[u8]) -> Option<()> {
     match request {
         Request::Recv(buf) => buf.get_mut(..read.len())?.copy_from_slice(read),
+        Request::Finish(into) => into.extend_from_slice(read),
         Request::Resolve { addresses, .. } => {
             let mut bytes = Bytes(read);
             while let Ok(kind) = bytes.byte() {
@@ -435,6 +463,10 @@ impl Context {
                 Shape::Sent => Some(bytes.size()?),
                 _ => None,
             },
+            disk: match shape {
+                Shape::Begun => Some(OnDisk::get(bytes)?),
+                _ => None,
+            },
         };
         let error = if usual { None } else { error(bytes)? };
         Ok(Entry::Io(
@@ -455,7 +487,7 @@ impl Asked {
         usual: bool,
     ) -> Result<(Answer, &'a [u8]), Wrong> {
         let answer = match shape {
-            Shape::Done => Answer::Done,
+            Shape::Done | Shape::Begun => Answer::Done,
             Shape::Resolved if usual => return Ok((Answer::Ready(true), bytes.slice()?)),
             Shape::Ready | Shape::Resolved => Answer::Ready(usual),
             Shape::Time => Answer::Time(Duration::from_nanos(bytes.number()?)),
@@ -467,6 +499,11 @@ impl Asked {
                 let read = bytes.slice()?;
                 return Ok((Answer::Bytes(read.len()), read));
             }
+            Shape::Finished if usual => {
+                let n = bytes.size()?;
+                return Ok((Answer::Bytes(n), bytes.slice()?));
+            }
+            Shape::Finished => return Ok((Answer::Done, bytes.slice()?)),
             Shape::Sent => {
                 let offered = self.offered.unwrap_or_default();
                 let n = if usual { offered } else { bytes.size()? };
@@ -519,6 +556,9 @@ fn error(bytes: &mut Bytes<'_>) -> Result<Option<io::Error>, Wrong> {
 impl fmt::Display for Asked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (name, _) = ASKED[usize::from(self.number)];
+        if let Some(operation) = self.disk {
+            return write!(f, "{operation} on {name}, device {}", self.device);
+        }
         match self.offered {
             Some(len) => write!(f, "{name} of {len} bytes on device {}", self.device),
             None => write!(f, "{name} on device {}", self.device),

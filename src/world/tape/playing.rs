@@ -349,10 +349,13 @@ fn refuse(request: &Request<'_>) -> io::Result<Answer> {
         Request::Attach { .. } | Request::Connect { .. } | Request::Catch(_) => Ok(Answer::Done),
         Request::Input | Request::Feed(_) => Ok(Answer::Done),
         Request::Drained => Ok(Answer::Ready(true)),
+        Request::Disk { .. } | Request::File(_) => Ok(Answer::Done),
         Request::Ready(_) | Request::Resolve { .. } => Ok(Answer::Ready(false)),
-        Request::Accept { .. } | Request::Recv(_) | Request::Send(_) | Request::SendFile { .. } => {
-            Err(io::ErrorKind::WouldBlock.into())
-        }
+        Request::Accept { .. }
+        | Request::Recv(_)
+        | Request::Send(_)
+        | Request::SendFile { .. }
+        | Request::Finish(_) => Err(io::ErrorKind::WouldBlock.into()),
         Request::Listen { .. } | Request::Connected | Request::WallClock { .. } => {
             Err(io::Error::other("the replay is over"))
         }

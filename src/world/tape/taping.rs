@@ -194,6 +194,11 @@ impl<W: World> World for Taping<W> {
                 self.note_io(asked, &result, read);
                 result
             }
+            Request::Finish(into) => {
+                let result = self.inner.io(device, Request::Finish(into));
+                self.note_io(asked, &result, into);
+                result
+            }
             Request::Resolve { name, addresses } => {
                 let request = Request::Resolve { name, addresses };
                 let result = self.inner.io(device, request);

@@ -9,12 +9,14 @@ use std::{
 use super::{
     connection::{CLIENT, Connection, End, EndId, Stage},
     hosts::{LOCALHOST, Listener},
-    links::below,
     state::{Event, Net, Packet, Signal, Socket},
 };
 use crate::{
     abi::{DeviceId, Direction, HostId},
-    world::io::{Answer, Request, send_piece},
+    world::{
+        io::{Answer, Request, send_piece},
+        sequence::below,
+    },
 };
 
 /// Half of the pieces of a fragmented stream are not longer than this.
@@ -59,6 +61,9 @@ impl Net {
             }
             // Of the world.
             Request::Input | Request::Feed(_) => Err(ErrorKind::Unsupported.into()),
+            Request::Disk { host, op } => self.begin_on_disk(device, host, op).map(done),
+            Request::File(op) => self.begin_on_file(device, op).map(done),
+            Request::Finish(bytes) => self.disks.finish(device, bytes),
             Request::Close => {
                 self.close(device);
                 Ok(Answer::Done)
@@ -372,7 +377,7 @@ impl Net {
 
     fn close(&mut self, device: DeviceId) {
         match self.devices.remove(&device) {
-            None => {}
+            None => self.disks.close(device),
             Some(Socket::Listener(at)) => self.close_listener(at),
             Some(Socket::Stream(end)) => self.close_stream(end),
         }

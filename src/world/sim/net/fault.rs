@@ -1,8 +1,8 @@
-//! [`Fault`]: what can go wrong in a simulated network, as a value and as words.
+//! [`Fault`]: what can go wrong in a simulated network and on its disks, as a value and as words.
 
 use std::{fmt, str::FromStr};
 
-/// A fault of a simulated network, or its end. [`SimNet::apply`](crate::SimNet::apply) makes it
+/// A fault of a simulated network or a disk, or its end. [`SimNet::apply`](crate::SimNet::apply) makes it
 /// happen; each also has a method of [`SimNet`](crate::SimNet) of its own.
 ///
 /// Its text is a command, as in `cut server client`.
@@ -42,6 +42,16 @@ pub enum Fault {
     Crash(String),
     /// The host boots again.
     Restart(String),
+    /// The host loses its power, and boots again at once.
+    Power(String),
+    /// Every operation on the host's disk fails with an I/O error.
+    DiskEio(String),
+    /// Every read of the host's disk returns a flipped bit.
+    DiskRot(String),
+    /// The host's disk has no room.
+    DiskFull(String),
+    /// The host's disk works again.
+    DiskHeal(String),
 }
 
 /// What a clock does at a leap second ([`Fault::ClockLeap`]).
@@ -120,7 +130,7 @@ pub struct BadFault(String);
 
 const USAGE: &str = "cut A B, cut-one-way A B, heal A B, hold A B, release A B, reset A B, slow A \
                      FACTOR, fragment on|off, clock-step [A] SPAN as in -1h, clock-leap [A] repeat|skip, \
-                     crash A or restart A";
+                     crash A, restart A, power A, disk:eio A, disk:rot A, disk:full A or disk:heal A";
 
 impl FromStr for Fault {
     type Err = BadFault;
@@ -157,6 +167,11 @@ impl FromStr for Fault {
             ["fragment", "off"] => Self::Fragment(false),
             ["crash", host] => Self::Crash(own(host)),
             ["restart", host] => Self::Restart(own(host)),
+            ["power", host] => Self::Power(own(host)),
+            ["disk:eio", host] => Self::DiskEio(own(host)),
+            ["disk:rot", host] => Self::DiskRot(own(host)),
+            ["disk:full", host] => Self::DiskFull(own(host)),
+            ["disk:heal", host] => Self::DiskHeal(own(host)),
             _ => return Err(bad()),
         })
     }
@@ -181,6 +196,11 @@ impl fmt::Display for Fault {
             Self::ClockLeap(host, leap) => write!(f, "clock-leap {}{leap}", of_host(host)),
             Self::Crash(host) => write!(f, "crash {host}"),
             Self::Restart(host) => write!(f, "restart {host}"),
+            Self::Power(host) => write!(f, "power {host}"),
+            Self::DiskEio(host) => write!(f, "disk:eio {host}"),
+            Self::DiskRot(host) => write!(f, "disk:rot {host}"),
+            Self::DiskFull(host) => write!(f, "disk:full {host}"),
+            Self::DiskHeal(host) => write!(f, "disk:heal {host}"),
         }
     }
 }

@@ -11,12 +11,13 @@ use super::{
     connection::{CLIENT, EndId, SERVER, Stage},
     fault::Fault,
     handle::SimNet,
-    links::{Links, Way, below},
+    links::{Links, Way},
     state::{Event, Net, Socket},
 };
 use crate::{
     abi::{DeviceId, HostId, SystemCall},
     trap::{Fate, Payload},
+    world::sequence::below,
 };
 
 impl SimNet {
@@ -26,8 +27,15 @@ impl SimNet {
     /// link from a host to itself, the crash of a host that is down, or the restart of one that is
     /// not.
     pub fn apply(&self, fault: &Fault) -> Result<()> {
-        let fate = self.change().apply(fault)?;
-        self.tell(fault.to_string(), fate);
+        if let Fault::Power(host) = fault {
+            self.apply(&Fault::Crash(host.clone()))?;
+            return self.apply(&Fault::Restart(host.clone()));
+        }
+        let mut net = self.change();
+        let text = net.words_of(fault);
+        let fate = net.apply(fault)?;
+        drop(net);
+        self.tell(text, fate);
         Ok(())
     }
 
@@ -223,7 +231,11 @@ impl Net {
                 let at = clocks.next_second(of, self.dawn, self.now);
                 clocks.step(at, host, leap.nanos());
             }
-            Fault::Crash(host) => return self.crash(host).map(Some),
+            Fault::DiskEio(host)
+            | Fault::DiskRot(host)
+            | Fault::DiskFull(host)
+            | Fault::DiskHeal(host) => self.apply_to_disk(fault, host)?,
+            Fault::Crash(host) | Fault::Power(host) => return self.crash(host).map(Some),
             Fault::Restart(host) => return self.restart(host).map(Some),
         }
         Ok(None)
@@ -310,6 +322,7 @@ impl Net {
             return Err(Error::new(ErrorKind::InvalidInput, why));
         }
         machine.is_up = false;
+        self.disks.crash(name);
         let listeners = std::mem::take(&mut machine.listeners);
         for at in listeners.into_values().flatten() {
             let listener = self.listeners.remove(at);

@@ -2,13 +2,14 @@
 //!
 //! `handle.rs` has [`SimNet`], the handle of tests and tasks. `state.rs` has the state behind it, which
 //! `calls.rs` changes for the kernel, `packets.rs` as packets arrive or get lost, and `faults.rs` when
-//! something breaks.
+//! something breaks. `disk.rs` lets what is under way on the disks of the hosts happen.
 
 mod agenda;
 mod calls;
 mod chaos;
 mod clock;
 mod connection;
+mod disk;
 mod fault;
 mod faults;
 mod handle;

@@ -16,7 +16,11 @@ use super::{
 use crate::{
     abi::{DeviceId, Direction, Nanos},
     trap::TrapFrame,
-    world::{DeviceMap, Happening, sequence::Sequence},
+    world::{
+        DeviceMap, Happening,
+        sequence::Sequence,
+        sim::disk::{Disks, Over},
+    },
 };
 
 /// The random numbers of the net are a sequence apart from those of the programs.
@@ -32,6 +36,7 @@ pub(in crate::world::sim) struct Net {
     pub(super) connections: Slab<Connection>,
     pub(super) listeners: Slab<Listener>,
     pub(super) devices: DeviceMap<Socket>,
+    pub(in crate::world::sim) disks: Disks,
     pub(super) agenda: Agenda<Event>,
     pub(super) random: Sequence,
     pub(super) limits: Limits,
@@ -111,6 +116,8 @@ pub(super) enum Event {
     GiveUp(EndId),
     /// A fault of chaos ends by this one.
     EndFault(Box<Fault>),
+    /// An operation on a disk is over.
+    DiskIsOver(Box<Over>),
 }
 
 impl Net {
@@ -122,6 +129,7 @@ impl Net {
             connections: Slab::new(),
             listeners: Slab::new(),
             devices: DeviceMap::default(),
+            disks: Disks::new(),
             agenda: Agenda::new(),
             random: Sequence::new(OF_THE_NET),
             limits: Limits {
@@ -146,11 +154,13 @@ impl Net {
     /// Begins in a world: with the same hosts and links, without connections, at time zero.
     pub(in crate::world::sim) fn begin(&mut self, seed: u64) {
         self.kernel = Weak::new();
+        self.dawn = DAWN.into();
         self.hosts.clear();
         self.links.free_from.clear();
         let initial = (self.hosts.clone(), self.links.clone(), self.limits.clone());
         self.initial = Some(Box::new(initial));
         self.clear();
+        self.disks.begin();
         self.reseed(seed);
     }
 
@@ -163,6 +173,7 @@ impl Net {
             }
             self.clear();
         }
+        self.disks.renew();
         self.now = Nanos::ZERO;
         self.reseed(seed);
     }
@@ -181,6 +192,7 @@ impl Net {
     pub(in crate::world::sim) fn reseed(&mut self, seed: u64) {
         self.seed = seed;
         self.random = Sequence::new(seed ^ OF_THE_NET);
+        self.disks.reseed(seed);
         if self.limits.chaos > 0 || self.chaos.is_some() {
             self.chaos = Chaos::new(self.limits.chaos, seed, self.now);
         }
@@ -250,6 +262,7 @@ impl Net {
                 Event::Retry(client) => self.retry(client),
                 Event::GiveUp(sender) => self.give_up(sender),
                 Event::EndFault(fault) => self.ended_faults.push(*fault),
+                Event::DiskIsOver(over) => self.end_on_disk(&over),
             }
         }
         self.chaos.is_some() || !self.ended_faults.is_empty()
@@ -263,9 +276,11 @@ impl Net {
                 return;
             };
             // Another task may have read what there was.
-            if let Some(socket) = self.devices.get(&device)
-                && self.is_ready(*socket, direction)
-            {
+            let is_ready = match self.devices.get(&device) {
+                Some(socket) => self.is_ready(*socket, direction),
+                None => self.disks.is_over(device),
+            };
+            if is_ready {
                 happened.push(Happening::Ready(device, direction));
             }
         }

@@ -1,0 +1,1 @@
+//! S92 by a second implementation.
