@@ -331,13 +331,13 @@ fn hosts_of(fault: &Fault) -> Vec<&str> {
         Fault::Slow(host, _)
         | Fault::Crash(host)
         | Fault::Restart(host)
-        | Fault::ClockStep(Some(host), _)
-        | Fault::ClockLeap(Some(host), _)
         | Fault::Power(host)
         | Fault::DiskEio(host)
         | Fault::DiskRot(host)
         | Fault::DiskFull(host)
-        | Fault::DiskHeal(host) => vec![host],
+        | Fault::DiskHeal(host)
+        | Fault::ClockStep(Some(host), _)
+        | Fault::ClockLeap(Some(host), _) => vec![host],
         _ => Vec::new(),
     }
 }

@@ -84,8 +84,8 @@ pub struct Builder {
     limits: Limits,
     max_stall: Option<Duration>,
     captured: Option<Captured>,
-    input: Option<Vec<u8>>,
     disk: Option<PathBuf>,
+    input: Option<Vec<u8>>,
     injection: Option<Injection>,
     on_deadlock: OnDeadlock,
 }
@@ -347,8 +347,8 @@ impl Builder {
     ///
     /// *Errors:* [`Error::Io`] if no descriptor is left for the poller of the real world, if the
     /// directory of [`Builder::disk`] cannot be opened, or if there is [another
-    /// world](Builder::world) beside it; for a text of [`Builder::input`] in a world of another kind that
-    /// has no input.
+    /// world](Builder::world) beside it; and for a text of [`Builder::input`] in a world of another kind
+    /// that has no input.
     pub fn build(mut self) -> Result<Kernel, Error> {
         let world = match self.world.take() {
             Some(_) if self.disk.is_some() => {

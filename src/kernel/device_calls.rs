@@ -226,8 +226,8 @@ impl Kernel {
         let read = match op {
             ReadOp::Bytes(room) => self.recv(me, device, room),
             ReadOp::Connection => self.accept(me, device),
-            ReadOp::Line => self.line(me, device),
             ReadOp::Disk(call) => self.finish_on_disk(me, device, call),
+            ReadOp::Line => self.line(me, device),
         };
         let answer = match (read, self.tasks[me].due()) {
             (Some(answer), _) => answer,

@@ -53,27 +53,11 @@ impl Devices {
     }
 
     pub(super) fn remove(&mut self, device: DeviceId) -> Option<[Option<Runnable>; 2]> {
-        self.input.take_if(|input| *input == device);
         if !self.files.is_empty() {
             self.files.remove(&device);
         }
+        self.input.take_if(|input| *input == device);
         self.open.remove(&device).map(|open| open.claims)
-    }
-
-    pub(super) fn set_input(&mut self, device: DeviceId) {
-        self.input = Some(device);
-    }
-
-    /// Returns whether bytes of this device were read ahead.
-    #[inline]
-    pub(super) fn has_unread(&self, device: DeviceId, frame: &TrapFrame) -> bool {
-        self.input == Some(device) && !frame.unread.borrow().is_empty()
-    }
-
-    /// Returns the open device of standard input.
-    #[inline]
-    pub(super) fn input(&self) -> Option<DeviceId> {
-        self.input
     }
 
     /// Notes what an operation on names is about.
@@ -94,6 +78,22 @@ impl Devices {
             (Detail::Path(path, _), true) => file_words(device, path),
             (detail, _) => disk_words(detail),
         })
+    }
+
+    pub(super) fn set_input(&mut self, device: DeviceId) {
+        self.input = Some(device);
+    }
+
+    /// Returns whether bytes of this device were read ahead.
+    #[inline]
+    pub(super) fn has_unread(&self, device: DeviceId, frame: &TrapFrame) -> bool {
+        self.input == Some(device) && !frame.unread.borrow().is_empty()
+    }
+
+    /// Returns the open device of standard input.
+    #[inline]
+    pub(super) fn input(&self) -> Option<DeviceId> {
+        self.input
     }
 
     pub(super) fn set_listener(&mut self, device: DeviceId) {

@@ -148,10 +148,10 @@ fn name(on: WaitingOn, kind: Kind, count: u64) -> &'static str {
         WaitingOn::Timer(_) => "sleep",
         WaitingOn::Device(_, _, Then::Read(ReadOp::Bytes(_))) => "recv",
         WaitingOn::Device(_, _, Then::Read(ReadOp::Connection)) => "accept",
-        WaitingOn::Device(_, _, Then::Read(ReadOp::Line)) => "read_line",
         WaitingOn::Device(_, _, Then::Read(ReadOp::Disk(call))) => {
             SystemCall::from_number(call).map_or("", SystemCall::name)
         }
+        WaitingOn::Device(_, _, Then::Read(ReadOp::Line)) => "read_line",
         WaitingOn::Device(_, _, Then::Again) => "send",
         WaitingOn::Device(_, Direction::Read, Then::Done) => "read_wait",
         WaitingOn::Device(_, Direction::Write, Then::Done) => "write_wait",

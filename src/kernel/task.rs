@@ -103,10 +103,10 @@ pub(super) enum ReadOp {
     /// At most this number of bytes.
     Bytes(u32),
     Connection,
-    /// A line of standard input.
-    Line,
     /// The result of an operation on a disk: the number of its call.
     Disk(u8),
+    /// A line of standard input.
+    Line,
 }
 
 /// The queue in which a blocked task waits, and its position there.

@@ -8,9 +8,9 @@
 //! | `child.rs` | tasks that return a value |
 //! | `time.rs` | sleep, the clock, timeouts |
 //! | `device.rs`, `net.rs` | descriptors; TCP |
-//! | `input.rs` | standard input, and the time of day |
 //! | `disk.rs` | the disk and its files |
 //! | `stream/` | lines and records of any device; copies between two |
+//! | `input.rs` | standard input, and the time of day |
 //! | `queue.rs`, `messages.rs` | message queues; the store of their messages |
 //! | `promise.rs` | values that are set once |
 //! | `sync/` | semaphore, mutex, flag, barrier, condition, group |

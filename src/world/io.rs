@@ -96,19 +96,6 @@ pub enum Request<'a> {
     /// [`Answer::Done`]. The error `Unsupported` means that none come from outside, and the call
     /// succeeds.
     Catch(&'a [Signal]),
-    /// Opens the standard input of the world as this device. Answered by [`Answer::Done`]. A kernel
-    /// opens it once; closing the device leaves the stream of the process open.
-    Input,
-    /// Has this text be the standard input from now on, from its begin, and no other; the device is
-    /// [`DeviceId::NONE`]. Answered by [`Answer::Done`]. A tape does not have it: it has the bytes that
-    /// are read.
-    Feed(&'a [u8]),
-    /// The time of day on the clock of this host; the device is [`DeviceId::NONE`]. Answered by
-    /// [`Answer::Time`].
-    WallClock {
-        /// The host of the task that asks.
-        host: HostId,
-    },
     /// Begins an operation on names of the host's disk, as this device: an open file is this device from
     /// then on, and after any other operation the kernel closes it. Answered by [`Answer::Done`], or by
     /// an error at once. When the operation is over, the world reports the device as readable.
@@ -129,7 +116,21 @@ pub enum Request<'a> {
     /// for `ReadAt`, `WriteAt`, `Append` and `Len`, and [`Answer::Done`] for the others. What was read,
     /// or the names of a list, go into the vector, which is empty. `WouldBlock` promises a report.
     Finish(&'a mut Vec<u8>),
-    /// Closes the device. An operation under way on it may come to its end or not. Answered by [`Answer::Done`]. The kernel ignores an error.
+    /// Opens the standard input of the world as this device. Answered by [`Answer::Done`]. A kernel
+    /// opens it once; closing the device leaves the stream of the process open.
+    Input,
+    /// Has this text be the standard input from now on, from its begin, and no other; the device is
+    /// [`DeviceId::NONE`]. Answered by [`Answer::Done`]. A tape does not have it: it has the bytes that
+    /// are read.
+    Feed(&'a [u8]),
+    /// The time of day on the clock of this host; the device is [`DeviceId::NONE`]. Answered by
+    /// [`Answer::Time`].
+    WallClock {
+        /// The host of the task that asks.
+        host: HostId,
+    },
+    /// Closes the device. An operation under way on it may come to its end or not. Answered by
+    /// [`Answer::Done`]. The kernel ignores an error.
     Close,
 }
 

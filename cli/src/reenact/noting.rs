@@ -331,15 +331,15 @@ fn lent<'a>(request: &'a mut Request<'_>) -> Request<'a> {
         } => Request::Resolve { name, addresses },
         Request::Catch(signals) => Request::Catch(signals),
         Request::ShutdownRead => Request::ShutdownRead,
-        Request::Input => Request::Input,
-        Request::Feed(text) => Request::Feed(text),
-        Request::WallClock { host } => Request::WallClock { host },
         Request::Disk { host, ref op } => Request::Disk {
             host,
             op: op.clone(),
         },
         Request::File(ref op) => Request::File(op.clone()),
         Request::Finish(ref mut into) => Request::Finish(into),
+        Request::Input => Request::Input,
+        Request::Feed(text) => Request::Feed(text),
+        Request::WallClock { host } => Request::WallClock { host },
         Request::Close => Request::Close,
     }
 }

@@ -476,6 +476,9 @@ impl World for RealWorld {
                 let remote = self.interrupts.remote();
                 self.signals.catch(&remote, signals).map(done)
             }
+            Request::Disk { op, .. } => self.disk.begin_on_names(&self.pool, device, op),
+            Request::File(op) => self.disk.begin_on_file(&self.pool, device, op),
+            Request::Finish(into) => self.disk.finish(device, into),
             Request::Input => self.open_input(device).map(done),
             Request::Feed(text) => {
                 self.fed = Some(Box::new(Text::new(text)));
@@ -485,9 +488,6 @@ impl World for RealWorld {
                 let since = SystemTime::now().duration_since(UNIX_EPOCH);
                 Ok(Answer::Time(since.unwrap_or_default()))
             }
-            Request::Disk { op, .. } => self.disk.begin_on_names(&self.pool, device, op),
-            Request::File(op) => self.disk.begin_on_file(&self.pool, device, op),
-            Request::Finish(into) => self.disk.finish(device, into),
             Request::Close => {
                 self.close(device);
                 Ok(Answer::Done)

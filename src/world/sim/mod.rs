@@ -97,6 +97,16 @@ impl SimWorld {
         self
     }
 
+    /// Gives a host this disk; programs without a host have that of `localhost`. A disk belongs to one
+    /// world at a time: the next one that takes it finds the files, and none of them open.
+    ///
+    /// [`Kernel::reset`](crate::Kernel::reset) makes the disk as it was at this call.
+    #[must_use]
+    pub fn disk(self, host: impl AsRef<str>, disk: &SimDisk) -> Self {
+        self.net.state().disks.give(host.as_ref(), disk);
+        self
+    }
+
     /// Sets the time of day at the begin. Default: 2000-01-01T00:00:00Z. It advances with the virtual
     /// clock. [`Fault::ClockStep`] makes it step, and [`Fault::ClockLeap`] repeats or skips a second.
     /// From 1970 to 2554; other times count as the nearest one.
@@ -127,16 +137,6 @@ impl SimWorld {
         if let Some(dawn) = self.dawn {
             self.net.state().dawn = dawn;
         }
-    }
-
-    /// Gives a host this disk; programs without a host have that of `localhost`. A disk belongs to one
-    /// world at a time: the next one that takes it finds the files, and none of them open.
-    ///
-    /// [`Kernel::reset`](crate::Kernel::reset) makes the disk as it was at this call.
-    #[must_use]
-    pub fn disk(self, host: impl AsRef<str>, disk: &SimDisk) -> Self {
-        self.net.state().disks.give(host.as_ref(), disk);
-        self
     }
 
     /// Has what is printed go there at once, rather than be kept for

@@ -106,11 +106,11 @@ enum Shape {
     Sent,
     Ready,
     Resolved,
-    Time,
     /// An operation on a disk was begun.
     Begun,
     /// The result of an operation on a disk: a number or none, and bytes.
     Finished,
+    Time,
 }
 
 /// The codes of a result that is not the usual success.

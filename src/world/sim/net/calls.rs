@@ -55,15 +55,15 @@ impl Net {
             }
             // None comes from outside.
             Request::Catch(_) => Ok(Answer::Done),
+            Request::Disk { host, op } => self.begin_on_disk(device, host, op).map(done),
+            Request::File(op) => self.begin_on_file(device, op).map(done),
+            Request::Finish(bytes) => self.disks.finish(device, bytes),
             Request::WallClock { host } => {
                 let time = self.hosts.clocks.time(host, self.dawn, self.now);
                 Ok(Answer::Time(time.into()))
             }
             // Of the world.
             Request::Input | Request::Feed(_) => Err(ErrorKind::Unsupported.into()),
-            Request::Disk { host, op } => self.begin_on_disk(device, host, op).map(done),
-            Request::File(op) => self.begin_on_file(device, op).map(done),
-            Request::Finish(bytes) => self.disks.finish(device, bytes),
             Request::Close => {
                 self.close(device);
                 Ok(Answer::Done)

@@ -221,6 +221,11 @@ impl Net {
                 self.links.slow.insert(host, *factor);
             }
             Fault::Fragment(fragments) => self.limits.fragments = *fragments,
+            Fault::DiskEio(host)
+            | Fault::DiskRot(host)
+            | Fault::DiskFull(host)
+            | Fault::DiskHeal(host) => self.apply_to_disk(fault, host)?,
+            Fault::Crash(host) | Fault::Power(host) => return self.crash(host).map(Some),
             Fault::ClockStep(host, by) => {
                 let host = self.clock_of(host.as_deref())?;
                 self.hosts.clocks.step(self.now, host, *by);
@@ -231,11 +236,6 @@ impl Net {
                 let at = clocks.next_second(of, self.dawn, self.now);
                 clocks.step(at, host, leap.nanos());
             }
-            Fault::DiskEio(host)
-            | Fault::DiskRot(host)
-            | Fault::DiskFull(host)
-            | Fault::DiskHeal(host) => self.apply_to_disk(fault, host)?,
-            Fault::Crash(host) | Fault::Power(host) => return self.crash(host).map(Some),
             Fault::Restart(host) => return self.restart(host).map(Some),
         }
         Ok(None)
