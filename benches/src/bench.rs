@@ -16,6 +16,7 @@
 
 mod contest;
 mod decisions;
+mod disk;
 mod echo;
 mod files;
 mod memory;
@@ -42,7 +43,7 @@ use serde_json::{Value, json};
 
 type Contests = fn(&Plan) -> Vec<Contest>;
 
-const WORKLOADS: [(&str, Contests); 13] = [
+const WORKLOADS: [(&str, Contests); 14] = [
     ("switch", switch::contests),
     ("decisions", decisions::contests),
     ("spawn", spawn::contests),
@@ -54,6 +55,7 @@ const WORKLOADS: [(&str, Contests); 13] = [
     ("echo", echo::contests),
     ("net", net::contests),
     ("files", files::contests),
+    ("disk", disk::contests),
     ("start", start::contests),
     ("observation", observation::contests),
 ];
@@ -62,7 +64,7 @@ const USAGE: &str = "\
 usage: trapline-bench [OPTION]... [WORKLOAD]...
 
 workloads, all of them unless some are named:
-  switch decisions spawn queues schedules sleepers timeouts memory echo net files start
+  switch decisions spawn queues schedules sleepers timeouts memory echo net files disk start
   observation
 --quick      less work, fewer rounds, no millions
 --rounds N   how often each contender runs; 7 unless it is given, 3 with --quick

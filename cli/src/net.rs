@@ -10,7 +10,7 @@ use std::{
 };
 
 use clap::Args;
-use trapline::{Errno, Fault, Kernel, Os, SimNet};
+use trapline::{Errno, Fault, Kernel, Os, SimDisk, SimNet};
 
 use super::{
     output::Log,
@@ -38,7 +38,9 @@ pub(super) struct Options {
     pub(super) on: Vec<Place>,
     /// Set up the network: latency=TIME or latency=TIME..TIME between hosts, loopback=TIME within a
     /// host, bandwidth=BYTES a second, buffer=BYTES of a connection, connect-timeout=TIME,
-    /// retransmission-limit=TIME, fragment to read and write in random pieces
+    /// retransmission-limit=TIME, fragment to read and write in random pieces; and the disks of all
+    /// hosts: disk-capacity=BYTES, disk-latency=TIME or TIME..TIME, disk-bandwidth=BYTES a second,
+    /// disk-eio=SHARE and disk-rot=SHARE of operations that fail and of reads with a flipped bit, as 1%
     #[arg(long, value_name = "SETTING", value_delimiter = ',', value_parser = setting)]
     net: Vec<Setting>,
     /// Make a fault happen at this time: cut A B, cut-one-way A B, heal A B, hold A B, release A B,
@@ -74,6 +76,11 @@ enum Setting {
     ConnectTimeout(Duration),
     RetransmissionLimit(Duration),
     Fragment,
+    DiskCapacity(NonZeroU64),
+    DiskLatency(RangeInclusive<Duration>),
+    DiskBandwidth(NonZeroU64),
+    DiskEio(f64),
+    DiskRot(f64),
 }
 
 /// A fault and its time.
@@ -114,7 +121,7 @@ fn place(text: &str) -> Result<Place, String> {
 }
 
 fn setting(text: &str) -> Result<Setting, String> {
-    const EXAMPLES: [&str; 7] = [
+    const EXAMPLES: [&str; 12] = [
         "latency=1ms..10ms",
         "loopback=10us",
         "bandwidth=1000000",
@@ -122,6 +129,11 @@ fn setting(text: &str) -> Result<Setting, String> {
         "connect-timeout=10s",
         "retransmission-limit=60s",
         "fragment",
+        "disk-capacity=1000000",
+        "disk-latency=1ms..10ms",
+        "disk-bandwidth=1000000",
+        "disk-eio=1%",
+        "disk-rot=1%",
     ];
     let word_of = |text: &&str| text.split('=').next().unwrap_or_default().to_string();
     let example = one_of("setting", &word_of(&text), &EXAMPLES, word_of)?;
@@ -139,14 +151,26 @@ fn setting(text: &str) -> Result<Setting, String> {
         Duration::ZERO => Err(wrong("it takes a time above zero")),
         limit => Ok(limit),
     };
-    match word {
-        "latency" => {
-            let (first, last) = value.split_once("..").unwrap_or((value, value));
-            match (span(first)?, span(last)?) {
-                (from, to) if from > to => Err(wrong("the range ends before it begins")),
-                (from, _) => Ok(Setting::Latency(from..=limit(last)?)),
-            }
+    let range = || {
+        let (first, last) = value.split_once("..").unwrap_or((value, value));
+        match (span(first)?, span(last)?) {
+            (from, to) if from > to => Err(wrong("the range ends before it begins")),
+            (from, _) => Ok(from..=limit(last)?),
         }
+    };
+    let share = || {
+        let percent = value.strip_suffix('%').and_then(|value| value.parse().ok());
+        let percent = percent.filter(|percent: &f64| (0.0..=100.0).contains(percent));
+        let share = percent.map(|percent| percent / 100.0);
+        share.ok_or_else(|| wrong("it takes a share from 0% to 100%"))
+    };
+    match word {
+        "latency" => range().map(Setting::Latency),
+        "disk-latency" => range().map(Setting::DiskLatency),
+        "disk-capacity" => value.parse().map(Setting::DiskCapacity).map_err(bytes),
+        "disk-bandwidth" => value.parse().map(Setting::DiskBandwidth).map_err(bytes),
+        "disk-eio" => share().map(Setting::DiskEio),
+        "disk-rot" => share().map(Setting::DiskRot),
         "loopback" => limit(value).map(Setting::Loopback),
         "connect-timeout" => limit(value).map(Setting::ConnectTimeout),
         "retransmission-limit" => limit(value).map(Setting::RetransmissionLimit),
@@ -234,15 +258,7 @@ impl Options {
             done.map_err(|error| wrong(&error.to_string()))?;
         }
         for setting in self.net.iter().cloned() {
-            let _ = match setting {
-                Setting::Latency(range) => net.latency(range),
-                Setting::Loopback(span) => net.loopback(span),
-                Setting::Bandwidth(bytes) => net.bandwidth(bytes.get()),
-                Setting::Buffer(bytes) => net.buffer(bytes.get()),
-                Setting::ConnectTimeout(span) => net.connect_timeout(span),
-                Setting::RetransmissionLimit(span) => net.retransmission_limit(span),
-                Setting::Fragment => net.fragment(true),
-            };
+            set(&net, setting).map_err(usage)?;
         }
         if let Some(level) = self.chaos {
             net.chaos(level);
@@ -313,6 +329,28 @@ impl Options {
         };
         kernel.spawn("faults", faults).map(drop)
     }
+}
+
+fn set(net: &SimNet, setting: Setting) -> io::Result<()> {
+    let on_disks = |change: &dyn Fn(&SimDisk) -> SimDisk| {
+        let mut disks = net.hosts().into_iter().map(|host| net.disk(host));
+        disks.try_for_each(|disk| disk.map(|disk| drop(change(&disk))))
+    };
+    let _ = match setting {
+        Setting::Latency(range) => net.latency(range),
+        Setting::Loopback(span) => net.loopback(span),
+        Setting::Bandwidth(bytes) => net.bandwidth(bytes.get()),
+        Setting::Buffer(bytes) => net.buffer(bytes.get()),
+        Setting::ConnectTimeout(span) => net.connect_timeout(span),
+        Setting::RetransmissionLimit(span) => net.retransmission_limit(span),
+        Setting::Fragment => net.fragment(true),
+        Setting::DiskCapacity(bytes) => return on_disks(&|disk| disk.capacity(bytes.get())),
+        Setting::DiskLatency(range) => return on_disks(&|disk| disk.latency(range.clone())),
+        Setting::DiskBandwidth(bytes) => return on_disks(&|disk| disk.bandwidth(bytes.get())),
+        Setting::DiskEio(share) => return on_disks(&|disk| disk.eio(share)),
+        Setting::DiskRot(share) => return on_disks(&|disk| disk.rot(share)),
+    };
+    Ok(())
 }
 
 fn is_at(net: &SimNet, host: &str, address: IpAddr) -> io::Result<bool> {

@@ -43,6 +43,10 @@ pub(super) struct Boot {
     #[arg(long, value_name = "NAME[:PARAMS]",
           conflicts_with_all = ["simulated", "top"], help_heading = "World")]
     pub(super) world: Option<NamedWorld>,
+    /// Have the disk of the programs in this directory, which exists: what they open lies beneath it
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["simulated", "world"],
+          value_hint = ValueHint::DirPath, help_heading = "World")]
+    pub(super) disk: Option<PathBuf>,
     /// The seed of all random numbers. Without it, boot draws one and prints it. With --virtual it
     /// repeats the whole run
     #[arg(long, value_name = "N", value_parser = whole::<u64>, help_heading = "World")]

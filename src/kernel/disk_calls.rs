@@ -6,9 +6,9 @@ use std::io;
 use super::{
     Kernel,
     answer::Answer,
-    device_calls::failed,
     outcome::Outcome,
     task::{ReadOp, Then},
+    transfers::failed,
 };
 use crate::{
     abi::{DeviceId, Direction, Errno, Reply, SystemCall},
@@ -108,22 +108,4 @@ impl Kernel {
             _ => answer,
         })
     }
-
-    /// Ends the claim of a task that reads a device. The device of an operation on names is closed,
-    /// unless it is a file that was `opened`.
-    pub(super) fn end_read(&mut self, device: DeviceId, op: ReadOp, opened: bool) {
-        self.devices.release(device, Direction::Read);
-        if is_on_names(op) && !opened {
-            self.close_device(device);
-        }
-    }
-}
-
-/// Whether the device is only that of an operation on names, and no open file yet.
-fn is_on_names(op: ReadOp) -> bool {
-    let ReadOp::Disk(call) = op else {
-        return false;
-    };
-    let call = SystemCall::from_number(call);
-    call.is_some_and(|call| call.device().is_none())
 }

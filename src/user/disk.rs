@@ -2,6 +2,8 @@
 
 use std::{fmt, io, rc::Rc};
 
+use rustix::io::Errno;
+
 use super::{
     device::opened,
     os::{Os, carrying, io_checked, io_error},
@@ -22,6 +24,9 @@ use crate::{
 ///
 /// In the real world the root is a directory: `Builder::disk` and `boot --disk` set it. The
 /// operations run on threads, so other tasks go on.
+///
+/// In the simulated world it is a [`SimDisk`](crate::SimDisk), of which a crash loses what was not
+/// synced.
 ///
 /// A file that was written is not durable before [`File::sync`], and its name is not before
 /// [`Disk::sync_dir`] of its directory.
@@ -338,14 +343,24 @@ fn given_back(reply: Reply, beside: Option<Payload>, frame: &TrapFrame) -> io::E
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("cannot {what} {path} on the disk: {source}")]
+#[error("cannot {what} {path} on the disk: {source}{advice}")]
 struct OnDisk {
     what: &'static str,
     path: String,
     source: io::Error,
+    advice: &'static str,
 }
 
 fn cannot(what: &'static str, path: &str, source: io::Error) -> io::Error {
-    let path = path.into();
-    io::Error::new(source.kind(), OnDisk { what, path, source })
+    let advice = match Errno::from_io_error(&source) {
+        Some(Errno::LOOP) => "; a disk follows no links",
+        _ => "",
+    };
+    let error = OnDisk {
+        what,
+        path: path.into(),
+        source,
+        advice,
+    };
+    io::Error::new(error.source.kind(), error)
 }

@@ -12,6 +12,7 @@ mod children;
 mod console;
 mod daemons;
 mod devices;
+mod disk;
 mod ends;
 mod equivalence;
 mod exhaustive;

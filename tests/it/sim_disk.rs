@@ -8,7 +8,11 @@ use std::{
 
 use trapline::{Kernel, Mode, Os, SimDisk, SimWorld};
 
+mod crashes;
+mod faults;
 mod images;
+mod kills;
+mod mosaic;
 
 type Files = BTreeMap<String, Vec<u8>>;
 

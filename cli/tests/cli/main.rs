@@ -5,6 +5,7 @@ mod book;
 mod boot;
 mod crash;
 mod debug;
+mod disk;
 mod explore;
 mod extended;
 mod input;

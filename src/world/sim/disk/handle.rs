@@ -46,7 +46,8 @@ const OF_IMAGES: u64 = 0x696d_6167_65;
 ///   calls. A gap before a write reads as zeros. A truncate is a write of the length: whole or lost.
 /// - Of the creations, renames and removals in a directory since its last
 ///   [`sync_dir`](crate::Disk::sync_dir) the first few have happened, in their order; all or none, as
-///   well. A rename leaves one of its two names, also from one directory to another.
+///   well. A rename leaves one of its two names, also from one directory to another. A directory is
+///   removed after all earlier changes in it.
 /// - A file whose removal is undone has its own content, by the same rules. A file whose creation is
 ///   undone is gone, however often it was synced.
 /// - A failed sync makes nothing durable. What was written before it may be lost until it is written
