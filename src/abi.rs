@@ -13,10 +13,12 @@
 //! | `values.rs` | what they hold: ids, times, shares, errors |
 //! | `task.rs` | the types that describe a task and its wait, and a queue |
 //! | `signal.rs` | signals |
+//! | `options.rs` | the options of sockets |
 
 mod columns;
 mod kind;
 mod limits;
+mod options;
 mod signal;
 mod task;
 mod values;
@@ -27,6 +29,7 @@ use columns::Mark;
 pub(crate) use columns::{Beside, Class, Touches};
 pub(crate) use kind::Kind;
 pub use limits::{Calls, Limits};
+pub use options::{ListenOptions, StreamOptions};
 pub(crate) use signal::SignalSet;
 pub use signal::{Signal, UnknownSignal};
 pub(crate) use task::first_of;
@@ -346,6 +349,23 @@ calls! {
         /// [`Os::spawn_daemon`](crate::Os::spawn_daemon). Returns the same as
         /// [`SystemCall::NewTask`].
         58 "new_daemon" NewDaemon + Program => Tids, Tasks; Fails Refuses,
+        /// [`Os::bind_udp`](crate::Os::bind_udp). Returns [`Reply::Device`] or [`Reply::Io`].
+        59 "bind_udp" BindUdp + Addr => World, Network; Io,
+        /// [`UdpSocket::recv_from`](crate::UdpSocket::recv_from). Returns [`Reply::Bytes`] or an error.
+        60 "recv_from" RecvFrom(device: Device(DeviceId)) + Bytes => World, Network; Io,
+        /// [`UdpSocket::send_to`](crate::UdpSocket::send_to). Returns [`Reply::Bytes`],
+        /// [`Reply::Again`] or an error.
+        61 "send_to" SendTo(device: Device(DeviceId)) + Addr => World, Network; Io,
+        /// [`UdpSocket::connect`](crate::UdpSocket::connect). Returns [`Reply::Done`] or an error.
+        62 "connect_udp" ConnectUdp(device: Device(DeviceId)) + Addr => World, Network; Io,
+        /// [`Os::listen_unix`](crate::Os::listen_unix). Returns [`Reply::Device`] or [`Reply::Io`].
+        63 "listen_unix" ListenUnix + Name => World, Network; Io,
+        /// [`Os::connect_unix`](crate::Os::connect_unix). Returns [`Reply::Device`] or [`Reply::Io`].
+        64 "connect_unix" ConnectUnix + Name => World, Network; Io,
+        /// [`Os::socketpair`](crate::Os::socketpair). Returns [`Reply::Device`] or [`Reply::Io`].
+        65 "socketpair" SocketPair => World, Devices; Io,
+        /// [`Device::set_options`](crate::Device::set_options). Returns [`Reply::Done`] or an error.
+        66 "set_options" SetOptions(device: Device(DeviceId)) + Options => World, Network; Io,
     }
 }
 

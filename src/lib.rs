@@ -100,8 +100,8 @@ pub use linkme;
 
 pub use abi::{
     Argument, Calls, DeviceId, Direction, End, Errno, Exit, HostId, Inject, Interest, Limits,
-    Nanos, On, Place, QueueId, QueueInfo, Reply, Share, Signal, SystemCall, TaskInfo, TaskState,
-    Tid, UnknownSignal, Wait,
+    ListenOptions, Nanos, On, Place, QueueId, QueueInfo, Reply, Share, Signal, StreamOptions,
+    SystemCall, TaskInfo, TaskState, Tid, UnknownSignal, Wait,
 };
 pub use explore::{Check, Explored, Failure, Progress, SearchStrategy, Shared, check};
 pub use interrupt::{External, Interrupt, Interrupts, Remote};
@@ -119,7 +119,10 @@ pub use user::{
     blocking::Panicked,
     child::Child,
     device::{AsDevice, Device},
-    net::{BadEndpoint, Endpoint, Listener, Stream, TcpListener, TcpStream},
+    net::{
+        BadEndpoint, Endpoint, Listener, ListenerKind, SocketKind, Stream, StreamKind, TcpListener,
+        TcpStream,
+    },
     observe::Observer,
     os::Os,
     program::IntoExit,
@@ -131,6 +134,8 @@ pub use user::{
     supervisor::{Gone, Restart, Strategy, Supervisor},
     sync,
     time::Elapsed,
+    udp::{Udp, UdpSocket},
+    unix::{UnixListener, UnixListening, UnixPeer, UnixStream},
 };
 pub use world::{
     Answer, BadFault, Fault, Happening, RealWorld, Request, SimNet, SimWorld, World, open_again,

@@ -144,6 +144,7 @@ fn name(on: WaitingOn, kind: Kind, count: u64) -> &'static str {
         WaitingOn::Exit(_) => "wait",
         WaitingOn::Timer(_) => "sleep",
         WaitingOn::Device(_, _, Then::Read(ReadOp::Bytes(_))) => "recv",
+        WaitingOn::Device(_, _, Then::Read(ReadOp::Datagram(_))) => "recv_from",
         WaitingOn::Device(_, _, Then::Read(ReadOp::Connection)) => "accept",
         WaitingOn::Device(_, _, Then::Again) => "send",
         WaitingOn::Device(_, Direction::Read, Then::Done) => "read_wait",

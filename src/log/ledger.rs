@@ -282,7 +282,10 @@ impl Ledger {
         }
         let doing = match call {
             // These wake no task, and are answered when their task's turn comes.
-            SystemCall::Recv(_) | SystemCall::Accept(_) | SystemCall::Select => {
+            SystemCall::Recv(_)
+            | SystemCall::RecvFrom(_)
+            | SystemCall::Accept(_)
+            | SystemCall::Select => {
                 self.caller = None;
                 Doing::Ready
             }

@@ -8,6 +8,7 @@
 //! | `child.rs` | tasks that return a value |
 //! | `time.rs` | sleep, the clock, timeouts |
 //! | `device.rs`, `net.rs` | descriptors; TCP |
+//! | `udp.rs`, `unix.rs` | UDP; Unix sockets |
 //! | `queue.rs`, `messages.rs` | message queues; the store of their messages |
 //! | `promise.rs` | values that are set once |
 //! | `sync/` | semaphore, mutex, flag, barrier, condition, group |
@@ -42,3 +43,5 @@ pub(crate) mod supervisor;
 pub mod sync;
 pub(crate) mod tasks;
 pub(crate) mod time;
+pub(crate) mod udp;
+pub(crate) mod unix;

@@ -10,7 +10,10 @@ use std::{
 
 use socket2::Socket;
 
-use super::poller::{Readiness, is_ready};
+use super::{
+    poller::{Readiness, is_ready},
+    sockets::OwnFile,
+};
 use crate::{
     abi::{DeviceId, Direction},
     trap::Descriptor,
@@ -42,6 +45,8 @@ pub(super) struct Source {
     unclear: bool,
     /// How many bytes may yet be read from a stream whose incoming half was ended.
     pub(super) left: Option<u64>,
+    /// The file of a listening Unix socket, which goes with it.
+    pub(super) file: Option<OwnFile>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -113,6 +118,7 @@ impl Source {
             owed: [false; 2],
             unclear: cfg!(not(target_os = "linux")),
             left: None,
+            file: None,
         }
     }
 

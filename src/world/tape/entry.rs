@@ -32,7 +32,7 @@ pub(super) struct Asked {
 
 /// The names of the requests, and what belongs to them as their answer. What is added goes to the
 /// end: the places are part of the format.
-const ASKED: [(&str, Shape); 16] = [
+const ASKED: [(&str, Shape); 24] = [
     ("attach", Shape::Done),
     ("listen", Shape::Addr),
     ("connect", Shape::Done),
@@ -49,6 +49,14 @@ const ASKED: [(&str, Shape); 16] = [
     ("resolve", Shape::Resolved),
     ("catch", Shape::Done),
     ("shutdown_read", Shape::Done),
+    ("bind_udp", Shape::Addr),
+    ("recv_from", Shape::Datagram),
+    ("send_to", Shape::Sent),
+    ("connect_udp", Shape::Done),
+    ("listen_unix", Shape::Done),
+    ("connect_unix", Shape::Done),
+    ("socketpair", Shape::Done),
+    ("set_options", Shape::Done),
 ];
 
 impl Asked {
@@ -70,6 +78,14 @@ impl Asked {
             Request::Resolve { .. } => (13, None),
             Request::Catch(_) => (14, None),
             Request::ShutdownRead => (15, None),
+            Request::Bind { .. } => (16, None),
+            Request::RecvFrom { .. } => (17, None),
+            Request::SendTo { bytes, .. } => (18, Some(bytes.len())),
+            Request::ConnectTo(_) => (19, None),
+            Request::ListenUnix { .. } => (20, None),
+            Request::ConnectUnix { .. } => (21, None),
+            Request::Pair { .. } => (22, None),
+            Request::SetOptions(_) => (23, None),
         };
         Self {
             number,
@@ -82,8 +98,11 @@ impl Asked {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Shape {
     Done,
+    /// Done is another success than usual.
     Addr,
     Read,
+    /// The sender's address, and the bytes.
+    Datagram,
     Sent,
     Ready,
     Resolved,
@@ -127,7 +146,8 @@ impl Context {
         }
     }
 
-    /// A request, and its answer. `read` is what was received, or the addresses of a name.
+    /// A request, and its answer. `read` is what was received, or the addresses of a name; for a
+    /// datagram, its sender's address comes first.
     pub(super) fn io(
         &mut self,
         out: &mut Vec<u8>,
@@ -135,17 +155,23 @@ impl Context {
         result: &io::Result<Answer>,
         read: &[u8],
     ) {
+        let shape = ASKED[usize::from(asked.number)].1;
         let usual = match *result {
             Ok(Answer::Bytes(n)) => asked.offered.is_none_or(|offered| offered == n),
             Ok(Answer::Ready(ready)) => ready,
-            Ok(Answer::Done | Answer::Addr(_)) => true,
+            Ok(Answer::Done) => shape != Shape::Addr,
+            Ok(Answer::Addr(_)) => true,
             Err(_) => false,
         };
         let device = u64::from(asked.device);
         let is_other = std::mem::replace(&mut self.device, device) != device;
         let other = u8::from(is_other) * kind::FIRST_FLAG;
         let unusual = u8::from(!usual) * kind::SECOND_FLAG;
-        out.push((kind::REQUEST + asked.number) | other | unusual);
+        let kind = kind::REQUEST + asked.number;
+        out.push(kind.min(kind::ESCAPE) | other | unusual);
+        if kind >= kind::ESCAPE {
+            out.push(asked.number);
+        }
         if is_other {
             number(out, device);
         }
@@ -159,8 +185,8 @@ impl Context {
         if !usual {
             out.push(code::OTHER);
         }
-        match (ASKED[usize::from(asked.number)].1, answer) {
-            (Shape::Read, Answer::Bytes(_)) => slice(out, read),
+        match (shape, answer) {
+            (Shape::Read | Shape::Datagram, Answer::Bytes(_)) => slice(out, read),
             (Shape::Resolved, Answer::Ready(true)) => slice(out, read),
             (_, Answer::Bytes(n)) if !usual => number(out, n as u64),
             (Shape::Addr, Answer::Addr(addr)) => put_addr(out, addr),
@@ -173,6 +199,14 @@ impl Context {
 fn slice(out: &mut Vec<u8>, slice: &[u8]) {
     number(out, slice.len() as u64);
     out.put(slice);
+}
+
+/// A datagram, behind its sender's address.
+pub(super) fn datagram(from: SocketAddr, bytes: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(32 + bytes.len());
+    put_addr(&mut out, from);
+    out.extend_from_slice(bytes);
+    out
 }
 
 pub(super) fn addresses(addresses: &[IpAddr]) -> Vec<u8> {
@@ -331,6 +365,14 @@ pub(super) fn skip(bytes: &mut Bytes<'_>) -> Result<(), Wrong> {
 pub(super) fn give(request: &mut Request<'_>, read: &[u8]) -> Option<()> {
     match request {
         Request::Recv(buf) => buf.get_mut(..read.len())?.copy_from_slice(read),
+        Request::RecvFrom { buf, from } => {
+            let mut bytes = Bytes(read);
+            // Nothing was received if the call has failed.
+            if let Ok(kind) = bytes.byte() {
+                **from = get_addr(kind, &mut bytes).ok()?;
+                buf.get_mut(..bytes.0.len())?.copy_from_slice(bytes.0);
+            }
+        }
         Request::Resolve { addresses, .. } => {
             let mut bytes = Bytes(read);
             while let Ok(kind) = bytes.byte() {
@@ -410,7 +452,10 @@ impl Context {
         is_other: bool,
         usual: bool,
     ) -> Result<Entry<'a>, Wrong> {
-        let number = kind - kind::REQUEST;
+        let number = match kind {
+            kind::ESCAPE => bytes.byte()?,
+            kind => kind - kind::REQUEST,
+        };
         let known = ASKED.get(usize::from(number));
         let (_, shape) = known.ok_or("an entry of an unknown kind")?;
         if is_other {
@@ -446,6 +491,7 @@ impl Asked {
             Shape::Done => Answer::Done,
             Shape::Resolved if usual => return Ok((Answer::Ready(true), bytes.slice()?)),
             Shape::Ready | Shape::Resolved => Answer::Ready(usual),
+            Shape::Addr if !usual => Answer::Done,
             Shape::Addr => {
                 let kind = bytes.byte()?;
                 Answer::Addr(get_addr(kind, bytes)?)
@@ -453,6 +499,13 @@ impl Asked {
             Shape::Read => {
                 let read = bytes.slice()?;
                 return Ok((Answer::Bytes(read.len()), read));
+            }
+            Shape::Datagram => {
+                let read = bytes.slice()?;
+                let mut rest = Bytes(read);
+                let kind = rest.byte()?;
+                get_addr(kind, &mut rest)?;
+                return Ok((Answer::Bytes(rest.0.len()), read));
             }
             Shape::Sent => {
                 let offered = self.offered.unwrap_or_default();

@@ -343,12 +343,19 @@ fn refuse(request: &Request<'_>) -> io::Result<Answer> {
     match request {
         Request::Close | Request::Shutdown | Request::ShutdownRead => Ok(Answer::Done),
         Request::Attach { .. } | Request::Connect { .. } | Request::Catch(_) => Ok(Answer::Done),
+        Request::ConnectTo(_) | Request::SetOptions(_) => Ok(Answer::Done),
         Request::Drained => Ok(Answer::Ready(true)),
         Request::Ready(_) | Request::Resolve { .. } => Ok(Answer::Ready(false)),
         Request::Accept { .. } | Request::Recv(_) | Request::Send(_) | Request::SendFile { .. } => {
             Err(io::ErrorKind::WouldBlock.into())
         }
-        Request::Listen { .. } | Request::Connected => Err(io::Error::other("the replay is over")),
+        Request::RecvFrom { .. } | Request::SendTo { .. } => Err(io::ErrorKind::WouldBlock.into()),
+        Request::Listen { .. }
+        | Request::Connected
+        | Request::Bind { .. }
+        | Request::ListenUnix { .. }
+        | Request::ConnectUnix { .. }
+        | Request::Pair { .. } => Err(io::Error::other("the replay is over")),
     }
 }
 

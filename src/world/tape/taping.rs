@@ -194,6 +194,17 @@ impl<W: World> World for Taping<W> {
                 self.note_io(asked, &result, read);
                 result
             }
+            Request::RecvFrom { buf, from } => {
+                let result = self.inner.io(device, Request::RecvFrom { buf, from });
+                let read = match result {
+                    Ok(Answer::Bytes(n)) => {
+                        entry::datagram(**from, buf.get(..n).unwrap_or_default())
+                    }
+                    Ok(_) | Err(_) => Vec::new(),
+                };
+                self.note_io(asked, &result, &read);
+                result
+            }
             Request::Resolve { name, addresses } => {
                 let request = Request::Resolve { name, addresses };
                 let result = self.inner.io(device, request);

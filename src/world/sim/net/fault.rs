@@ -34,6 +34,12 @@ pub enum Fault {
     Slow(String, u32),
     /// Reads and writes come in pieces of random length, or no longer do.
     Fragment(bool),
+    /// So many millionths of all datagrams are lost.
+    Loss(u32),
+    /// So many millionths of all datagrams arrive twice.
+    Duplicate(u32),
+    /// So many millionths of all datagrams are late, and may be overtaken.
+    Reorder(u32),
     /// The host loses its power.
     Crash(String),
     /// The host boots again.
@@ -46,7 +52,8 @@ pub enum Fault {
 pub struct BadFault(String);
 
 const USAGE: &str = "cut A B, cut-one-way A B, heal A B, hold A B, release A B, reset A B, slow A \
-                     FACTOR, fragment on|off, crash A or restart A";
+                     FACTOR, fragment on|off, loss SHARE, duplicate SHARE, reorder SHARE, crash A or \
+                     restart A; a SHARE is 1% or 0.01";
 
 impl FromStr for Fault {
     type Err = BadFault;
@@ -67,6 +74,14 @@ impl FromStr for Fault {
             }
             ["fragment", "on"] => Self::Fragment(true),
             ["fragment", "off"] => Self::Fragment(false),
+            ["loss" | "duplicate" | "reorder", share] => {
+                let share = millionths(share).ok_or_else(|| BadFault(text.into()))?;
+                match words[0] {
+                    "loss" => Self::Loss(share),
+                    "duplicate" => Self::Duplicate(share),
+                    _ => Self::Reorder(share),
+                }
+            }
             ["crash", host] => Self::Crash(own(host)),
             ["restart", host] => Self::Restart(own(host)),
             _ => return Err(BadFault(text.into())),
@@ -86,8 +101,34 @@ impl fmt::Display for Fault {
             Self::Slow(host, factor) => write!(f, "slow {host} {factor}"),
             Self::Fragment(true) => f.write_str("fragment on"),
             Self::Fragment(false) => f.write_str("fragment off"),
+            Self::Loss(share) => write!(f, "loss {}", Percent(*share)),
+            Self::Duplicate(share) => write!(f, "duplicate {}", Percent(*share)),
+            Self::Reorder(share) => write!(f, "reorder {}", Percent(*share)),
             Self::Crash(host) => write!(f, "crash {host}"),
             Self::Restart(host) => write!(f, "restart {host}"),
         }
     }
+}
+
+/// A share in millionths, as text.
+struct Percent(u32);
+
+impl fmt::Display for Percent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}%", f64::from(self.0) / 10_000.0)
+    }
+}
+
+/// Reads a share: 1% or 0.01.
+fn millionths(text: &str) -> Option<u32> {
+    let share = match text.strip_suffix('%') {
+        Some(percent) => percent.trim_end().parse::<f64>().ok()? / 100.0,
+        None => text.parse().ok()?,
+    };
+    (0.0..=1.0).contains(&share).then(|| share_of(share))
+}
+
+/// A share in millionths; one outside of 0 to 1 counts as the nearest.
+pub(super) fn share_of(share: f64) -> u32 {
+    (share.clamp(0.0, 1.0) * 1e6).round() as u32
 }
