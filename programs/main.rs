@@ -27,6 +27,7 @@ mod supervised;
 mod swarm;
 mod tasks;
 mod timers;
+mod udp_echo;
 
 use std::process::ExitCode;
 
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
         program::<tasks::Kill>("kill"),
         program::<tasks::Wait>("wait"),
         program::<echo::Echo>("echo"),
+        program::<udp_echo::UdpEcho>("udp-echo"),
         program::<alive::Alive>("alive"),
         program::<countdown::Countdown>("countdown"),
         program::<callbacks::Callbacks>("callbacks"),

@@ -42,7 +42,7 @@ use serde_json::{Value, json};
 
 type Contests = fn(&Plan) -> Vec<Contest>;
 
-const WORKLOADS: [(&str, Contests); 13] = [
+const WORKLOADS: [(&str, Contests); 14] = [
     ("switch", switch::contests),
     ("decisions", decisions::contests),
     ("spawn", spawn::contests),
@@ -52,6 +52,7 @@ const WORKLOADS: [(&str, Contests); 13] = [
     ("timeouts", timeouts::contests),
     ("memory", memory::contests),
     ("echo", echo::contests),
+    ("datagrams", echo::datagrams::contests),
     ("net", net::contests),
     ("files", files::contests),
     ("start", start::contests),
@@ -62,8 +63,8 @@ const USAGE: &str = "\
 usage: trapline-bench [OPTION]... [WORKLOAD]...
 
 workloads, all of them unless some are named:
-  switch decisions spawn queues schedules sleepers timeouts memory echo net files start
-  observation
+  switch decisions spawn queues schedules sleepers timeouts memory echo datagrams net files
+  start observation
 --quick      less work, fewer rounds, no millions
 --rounds N   how often each contender runs; 7 unless it is given, 3 with --quick
 --json       the table as JSON, on standard output
@@ -117,6 +118,8 @@ fn main() -> ExitCode {
             "server-core" => echo::exec(echo::SERVER_CORE, args),
             "client-core" => echo::exec(echo::CLIENT_CORE, args),
             "echo-client" => echo::call(args),
+            "udp-server" => echo::datagrams::serve(args),
+            "udp-client" => echo::datagrams::call(args),
             other => Err(io::Error::other(format!(
                 "there is no child role {other:?}"
             ))),

@@ -38,17 +38,18 @@ pub(super) struct Options {
     pub(super) on: Vec<Place>,
     /// Set up the network: latency=TIME or latency=TIME..TIME between hosts, loopback=TIME within a
     /// host, bandwidth=BYTES a second, buffer=BYTES of a connection, connect-timeout=TIME,
-    /// retransmission-limit=TIME, fragment to read and write in random pieces
+    /// retransmission-limit=TIME, fragment to read and write in random pieces; loss=SHARE,
+    /// duplicate=SHARE, reorder=SHARE of the datagrams, such as 1%
     #[arg(long, value_name = "SETTING", value_delimiter = ',', value_parser = setting)]
     net: Vec<Setting>,
     /// Make a fault happen at this time: cut A B, cut-one-way A B, heal A B, hold A B, release A B,
-    /// reset A B, slow A FACTOR, fragment on|off, crash A or restart A; can be repeated. A host that
-    /// restarts boots its programs again
+    /// reset A B, slow A FACTOR, fragment on|off, loss SHARE, duplicate SHARE, reorder SHARE, crash A or
+    /// restart A; can be repeated. A host that restarts boots its programs again
     #[arg(long, value_name = "TIME:FAULT", value_parser = planned,
         allow_hyphen_values = true)]
     fault: Vec<Planned>,
-    /// Break things at random for the first 60 seconds: cuts, slow hosts, resets, and crashes of the
-    /// hosts of --on. At level 1 every 5 seconds on average, at 2 every 1.5 seconds, at 3 every 0.4
+    /// Break things at random for the first 60 seconds: cuts, slow hosts, resets, crashes of the
+    /// hosts of --on, and lost, doubled and late datagrams. At level 1 every 5 seconds on average, at 2 every 1.5 seconds, at 3 every 0.4
     /// seconds. The run lasts 60 seconds at least. --seed determines the faults. Needs --on
     #[arg(long, value_name = "LEVEL", value_parser = clap::value_parser!(u8).range(1..=3))]
     chaos: Option<u8>,
@@ -72,6 +73,8 @@ enum Setting {
     ConnectTimeout(Duration),
     RetransmissionLimit(Duration),
     Fragment,
+    /// What befalls a share of the datagrams.
+    Datagrams(Fault),
 }
 
 /// A fault and its time.
@@ -112,7 +115,7 @@ fn place(text: &str) -> Result<Place, String> {
 }
 
 fn setting(text: &str) -> Result<Setting, String> {
-    const EXAMPLES: [&str; 7] = [
+    const EXAMPLES: [&str; 10] = [
         "latency=1ms..10ms",
         "loopback=10us",
         "bandwidth=1000000",
@@ -120,6 +123,9 @@ fn setting(text: &str) -> Result<Setting, String> {
         "connect-timeout=10s",
         "retransmission-limit=60s",
         "fragment",
+        "loss=1%",
+        "duplicate=1%",
+        "reorder=1%",
     ];
     let word_of = |text: &&str| text.split('=').next().unwrap_or_default().to_string();
     let example = one_of("setting", &word_of(&text), &EXAMPLES, word_of)?;
@@ -149,13 +155,21 @@ fn setting(text: &str) -> Result<Setting, String> {
         "connect-timeout" => limit(value).map(Setting::ConnectTimeout),
         "retransmission-limit" => limit(value).map(Setting::RetransmissionLimit),
         "fragment" => Err("'fragment' takes no value".into()),
+        "loss" | "duplicate" | "reorder" => {
+            let fault = format!("{word} {value}").parse();
+            fault
+                .map(Setting::Datagrams)
+                .map_err(|_: trapline::BadFault| {
+                    wrong("it takes a share of the datagrams, from 0 to 100%")
+                })
+        }
         "buffer" => value.parse().map(Setting::Buffer).map_err(bytes),
         _ => value.parse().map(Setting::Bandwidth).map_err(bytes),
     }
 }
 
 fn planned(text: &str) -> Result<Planned, String> {
-    const WORDS: [&str; 10] = [
+    const WORDS: [&str; 13] = [
         "cut",
         "cut-one-way",
         "heal",
@@ -164,6 +178,9 @@ fn planned(text: &str) -> Result<Planned, String> {
         "reset",
         "slow",
         "fragment",
+        "loss",
+        "duplicate",
+        "reorder",
         "crash",
         "restart",
     ];
@@ -232,6 +249,10 @@ impl Options {
                 Setting::ConnectTimeout(span) => net.connect_timeout(span),
                 Setting::RetransmissionLimit(span) => net.retransmission_limit(span),
                 Setting::Fragment => net.fragment(true),
+                Setting::Datagrams(fault) => {
+                    net.apply(&fault).expect("it names no host");
+                    continue;
+                }
             };
         }
         if let Some(level) = self.chaos {

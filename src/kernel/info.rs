@@ -103,8 +103,13 @@ impl Kernel {
             info.wait.is_client = net.is_client(device, direction);
         }
         info.wait.is_timed = self.tasks[task].is_timed();
-        info.wait.is_accept |=
-            matches!(on, WaitingOn::Device(_, _, Then::Read(ReadOp::Connection)));
+        info.wait.is_accept |= match on {
+            WaitingOn::Device(_, _, Then::Read(ReadOp::Connection)) => true,
+            WaitingOn::Device(device, _, Then::Read(ReadOp::Datagram(_))) => {
+                self.devices.is_listener(device)
+            }
+            _ => false,
+        };
         info.wait.call = name(on, kind, count.unwrap_or(1));
         info.wait.place = self.places.of_call(task, on);
         info

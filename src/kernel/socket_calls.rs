@@ -19,7 +19,12 @@ impl Kernel {
         let (id, host) = (self.devices.next_id(me), self.tasks[me].host);
         let result = self.world.io(id, Request::Bind { host, addr });
         let result = result.and_then(world::Answer::addr);
-        self.opened(id, result.map(Some)).into()
+        let answer = self.opened(id, result.map(Some));
+        if addr.port() != 0 {
+            // What has a port of its choice is a server.
+            self.devices.set_listener(id);
+        }
+        answer.into()
     }
 
     pub(super) fn connect_udp(&mut self, device: DeviceId) -> Outcome {

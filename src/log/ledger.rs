@@ -344,8 +344,15 @@ impl Ledger {
                 }
             }
             Reply::Device(device) => {
-                let opened =
-                    |call: &CallInfo| Some((call.addr()?, call.call == SystemCall::Listen));
+                let opened = |call: &CallInfo| {
+                    let addr = call.addr()?;
+                    let is_server = match call.call {
+                        SystemCall::Listen => true,
+                        SystemCall::BindUdp => addr.port() != 0,
+                        _ => false,
+                    };
+                    Some((addr, is_server))
+                };
                 let opened = last.and_then(opened);
                 if let Some(opened) = opened.filter(|_| self.addrs.len() < self.most) {
                     self.addrs.insert(device, opened);

@@ -36,6 +36,7 @@ impl Net {
         self.check_own(host, addr.ip())?;
         let ports = &self.ports;
         let machine = self.hosts.get_mut(host);
+        let serves = addr.port() != 0;
         let port = match addr.port() {
             0 => machine.take_udp_port()?,
             port => port,
@@ -48,6 +49,7 @@ impl Net {
         let at = self
             .ports
             .insert(Port::new(device, self.last_serial, host, addr));
+        self.ports[at].serves = serves;
         machine.udp.entry(port).or_default().push(at);
         self.devices.insert(device, Socket::Udp(at));
         self.begin_weather();
@@ -91,6 +93,7 @@ impl Net {
         if bytes.len() > MOST {
             return Err(Errno::MSGSIZE.into());
         }
+        port.asks = true;
         let (host, sender) = (port.host, (at, port.serial));
         let (there, from, to) = self.route(at, to)?;
         if !self.hosts.get(host).is_up {
@@ -98,6 +101,7 @@ impl Net {
         }
         let mut flight = Flight {
             way: (host, there.unwrap_or(host)),
+            number: 0,
             cuts: 0,
             sender,
             from,
@@ -142,7 +146,9 @@ impl Net {
     // ---- on the way
 
     /// Sends a datagram: never, once or twice.
-    fn launch(&mut self, flight: Flight) {
+    fn launch(&mut self, mut flight: Flight) {
+        self.flights += 1;
+        flight.number = self.flights;
         if self.happens(LOSS) {
             return;
         }
@@ -186,7 +192,10 @@ impl Net {
 
     /// Sends on what was laid aside, on these ways.
     pub(super) fn send_held(&mut self, ways: &[Way]) {
-        for flight in std::mem::take(&mut self.held) {
+        let mut held = std::mem::take(&mut self.held);
+        // Some had left before the others, and were stopped when they would have arrived.
+        held.sort_by_key(|flight| flight.number);
+        for flight in held {
             if flight.cuts != self.links.cuts(flight.way) {
                 // The way was cut meanwhile.
             } else if ways.contains(&flight.way) {
@@ -276,6 +285,7 @@ impl Net {
             port.is_owed = true;
             return Err(ErrorKind::WouldBlock.into());
         };
+        port.asks = false;
         port.taken -= bytes.len() + OVERHEAD;
         let n = bytes.len().min(buf.len());
         buf[..n].copy_from_slice(&bytes[..n]);

@@ -205,8 +205,14 @@ impl SimNet {
     /// Whether a task that waits for this waits for an answer of a server.
     pub(crate) fn is_client(&self, device: DeviceId, direction: Direction) -> bool {
         let net = self.state();
-        let Some(Socket::Stream(end)) = net.devices.get(&device) else {
-            return false;
+        let end = match net.devices.get(&device) {
+            Some(Socket::Stream(end)) => end,
+            // It has a port of its choice only if it serves.
+            Some(Socket::Udp(at)) => {
+                let port = &net.ports[*at];
+                return port.asks && !port.serves;
+            }
+            _ => return false,
         };
         let connection = net.connections.get(end.slot as usize);
         let asks = connection.is_some_and(|connection| connection.ends[CLIENT].asks);

@@ -23,11 +23,15 @@ pub(super) struct Port {
     pub(super) host: HostId,
     pub(super) addr: SocketAddr,
     pub(super) peer: Option<SocketAddr>,
+    /// Whether its program has chosen its port.
+    pub(super) serves: bool,
     /// The datagrams that have arrived, with their senders.
     pub(super) inbox: VecDeque<(SocketAddr, Rc<[u8]>)>,
     /// What the inbox takes of the room.
     pub(super) taken: usize,
     pub(super) room: usize,
+    /// Whether it has sent something and has received nothing since.
+    pub(super) asks: bool,
     /// Whether a report was promised.
     pub(super) is_owed: bool,
     pub(super) error: Option<ErrorKind>,
@@ -37,6 +41,8 @@ pub(super) struct Port {
 #[derive(Clone)]
 pub(super) struct Flight {
     pub(super) way: Way,
+    /// Its number among all datagrams: those that wait go on in this order.
+    pub(super) number: u64,
     /// How often the way had been cut when it left.
     pub(super) cuts: u32,
     /// The socket that has sent it: its place, and its number.
@@ -61,9 +67,11 @@ impl Port {
             host,
             addr,
             peer: None,
+            serves: false,
             inbox: VecDeque::new(),
             taken: 0,
             room: ROOM,
+            asks: false,
             is_owed: false,
             error: None,
         }

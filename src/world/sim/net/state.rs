@@ -35,6 +35,8 @@ pub(in crate::world::sim) struct Net {
     pub(super) ports: Slab<Port>,
     /// The datagrams that wait on ways that hold packets.
     pub(super) held: Vec<Flight>,
+    /// How many datagrams were sent.
+    pub(super) flights: u64,
     pub(super) devices: DeviceMap<Socket>,
     pub(super) agenda: Agenda<Event>,
     pub(super) random: Sequence,
@@ -130,6 +132,7 @@ impl Net {
             listeners: Slab::new(),
             ports: Slab::new(),
             held: Vec::new(),
+            flights: 0,
             devices: DeviceMap::default(),
             agenda: Agenda::new(),
             random: Sequence::new(OF_THE_NET),
@@ -181,6 +184,7 @@ impl Net {
         self.listeners.clear();
         self.ports.clear();
         self.held.clear();
+        self.flights = 0;
         self.has_udp = false;
         self.devices.clear();
         self.agenda = Agenda::new();
