@@ -1,9 +1,11 @@
-use std::{collections::BTreeMap, error::Error, io, mem, net::SocketAddr, rc::Rc, time::Duration};
+use std::{collections::BTreeMap, error::Error, io, net::SocketAddr, rc::Rc, time::Duration};
 
-use trapline::{Elapsed, Os, Promise, Queue, Setter, TcpStream, sync::Group};
+use trapline::{
+    Elapsed, Os, Promise, Queue, Reader, Setter, Stream, TcpStream, Writer, sync::Group,
+};
 use trapline_cli::{Program, addr, duration};
 
-use crate::serve::{Drain, catch, listen, send_all};
+use crate::serve::{Drain, catch, flush, listen};
 
 /// A chat server: every client reads what each one says
 ///
@@ -149,11 +151,7 @@ async fn visit(
         }
     };
     group.spawn(os, "writer", writer).await?;
-    let mut lines = Lines {
-        client,
-        bytes: Vec::new(),
-        too_long: false,
-    };
+    let mut lines = Reader::new(&client, LINE);
     if let Some(name) = enter(os, &mut lines, room, &outbox, timeout).await? {
         let result = talk(os, &mut lines, room, &outbox, &name).await;
         // The room closes the outbox after it has handled all earlier events.
@@ -170,7 +168,7 @@ async fn visit(
 /// Asks for a name, several times if needed, and enters the room under it.
 async fn enter(
     os: &mut Os,
-    lines: &mut Lines,
+    lines: &mut Reader<Stream>,
     room: &Queue<Event>,
     outbox: &Outbox,
     timeout: Duration,
@@ -178,7 +176,7 @@ async fn enter(
     outbox.put(os, "* your name?\n".into()).await?;
     for _attempt in 0..ATTEMPTS {
         // The timeout covers the client only: once the room is asked, its answer must be received.
-        let line = match os.timeout(timeout, async |os| lines.next(os).await).await {
+        let line = match os.timeout(timeout, async |os| next(os, lines).await).await {
             Ok(line) => line?,
             Err(Elapsed) => {
                 outbox.put(os, "* too late\n".into()).await?;
@@ -207,12 +205,12 @@ async fn enter(
 /// Passes on the client's lines, until it leaves.
 async fn talk(
     os: &mut Os,
-    lines: &mut Lines,
+    lines: &mut Reader<Stream>,
     room: &Queue<Event>,
     outbox: &Outbox,
     name: &str,
 ) -> Result<(), Box<dyn Error>> {
-    while let Some(line) = lines.next(os).await? {
+    while let Some(line) = next(os, lines).await? {
         match line.as_deref().map(str::trim) {
             Some("") => {}
             Some("/quit") => break,
@@ -226,7 +224,7 @@ async fn talk(
                 room.put(os, say).await?;
             }
             None => {
-                let sorry = format!("* not sent: a line has at most {LINE} bytes\n");
+                let sorry = format!("* not sent: a line is text of at most {LINE} bytes\n");
                 outbox.put(os, sorry.into()).await?;
             }
         }
@@ -241,56 +239,25 @@ async fn write_all(
     outbox: &Outbox,
     timeout: Duration,
 ) -> io::Result<()> {
+    let mut writer = Writer::new(client, BATCH);
     while let Ok(line) = outbox.get(os).await {
-        let mut batch = line.as_bytes().to_vec();
-        while batch.len() < BATCH
+        write!(writer, "{line}");
+        while writer.unsent() < BATCH
             && let Ok(line) = outbox.try_get(os).await
         {
-            batch.extend(line.as_bytes());
+            write!(writer, "{line}");
         }
-        send_all(os, client, &batch, timeout).await?;
+        flush(os, &mut writer, timeout).await?;
     }
     Ok(())
 }
 
-/// Receives from a client, line by line.
-struct Lines {
-    client: TcpStream,
-    /// The received bytes that are not consumed yet.
-    bytes: Vec<u8>,
-    /// Whether these bytes belong to a line that is too long.
-    too_long: bool,
-}
-
-impl Lines {
-    /// The next line, without its end and without characters that would confuse a terminal. A line
-    /// that is too long is `None`. The end of the stream ends the lines.
-    async fn next(&mut self, os: &mut Os) -> io::Result<Option<Option<String>>> {
-        let mut buf = [0; 1024];
-        loop {
-            if let Some(at) = self.bytes.iter().position(|byte| *byte == b'\n') {
-                let line: Vec<u8> = self.bytes.drain(..=at).collect();
-                return Ok(Some(self.text(&line[..at])));
-            }
-            if self.bytes.len() > LINE + 1 {
-                self.too_long = true;
-                self.bytes.clear();
-            }
-            match self.client.recv(os, &mut buf).await? {
-                0 if self.bytes.is_empty() => return Ok(None),
-                0 => self.bytes.push(b'\n'),
-                n => self.bytes.extend(&buf[..n]),
-            }
-        }
-    }
-
-    fn text(&mut self, line: &[u8]) -> Option<String> {
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
-        if mem::take(&mut self.too_long) || line.len() > LINE {
-            return None;
-        }
-        let text = String::from_utf8_lossy(line);
-        Some(text.chars().filter(|c| !confuses(*c)).collect())
+/// The next line, without characters that would confuse a terminal. One that is too long or no text is
+/// `None`. The end of the stream ends the lines.
+async fn next(os: &mut Os, lines: &mut Reader<Stream>) -> io::Result<Option<Option<String>>> {
+    match lines.read_line(os).await {
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => Ok(Some(None)),
+        line => Ok(line?.map(|line| Some(line.chars().filter(|c| !confuses(*c)).collect()))),
     }
 }
 

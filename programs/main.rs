@@ -28,6 +28,8 @@ mod swarm;
 mod tasks;
 mod timers;
 mod udp_echo;
+mod upper;
+mod wal;
 
 use std::process::ExitCode;
 
@@ -60,7 +62,9 @@ fn main() -> ExitCode {
         program::<supervised::Supervised>("supervised"),
         program::<swarm::Swarm>("swarm"),
         program::<jobs::Jobs>("jobs"),
+        program::<upper::Upper>("upper"),
         program::<inversion::Inversion>("inversion"),
+        program::<wal::Wal>("wal"),
         program::<interactive::Interactive>("interactive"),
         program::<cases::starved::Starved>("starved"),
         program::<cases::deadlock::Deadlock>("deadlock"),

@@ -34,9 +34,6 @@ pub(crate) struct Proxy {
     drain: Drain,
 }
 
-/// The buffer size of a direction.
-const BUFFER: usize = 16 * 1024;
-
 /// The period for checking a peer from which the proxy does not read.
 const CHECK: Duration = Duration::from_secs(1);
 
@@ -140,20 +137,8 @@ fn direction(
     moved: Rc<Cell<Duration>>,
 ) -> impl AsyncFnOnce(&mut Os) -> io::Result<()> {
     async move |os: &mut Os| {
-        let mut buf = vec![0; BUFFER];
-        loop {
-            let n = from.recv(os, &mut buf).await?;
-            if n == 0 {
-                return to.shutdown_write(os).await;
-            }
-            let mut rest = &buf[..n];
-            while !rest.is_empty() {
-                moved.set(os.now().await);
-                let sent = to.send(os, rest).await?;
-                rest = &rest[sent..];
-            }
-            moved.set(os.now().await);
-        }
+        let note = async |os: &mut Os| moved.set(os.now().await);
+        os.copy_noting(&from, &to, note).await.map(drop)
     }
 }
 

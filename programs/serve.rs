@@ -2,7 +2,9 @@
 
 use std::{io, net::SocketAddr, time::Duration};
 
-use trapline::{Elapsed, IntoExit, Os, Signal, Signals, Source, TcpListener, TcpStream};
+use trapline::{
+    Elapsed, IntoExit, Os, Signal, Signals, Source, Stream, TcpListener, TcpStream, Writer,
+};
 use trapline_cli::duration;
 
 /// How a server ends.
@@ -86,18 +88,18 @@ pub(crate) async fn accept(
     }
 }
 
-/// Sends everything. The client may be slow, but must read something within `timeout`.
-pub(crate) async fn send_all(
+/// Sends what is written. The client may be slow, but must read something within `timeout`.
+pub(crate) async fn flush(
     os: &mut Os,
-    client: &TcpStream,
-    mut bytes: &[u8],
+    writer: &mut Writer<Stream>,
     timeout: Duration,
 ) -> io::Result<()> {
-    while !bytes.is_empty() {
-        let send = async |os: &mut Os| client.send(os, bytes).await;
-        let sent = os.timeout(timeout, send).await;
-        let sent = sent.map_err(|Elapsed| io::ErrorKind::TimedOut)??;
-        bytes = &bytes[sent..];
+    loop {
+        let unsent = writer.unsent();
+        match os.timeout(timeout, async |os| writer.flush(os).await).await {
+            Ok(result) => return result,
+            Err(Elapsed) if writer.unsent() == unsent => return Err(io::ErrorKind::TimedOut.into()),
+            Err(Elapsed) => {}
+        }
     }
-    Ok(())
 }

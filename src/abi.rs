@@ -9,6 +9,7 @@
 //! | `abi.rs` | the tables of calls and replies |
 //! | `columns.rs` | what the columns of the table of calls hold |
 //! | `kind.rs` | the kinds of queues, and their words for calls |
+//! | `mode.rs` | for what a file is opened |
 //! | `limits.rs` | sets of calls, and what a task is limited to |
 //! | `values.rs` | what they hold: ids, times, shares, errors |
 //! | `task.rs` | the types that describe a task and its wait, and a queue |
@@ -18,6 +19,7 @@
 mod columns;
 mod kind;
 mod limits;
+mod mode;
 mod options;
 mod signal;
 mod task;
@@ -29,6 +31,7 @@ use columns::Mark;
 pub(crate) use columns::{Beside, Class, Touches};
 pub(crate) use kind::Kind;
 pub use limits::{Calls, Limits};
+pub use mode::Mode;
 pub use options::{ListenOptions, StreamOptions};
 pub(crate) use signal::SignalSet;
 pub use signal::{Signal, UnknownSignal};
@@ -349,23 +352,54 @@ calls! {
         /// [`Os::spawn_daemon`](crate::Os::spawn_daemon). Returns the same as
         /// [`SystemCall::NewTask`].
         58 "new_daemon" NewDaemon + Program => Tids, Tasks; Fails Refuses,
+        /// [`Disk::open`](crate::Disk::open). Returns [`Reply::Device`] or an error.
+        59 "open" Open + Disk => World, Files; Io,
+        /// [`Disk::rename`](crate::Disk::rename). Returns [`Reply::Done`] or an error.
+        60 "rename" Rename + Disk => World, Files; Io,
+        /// [`Disk::remove`](crate::Disk::remove). Returns [`Reply::Done`] or an error.
+        61 "remove" Remove + Disk => World, Files; Io,
+        /// [`Disk::list`](crate::Disk::list). Returns [`Reply::Done`] or an error.
+        62 "list" List + Disk => World, Files; Io,
+        /// [`Disk::create_dir`](crate::Disk::create_dir). Returns [`Reply::Done`] or an error.
+        63 "create_dir" CreateDir + Disk => World, Files; Io,
+        /// [`Disk::sync_dir`](crate::Disk::sync_dir). Returns [`Reply::Done`] or an error.
+        64 "sync_dir" SyncDir + Disk => World, Files; Io,
+        /// [`File::read_at`](crate::File::read_at). Returns [`Reply::Bytes`] or an error.
+        65 "read_at" ReadAt(device: Device(DeviceId)) + FileOp => World, Files; Io,
+        /// [`File::write_at`](crate::File::write_at). Returns [`Reply::Bytes`] or an error.
+        66 "write_at" WriteAt(device: Device(DeviceId)) + FileOp => World, Files; Io,
+        /// [`File::append`](crate::File::append). Returns [`Reply::Bytes`] or an error.
+        67 "append" Append(device: Device(DeviceId)) + FileOp => World, Files; Io,
+        /// [`File::len`](crate::File::len). Returns [`Reply::Bytes`] or an error.
+        68 "len" Len(device: Device(DeviceId)) + FileOp => World, Files; Io,
+        /// [`File::truncate`](crate::File::truncate). Returns [`Reply::Done`] or an error.
+        69 "truncate" Truncate(device: Device(DeviceId)) + FileOp => World, Files; Io,
+        /// [`File::sync`](crate::File::sync). Returns [`Reply::Done`] or an error.
+        70 "sync" Sync(device: Device(DeviceId)) + FileOp => World, Files; Io,
+        /// [`Os::input`](crate::Os::input). Returns [`Reply::Device`] or an error.
+        71 "input" Input => World, Devices; Io,
+        /// [`Os::read_line`](crate::Os::read_line). Returns [`Reply::Bytes`], with the end of the line,
+        /// or an error.
+        72 "read_line" ReadLine => World, Devices; Io,
+        /// [`Os::wall_clock`](crate::Os::wall_clock). Returns [`Reply::Time`], counted from 1970.
+        73 "wall_clock" WallClock => World, Time; Asks,
         /// [`Os::bind_udp`](crate::Os::bind_udp). Returns [`Reply::Device`] or [`Reply::Io`].
-        59 "bind_udp" BindUdp + Addr => World, Network; Io,
+        74 "bind_udp" BindUdp + Addr => World, Network; Io,
         /// [`UdpSocket::recv_from`](crate::UdpSocket::recv_from). Returns [`Reply::Bytes`] or an error.
-        60 "recv_from" RecvFrom(device: Device(DeviceId)) + Bytes => World, Network; Io,
+        75 "recv_from" RecvFrom(device: Device(DeviceId)) + Bytes => World, Network; Io,
         /// [`UdpSocket::send_to`](crate::UdpSocket::send_to). Returns [`Reply::Bytes`],
         /// [`Reply::Again`] or an error.
-        61 "send_to" SendTo(device: Device(DeviceId)) + Addr => World, Network; Io,
+        76 "send_to" SendTo(device: Device(DeviceId)) + Addr => World, Network; Io,
         /// [`UdpSocket::connect`](crate::UdpSocket::connect). Returns [`Reply::Done`] or an error.
-        62 "connect_udp" ConnectUdp(device: Device(DeviceId)) + Addr => World, Network; Io,
+        77 "connect_udp" ConnectUdp(device: Device(DeviceId)) + Addr => World, Network; Io,
         /// [`Os::listen_unix`](crate::Os::listen_unix). Returns [`Reply::Device`] or [`Reply::Io`].
-        63 "listen_unix" ListenUnix + Name => World, Network; Io,
+        78 "listen_unix" ListenUnix + Name => World, Network; Io,
         /// [`Os::connect_unix`](crate::Os::connect_unix). Returns [`Reply::Device`] or [`Reply::Io`].
-        64 "connect_unix" ConnectUnix + Name => World, Network; Io,
+        79 "connect_unix" ConnectUnix + Name => World, Network; Io,
         /// [`Os::socketpair`](crate::Os::socketpair). Returns [`Reply::Device`] or [`Reply::Io`].
-        65 "socketpair" SocketPair => World, Devices; Io,
+        80 "socketpair" SocketPair => World, Devices; Io,
         /// [`Device::set_options`](crate::Device::set_options). Returns [`Reply::Done`] or an error.
-        66 "set_options" SetOptions(device: Device(DeviceId)) + Options => World, Network; Io,
+        81 "set_options" SetOptions(device: Device(DeviceId)) + Options => World, Network; Io,
     }
 }
 

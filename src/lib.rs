@@ -100,7 +100,7 @@ pub use linkme;
 
 pub use abi::{
     Argument, Calls, DeviceId, Direction, End, Errno, Exit, HostId, Inject, Interest, Limits,
-    ListenOptions, Nanos, On, Place, QueueId, QueueInfo, Reply, Share, Signal, StreamOptions,
+    ListenOptions, Mode, Nanos, On, Place, QueueId, QueueInfo, Reply, Share, Signal, StreamOptions,
     SystemCall, TaskInfo, TaskState, Tid, UnknownSignal, Wait,
 };
 pub use explore::{Check, Explored, Failure, Progress, SearchStrategy, Shared, check};
@@ -114,11 +114,13 @@ pub use log::{
     Span, Topic, TraceLine, Tracer, Wake, recording as record,
 };
 pub use sched::{Cause, Facts, Fifo, Policy, Runnable};
-pub use trap::{Continued, Descriptor, Footprints, Note, Object, pause::pause};
+pub use trap::{Continued, Descriptor, DiskOp, FileOp, Footprints, Note, Object, pause::pause};
 pub use user::{
     blocking::Panicked,
     child::Child,
     device::{AsDevice, Device},
+    disk::{Disk, File},
+    input::{Input, StandardInput},
     net::{
         BadEndpoint, Endpoint, Listener, ListenerKind, SocketKind, Stream, StreamKind, TcpListener,
         TcpStream,
@@ -131,6 +133,7 @@ pub use user::{
     scope::{Cancelled, Scope},
     select::{Arm, Arms, Either2, Either3, Either4, Either5, Either6, Source, after},
     signals::Signals,
+    stream::{Lines, Reader, Writer},
     supervisor::{Gone, Restart, Strategy, Supervisor},
     sync,
     time::Elapsed,
@@ -138,6 +141,6 @@ pub use user::{
     unix::{UnixListener, UnixListening, UnixPeer, UnixStream},
 };
 pub use world::{
-    Answer, BadFault, Fault, Happening, RealWorld, Request, SimNet, SimWorld, World, open_again,
-    tape,
+    Answer, BadFault, Fault, Happening, Images, Leap, RealWorld, Request, SimDisk, SimNet,
+    SimWorld, World, open_again, tape,
 };

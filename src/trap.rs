@@ -12,14 +12,17 @@
 //! | `new_task.rs` | programs, and the options of a new task |
 //! | `resume.rs` | the resume of a program, its panics, and the screen around some |
 //! | `descriptor.rs` | [`Descriptor`]: an open descriptor and what keeps it open |
+//! | `disk.rs` | operations on a disk, and the rules for its names |
 //! | `drops.rs` | destructors that run one after another |
 //! | `footprint.rs` | what a turn touches: [`Footprints`] |
 //! | `noting.rs` | the notes of a search |
 //! | `pause.rs` | how blocking work pauses |
+//! | `unread.rs` | what was read of standard input ahead |
 //! | `status.rs` | the status of a queue, which its handles read without a trap |
 
 mod deferred;
 mod descriptor;
+pub(crate) mod disk;
 mod drops;
 mod footprint;
 mod frame;
@@ -29,12 +32,14 @@ pub(crate) mod pause;
 mod resume;
 mod scope;
 mod status;
+mod unread;
 
 pub(crate) use crate::abi::Kind;
 pub(crate) use deferred::Deferred;
 #[cfg(feature = "serde")]
 pub(crate) use descriptor::Carrier;
 pub use descriptor::Descriptor;
+pub use disk::{DiskOp, FileOp};
 pub use footprint::{Continued, Footprints, Note, Object};
 pub(crate) use frame::{CONSOLE_ROOM, DeviceRef, MAX_IO, Parcel, Payload, TrapFrame};
 pub(crate) use new_task::{
@@ -43,3 +48,4 @@ pub(crate) use new_task::{
 pub(crate) use resume::{fault, resume, screened};
 pub(crate) use scope::ScopeState;
 pub(crate) use status::QueueStatus;
+pub(crate) use unread::MAX_LINE;

@@ -16,6 +16,7 @@
 
 mod contest;
 mod decisions;
+mod disk;
 mod echo;
 mod files;
 mod memory;
@@ -55,6 +56,7 @@ const WORKLOADS: [(&str, Contests); 14] = [
     ("datagrams", echo::datagrams::contests),
     ("net", net::contests),
     ("files", files::contests),
+    ("disk", disk::contests),
     ("start", start::contests),
     ("observation", observation::contests),
 ];
@@ -63,7 +65,7 @@ const USAGE: &str = "\
 usage: trapline-bench [OPTION]... [WORKLOAD]...
 
 workloads, all of them unless some are named:
-  switch decisions spawn queues schedules sleepers timeouts memory echo datagrams net files
+  switch decisions spawn queues schedules sleepers timeouts memory echo datagrams net files disk
   start observation
 --quick      less work, fewer rounds, no millions
 --rounds N   how often each contender runs; 7 unless it is given, 3 with --quick

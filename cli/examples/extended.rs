@@ -3,12 +3,13 @@
 //! ```sh
 //! cargo run --example extended -- boot --policy lifo greet
 //! cargo run --example extended -- boot --world lapse:100 greet
+//! cargo run --example extended -- boot --disk . note hello
 //! ```
 
 use std::{error::Error, io, process::ExitCode, time::Duration};
 
 use trapline::{
-    Cause, Event, Fact, Happening, Os, Policy, RealWorld, Runnable, World, forward_world,
+    Cause, Event, Fact, Happening, Mode, Os, Policy, RealWorld, Runnable, World, forward_world,
 };
 use trapline_cli::{App, Program, program};
 
@@ -31,6 +32,27 @@ impl Program for Greet {
             };
             os.spawn(name, greet).await?;
         }
+        Ok(())
+    }
+}
+
+/// Appends a line to a file of the disk, and prints all lines
+#[derive(clap::Args)]
+struct Note {
+    /// The line
+    text: String,
+}
+
+impl Program for Note {
+    async fn main(self, os: &mut Os) -> Result<(), Box<dyn Error>> {
+        let notes = os.disk().open(os, "notes", Mode::Append).await?;
+        let line = format!("{}\n", self.text);
+        notes.append(os, line.as_bytes()).await?;
+        notes.sync(os).await?;
+        os.disk().sync_dir(os, ".").await?;
+        let mut all = vec![0; notes.len(os).await?.try_into()?];
+        let n = notes.read_at(os, &mut all, 0).await?;
+        write!(os, "{}", str::from_utf8(&all[..n])?);
         Ok(())
     }
 }
@@ -105,7 +127,7 @@ impl World for Lapse {
 }
 
 fn main() -> ExitCode {
-    App::new([program::<Greet>("greet")])
+    App::new([program::<Greet>("greet"), program::<Note>("note")])
         .policy("lifo", |params: &str| match params {
             "" => Ok(Box::new(Lifo::default())),
             _ => Err("lifo takes no parameters".into()),

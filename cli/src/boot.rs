@@ -34,7 +34,7 @@ use super::{
     signals, stdio,
     summary::Summary,
     tape::{Ending, Tape},
-    values::{given, usage},
+    values::{given, text_of, usage},
     world::NamedWorld,
 };
 
@@ -132,12 +132,16 @@ impl<'a> Session<'a> {
         let header = record::header(options, command, seed);
         let (recorder, recorded) = record::begin(watching, &header, log)?.unzip();
         let has_screen = watch.as_ref().is_some_and(Observation::has_screen);
+        // What a replay reads is on its tape.
+        let input = options.stdin.as_deref().filter(|_| place.playing.is_none());
+        let input = text_of(input)?;
         let (outside, tape) = Outside::new(place, options, &header, has_screen, log)?;
         let rules = Rules::new(&options.inject);
         let summary = Rc::new(RefCell::new(Summary::new(watching.by_name)));
         let exits = Rc::default();
         let copy = outside.copies.then_some(stdio::copy);
         let mut builder = settings(options, seed, &rules, outside);
+        builder = given(builder, input, Builder::input);
         builder = given(builder, copy, Builder::tracer);
         let live = watch.as_ref().map(Observation::tracer);
         builder = given(builder, live, Builder::tracer);

@@ -10,7 +10,7 @@ use std::{
 };
 
 use clap::Args;
-use trapline::{Errno, Fault, Kernel, Os, SimNet};
+use trapline::{Errno, Fault, Kernel, Os, SimDisk, SimNet};
 
 use super::{
     output::Log,
@@ -39,12 +39,15 @@ pub(super) struct Options {
     /// Set up the network: latency=TIME or latency=TIME..TIME between hosts, loopback=TIME within a
     /// host, bandwidth=BYTES a second, buffer=BYTES of a connection, connect-timeout=TIME,
     /// retransmission-limit=TIME, fragment to read and write in random pieces; loss=SHARE,
-    /// duplicate=SHARE, reorder=SHARE of the datagrams, such as 1%
+    /// duplicate=SHARE, reorder=SHARE of the datagrams, such as 1%; and the disks of all hosts: disk-capacity=BYTES, disk-latency=TIME or TIME..TIME, disk-bandwidth=BYTES a second,
+    /// disk-eio=SHARE and disk-rot=SHARE of operations that fail and of reads with a flipped bit, as 1%
     #[arg(long, value_name = "SETTING", value_delimiter = ',', value_parser = setting)]
     net: Vec<Setting>,
     /// Make a fault happen at this time: cut A B, cut-one-way A B, heal A B, hold A B, release A B,
-    /// reset A B, slow A FACTOR, fragment on|off, loss SHARE, duplicate SHARE, reorder SHARE, crash A or
-    /// restart A; can be repeated. A host that restarts boots its programs again
+    /// reset A B, slow A FACTOR, fragment on|off, loss SHARE, duplicate SHARE, reorder SHARE, clock-step [A] SPAN as in -1h, clock-leap [A]
+    /// repeat|skip, crash A, restart A, power A (both at once), disk:eio A, disk:rot A, disk:full A or
+    /// disk:heal A; can be repeated. A host that restarts boots its programs again, on what the crash has
+    /// left of its disk
     #[arg(long, value_name = "TIME:FAULT", value_parser = planned,
         allow_hyphen_values = true)]
     fault: Vec<Planned>,
@@ -75,6 +78,11 @@ enum Setting {
     Fragment,
     /// What befalls a share of the datagrams.
     Datagrams(Fault),
+    DiskCapacity(NonZeroU64),
+    DiskLatency(RangeInclusive<Duration>),
+    DiskBandwidth(NonZeroU64),
+    DiskEio(f64),
+    DiskRot(f64),
 }
 
 /// A fault and its time.
@@ -115,7 +123,7 @@ fn place(text: &str) -> Result<Place, String> {
 }
 
 fn setting(text: &str) -> Result<Setting, String> {
-    const EXAMPLES: [&str; 10] = [
+    const EXAMPLES: [&str; 15] = [
         "latency=1ms..10ms",
         "loopback=10us",
         "bandwidth=1000000",
@@ -126,6 +134,11 @@ fn setting(text: &str) -> Result<Setting, String> {
         "loss=1%",
         "duplicate=1%",
         "reorder=1%",
+        "disk-capacity=1000000",
+        "disk-latency=1ms..10ms",
+        "disk-bandwidth=1000000",
+        "disk-eio=1%",
+        "disk-rot=1%",
     ];
     let word_of = |text: &&str| text.split('=').next().unwrap_or_default().to_string();
     let example = one_of("setting", &word_of(&text), &EXAMPLES, word_of)?;
@@ -143,25 +156,34 @@ fn setting(text: &str) -> Result<Setting, String> {
         Duration::ZERO => Err(wrong("it takes a time above zero")),
         limit => Ok(limit),
     };
-    match word {
-        "latency" => {
-            let (first, last) = value.split_once("..").unwrap_or((value, value));
-            match (span(first)?, span(last)?) {
-                (from, to) if from > to => Err(wrong("the range ends before it begins")),
-                (from, _) => Ok(Setting::Latency(from..=limit(last)?)),
-            }
+    let range = || {
+        let (first, last) = value.split_once("..").unwrap_or((value, value));
+        match (span(first)?, span(last)?) {
+            (from, to) if from > to => Err(wrong("the range ends before it begins")),
+            (from, _) => Ok(from..=limit(last)?),
         }
+    };
+    let share = || {
+        let percent = value.strip_suffix('%').and_then(|value| value.parse().ok());
+        let percent = percent.filter(|percent: &f64| (0.0..=100.0).contains(percent));
+        let share = percent.map(|percent| percent / 100.0);
+        share.ok_or_else(|| wrong("it takes a share from 0% to 100%"))
+    };
+    match word {
+        "latency" => range().map(Setting::Latency),
+        "disk-latency" => range().map(Setting::DiskLatency),
+        "disk-capacity" => value.parse().map(Setting::DiskCapacity).map_err(bytes),
+        "disk-bandwidth" => value.parse().map(Setting::DiskBandwidth).map_err(bytes),
+        "disk-eio" => share().map(Setting::DiskEio),
+        "disk-rot" => share().map(Setting::DiskRot),
         "loopback" => limit(value).map(Setting::Loopback),
         "connect-timeout" => limit(value).map(Setting::ConnectTimeout),
         "retransmission-limit" => limit(value).map(Setting::RetransmissionLimit),
         "fragment" => Err("'fragment' takes no value".into()),
         "loss" | "duplicate" | "reorder" => {
-            let fault = format!("{word} {value}").parse();
-            fault
-                .map(Setting::Datagrams)
-                .map_err(|_: trapline::BadFault| {
-                    wrong("it takes a share of the datagrams, from 0 to 100%")
-                })
+            let fault = format!("{word} {value}").parse::<Fault>();
+            let fault = fault.map_err(|_| wrong("it takes a share from 0% to 100%"));
+            fault.map(Setting::Datagrams)
         }
         "buffer" => value.parse().map(Setting::Buffer).map_err(bytes),
         _ => value.parse().map(Setting::Bandwidth).map_err(bytes),
@@ -169,7 +191,7 @@ fn setting(text: &str) -> Result<Setting, String> {
 }
 
 fn planned(text: &str) -> Result<Planned, String> {
-    const WORDS: [&str; 13] = [
+    const WORDS: [&str; 20] = [
         "cut",
         "cut-one-way",
         "heal",
@@ -181,8 +203,15 @@ fn planned(text: &str) -> Result<Planned, String> {
         "loss",
         "duplicate",
         "reorder",
+        "clock-step",
+        "clock-leap",
         "crash",
         "restart",
+        "power",
+        "disk:eio",
+        "disk:rot",
+        "disk:full",
+        "disk:heal",
     ];
     let usage = "it takes a time and a fault, such as \"2s:cut server client\"";
     let (at, words) = text.split_once(':').ok_or(usage)?;
@@ -191,7 +220,8 @@ fn planned(text: &str) -> Result<Planned, String> {
     }
     let at = duration(at.trim()).map_err(|why| format!("'{at}': {why}"))?;
     let fault = words.parse().map_err(|bad: trapline::BadFault| {
-        let word = words.split_whitespace().next().unwrap_or_default();
+        let word = words.split([' ', '=']).find(|word| !word.is_empty());
+        let word = word.unwrap_or_default();
         match among("fault", word, &WORDS, |word| (*word).into()) {
             Err(why) if why.contains("did you mean") => why,
             _ => bad.to_string(),
@@ -241,19 +271,7 @@ impl Options {
             done.map_err(|error| wrong(&error.to_string()))?;
         }
         for setting in self.net.iter().cloned() {
-            let _ = match setting {
-                Setting::Latency(range) => net.latency(range),
-                Setting::Loopback(span) => net.loopback(span),
-                Setting::Bandwidth(bytes) => net.bandwidth(bytes.get()),
-                Setting::Buffer(bytes) => net.buffer(bytes.get()),
-                Setting::ConnectTimeout(span) => net.connect_timeout(span),
-                Setting::RetransmissionLimit(span) => net.retransmission_limit(span),
-                Setting::Fragment => net.fragment(true),
-                Setting::Datagrams(fault) => {
-                    net.apply(&fault).expect("it names no host");
-                    continue;
-                }
-            };
+            set(&net, setting).map_err(usage)?;
         }
         if let Some(level) = self.chaos {
             net.chaos(level);
@@ -326,6 +344,29 @@ impl Options {
     }
 }
 
+fn set(net: &SimNet, setting: Setting) -> io::Result<()> {
+    let on_disks = |change: &dyn Fn(&SimDisk) -> SimDisk| {
+        let mut disks = net.hosts().into_iter().map(|host| net.disk(host));
+        disks.try_for_each(|disk| disk.map(|disk| drop(change(&disk))))
+    };
+    let _ = match setting {
+        Setting::Latency(range) => net.latency(range),
+        Setting::Loopback(span) => net.loopback(span),
+        Setting::Bandwidth(bytes) => net.bandwidth(bytes.get()),
+        Setting::Buffer(bytes) => net.buffer(bytes.get()),
+        Setting::ConnectTimeout(span) => net.connect_timeout(span),
+        Setting::RetransmissionLimit(span) => net.retransmission_limit(span),
+        Setting::Fragment => net.fragment(true),
+        Setting::Datagrams(fault) => return net.apply(&fault),
+        Setting::DiskCapacity(bytes) => return on_disks(&|disk| disk.capacity(bytes.get())),
+        Setting::DiskLatency(range) => return on_disks(&|disk| disk.latency(range.clone())),
+        Setting::DiskBandwidth(bytes) => return on_disks(&|disk| disk.bandwidth(bytes.get())),
+        Setting::DiskEio(share) => return on_disks(&|disk| disk.eio(share)),
+        Setting::DiskRot(share) => return on_disks(&|disk| disk.rot(share)),
+    };
+    Ok(())
+}
+
 fn is_at(net: &SimNet, host: &str, address: IpAddr) -> io::Result<bool> {
     let is_known = net.hosts().iter().any(|name| name == host);
     Ok(is_known && net.host(host)? == address)
@@ -339,7 +380,16 @@ fn hosts_of(fault: &Fault) -> Vec<&str> {
         | Fault::Hold(a, b)
         | Fault::Release(a, b)
         | Fault::Reset(a, b) => vec![a, b],
-        Fault::Slow(host, _) | Fault::Crash(host) | Fault::Restart(host) => vec![host],
+        Fault::Slow(host, _)
+        | Fault::Crash(host)
+        | Fault::Restart(host)
+        | Fault::Power(host)
+        | Fault::DiskEio(host)
+        | Fault::DiskRot(host)
+        | Fault::DiskFull(host)
+        | Fault::DiskHeal(host)
+        | Fault::ClockStep(Some(host), _)
+        | Fault::ClockLeap(Some(host), _) => vec![host],
         _ => Vec::new(),
     }
 }

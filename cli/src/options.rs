@@ -43,6 +43,10 @@ pub(super) struct Boot {
     #[arg(long, value_name = "NAME[:PARAMS]",
           conflicts_with_all = ["simulated", "top"], help_heading = "World")]
     pub(super) world: Option<NamedWorld>,
+    /// Have the disk of the programs in this directory, which exists: what they open lies beneath it
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["simulated", "world"],
+          value_hint = ValueHint::DirPath, help_heading = "World")]
+    pub(super) disk: Option<PathBuf>,
     /// The seed of all random numbers. Without it, boot draws one and prints it. With --virtual it
     /// repeats the whole run
     #[arg(long, value_name = "N", value_parser = whole::<u64>, help_heading = "World")]
@@ -59,6 +63,11 @@ pub(super) struct Boot {
     /// unless a task catches it; can be repeated. Needs --virtual
     #[arg(long, value_name = "TIME:SIGNAL", value_parser = signal, help_heading = "World")]
     pub(super) signal: Vec<(Duration, Signal)>,
+
+    /// Have the programs read FILE as their standard input. Without it a run in the real world reads its
+    /// own, and one with --virtual has the end of the input at once
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "World")]
+    pub(super) stdin: Option<PathBuf>,
 
     #[command(flatten)]
     pub(super) net: net::Options,

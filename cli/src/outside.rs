@@ -58,6 +58,9 @@ impl Outside {
             return Self::maybe_taped(own, options, header, log);
         }
         let mut world = RealWorld::new().map_err(|error| format!("cannot boot: {error}"))?;
+        if let Some(dir) = &options.disk {
+            world = world.disk(dir).map_err(|error| error.to_string())?;
+        }
         let prints_to_screen = has_screen && io::stdout().is_terminal();
         if prints_to_screen {
             world = world.print_to(stdio::Console::default());

@@ -1,6 +1,8 @@
 //! Parsers for argument values, and their error messages.
 
-use std::{fmt, net::SocketAddr, ops::RangeInclusive, str::FromStr, time::Duration};
+use std::{
+    fmt, fs, net::SocketAddr, ops::RangeInclusive, path::Path, str::FromStr, time::Duration,
+};
 
 use clap::{builder::PossibleValuesParser, error::ErrorKind};
 use trapline::{Signal, SystemCall};
@@ -59,6 +61,15 @@ pub(super) fn signal(text: &str) -> Result<(Duration, Signal), String> {
     let (at, name) = text.rsplit_once(':').ok_or(what)?;
     let signal = name.parse::<Signal>();
     Ok((instant(at)?, signal.map_err(|error| error.to_string())?))
+}
+
+/// Reads the file of `--stdin`, if there is one.
+pub(super) fn text_of(path: Option<&Path>) -> Result<Option<Vec<u8>>, String> {
+    let read = |path: &Path| {
+        let why = |error| format!("cannot read --stdin {}: {error}", path.display());
+        fs::read(path).map_err(why)
+    };
+    path.map(read).transpose()
 }
 
 /// Finds the value of this name; an error suggests a name that is similar.

@@ -1,9 +1,9 @@
 //! A request to an HTTP server, and the response, which is read in pieces.
 
-use std::{mem, time::Duration};
+use std::time::Duration;
 
 use httparse::{EMPTY_HEADER, Header, Status};
-use trapline::{Elapsed, Endpoint, Os, TcpStream};
+use trapline::{Elapsed, Endpoint, Os, Reader, Stream, TcpStream};
 
 use super::Url;
 
@@ -11,8 +11,6 @@ use super::Url;
 const HEAD: usize = 64 * 1024;
 /// The most fields in a head or trailer.
 const FIELDS: usize = 128;
-/// The size of a read.
-const PIECE: usize = 64 * 1024;
 
 const NOT_CHUNKS: &str = "answers in chunks that are not HTTP";
 const NO_LAST_CHUNK: &str = "closes the connection before the last chunk";
@@ -50,14 +48,14 @@ impl Response {
     pub(crate) async fn to(os: &mut Os, url: &Url, timeout: Duration) -> Result<Self, String> {
         let Url { host, path } = url;
         let ask = async |os: &mut Os| {
+            let server = connect(os, host).await?;
             let mut input = Input {
                 host: host.clone(),
-                server: connect(os, host).await?,
-                bytes: Vec::new(),
+                reader: Reader::new(&server, HEAD),
             };
             let request =
                 format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
-            let sent = input.server.send_all(os, request.as_bytes()).await;
+            let sent = server.send_all(os, request.as_bytes()).await;
             sent.map_err(|error| format!("cannot ask {host}: {error}"))?;
             let too_long = format!("sends a head of more than {HEAD} bytes");
             let too_short = "ends the connection without an answer";
@@ -116,7 +114,7 @@ impl Response {
             Body::ToEnd => &mut all,
             Body::Length { left, .. } | Body::Chunks { left, .. } => left,
         };
-        if self.input.bytes.is_empty() && !self.input.more(os).await? {
+        if self.input.bytes().is_empty() && !self.input.more(os).await? {
             let host = &self.input.host;
             return match self.body {
                 Body::ToEnd | Body::Over => Ok(None),
@@ -128,7 +126,7 @@ impl Response {
                 Body::Chunks { .. } => Err(format!("{host} {NO_LAST_CHUNK}")),
             };
         }
-        let arrived = self.input.bytes.len();
+        let arrived = self.input.bytes().len();
         let n = usize::try_from(*left).map_or(arrived, |left| left.min(arrived));
         *left -= n as u64;
         let mut piece = self.input.take(n);
@@ -141,42 +139,40 @@ impl Response {
         let mut end = 0;
         while let Body::Chunks { left, .. } = &mut self.body
             && *left == 0
-            && let Ok(Some((len, size @ 1..))) = chunk_size(&self.input.bytes[end..], false)
+            && let Ok(Some((len, size @ 1..))) = chunk_size(&self.input.bytes()[end..], false)
         {
-            let data = &self.input.bytes[end + len..];
+            let data = &self.input.bytes()[end + len..];
             let n = usize::try_from(size).map_or(data.len(), |size| size.min(data.len()));
             piece.extend_from_slice(&data[..n]);
             end += len + n;
             *left = size - n as u64;
         }
-        self.input.take(end);
+        self.input.reader.consume(end);
     }
 }
 
 /// The bytes from the server.
 struct Input {
     host: String,
-    server: TcpStream,
-    /// What was received and is not consumed yet.
-    bytes: Vec<u8>,
+    reader: Reader<Stream>,
 }
 
 impl Input {
+    /// What has arrived and is not taken yet.
+    fn bytes(&self) -> &[u8] {
+        self.reader.buffer()
+    }
+
     fn take(&mut self, n: usize) -> Vec<u8> {
-        let rest = self.bytes.split_off(n);
-        mem::replace(&mut self.bytes, rest)
+        let bytes = self.bytes()[..n].to_vec();
+        self.reader.consume(n);
+        bytes
     }
 
     /// Receives more. Returns `false` at the end of the stream.
     async fn more(&mut self, os: &mut Os) -> Result<bool, String> {
-        let end = self.bytes.len();
-        self.bytes.resize(end + PIECE, 0);
-        let received = self.server.recv(os, &mut self.bytes[end..]).await;
-        self.bytes.truncate(end + received.as_ref().unwrap_or(&0));
-        match received {
-            Ok(n) => Ok(n > 0),
-            Err(error) => Err(format!("the connection to {} failed: {error}", self.host)),
-        }
+        let failed = |error| format!("the connection to {} failed: {error}", self.host);
+        self.reader.fill(os).await.map(|n| n > 0).map_err(failed)
     }
 
     /// Takes the bytes whose length and meaning `parse` returns, once they have arrived.
@@ -188,9 +184,9 @@ impl Input {
         parse: impl Fn(&[u8]) -> Parsed<T>,
     ) -> Result<(Vec<u8>, T), String> {
         let what = loop {
-            match parse(&self.bytes) {
+            match parse(self.bytes()) {
                 Ok(Some((len, value))) => return Ok((self.take(len), value)),
-                Ok(None) if self.bytes.len() >= HEAD => break too_long.to_string(),
+                Ok(None) if self.bytes().len() >= HEAD => break too_long.to_string(),
                 Ok(None) if self.more(os).await? => {}
                 Ok(None) => break too_short.to_string(),
                 Err(what) => break what,

@@ -2,7 +2,7 @@
 
 use std::{
     fs::File,
-    io::{self, Write},
+    io,
     net::SocketAddr,
     ops::Range,
     rc::Rc,
@@ -12,9 +12,9 @@ use std::{
 
 use httpdate::HttpDate;
 
-use trapline::{Elapsed, Os, TcpStream};
+use trapline::{Elapsed, Os, Reader, Stream, TcpStream, Writer};
 
-use crate::serve::send_all;
+use crate::serve::flush;
 
 use super::{
     clients::Seat,
@@ -40,11 +40,8 @@ pub(super) struct Connection {
     client: TcpStream,
     peer: SocketAddr,
     seat: Seat,
-    /// The received bytes, and the part of them that is not consumed yet.
-    input: Box<[u8]>,
-    unread: Range<usize>,
-    /// The bytes to send.
-    output: Vec<u8>,
+    input: Reader<Stream>,
+    output: Writer<Stream>,
 }
 
 /// Why a connection gets no further answer.
@@ -71,12 +68,12 @@ impl Connection {
     pub(super) fn new(site: &Rc<Site>, client: TcpStream, peer: SocketAddr, seat: Seat) -> Self {
         Self {
             site: Rc::clone(site),
+            input: Reader::new(&client, HEAD),
+            // A send needs a timeout, so a write that fits makes none.
+            output: Writer::new(&client, usize::MAX),
             client,
             peer,
             seat,
-            input: vec![0; HEAD].into(),
-            unread: 0..0,
-            output: Vec::new(),
         }
     }
 
@@ -98,7 +95,10 @@ impl Connection {
         let idle = self.seat.idle(&self.client);
         let span = if self.seat.is_last() { LAST } else { FAREWELL };
         let rest = os.timeout(span, async |os| {
-            while let Ok(1..) = self.client.recv(os, &mut self.input).await {}
+            let mut rest = Vec::new();
+            while let Ok(1..) = self.client.recv_into(os, &mut rest).await {
+                rest.clear();
+            }
         });
         // A timeout and an end of the stream are treated alike.
         let (Ok(()) | Err(Elapsed)) = rest.await;
@@ -112,7 +112,7 @@ impl Connection {
             return Ok(false);
         };
         self.discard(os, request.body).await?;
-        request.close |= self.seat.is_last() && self.unread.is_empty();
+        request.close |= self.seat.is_last() && self.input.buffer().is_empty();
         if request.method == Method::Other {
             self.respond(&request, WRONG_METHOD, "Allow: GET, HEAD\r\n");
         } else {
@@ -124,21 +124,19 @@ impl Connection {
     /// The next request; `None` at the end of the stream or after an idle timeout.
     async fn request(&mut self, os: &mut Os) -> Result<Option<Request>, Trouble> {
         // Pipelined requests are answered together.
-        if self.output.len() < PIECE
+        if self.output.unsent() < PIECE
             && let Some(request) = self.parse()?
         {
             return Ok(Some(request));
         }
         self.flush(os).await?;
-        if self.unread.is_empty() && self.seat.is_last() {
+        if self.input.buffer().is_empty() && self.seat.is_last() {
             return Ok(None);
         }
-        // An idle client gives back the buffer of a long answer.
-        self.output.shrink_to(HEAD);
         let head = os.timeout(self.site.timeout, async |os| self.head(os).await);
         match head.await {
             Ok(result) => result,
-            Err(Elapsed) if self.unread.is_empty() => Ok(None),
+            Err(Elapsed) if self.input.buffer().is_empty() => Ok(None),
             Err(Elapsed) => Err(TOO_SLOW.into()),
         }
     }
@@ -149,10 +147,11 @@ impl Connection {
                 return Ok(Some(request));
             }
             // Between two requests the connection may be closed meanwhile, which is an error.
-            let idle = self.unread.is_empty().then(|| self.seat.idle(&self.client));
+            let is_idle = self.input.buffer().is_empty();
+            let idle = is_idle.then(|| self.seat.idle(&self.client));
             let is_end = self.fill(os).await?;
             drop(idle);
-            if is_end && self.unread.is_empty() {
+            if is_end && self.input.buffer().is_empty() {
                 return Ok(None);
             } else if is_end {
                 return Err(BAD_REQUEST.into());
@@ -161,16 +160,16 @@ impl Connection {
     }
 
     fn parse(&mut self) -> Result<Option<Request>, Status> {
-        if self.unread.is_empty() {
+        if self.input.buffer().is_empty() {
             return Ok(None);
         }
         let mut headers = [httparse::EMPTY_HEADER; HEADERS];
         let mut head = httparse::Request::new(&mut headers);
-        match head.parse(&self.input[self.unread.clone()]) {
+        match head.parse(self.input.buffer()) {
             Ok(httparse::Status::Partial) => Ok(None),
             Ok(httparse::Status::Complete(len)) => {
                 let request = Request::new(&head)?;
-                self.unread.start += len;
+                self.input.consume(len);
                 Ok(Some(request))
             }
             Err(httparse::Error::TooManyHeaders) => Err(HEAD_TOO_LONG),
@@ -181,23 +180,12 @@ impl Connection {
 
     /// Reads more. Returns whether the stream is at its end.
     async fn fill(&mut self, os: &mut Os) -> Result<bool, Trouble> {
-        if self.unread.len() == self.input.len() {
-            let is_target = !self.input.contains(&b'\n');
-            let too_long = if is_target {
-                TARGET_TOO_LONG
-            } else {
-                HEAD_TOO_LONG
-            };
-            return Err(too_long.into());
+        match self.input.fill(os).await {
+            Ok(n) => Ok(n == 0),
+            Err(error) if error.kind() != io::ErrorKind::InvalidData => Err(error.into()),
+            Err(_) if self.input.buffer().contains(&b'\n') => Err(HEAD_TOO_LONG.into()),
+            Err(_) => Err(TARGET_TOO_LONG.into()),
         }
-        if self.unread.end == self.input.len() || self.unread.is_empty() {
-            self.input.copy_within(self.unread.clone(), 0);
-            self.unread = 0..self.unread.len();
-        }
-        let end = self.unread.end;
-        let n = self.client.recv(os, &mut self.input[end..]).await?;
-        self.unread.end += n;
-        Ok(n == 0)
     }
 
     /// Reads and drops a request's body.
@@ -209,8 +197,8 @@ impl Connection {
         let all = os.timeout(self.site.timeout, async |os| {
             let mut left = body as usize;
             loop {
-                let n = left.min(self.unread.len());
-                self.unread.start += n;
+                let n = left.min(self.input.buffer().len());
+                self.input.consume(n);
                 left -= n;
                 if left == 0 {
                     return Ok(());
@@ -274,7 +262,7 @@ impl Connection {
             _ if request.method == Method::Head => {}
             Body::Bytes(bytes) => {
                 let part = &bytes[range.start as usize..range.end as usize];
-                self.output.extend(part);
+                self.output.write(os, part).await?;
             }
             Body::File(file, _) => self.send_file(os, file, range).await?,
         }
@@ -336,12 +324,12 @@ impl Connection {
             let read = os.run_blocking(move || (listing.piece(), listing));
             (piece, listing) = read.await.map_err(io::Error::other)?;
             let piece = piece?;
-            if request.old {
-                self.output.extend(&piece);
-            } else {
-                write!(self.output, "{:x}\r\n", piece.len())?;
-                self.output.extend(&piece);
-                self.output.extend(b"\r\n");
+            if !request.old {
+                write!(self.output, "{:x}\r\n", piece.len());
+            }
+            self.output.write(os, &piece).await?;
+            if !request.old {
+                write!(self.output, "\r\n");
             }
             if piece.is_empty() {
                 return Ok(());
@@ -355,8 +343,7 @@ impl Connection {
         let content = content(TEXT, status.len() as u64 + 1);
         self.start(request, status, &(content + headers));
         if request.method != Method::Head {
-            self.output.extend(status.as_bytes());
-            self.output.push(b'\n');
+            writeln!(self.output, "{status}");
         }
     }
 
@@ -370,17 +357,14 @@ impl Connection {
             (false, false) => "",
         };
         let date = HttpDate::from(told(SystemTime::now()));
-        let head = write!(
+        write!(
             self.output,
             "HTTP/1.1 {status}\r\nDate: {date}\r\n{headers}{connection}\r\n"
         );
-        head.expect("a vector takes everything");
     }
 
     async fn flush(&mut self, os: &mut Os) -> io::Result<()> {
-        send_all(os, &self.client, &self.output, self.site.timeout).await?;
-        self.output.clear();
-        Ok(())
+        flush(os, &mut self.output, self.site.timeout).await
     }
 }
 

@@ -80,6 +80,10 @@ pub(crate) enum Beside {
     /// And an offset, and a number of bytes.
     File,
     Tracer,
+    /// An operation on names of a disk.
+    Disk,
+    /// An operation on an open file.
+    FileOp,
     /// The sources of a select, and the number of the first to look at.
     Interests,
     Scope,

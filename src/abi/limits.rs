@@ -40,7 +40,7 @@ impl Calls {
     pub const DEVICES: Self = Self::of(Class::Devices);
     /// Listeners, connections and names of hosts.
     pub const NETWORK: Self = Self::of(Class::Network);
-    /// Files.
+    /// Files, and the names on a disk.
     pub const FILES: Self = Self::of(Class::Files);
     /// Random numbers, processors and work on threads.
     pub const WORLD: Self = Self::of(Class::World);

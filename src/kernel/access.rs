@@ -1,13 +1,14 @@
 //! The calls of the host, apart from those that run the kernel.
 
 use std::{
+    io,
     panic::{Location, PanicHookInfo},
     time::Duration,
 };
 
 use super::{Kernel, task::OnExit};
 use crate::{
-    abi::{Errno, HostId, Limits, Place, QueueInfo, Share, Tid},
+    abi::{DeviceId, Errno, HostId, Limits, Place, QueueInfo, Share, Tid},
     interrupt::{External, Remote},
     log::{Log, Tracer},
     panic::note_origin,
@@ -17,6 +18,7 @@ use crate::{
         os::Os,
         program::{self, IntoExit},
     },
+    world::{self, Request},
 };
 
 impl Kernel {
@@ -207,9 +209,36 @@ impl Kernel {
     /// output, and this returns nothing.
     pub fn take_console(&mut self) -> String {
         match &mut self.captured {
-            Some(kept) => std::mem::take(kept),
+            Some(captured) => captured.take(),
             None => self.world.take_console(),
         }
+    }
+
+    /// Has this text be the standard input of the tasks from now on, in every world: see
+    /// [`Builder::input`](crate::Builder::input). A task that reads meanwhile gets
+    /// [`Errno::Closed`].
+    ///
+    /// *Errors:* `Unsupported` in a world of another kind that has no input.
+    ///
+    /// ```
+    /// use trapline::{Error, Kernel, Os, check};
+    ///
+    /// check(|kernel: &mut Kernel| -> Result<(), Error> {
+    ///     kernel.input("yes\n")?;
+    ///     kernel.spawn("main", async |os: &mut Os| {
+    ///         assert_eq!(os.read_line().await.unwrap().as_deref(), Some("yes"));
+    ///     })?;
+    ///     kernel.run()?.check()
+    /// })
+    /// .run();
+    /// ```
+    pub fn input(&mut self, text: impl AsRef<[u8]>) -> io::Result<()> {
+        if let Some(device) = self.devices.input() {
+            self.close_device(device);
+        }
+        let fed = self.world.io(DeviceId::NONE, Request::Feed(text.as_ref()));
+        self.frame.unread.borrow_mut().clear();
+        fed.and_then(world::Answer::done)
     }
 
     /// Returns whether any task has made a [`RemoteSetter`](crate::RemoteSetter) since boot. Then

@@ -1,9 +1,16 @@
 //! The settings of a kernel.
 
-use std::{fmt, rc::Rc, time::Duration};
+use std::{
+    fmt,
+    io::{self, ErrorKind},
+    path::PathBuf,
+    rc::Rc,
+    time::Duration,
+};
 
 use super::{
     Kernel,
+    console::Captured,
     holders::{Holders, OnDeadlock},
     inject::Injection,
     processors::Processors,
@@ -76,7 +83,9 @@ pub struct Builder {
     log: Log,
     limits: Limits,
     max_stall: Option<Duration>,
-    captures: bool,
+    captured: Option<Captured>,
+    disk: Option<PathBuf>,
+    input: Option<Vec<u8>>,
     injection: Option<Injection>,
     on_deadlock: OnDeadlock,
 }
@@ -208,7 +217,58 @@ impl Builder {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn capture_console(mut self) -> Self {
-        self.captures = true;
+        self.captured = Some(Captured::Kept(String::new()));
+        self
+    }
+
+    /// Gives the text that tasks print to this closure, in every world, at once and in order. A text is
+    /// what a task has printed up to a trap: whole characters, not always whole lines. Nothing reaches
+    /// standard output or [`Kernel::take_console`]. It replaces
+    /// [`Builder::capture_console`], and is replaced by it. A panic of the closure is a warning.
+    ///
+    /// A tape has no text. A replay needs the closure, or the kept console, where the run had either.
+    ///
+    /// ```
+    /// use std::{cell::RefCell, rc::Rc};
+    /// use trapline::{Kernel, Os};
+    ///
+    /// let shown = Rc::new(RefCell::new(String::new()));
+    /// let show = Rc::clone(&shown);
+    /// let console = move |text: &str| show.borrow_mut().push_str(text);
+    /// let mut kernel = Kernel::builder().console(console).build()?; // in the real world
+    /// kernel.spawn("hello", async |os: &mut Os| writeln!(os, "hello"))?;
+    /// kernel.run()?;
+    /// assert_eq!(*shown.borrow(), "hello\n");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn console(mut self, console: impl FnMut(&str) + 'static) -> Self {
+        self.captured = Some(Captured::Hook(Box::new(console)));
+        self
+    }
+
+    /// Has this text be the standard input of the tasks, in every world: after it comes the end. Without
+    /// it the real world reads descriptor 0, and the simulated one has the end at once. A search gives
+    /// its kernels a text by [`Kernel::input`].
+    ///
+    /// ```
+    /// use trapline::{Kernel, Os, SimWorld};
+    ///
+    /// let world = SimWorld::new(1);
+    /// let mut kernel = Kernel::builder().world(world).input("1\n2\n").build()?;
+    /// kernel.spawn("sum", async |os: &mut Os| {
+    ///     let mut sum = 0;
+    ///     while let Some(line) = os.read_line().await? {
+    ///         sum += line.parse::<i32>()?;
+    ///     }
+    ///     writeln!(os, "{sum}");
+    ///     Ok::<(), Box<dyn std::error::Error>>(())
+    /// })?;
+    /// kernel.run()?.check()?;
+    /// assert_eq!(kernel.take_console(), "3\n");
+    /// # Ok::<(), trapline::Error>(())
+    /// ```
+    pub fn input(mut self, text: impl Into<Vec<u8>>) -> Self {
+        self.input = Some(text.into());
         self
     }
 
@@ -256,15 +316,58 @@ impl Builder {
         self
     }
 
+    /// Has the disk of the tasks in this directory of the real world: [`Os::disk`](crate::Os::disk).
+    /// Default: no disk. A world that is given by [`Builder::world`] has its own:
+    /// [`RealWorld::disk`].
+    ///
+    /// ```
+    /// use std::fs;
+    /// use trapline::{Kernel, Mode, Os};
+    ///
+    /// let dir = std::env::temp_dir().join(format!("trapline-disk-{}", std::process::id()));
+    /// fs::create_dir(&dir)?;
+    /// let mut kernel = Kernel::builder().disk(&dir).build()?;
+    /// kernel.spawn("log", async |os: &mut Os| {
+    ///     let log = os.disk().open(os, "log", Mode::Append).await?;
+    ///     log.append(os, b"begun\n").await?;
+    ///     log.sync(os).await?;
+    ///     os.disk().sync_dir(os, ".").await
+    /// })?;
+    /// kernel.run()?.check()?;
+    /// assert_eq!(fs::read_to_string(dir.join("log"))?, "begun\n");
+    /// # fs::remove_dir_all(dir)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn disk(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.disk = Some(dir.into());
+        self
+    }
+
     /// Boots the kernel.
     ///
-    /// *Errors:* [`Error::Io`] if no descriptor is left for the poller of the real world.
+    /// *Errors:* [`Error::Io`] if no descriptor is left for the poller of the real world, if the
+    /// directory of [`Builder::disk`] cannot be opened, or if there is [another
+    /// world](Builder::world) beside it; and for a text of [`Builder::input`] in a world of another kind
+    /// that has no input.
     pub fn build(mut self) -> Result<Kernel, Error> {
         let world = match self.world.take() {
+            Some(_) if self.disk.is_some() => {
+                let why =
+                    "Builder::disk is for the real world: give the other one a disk of its own";
+                return Err(io::Error::new(ErrorKind::InvalidInput, why).into());
+            }
             Some(world) => world,
-            None => Box::new(RealWorld::new()?),
+            None => match self.disk.take() {
+                Some(dir) => Box::new(RealWorld::new()?.disk(dir)?),
+                None => Box::new(RealWorld::new()?),
+            },
         };
-        Ok(self.boot(world))
+        let input = self.input.take();
+        let mut kernel = self.boot(world);
+        if let Some(text) = input {
+            kernel.input(text)?;
+        }
+        Ok(kernel)
     }
 
     pub(super) fn boot(self, mut world: Box<dyn World>) -> Kernel {
@@ -309,7 +412,7 @@ impl Builder {
             over: [0; 2],
             stall: Stall::new(self.max_stall.unwrap_or(Duration::MAX)),
             standstill: Default::default(),
-            captured: self.captures.then(String::new),
+            captured: self.captured,
             trouble: None,
             stats: Default::default(),
         };

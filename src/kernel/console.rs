@@ -13,6 +13,7 @@ use super::{
 use crate::{
     abi::{DeviceId, Direction, Nanos, SystemCall},
     log::Wake,
+    panic::contain,
     sched::Runnable,
     trap::CONSOLE_ROOM,
 };
@@ -95,10 +96,32 @@ impl Console {
     }
 }
 
+/// What gets the printed text instead of the world.
+pub(super) enum Captured {
+    Kept(String),
+    Hook(Box<dyn FnMut(&str)>),
+}
+
+impl Captured {
+    fn print(&mut self, text: &str) {
+        match self {
+            Self::Kept(kept) => kept.push_str(text),
+            Self::Hook(hook) => contain(|| hook(text)),
+        }
+    }
+
+    pub(super) fn take(&mut self) -> String {
+        match self {
+            Self::Kept(kept) => std::mem::take(kept),
+            Self::Hook(_) => String::new(),
+        }
+    }
+}
+
 impl Kernel {
     pub(super) fn print(&mut self, text: &str) {
         if let Some(captured) = &mut self.captured {
-            return captured.push_str(text);
+            return captured.print(text);
         }
         let is_first = self.console.is_empty();
         self.console.text.extend(text.as_bytes());

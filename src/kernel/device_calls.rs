@@ -130,7 +130,11 @@ impl Kernel {
         if let Err(errno) = self.devices.check(device, direction) {
             return errno.into();
         }
-        let ready = self.world.io(device, Request::Ready(direction));
+        let is_ahead = direction == Direction::Read && self.devices.has_unread(device, &self.frame);
+        let ready = match is_ahead {
+            true => Ok(world::Answer::Ready(true)),
+            false => self.world.io(device, Request::Ready(direction)),
+        };
         match ready.and_then(world::Answer::ready) {
             Ok(false) => {
                 self.time_passed(me.tid);
@@ -142,7 +146,7 @@ impl Kernel {
     }
 
     /// Gives the caller this direction of the device, for which it is to wait.
-    fn wait_for(
+    pub(super) fn wait_for(
         &mut self,
         me: Runnable,
         device: DeviceId,
@@ -163,7 +167,9 @@ impl Kernel {
             (Ok(()), _) => {}
         }
         // A world that cannot tell is asked to read.
-        if let Ok(world::Answer::Ready(true)) = self.world.io(device, Request::Drained) {
+        if !self.devices.has_unread(device, &self.frame)
+            && let Ok(world::Answer::Ready(true)) = self.world.io(device, Request::Drained)
+        {
             let then = Then::Read(op);
             return Outcome::Block(self.wait_for(me, device, Direction::Read, then));
         }
@@ -244,6 +250,8 @@ impl Kernel {
             ReadOp::Bytes(room) => self.recv(me, device, room),
             ReadOp::Datagram(room) => self.recv_from(me, device, room),
             ReadOp::Connection => self.accept(me, device),
+            ReadOp::Disk(call) => self.finish_on_disk(me, device, call),
+            ReadOp::Line => self.line(me, device),
         };
         let answer = match (read, self.tasks[me].due()) {
             (Some(answer), _) => answer,
@@ -260,16 +268,23 @@ impl Kernel {
         if self.tasks[me].let_through(false) {
             self.frame.set_due();
         }
-        self.devices.release(device, Direction::Read);
+        let is_opened = matches!(answer.reply, Reply::Device(_));
+        self.end_read(device, op, is_opened);
         self.emit_reply(me.tid, answer.reply, || answer.detail());
         Some(answer)
     }
 
     fn recv(&mut self, me: Runnable, device: DeviceId, room: u32) -> Option<Answer> {
+        let is_ahead = self.devices.has_unread(device, &self.frame);
         let mut buffer = self.frame.buffer(room as usize);
-        let result = self.world.io(device, Request::Recv(&mut buffer));
+        let result = match is_ahead {
+            true => Ok(self.frame.unread.borrow_mut().read(&mut buffer)),
+            false => {
+                let result = self.world.io(device, Request::Recv(&mut buffer));
+                result.and_then(world::Answer::bytes)
+            }
+        };
         drop(buffer);
-        let result = result.and_then(world::Answer::bytes);
         self.transferred(me.tid, device, Direction::Read, result)
     }
 
@@ -309,7 +324,7 @@ impl Kernel {
     }
 
     /// Returns the result of an attempt at a device; `None` if it would block.
-    fn transferred(
+    pub(super) fn transferred(
         &mut self,
         tid: Tid,
         device: DeviceId,

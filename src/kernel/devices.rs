@@ -1,8 +1,12 @@
 //! The open devices, and the tasks that wait for each of them. `device_calls.rs` has the calls.
 
+use std::collections::BTreeMap;
+
 use crate::{
     abi::{DeviceId, Direction, Errno},
+    log::{Detail, disk_words, file_words},
     sched::Runnable,
+    trap::TrapFrame,
     world::DeviceMap,
 };
 
@@ -10,10 +14,14 @@ use crate::{
 #[derive(Debug, Default)]
 pub(super) struct Devices {
     open: DeviceMap<Open>,
+    /// The operations on names that were begun, and the open files: the path, and what is beside it.
+    files: BTreeMap<DeviceId, (Detail<'static>, bool)>,
     /// The last token of a task's device, and of a daemon's.
     last: [u64; 2],
     /// How many tasks wait, and how many daemons.
     waiting: [usize; 2],
+    /// That of standard input, if it was opened.
+    input: Option<DeviceId>,
 }
 
 #[derive(Debug, Default)]
@@ -27,8 +35,10 @@ impl Devices {
     /// Forgets the devices of an earlier run.
     pub(super) fn reset(&mut self) {
         self.open.clear();
+        self.files.clear();
         self.last = [0; 2];
         self.waiting = [0; 2];
+        self.input = None;
     }
 
     pub(super) fn next_id(&self, task: Runnable) -> DeviceId {
@@ -43,7 +53,47 @@ impl Devices {
     }
 
     pub(super) fn remove(&mut self, device: DeviceId) -> Option<[Option<Runnable>; 2]> {
+        if !self.files.is_empty() {
+            self.files.remove(&device);
+        }
+        self.input.take_if(|input| *input == device);
         self.open.remove(&device).map(|open| open.claims)
+    }
+
+    /// Notes what an operation on names is about.
+    pub(super) fn set_names(&mut self, device: DeviceId, detail: Detail<'static>) {
+        self.files.insert(device, (detail, false));
+    }
+
+    /// Notes that the device is an open file from now on.
+    pub(super) fn set_file(&mut self, device: DeviceId) {
+        if let Some((_, is_file)) = self.files.get_mut(&device) {
+            *is_file = true;
+        }
+    }
+
+    /// Says what a file is, or an operation on names.
+    pub(super) fn describe(&self, device: DeviceId) -> Option<String> {
+        Some(match self.files.get(&device)? {
+            (Detail::Path(path, _), true) => file_words(device, path),
+            (detail, _) => disk_words(detail),
+        })
+    }
+
+    pub(super) fn set_input(&mut self, device: DeviceId) {
+        self.input = Some(device);
+    }
+
+    /// Returns whether bytes of this device were read ahead.
+    #[inline]
+    pub(super) fn has_unread(&self, device: DeviceId, frame: &TrapFrame) -> bool {
+        self.input == Some(device) && !frame.unread.borrow().is_empty()
+    }
+
+    /// Returns the open device of standard input.
+    #[inline]
+    pub(super) fn input(&self) -> Option<DeviceId> {
+        self.input
     }
 
     pub(super) fn set_listener(&mut self, device: DeviceId) {

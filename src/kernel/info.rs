@@ -95,6 +95,9 @@ impl Kernel {
                 }
             }
         }
+        if let WaitingOn::Device(device, ..) = on {
+            info.wait.thing = self.devices.describe(device);
+        }
         if let WaitingOn::Device(device, direction, _) = on
             && let Some(net) = self.world.net()
             && let Some(what) = net.describe(device)
@@ -151,6 +154,10 @@ fn name(on: WaitingOn, kind: Kind, count: u64) -> &'static str {
         WaitingOn::Device(_, _, Then::Read(ReadOp::Bytes(_))) => "recv",
         WaitingOn::Device(_, _, Then::Read(ReadOp::Datagram(_))) => "recv_from",
         WaitingOn::Device(_, _, Then::Read(ReadOp::Connection)) => "accept",
+        WaitingOn::Device(_, _, Then::Read(ReadOp::Disk(call))) => {
+            SystemCall::from_number(call).map_or("", SystemCall::name)
+        }
+        WaitingOn::Device(_, _, Then::Read(ReadOp::Line)) => "read_line",
         WaitingOn::Device(_, _, Then::Again) => "send",
         WaitingOn::Device(_, Direction::Read, Then::Done) => "read_wait",
         WaitingOn::Device(_, Direction::Write, Then::Done) => "write_wait",

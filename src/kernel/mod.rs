@@ -47,6 +47,7 @@ mod deadlock;
 mod deferred;
 mod device_calls;
 mod devices;
+mod disk_calls;
 mod emit;
 mod fast;
 mod footprint;
@@ -56,6 +57,7 @@ mod holders;
 mod hosts;
 mod info;
 mod inject;
+mod input;
 mod lifecycle;
 mod limits;
 mod outcome;
@@ -158,8 +160,8 @@ pub struct Kernel {
     stall: stall::Stall,
     /// The turns since the clock has moved.
     standstill: standstill::Standstill,
-    /// Printed text, if the kernel keeps it instead of the world.
-    captured: Option<String>,
+    /// What gets the printed text instead of the world, if anything does.
+    captured: Option<console::Captured>,
     /// An error of the console. No call of a task can return it.
     trouble: Option<io::Error>,
     stats: Report,

@@ -17,6 +17,8 @@ pub(super) enum Outcome {
     BlockOnTask(WaitingOn),
     /// The caller kills this task, which may be itself.
     Kill(Runnable),
+    /// The caller cuts this task, by its timeout of this number, and is answered after that.
+    Cut(Runnable, u64),
     /// The caller ends itself by `exit`.
     Exit(Exit),
     /// The caller dies at its call.

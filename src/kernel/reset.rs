@@ -112,7 +112,7 @@ impl Kernel {
         self.stall.reset();
         self.standstill = Default::default();
         if let Some(captured) = &mut self.captured {
-            captured.clear();
+            captured.take();
         }
         self.trouble = None;
         self.stats.reset();

@@ -59,7 +59,7 @@ impl Kernel {
         };
         if let Some((task, timer)) = run.and_then(|run| self.armed(run)) {
             self.timers.of(task).disarm(timer);
-            self.fire(task, timer.1);
+            return Outcome::Cut(task, timer.1);
         }
         Outcome::Ready(self.tasks[me].late(Reply::Yes.into(), false))
     }
@@ -77,11 +77,10 @@ impl Kernel {
             let moved = (deadline, timer.1);
             self.timers.of(task).remove(timer);
             self.tasks[task].move_timeout(timer, moved);
-            if deadline > self.clock {
-                self.timers.of(task).start(moved, task.slot);
-            } else {
-                self.fire(task, timer.1);
+            if deadline <= self.clock {
+                return Outcome::Cut(task, timer.1);
             }
+            self.timers.of(task).start(moved, task.slot);
         }
         Outcome::Ready(self.tasks[me].late(Reply::Done.into(), false))
     }

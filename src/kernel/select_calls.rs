@@ -100,6 +100,12 @@ impl Kernel {
                 self.touch(Object::World);
                 match self.devices.check_for(me, device, direction) {
                     Err(_) => true,
+                    Ok(())
+                        if direction == Direction::Read
+                            && self.devices.has_unread(device, &self.frame) =>
+                    {
+                        true
+                    }
                     Ok(()) => {
                         let ready = self.world.io(device, Request::Ready(direction));
                         // What is wrong with it shows when it is used.

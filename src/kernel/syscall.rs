@@ -7,9 +7,10 @@ use super::{
     task::{OnExit, ReadOp, State, WaitingOn},
 };
 use crate::{
-    abi::{Direction, Errno, Reply, SystemCall, Tid},
+    abi::{DeviceId, Direction, Errno, Reply, SystemCall, Tid},
     sched::Runnable,
     trap::{NewTask, Options, Payload, Start},
+    world::{self, Request},
 };
 
 impl Kernel {
@@ -54,6 +55,18 @@ impl Kernel {
             SystemCall::Give(queue) => self.give_by_call(queue),
             SystemCall::GiveBack(queue) => self.give_back_by_call(queue),
             SystemCall::FreeQueue(queue) => self.free_queue(queue),
+            SystemCall::Open
+            | SystemCall::Rename
+            | SystemCall::Remove
+            | SystemCall::List
+            | SystemCall::CreateDir
+            | SystemCall::SyncDir => self.begin_on_disk(me, call),
+            SystemCall::ReadAt(device)
+            | SystemCall::WriteAt(device)
+            | SystemCall::Append(device)
+            | SystemCall::Len(device)
+            | SystemCall::Truncate(device)
+            | SystemCall::Sync(device) => self.begin_on_file(me, device, call),
             SystemCall::Attach => self.attach(me),
             SystemCall::Listen => self.listen(me),
             SystemCall::Connect => self.connect(me),
@@ -74,6 +87,9 @@ impl Kernel {
             SystemCall::ConnectUnix => self.connect_unix(me),
             SystemCall::SocketPair => self.socketpair(me),
             SystemCall::SetOptions(device) => self.set_options(device),
+            SystemCall::Input => self.open_input(me),
+            SystemCall::ReadLine => self.read_line(me),
+            SystemCall::WallClock => self.wall_clock(me),
             SystemCall::Send(device) => self.send(me, device),
             SystemCall::SendFile(device) => self.send_file(me, device),
             SystemCall::ShutdownWrite(device) => self.shut_down(device, Direction::Write),
@@ -249,6 +265,17 @@ impl Kernel {
             self.world.random()
         };
         Reply::Random(number).into()
+    }
+
+    /// A world without a clock counts from 1970.
+    fn wall_clock(&mut self, me: Runnable) -> Outcome {
+        let request = Request::WallClock {
+            host: self.tasks[me].host,
+        };
+        let time = self.world.io(DeviceId::NONE, request);
+        let time = time.and_then(world::Answer::time);
+        let time = time.unwrap_or_else(|_| self.world.now());
+        Reply::Time(time.into()).into()
     }
 
     fn submit(&mut self, me: Runnable) -> Outcome {

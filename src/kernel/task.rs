@@ -105,6 +105,10 @@ pub(super) enum ReadOp {
     /// A datagram, of which at most this number of bytes is kept.
     Datagram(u32),
     Connection,
+    /// The result of an operation on a disk: the number of its call.
+    Disk(u8),
+    /// A line of standard input.
+    Line,
 }
 
 /// The queue in which a blocked task waits, and its position there.

@@ -315,7 +315,8 @@ impl Kernel {
         if due.spent {
             self.poisoning(|kernel| kernel.abandon(call));
             let cut = self.cut(me, due.number);
-            return self.settle_apart(me, call, cut);
+            self.settle_apart(me, call, cut);
+            return self.run_deferred_of_cut(me);
         }
         let only_asks = call.only_asks() || self.takes_lock(call);
         let outcome = match self.perform_apart(me, call) {
@@ -338,11 +339,37 @@ impl Kernel {
             outcome @ (Outcome::Block(on) | Outcome::BlockOnTask(on)) => {
                 self.settle_apart(me, call, outcome);
                 self.tasks[me].set_due(None);
-                return self.cut_blocked(me, on, due.number);
+                self.cut_blocked(me, on, due.number);
+                return self.run_deferred_of_cut(me);
             }
             outcome => outcome,
         };
         self.settle_apart(me, call, outcome);
+    }
+
+    /// Cuts another task, or the caller itself, for a cancel or a deadline that has passed. A destructor
+    /// of a message may kill the caller.
+    #[cold]
+    fn cut_by_call(&mut self, me: Runnable, call: SystemCall, task: Runnable, number: u64) {
+        self.fire(task, number);
+        self.run_deferred_of_cut(task);
+        let reply = match call {
+            SystemCall::Cancel(_) => Reply::Yes,
+            _ => Reply::Done,
+        };
+        if let Some(caller) = self.tasks.get_mut(me).filter(|task| task.is_live()) {
+            let late = caller.late(reply.into(), false);
+            self.reply(me, call, late);
+        }
+    }
+
+    /// Handles what the message of a call that was cut has deferred. Later it would be part of another
+    /// task's turn.
+    #[cold]
+    fn run_deferred_of_cut(&mut self, me: Runnable) {
+        if self.frame.has_deferred() {
+            self.run_deferred(me);
+        }
     }
 
     #[inline(always)]
@@ -355,6 +382,7 @@ impl Kernel {
             }
             Outcome::Block(on) => self.block(me, on),
             Outcome::BlockOnTask(on) => self.block_on_task(me, on),
+            Outcome::Cut(task, number) => self.cut_by_call(me, call, task, number),
             // It has chosen the moment, so it poisons no lock.
             Outcome::Exit(exit) => self.end_as(me, exit, false),
             Outcome::Die(exit) => self.end(me, exit),

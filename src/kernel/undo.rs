@@ -4,13 +4,14 @@ use super::{
     Kernel,
     answer::{Answer, Beside},
     held::Ticket,
-    task::{Pending, State, WaitingOn},
+    task::{Pending, ReadOp, State, Then, WaitingOn},
 };
 use crate::{
-    abi::{Direction, End, QueueId, Reply, SystemCall},
+    abi::{DeviceId, Direction, End, QueueId, Reply, SystemCall},
     panic::contain,
     sched::Runnable,
     trap::{Object, Program},
+    world::Request,
 };
 
 impl Kernel {
@@ -69,9 +70,9 @@ impl Kernel {
         match state {
             State::Ready(answer) => self.take_back_answer(answer),
             State::Late(answer) => self.take_back_answer(*answer),
-            State::Pending(Pending::Read(device, _)) => {
+            State::Pending(Pending::Read(device, op)) => {
                 self.touch(Object::World);
-                self.devices.release(device, Direction::Read);
+                self.end_read(device, op, false);
             }
             State::Pending(Pending::Held(ticket)) => self.drop_held(ticket),
             _ => {}
@@ -105,9 +106,13 @@ impl Kernel {
                 self.tasks[target].leave_waiters(me);
             }
             WaitingOn::Timer(timer) => self.timers.of(me).disarm(timer),
-            WaitingOn::Device(device, direction, _) => {
+            WaitingOn::Device(device, direction, then) => {
                 self.touch(Object::World);
-                self.devices.leave(device, direction, me);
+                self.devices.end_wait(me);
+                match then {
+                    Then::Read(op) => self.end_read(device, op, false),
+                    Then::Done | Then::Again => self.devices.release(device, direction),
+                }
             }
             WaitingOn::Queue(queue, end) => self.leave_queue(me, queue, end),
             WaitingOn::Select(key, _) => {
@@ -122,6 +127,19 @@ impl Kernel {
                 self.timers.of(me).disarm(timer);
                 self.drop_held(Ticket::Delay(timer.1));
             }
+        }
+    }
+
+    /// Ends the claim of a task that reads a device. The device of an operation on names ends with it,
+    /// unless it is a file that was `opened`: no other task has it.
+    pub(super) fn end_read(&mut self, device: DeviceId, op: ReadOp, opened: bool) {
+        self.devices.release(device, Direction::Read);
+        if let ReadOp::Disk(call) = op
+            && !opened
+            && SystemCall::from_number(call).is_some_and(|call| call.device().is_none())
+        {
+            self.devices.remove(device);
+            contain(|| drop(self.world.io(device, Request::Close)));
         }
     }
 

@@ -107,6 +107,14 @@ impl CallInfo {
         })
     }
 
+    /// Returns the path of the file that it opens, if it is an open.
+    pub(super) fn path(&self) -> Option<&str> {
+        match (self.call, &self.detail) {
+            (SystemCall::Open, Detail::Path(path, _)) => Some(path),
+            _ => None,
+        }
+    }
+
     /// True if a trace has a line of the call from before its last reply.
     #[must_use]
     pub fn is_shown(&self) -> bool {

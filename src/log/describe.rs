@@ -3,14 +3,14 @@
 use std::net::SocketAddr;
 
 use super::{
-    Wake,
+    Detail, Wake,
     calls::CallInfo,
     ledger::Ledger,
     spans::{Doing, Ending, Moment, Span, Task},
 };
 use crate::abi::{
-    DeviceId, End, Interest, Kind, Nanos, On, Place, QueueId, SystemCall, TaskInfo, TaskState, Tid,
-    Wait, first_of,
+    Beside, DeviceId, End, Interest, Kind, Nanos, On, Place, QueueId, SystemCall, TaskInfo,
+    TaskState, Tid, Wait, first_of,
 };
 
 impl Ledger {
@@ -235,6 +235,10 @@ impl Ledger {
             return wait;
         }
         let last = task.calls.back();
+        let names_files = |call: &&CallInfo| call.call.beside() == Beside::Disk;
+        if let (On::Device(..), Some(call)) = (on, last.filter(names_files)) {
+            wait.thing = Some(disk_words(&call.detail));
+        }
         wait.place = last.map_or(&task.spawned, |call| &call.place).clone();
         wait.call = match on {
             On::Exit(_) => "wait",
@@ -267,6 +271,9 @@ impl Ledger {
                 object.kind.thing(queue, end, &object.name)
             }
             On::Device(device, _) => {
+                if let Some(path) = self.files.get(&device) {
+                    return Some(file_words(device, path));
+                }
                 let addr = self.addr(device)?;
                 Some(format!("{on}, {addr}"))
             }
@@ -321,4 +328,14 @@ impl Ledger {
     fn is_from_outside(&self, queue: QueueId) -> bool {
         matches!(self.kind(queue), Kind::Job | Kind::Signals)
     }
+}
+
+/// An open file, in words.
+pub(crate) fn file_words(device: DeviceId, path: &str) -> String {
+    format!("file {device} {path:?}")
+}
+
+/// What a task waits for whose operation on names has this detail.
+pub(crate) fn disk_words(detail: &Detail<'_>) -> String {
+    format!("the disk: {detail}")
 }

@@ -269,7 +269,7 @@ impl Fact<'_> {
         match self {
             Self::Resumed | Self::Blocked { .. } | Self::Woken { .. } => false,
             Self::Trapped { detail, .. } | Self::Replied { detail, .. } => {
-                !matches!(detail, Detail::None | Detail::Len(_))
+                !matches!(detail, Detail::None | Detail::Len(_) | Detail::At(..))
             }
             _ => true,
         }

@@ -50,6 +50,8 @@ pub struct Ledger {
     holders: FxHashMap<QueueId, Vec<Tid>>,
     /// The addresses of open devices, and whether each is a listener's.
     pub(super) addrs: FxHashMap<DeviceId, (SocketAddr, bool)>,
+    /// The paths of open files.
+    pub(super) files: FxHashMap<DeviceId, Box<str>>,
     pub(super) reaped: Option<(Tid, Task)>,
     freed: Option<(QueueId, Rc<Object>)>,
     calls: usize,
@@ -80,6 +82,7 @@ impl Ledger {
             objects: FxHashMap::default(),
             holders: FxHashMap::default(),
             addrs: FxHashMap::default(),
+            files: FxHashMap::default(),
             reaped: None,
             freed: None,
             calls: calls.max(1),
@@ -344,6 +347,7 @@ impl Ledger {
                 }
             }
             Reply::Device(device) => {
+                let path: Option<Box<str>> = last.and_then(CallInfo::path).map(Box::from);
                 let opened = |call: &CallInfo| {
                     let addr = call.addr()?;
                     let is_server = match call.call {
@@ -356,6 +360,9 @@ impl Ledger {
                 let opened = last.and_then(opened);
                 if let Some(opened) = opened.filter(|_| self.addrs.len() < self.most) {
                     self.addrs.insert(device, opened);
+                }
+                if let Some(path) = path.filter(|_| self.files.len() < self.most) {
+                    self.files.insert(device, path);
                 }
             }
             _ => {}
@@ -417,7 +424,10 @@ impl Ledger {
                         .or_else(|| holders.pop());
                 }
             }
-            SystemCall::Close(device) => drop(self.addrs.remove(&device)),
+            SystemCall::Close(device) => {
+                self.addrs.remove(&device);
+                self.files.remove(&device);
+            }
             SystemCall::Unshield(number) => {
                 if let Some(task) = self.tasks.get_mut(&tid) {
                     task.timeouts.retain(|(other, _)| *other != number);

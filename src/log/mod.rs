@@ -25,6 +25,7 @@ pub(crate) mod tracing;
 pub(crate) mod waits;
 
 pub use calls::{CallInfo, TraceLine};
+pub(crate) use describe::{disk_words, file_words};
 pub(crate) use dispatch::Log;
 pub use event::{Event, Fact, Topic, Tracer};
 pub use ledger::{Follower, Ledger};

@@ -36,6 +36,10 @@ pub enum Detail<'a> {
     Addr(SocketAddr),
     /// The bytes that the call offers or asks for.
     Len(usize),
+    /// So many bytes of a file, and the offset at which they begin.
+    At(usize, u64),
+    /// A path on a disk, and for what it is opened, or its new name.
+    Path(Cow<'a, str>, Box<str>),
     /// How a task ended, or is to end.
     Exit(Exit),
     /// The number of tasks listed.
@@ -56,6 +60,8 @@ impl Detail<'_> {
             Self::Object(kind, name) => Detail::Object(owned(kind), name),
             Self::Addr(addr) => Detail::Addr(addr),
             Self::Len(n) => Detail::Len(n),
+            Self::At(n, offset) => Detail::At(n, offset),
+            Self::Path(path, beside) => Detail::Path(owned(path), beside),
             Self::Exit(exit) => Detail::Exit(exit),
             Self::Count(n) => Detail::Count(n),
             Self::Sources(sources) => Detail::Sources(owned(sources)),
@@ -132,6 +138,8 @@ impl fmt::Display for Detail<'_> {
             Self::Name(name) => write!(f, "{name:?}"),
             Self::Object(kind, name) if name.is_empty() => f.write_str(kind),
             Self::Object(kind, name) => write!(f, "{kind} {name:?}"),
+            Self::At(n, offset) => write!(f, "{n} at {offset}"),
+            Self::Path(path, beside) => write!(f, "{path:?}, {beside}"),
             Self::Addr(addr) => addr.fmt(f),
             Self::Len(n) | Self::Count(n) => n.fmt(f),
             Self::Exit(exit) => exit.fmt(f),

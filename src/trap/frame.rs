@@ -16,11 +16,13 @@ use slab::Slab;
 use super::{
     deferred::Deferred,
     descriptor::Descriptor,
+    disk::{DiskOp, FileOp},
     drops::Drops,
     footprint::{Footprints, Object},
     new_task::{Caller, Fate, NewTask, Store},
     scope::ScopeState,
     status::{Kept, QueueStatus},
+    unread::Unread,
 };
 use crate::{
     abi::{
@@ -71,6 +73,11 @@ pub(crate) enum Payload {
     /// The sources of a select.
     Interests(Vec<Interest>),
     Scope(Rc<ScopeState>),
+    /// Boxed: a payload is moved as a whole.
+    Disk(Box<DiskOp>),
+    FileOp(Box<FileOp>),
+    /// What was read, or the names in a directory.
+    Bytes(Vec<u8>),
 }
 
 impl Payload {
@@ -102,7 +109,10 @@ impl Payload {
                 Some((_, number)) => Detail::Count(number as usize),
                 None => Detail::None,
             },
+            Self::Disk(op) => op.detail(),
+            Self::FileOp(op) => op.detail(),
             Self::File(..)
+            | Self::Bytes(_)
             | Self::Source(_)
             | Self::Opened(..)
             | Self::Job(_)
@@ -202,6 +212,8 @@ pub(crate) struct TrapFrame {
     /// The caller of the last stub that may block, or makes a task. A stub borrows its `Os`, so no
     /// other call of the task comes between the call of the stub and the trap.
     place: Cell<Option<Caller>>,
+    /// Of standard input.
+    pub(crate) unread: RefCell<Unread>,
 }
 
 impl TrapFrame {
@@ -227,6 +239,7 @@ impl TrapFrame {
             payloads: RefCell::default(),
             kept: Kept::default(),
             place: Cell::default(),
+            unread: RefCell::default(),
         }
     }
 
@@ -251,6 +264,7 @@ impl TrapFrame {
         }
         self.flags.take();
         self.forget_place();
+        self.unread.borrow_mut().clear();
     }
 
     pub(crate) fn place(&self) -> Option<Caller> {
@@ -543,12 +557,26 @@ pub(crate) struct DeviceRef(Rc<DeviceGuard>);
 struct DeviceGuard {
     id: DeviceId,
     frame: Rc<TrapFrame>,
+    /// Whether the kernel keeps the device open.
+    is_shared: bool,
 }
 
 impl DeviceRef {
     pub(crate) fn new(id: DeviceId, frame: &Rc<TrapFrame>) -> Self {
-        let frame = Rc::clone(frame);
-        Self(Rc::new(DeviceGuard { id, frame }))
+        Self::with(id, frame, false)
+    }
+
+    /// A reference to a device that the kernel keeps open.
+    pub(crate) fn shared(id: DeviceId, frame: &Rc<TrapFrame>) -> Self {
+        Self::with(id, frame, true)
+    }
+
+    fn with(id: DeviceId, frame: &Rc<TrapFrame>, is_shared: bool) -> Self {
+        Self(Rc::new(DeviceGuard {
+            id,
+            frame: Rc::clone(frame),
+            is_shared,
+        }))
     }
 
     pub(crate) fn frame(&self) -> &TrapFrame {
@@ -574,8 +602,12 @@ impl DeviceRef {
 impl Drop for DeviceRef {
     fn drop(&mut self) {
         let left = Rc::strong_count(&self.0) - 1;
-        let DeviceGuard { id, frame } = &*self.0;
-        if *id == DeviceId::NONE {
+        let DeviceGuard {
+            id,
+            frame,
+            is_shared,
+        } = &*self.0;
+        if *id == DeviceId::NONE || *is_shared {
             return;
         }
         frame.note_drop(Object::Handles(*id), left);
@@ -587,7 +619,7 @@ impl Drop for DeviceRef {
 
 impl Clone for DeviceRef {
     fn clone(&self) -> Self {
-        let DeviceGuard { id, frame } = &*self.0;
+        let DeviceGuard { id, frame, .. } = &*self.0;
         frame.note_clone(Object::Handles(*id), Rc::strong_count(&self.0));
         Self(Rc::clone(&self.0))
     }

@@ -74,7 +74,36 @@ impl<S> Device<S> {
         buf: &'a mut [u8],
     ) -> impl Future<Output = io::Result<usize>> + 'a {
         os.note_caller();
-        let (id, room) = (self.device_id(os), buf.len().min(MAX_IO));
+        self.recv_noted(os, buf.len(), |bytes| {
+            buf[..bytes.len()].copy_from_slice(bytes);
+        })
+    }
+
+    /// Appends the available bytes to a vector, at most 64 KiB. Returns their number; 0 at the end of
+    /// the stream. The vector grows by what has arrived.
+    ///
+    /// *Blocks* until there is something to read.
+    ///
+    /// *Errors:* as for [`recv`](Self::recv).
+    #[track_caller]
+    pub fn recv_into<'a>(
+        &'a self,
+        os: &'a mut Os,
+        to: &'a mut Vec<u8>,
+    ) -> impl Future<Output = io::Result<usize>> + 'a {
+        os.note_caller();
+        self.recv_noted(os, MAX_IO, |bytes| to.extend_from_slice(bytes))
+    }
+
+    /// For a caller that has noted its own caller. What has arrived goes to `take`, even if the future is
+    /// dropped before it returns.
+    pub(super) fn recv_noted<'a>(
+        &'a self,
+        os: &'a mut Os,
+        room: usize,
+        mut take: impl FnMut(&[u8]) + 'a,
+    ) -> impl Future<Output = io::Result<usize>> + 'a {
+        let (id, room) = (self.device_id(os), room.min(MAX_IO));
         os.call(
             move |frame| {
                 frame.put_word(room as u64);
@@ -82,7 +111,7 @@ impl<S> Device<S> {
             },
             move |reply, frame| {
                 let n = moved(reply, frame)?;
-                buf[..n].copy_from_slice(&frame.buffer(n));
+                take(&frame.buffer(n));
                 Ok(n)
             },
         )
@@ -97,20 +126,23 @@ impl<S> Device<S> {
     #[track_caller]
     pub fn send(&self, os: &mut Os, buf: &[u8]) -> impl Future<Output = io::Result<usize>> {
         let place = os.note_caller();
-        self.send_at(place, os, buf)
+        self.send_at(place, os, buf, |_| {})
     }
 
-    fn send_at(
+    /// The number of bytes that are sent goes to `note`, even if the future is dropped before it returns.
+    pub(super) fn send_at(
         &self,
         place: Caller,
         os: &mut Os,
         buf: &[u8],
+        note: impl FnMut(usize),
     ) -> impl Future<Output = io::Result<usize>> {
         let id = self.device_id(os);
-        write(os, place, move |frame| {
+        let send = move |frame: &TrapFrame| {
             frame.offer(buf);
             SystemCall::Send(id)
-        })
+        };
+        write(os, place, send, note)
     }
 
     /// Writes the whole buffer, by repeated [`send`](Self::send)s.
@@ -121,7 +153,7 @@ impl<S> Device<S> {
         let place = os.note_caller();
         async move {
             while !buf.is_empty() {
-                let n = self.send_at(place, os, buf).await?;
+                let n = self.send_at(place, os, buf, |_| {}).await?;
                 if n == 0 {
                     return Err(io::ErrorKind::WriteZero.into());
                 }
@@ -174,11 +206,12 @@ impl<S> Device<S> {
         len: usize,
     ) -> impl Future<Output = io::Result<usize>> {
         let (id, place) = (self.device_id(os), os.note_caller());
-        write(os, place, move |frame| {
+        let send = move |frame: &TrapFrame| {
             frame.put_word(len.min(MAX_FILE) as u64);
             frame.put(Payload::File(Arc::clone(file), offset));
             SystemCall::SendFile(id)
-        })
+        };
+        write(os, place, send, |_| {})
     }
 
     /// Closes the device for every handle. Tasks that wait on it wake with [`Errno::Closed`]; later
@@ -299,12 +332,13 @@ pub(super) async fn write(
     os: &mut Os,
     place: Caller,
     prepare: impl Fn(&TrapFrame) -> SystemCall,
+    mut note: impl FnMut(usize),
 ) -> io::Result<usize> {
     loop {
         os.frame().set_place(place);
         let attempt = os.call(&prepare, |reply, frame| match reply {
             Reply::Again => None,
-            other => Some(moved(other, frame)),
+            other => Some(moved(other, frame).inspect(|n| note(*n))),
         });
         if let Some(result) = attempt.await {
             return result;

@@ -9,6 +9,9 @@
 //! | `time.rs` | sleep, the clock, timeouts |
 //! | `device.rs`, `net.rs` | descriptors; TCP |
 //! | `udp.rs`, `unix.rs` | UDP; Unix sockets |
+//! | `disk.rs` | the disk and its files |
+//! | `stream/` | lines and records of any device; copies between two |
+//! | `input.rs` | standard input, and the time of day |
 //! | `queue.rs`, `messages.rs` | message queues; the store of their messages |
 //! | `promise.rs` | values that are set once |
 //! | `sync/` | semaphore, mutex, flag, barrier, condition, group |
@@ -26,6 +29,8 @@ pub(crate) mod blocking;
 pub(crate) mod callback;
 pub(crate) mod child;
 pub(crate) mod device;
+pub(crate) mod disk;
+pub(crate) mod input;
 mod messages;
 pub(crate) mod net;
 pub(crate) mod observe;
@@ -39,6 +44,7 @@ pub(crate) mod scope;
 pub(crate) mod select;
 mod serve;
 pub(crate) mod signals;
+pub(crate) mod stream;
 pub(crate) mod supervisor;
 pub mod sync;
 pub(crate) mod tasks;

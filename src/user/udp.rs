@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     abi::SystemCall,
-    trap::{MAX_IO, Payload},
+    trap::{MAX_IO, Payload, TrapFrame},
 };
 
 /// A UDP socket, opened by [`Os::bind_udp`].
@@ -115,11 +115,12 @@ impl UdpSocket {
         to: SocketAddr,
     ) -> impl Future<Output = io::Result<usize>> {
         let (id, place) = (self.device_id(os), os.note_caller());
-        write(os, place, move |frame| {
+        let send = move |frame: &TrapFrame| {
             frame.offer(bytes);
             frame.put(Payload::Addr(to));
             SystemCall::SendTo(id)
-        })
+        };
+        write(os, place, send, |_| {})
     }
 
     /// Makes `peer` the only address that the socket receives from, and the one that

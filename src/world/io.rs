@@ -5,11 +5,12 @@ use std::{
     io::{self, ErrorKind, Result},
     net::{IpAddr, SocketAddr},
     os::unix::fs::FileExt,
+    time::Duration,
 };
 
 use crate::{
     abi::{DeviceId, Direction, HostId, ListenOptions, Signal, StreamOptions},
-    trap::{Descriptor, MAX_IO},
+    trap::{Descriptor, DiskOp, FileOp, MAX_IO},
 };
 
 /// What the kernel asks of a device, by [`World::io`](crate::World::io).
@@ -17,7 +18,7 @@ use crate::{
 /// The requests that open a device name its new token and the host of the task. They are
 /// [`Attach`](Request::Attach), [`Listen`](Request::Listen), [`Connect`](Request::Connect),
 /// [`Accept`](Request::Accept), [`Bind`](Request::Bind), [`ListenUnix`](Request::ListenUnix),
-/// [`ConnectUnix`](Request::ConnectUnix) and [`Pair`](Request::Pair). After an error the device is not
+/// [`ConnectUnix`](Request::ConnectUnix), [`Pair`](Request::Pair) and [`Disk`](Request::Disk). After an error the device is not
 /// open.
 ///
 /// Of the others, those that fail with `WouldBlock` promise a report by
@@ -152,7 +153,41 @@ pub enum Request<'a> {
     },
     /// Sets options of a socket. Answered by [`Answer::Done`].
     SetOptions(&'a StreamOptions),
-    /// Closes the device. Answered by [`Answer::Done`]. The kernel ignores an error.
+    /// Begins an operation on names of the host's disk, as this device: an open file is this device from
+    /// then on, and after any other operation the kernel closes it. Answered by [`Answer::Done`], or by
+    /// an error at once. When the operation is over, the world reports the device as readable.
+    ///
+    /// Operations on names take effect in the order of their requests.
+    Disk {
+        /// The host of the task.
+        host: HostId,
+        /// The operation.
+        op: DiskOp,
+    },
+    /// Begins an operation on the open file that is this device. Answered as
+    /// [`Disk`](Request::Disk) is. Operations on one file take effect in the order of their requests,
+    /// whichever device of it they are made on. One that is still under way on this device was given
+    /// up: its result is dropped.
+    File(FileOp),
+    /// Takes the result of the operation that was begun on this device: its error, or [`Answer::Bytes`]
+    /// for `ReadAt`, `WriteAt`, `Append` and `Len`, and [`Answer::Done`] for the others. What was read,
+    /// or the names of a list, go into the vector, which is empty. `WouldBlock` promises a report.
+    Finish(&'a mut Vec<u8>),
+    /// Opens the standard input of the world as this device. Answered by [`Answer::Done`]. A kernel
+    /// opens it once; closing the device leaves the stream of the process open.
+    Input,
+    /// Has this text be the standard input from now on, from its begin, and no other; the device is
+    /// [`DeviceId::NONE`]. Answered by [`Answer::Done`]. A tape does not have it: it has the bytes that
+    /// are read.
+    Feed(&'a [u8]),
+    /// The time of day on the clock of this host; the device is [`DeviceId::NONE`]. Answered by
+    /// [`Answer::Time`].
+    WallClock {
+        /// The host of the task that asks.
+        host: HostId,
+    },
+    /// Closes the device. An operation under way on it may come to its end or not. Answered by
+    /// [`Answer::Done`]. The kernel ignores an error.
     Close,
 }
 
@@ -167,6 +202,8 @@ pub enum Answer {
     Ready(bool),
     /// An address: the listener's own, that of an accepted peer, or a connection's own.
     Addr(SocketAddr),
+    /// A time of day, counted from 1970-01-01T00:00:00Z.
+    Time(Duration),
 }
 
 impl Answer {
@@ -176,7 +213,7 @@ impl Answer {
     pub fn done(self) -> Result<()> {
         match self {
             Self::Done => Ok(()),
-            Self::Bytes(_) | Self::Ready(_) | Self::Addr(_) => self.mistaken("Done"),
+            _ => self.mistaken("Done"),
         }
     }
 
@@ -187,7 +224,7 @@ impl Answer {
     pub fn bytes(self) -> Result<usize> {
         match self {
             Self::Bytes(n) => Ok(n),
-            Self::Done | Self::Ready(_) | Self::Addr(_) => self.mistaken("Bytes"),
+            _ => self.mistaken("Bytes"),
         }
     }
 
@@ -198,7 +235,7 @@ impl Answer {
     pub fn ready(self) -> Result<bool> {
         match self {
             Self::Ready(ready) => Ok(ready),
-            Self::Done | Self::Bytes(_) | Self::Addr(_) => self.mistaken("Ready"),
+            _ => self.mistaken("Ready"),
         }
     }
 
@@ -208,7 +245,17 @@ impl Answer {
     pub fn addr(self) -> Result<SocketAddr> {
         match self {
             Self::Addr(addr) => Ok(addr),
-            Self::Done | Self::Bytes(_) | Self::Ready(_) => self.mistaken("Addr"),
+            _ => self.mistaken("Addr"),
+        }
+    }
+
+    /// The time of day.
+    ///
+    /// *Errors:* as [`Answer::done`].
+    pub fn time(self) -> Result<Duration> {
+        match self {
+            Self::Time(time) => Ok(time),
+            _ => self.mistaken("Time"),
         }
     }
 
@@ -231,6 +278,14 @@ pub(super) fn send_piece(
         0 if len > 0 => Ok(0),
         n => send(&piece[..n]),
     }
+}
+
+/// The answer of a world that has no disk.
+pub(super) fn no_disk<T>(advice: &str) -> Result<T> {
+    Err(io::Error::new(
+        ErrorKind::Unsupported,
+        format!("this world has no disk: {advice}"),
+    ))
 }
 
 pub(super) fn unsupported<T>() -> Result<T> {

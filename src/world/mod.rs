@@ -14,6 +14,7 @@ mod real;
 mod sequence;
 mod sim;
 pub mod tape;
+mod text;
 
 use std::{
     collections::HashMap,
@@ -25,7 +26,7 @@ use std::{
 pub(crate) use forward::forward_world;
 pub use io::{Answer, Request};
 pub use real::{RealWorld, open_again};
-pub use sim::{BadFault, Fault, SimNet, SimWorld};
+pub use sim::{BadFault, Fault, Images, Leap, SimDisk, SimNet, SimWorld};
 
 use crate::{
     abi::{DeviceId, Direction, Tid},

@@ -5,6 +5,12 @@ use rand_pcg::{
     rand_core::{Rng, SeedableRng},
 };
 
+/// Returns a number below the limit.
+pub(super) fn below(random: &mut Pcg64, limit: u64) -> u64 {
+    let wide = u128::from(random.next_u64()) * u128::from(limit);
+    (wide >> 64) as u64
+}
+
 /// A sequence of random numbers, which begins when the first is drawn. A search seeds thousands of
 /// sequences a second, and draws from few.
 #[derive(Clone, Debug)]

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use trapline::{
     Cancelled, Elapsed, Errno, Error, Exit, Kernel, Os, Queue, Scope, Shared, Source, check,
+    sync::{Group, Permit, Semaphore},
 };
 
 use crate::support::{Diary, logged, sim};
@@ -419,4 +420,67 @@ fn s74_a_scope_of_another_kernel_cuts_nothing_here() {
     });
     assert!(scope.is_cancelled());
     other.run().unwrap().check().unwrap();
+}
+
+#[test]
+fn s74_what_a_dropped_message_holds_comes_back_with_the_cancel() {
+    // In a search, since otherwise the next turn of any task would give it back.
+    for act in 0..3 {
+        let program = move |kernel: &mut Kernel| -> Result<(), Error> {
+            kernel.spawn("main", async move |os: &mut Os| {
+                let permits = Semaphore::new(os, 1).await;
+                let queue = Queue::<Permit>::bounded(os, 0).await;
+                let (scope, theirs, held) = (Scope::new(), Scope::new(), permits.clone());
+                let (within, sink) = (scope.clone(), queue.clone());
+                let putter = async move |os: &mut Os| {
+                    let permit = held.acquire(os).await.unwrap();
+                    let put = async |os: &mut Os| sink.put(os, permit).await.is_ok();
+                    let _ = match act {
+                        0 => os.timeout(Duration::ZERO, put).await.map_err(|_| Cancelled),
+                        _ => within.run(os, put).await,
+                    };
+                };
+                let wants = async move |os: &mut Os| drop(permits.acquire(os).await.unwrap());
+                let tasks = [
+                    os.spawn("putter", putter).await?,
+                    os.spawn("wants", wants).await?,
+                    os.spawn("idle", async |os: &mut Os| os.yield_now().await)
+                        .await?,
+                ];
+                match act {
+                    0 => theirs.cancel(os).await,
+                    1 => scope.cancel(os).await,
+                    _ => scope.deadline(os, Duration::ZERO).await,
+                }
+                for task in tasks {
+                    os.wait(task).await?;
+                }
+                Ok::<(), Errno>(())
+            })?;
+            kernel.run()?.check()?;
+            kernel.audit_all();
+            Ok(())
+        };
+        let all = check(program).exhaustive().explore();
+        assert!(all.failure.is_none() && all.proved, "{act}: {all}");
+    }
+}
+
+#[test]
+fn s74_a_cancel_may_kill_the_task_that_makes_it() {
+    alone(async |os: &mut Os| {
+        let mut group = Group::new(os).await;
+        let queue = Queue::<Group>::bounded(os, 0).await;
+        let (scope, sink) = (Scope::new(), queue.clone());
+        let theirs = scope.clone();
+        let member = async move |os: &mut Os| {
+            os.sleep(second(1)).await;
+            theirs.cancel(os).await;
+            unreachable!("the message of the body was its group");
+        };
+        let member = group.spawn(os, "member", member).await.unwrap();
+        let put = async |os: &mut Os| sink.put(os, group).await.is_ok();
+        assert_eq!(scope.run(os, put).await, Err(Cancelled));
+        assert_eq!(os.wait(member).await, Err(Errno::NoSuchTask));
+    });
 }

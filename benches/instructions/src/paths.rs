@@ -7,7 +7,7 @@ use trapline::{
     sync::{Flag, Semaphore},
 };
 
-use crate::ring::Ring;
+use crate::{lines, ring::Ring};
 
 pub(crate) struct Path {
     pub(crate) name: &'static str,
@@ -18,7 +18,7 @@ pub(crate) struct Path {
     pub(crate) laps: u64,
 }
 
-pub(crate) const PATHS: [Path; 19] = [
+pub(crate) const PATHS: [Path; 21] = [
     Path {
         name: "get_tid",
         run: get_tid,
@@ -130,6 +130,18 @@ pub(crate) const PATHS: [Path; 19] = [
     Path {
         name: "timeout-armed-cancelled",
         run: timeout,
+        operations: 1,
+        laps: 20_000,
+    },
+    Path {
+        name: "line-by-hand",
+        run: |laps| lines::run(laps, lines::by_hand),
+        operations: 1,
+        laps: 20_000,
+    },
+    Path {
+        name: "line-of-a-reader",
+        run: |laps| lines::run(laps, lines::by_reader),
         operations: 1,
         laps: 20_000,
     },

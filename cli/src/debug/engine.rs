@@ -12,7 +12,7 @@ use std::{
 };
 
 use trapline::{
-    Error, Kernel, SimWorld, Step, SystemCall, Tid,
+    Builder, Error, Kernel, SimWorld, Step, SystemCall, Tid,
     tape::{self, Playing, Progress},
 };
 
@@ -34,6 +34,7 @@ use crate::{
     signals,
     stdio::Memory,
     tape::culprit,
+    values::{given, text_of},
 };
 
 /// How many steps are made between two looks for an interrupt.
@@ -129,7 +130,10 @@ impl Run {
         };
         let witness = Rc::new(RefCell::new(Witness::watching(watched)));
         let rules = Rules::new(&options.inject);
-        let builder = boot::settings(options, origin.seed, &rules, world);
+        let mut builder = boot::settings(options, origin.seed, &rules, world);
+        // What a replay reads is on its tape.
+        let input = options.stdin.as_deref().filter(|_| origin.tape.is_none());
+        builder = given(builder, text_of(input)?, Builder::input);
         let kernel = builder.tracer(Witness::tracer(&witness)).build();
         let mut kernel = kernel.map_err(|error| format!("cannot boot: {error}"))?;
         boot::load(&mut kernel, &origin.line, Log::SILENT)?;

@@ -15,7 +15,7 @@ use super::{
     output::{FAILURE, Failure, Log, print_verdict},
     program::{Entry, Placed, hosts, run_to_rest},
     signals,
-    values::usage,
+    values::{text_of, usage},
     words::{self, quoted},
 };
 pub(super) use options::Explore;
@@ -89,7 +89,13 @@ pub(super) fn run(
     options.check().map_err(usage)?;
     let rules = Rules::new(&options.inject);
     let shard = options.shard().map_err(usage)?;
-    let body = |kernel: &mut Kernel| trial(kernel, &placed, &options);
+    let input = text_of(options.stdin.as_deref()).map_err(usage)?;
+    let body = |kernel: &mut Kernel| {
+        if let Some(text) = &input {
+            kernel.input(text)?;
+        }
+        trial(kernel, &placed, &options)
+    };
     let search = options.search(body, shard, hosts, &rules).map_err(usage)?;
     signals::catch(signals::END)?;
     let explored = searched(search, again(words));

@@ -66,6 +66,9 @@ pub(crate) struct Explore {
     /// Send a signal at this time, as boot does, such as 3s:TERM; can be repeated
     #[arg(long, value_name = "TIME:SIGNAL", value_parser = signal)]
     pub(super) signal: Vec<(Duration, Signal)>,
+    /// Have the programs read FILE as their standard input, as boot does
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(super) stdin: Option<PathBuf>,
     /// Run this schedule of an earlier report, and no other, and show all its turns. The options
     /// that choose schedules change nothing then: the report has them in its line
     #[arg(long, value_name = "SEED.DELAYS.HASH")]

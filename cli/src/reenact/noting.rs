@@ -71,6 +71,9 @@ impl Notes {
                     "device {device} is a Unix socket, which is not scripted"
                 ));
             }
+            (Request::Disk { .. }, _) => {
+                self.refuse("it uses a disk, whose files are not on the tape".into())
+            }
             (Request::Listen { .. }, Ok(_)) => {
                 self.listeners.insert(device, self.listeners.len());
             }
@@ -368,6 +371,15 @@ fn lent<'a>(request: &'a mut Request<'_>) -> Request<'a> {
         } => Request::Resolve { name, addresses },
         Request::Catch(signals) => Request::Catch(signals),
         Request::ShutdownRead => Request::ShutdownRead,
+        Request::Disk { host, ref op } => Request::Disk {
+            host,
+            op: op.clone(),
+        },
+        Request::File(ref op) => Request::File(op.clone()),
+        Request::Finish(ref mut into) => Request::Finish(into),
+        Request::Input => Request::Input,
+        Request::Feed(text) => Request::Feed(text),
+        Request::WallClock { host } => Request::WallClock { host },
         Request::Close => Request::Close,
     }
 }

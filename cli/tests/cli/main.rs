@@ -5,8 +5,10 @@ mod book;
 mod boot;
 mod crash;
 mod debug;
+mod disk;
 mod explore;
 mod extended;
+mod input;
 mod lab;
 mod live;
 mod network;
@@ -22,6 +24,7 @@ mod signals;
 mod simulated;
 mod support;
 mod trace;
+mod wal;
 
 /// The planted bugs.
 #[path = "../../../programs/cases/mod.rs"]

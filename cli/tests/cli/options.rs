@@ -166,6 +166,14 @@ const BOOT: &[Row] = &[
         Test("live.rs", "ps_lists_the_tasks_and_not_the_monitor"),
     ),
     (&["--top"], "parts", Text("a screen needs a terminal")),
+    (
+        &["--disk", "{}"],
+        "",
+        Test(
+            "disk.rs",
+            "the_disk_of_a_run_is_the_directory_of_the_option",
+        ),
+    ),
     (&["--tape", "{}/new.tape"], "parts", Text("file new.tape")),
     (
         &["--tape-max", "1k"],

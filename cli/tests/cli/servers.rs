@@ -546,9 +546,11 @@ fn chat_passes_lines_to_everybody() {
     ann.says("/nonsense");
     ann.hears("* commands: /who lists the names, /quit leaves");
     ann.says(&"x".repeat(1001));
-    ann.hears("* not sent: a line has at most 1000 bytes");
+    ann.hears("* not sent: a line is text of at most 1000 bytes");
     ann.says(&"x".repeat(1_000_000));
-    ann.hears("* not sent: a line has at most 1000 bytes");
+    ann.hears("* not sent: a line is text of at most 1000 bytes");
+    ann.client.write_all(b"\xff\n").unwrap();
+    ann.hears("* not sent: a line is text of at most 1000 bytes");
     ann.says(&"y".repeat(1000));
     bob.hears(&format!("ann: {}", "y".repeat(1000)));
     ann.hears(&format!("ann: {}", "y".repeat(1000)));

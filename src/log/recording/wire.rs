@@ -297,6 +297,8 @@ tagged!("a detail of an unknown kind", Detail<'_> {
     7 Io(kind, text) [kind] [text],
     8 Object(kind, name) [kind] [name],
     9 Sources(sources) [sources],
+    10 At(n, offset) [n] [offset],
+    11 Path(path, beside) [path] [beside],
 });
 
 tagged!("an unknown errno", Errno {

@@ -21,8 +21,10 @@
 //! The figure: a request of an echo server with 50 connections takes 2.0 system calls
 //! (`docs/benchmarks.md`), as that of a bare epoll loop does.
 
+mod disk;
 #[cfg(target_os = "linux")]
 mod epoll;
+mod files;
 mod poller;
 mod pool;
 #[cfg(any(not(target_os = "linux"), test))]
@@ -32,6 +34,7 @@ mod sendfile;
 mod signals;
 mod sockets;
 mod source;
+mod stdin;
 mod stdout;
 
 use std::{
@@ -40,7 +43,8 @@ use std::{
     io::{self, Result, Write},
     net::SocketAddr,
     os::fd::AsFd,
-    time::{Duration, Instant},
+    path::Path,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use rustix::{
@@ -48,6 +52,7 @@ use rustix::{
     net::{RecvFlags, SendFlags, Shutdown},
 };
 
+use disk::Disk;
 #[cfg(target_os = "linux")]
 use epoll::Epoll as System;
 use poller::{Poller, is_ready};
@@ -56,11 +61,13 @@ use pool::Pool;
 use portable::Portable as System;
 use signals::Caught;
 use source::{Fd, Kind, Source, Sources};
+use stdin::Way;
 use stdout::Stdout;
 pub use stdout::open_again;
 
 use super::{
     Answer, Happening, Request, World, console, hand_on, io::send_piece, sequence::Sequence,
+    text::Text,
 };
 use crate::{
     abi::{DeviceId, Direction, ListenOptions, Tid},
@@ -86,7 +93,12 @@ pub struct RealWorld {
     interrupts: Interrupts,
     pool: Pool,
     signals: Caught,
+    disk: Disk,
     console: Console,
+    /// Whether descriptor 0 was open at the begin. Later another file may have its number.
+    has_stdin: bool,
+    /// What is read instead of standard input.
+    fed: Option<Box<Text>>,
 }
 
 /// Where what is printed goes.
@@ -102,6 +114,7 @@ impl RealWorld {
     ///
     /// *Errors:* the operating system's, where it has no descriptors left for a poller.
     pub fn new() -> Result<Self> {
+        let has_stdin = stdin::is_open();
         let poller = Poller::new()?;
         Ok(Self {
             boot: Instant::now(),
@@ -109,12 +122,15 @@ impl RealWorld {
             #[cfg(target_os = "linux")]
             ignores_pipe_signal: None,
             interrupts: Interrupts::new(poller.waker()),
+            disk: Disk::new(poller.waker()),
             poller,
             sources: Sources::default(),
             next_glance: Duration::ZERO,
             pool: Pool::default(),
             signals: Caught::default(),
             console: Console::Unopened,
+            has_stdin,
+            fed: None,
         })
     }
 
@@ -123,6 +139,15 @@ impl RealWorld {
     pub fn print_to(mut self, console: impl Write + 'static) -> Self {
         self.console = Console::Other(console::Console::Sink(Box::new(console)));
         self
+    }
+
+    /// Has the disk of its tasks in this directory: [`Os::disk`](crate::Os::disk). Nothing outside of
+    /// it can be named.
+    ///
+    /// *Errors:* those of the operating system, such as `NotFound`.
+    pub fn disk(mut self, dir: impl AsRef<Path>) -> Result<Self> {
+        self.disk.set_root(dir.as_ref())?;
+        Ok(self)
     }
 
     fn register(&mut self, id: DeviceId, fd: Fd, kind: Kind) -> Result<()> {
@@ -138,10 +163,10 @@ impl RealWorld {
     }
 
     fn close(&mut self, id: DeviceId) {
-        if let Some(source) = self.sources.remove(id)
-            && source.watched
-        {
-            self.poller.unwatch(source.fd.as_fd());
+        match self.sources.remove(id) {
+            Some(source) if source.watched => self.poller.unwatch(source.fd.as_fd()),
+            Some(_) => {}
+            None => self.disk.close(id),
         }
     }
 
@@ -188,6 +213,20 @@ impl RealWorld {
         };
         descriptor.set_nonblocking()?;
         self.register(id, Fd::Attached(descriptor), kind)
+    }
+
+    fn open_input(&mut self, id: DeviceId) -> Result<()> {
+        if let Some(fed) = &mut self.fed {
+            fed.device = Some(id);
+            return Ok(());
+        }
+        let (fd, way) = stdin::open(self.has_stdin)?;
+        let kind = match way {
+            Way::File => Kind::File,
+            Way::Socket => Kind::Socket,
+            Way::Pump => Kind::Pump(false),
+        };
+        self.register(id, Fd::Attached(Descriptor::new(fd.into())), kind)
     }
 
     fn listen(
@@ -251,7 +290,7 @@ impl RealWorld {
 
     fn recv(&mut self, id: DeviceId, buf: &mut [u8]) -> Result<usize> {
         let (source, owed) = self.sources.get(id)?;
-        let socket = source.kind != Kind::File;
+        let socket = source.kind.is_socket();
         let len = source.left.unwrap_or(u64::MAX).min(buf.len() as u64) as usize;
         let buf = &mut buf[..len];
         if source.left == Some(0) {
@@ -266,6 +305,9 @@ impl RealWorld {
         })?;
         if source.kind == Kind::Stream && 0 < n && n < buf.len() {
             source.read_short();
+        }
+        if n > 0 {
+            source.kind.answered();
         }
         source.left = source.left.map(|left| left.saturating_sub(n as u64));
         Ok(n)
@@ -284,7 +326,7 @@ impl RealWorld {
 
     fn send(&mut self, id: DeviceId, buf: &[u8]) -> Result<usize> {
         let (source, owed) = self.sources.get(id)?;
-        let socket = source.kind != Kind::File;
+        let socket = source.kind.is_socket();
         // A terminal that is said to be writable has room for this much, at least.
         let room = if source.shared { 512 } else { buf.len() };
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
@@ -393,7 +435,10 @@ impl World for RealWorld {
 
     fn wait(&mut self, deadline: Option<Duration>, happened: &mut Vec<Happening>) -> Result<()> {
         let span = match deadline {
-            _ if hand_on(&self.interrupts, happened) => Some(Duration::ZERO),
+            // Both, so that neither waits for the other.
+            _ if hand_on(&self.interrupts, happened) | self.disk.hand_on(happened) => {
+                Some(Duration::ZERO)
+            }
             // Most calls are polls: they need no clock.
             Some(deadline) if deadline > Duration::ZERO => {
                 Some(deadline.saturating_sub(self.now()))
@@ -408,6 +453,7 @@ impl World for RealWorld {
             sources.note(DeviceId::from_raw(key), readiness, happened);
         })?;
         hand_on(&self.interrupts, happened);
+        self.disk.hand_on(happened);
         Ok(())
     }
 
@@ -433,6 +479,11 @@ impl World for RealWorld {
 
     fn io(&mut self, device: DeviceId, request: Request<'_>) -> Result<Answer> {
         let done = |()| Answer::Done;
+        if let Some(fed) = &mut self.fed
+            && fed.is(device, &request)
+        {
+            return fed.io(request);
+        }
         match request {
             Request::Recv(buf) => self.recv(device, buf).map(Answer::Bytes),
             Request::Drained => self.drained(device).map(Answer::Ready),
@@ -478,6 +529,18 @@ impl World for RealWorld {
             Request::Catch(signals) => {
                 let remote = self.interrupts.remote();
                 self.signals.catch(&remote, signals).map(done)
+            }
+            Request::Disk { op, .. } => self.disk.begin_on_names(&self.pool, device, op),
+            Request::File(op) => self.disk.begin_on_file(&self.pool, device, op),
+            Request::Finish(into) => self.disk.finish(device, into),
+            Request::Input => self.open_input(device).map(done),
+            Request::Feed(text) => {
+                self.fed = Some(Box::new(Text::new(text)));
+                Ok(Answer::Done)
+            }
+            Request::WallClock { .. } => {
+                let since = SystemTime::now().duration_since(UNIX_EPOCH);
+                Ok(Answer::Time(since.unwrap_or_default()))
             }
             Request::Close => {
                 self.close(device);

@@ -13,6 +13,7 @@ use socket2::Socket;
 use super::{
     poller::{Readiness, is_ready},
     sockets::OwnFile,
+    stdin,
 };
 use crate::{
     abi::{DeviceId, Direction},
@@ -49,7 +50,7 @@ pub(super) struct Source {
     pub(super) file: Option<OwnFile>,
 }
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A TCP connection: a read that does not fill its buffer has emptied it, unless that is
     /// unclear.
@@ -57,6 +58,21 @@ pub(super) enum Kind {
     Socket,
     /// Something that is not a socket.
     File,
+    /// The socket of a thread that reads standard input, and whether the thread has been asked for more.
+    Pump(bool),
+}
+
+impl Kind {
+    pub(super) fn is_socket(self) -> bool {
+        self != Self::File
+    }
+
+    /// What the thread was asked for has come.
+    pub(super) fn answered(&mut self) {
+        if let Self::Pump(is_asked) = self {
+            *is_asked = false;
+        }
+    }
 }
 
 pub(super) enum Fd {
@@ -145,6 +161,7 @@ impl Source {
                         return Err(io::Error::new(io::ErrorKind::Unsupported, error));
                     }
                     self.set_ready(direction, false, count);
+                    self.ask_pump();
                     return Err(error);
                 }
                 result => return result,
@@ -158,8 +175,18 @@ impl Source {
         let ready = self.ready[direction as usize];
         if !ready {
             self.set_ready(direction, false, count);
+            self.ask_pump();
         }
         ready
+    }
+
+    /// Has the thread of a pump read once, where a task waits for that.
+    fn ask_pump(&mut self) {
+        if let Kind::Pump(is_asked @ false) = &mut self.kind {
+            *is_asked = true;
+            // It fails only where the thread has ended, and so has the stream.
+            let _ = stdin::ask(self.fd.as_fd());
+        }
     }
 
     /// Notes the readiness of a direction. A report is owed while it is not ready. Returns whether

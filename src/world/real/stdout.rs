@@ -12,7 +12,7 @@ use std::{
 };
 
 use rustix::{
-    fs::{FileType, fstat},
+    fs::{FileType, OFlags, fstat},
     io::retry_on_intr,
     net::SendFlags,
     termios::isatty,
@@ -87,21 +87,30 @@ impl Stdout {
 /// Opens a pipe or terminal once more, for writing: the new open file does not block, and the
 /// streams that other processes share stay as they are. `None` where this is not possible, as on
 /// systems other than Linux.
-#[cfg(target_os = "linux")]
 #[must_use]
 pub fn open_again(fd: BorrowedFd<'_>) -> Option<OwnedFd> {
-    use rustix::fs::{Mode, OFlags};
+    open_for(fd, OFlags::WRONLY)
+}
+
+/// The same, for writing or for reading.
+#[cfg(target_os = "linux")]
+pub(super) fn open_for(fd: BorrowedFd<'_>, access: OFlags) -> Option<OwnedFd> {
+    use rustix::fs::{Mode, major, minor};
     use std::os::fd::AsRawFd;
 
+    // The master of a pseudoterminal: to open it again makes another pair.
+    let device = fstat(fd).ok()?.st_rdev;
+    if (major(device), minor(device)) == (5, 2) {
+        return None;
+    }
     let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
-    let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let flags = access | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     rustix::fs::open(path, flags, Mode::empty()).ok()
 }
 
 /// Returns `None`: on this system, to open a pipe or terminal again is to share it.
 #[cfg(not(target_os = "linux"))]
-#[must_use]
-pub fn open_again(_: BorrowedFd<'_>) -> Option<OwnedFd> {
+pub(super) fn open_for(_: BorrowedFd<'_>, _: OFlags) -> Option<OwnedFd> {
     None
 }
 

@@ -1,6 +1,7 @@
 //! The simulated world: a virtual clock, a seeded sequence of random numbers, a console that is
-//! kept, and a simulated network.
+//! kept, and a simulated network with disks.
 
+mod disk;
 mod net;
 
 use std::{
@@ -8,14 +9,17 @@ use std::{
     io::{Result, Write},
     sync::{Arc, Condvar, Mutex, PoisonError},
     task::{Wake, Waker},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
-pub use net::{BadFault, Fault, SimNet};
+pub use disk::{Images, SimDisk};
+pub use net::{BadFault, Fault, Leap, SimNet};
 
-use super::{Answer, Happening, Request, World, console::Console, hand_on, sequence::Sequence};
+use super::{
+    Answer, Happening, Request, World, console::Console, hand_on, sequence::Sequence, text::Text,
+};
 use crate::{
-    abi::DeviceId,
+    abi::{DeviceId, Nanos},
     interrupt::{Interrupts, Remote},
     panic::lock,
 };
@@ -24,6 +28,7 @@ use crate::{
 /// deadline: a day of sleep takes no time. Everything that happens in it follows from its seed.
 ///
 /// Its network is a [`SimNet`]: one machine with 127.0.0.1 and ::1, unless hosts are made.
+/// Each host has a [`SimDisk`].
 pub struct SimWorld {
     now: Duration,
     random: Sequence,
@@ -31,6 +36,9 @@ pub struct SimWorld {
     bell: Arc<Bell>,
     interrupts: Interrupts,
     net: SimNet,
+    input: Text,
+    /// The time of day at the begin, if it is set.
+    dawn: Option<Nanos>,
 }
 
 /// What a thread rings to end a wait without a deadline.
@@ -69,6 +77,8 @@ impl SimWorld {
             interrupts: Interrupts::new(Waker::from(Arc::clone(&bell))),
             bell,
             net: SimNet::new(),
+            input: Text::new(&[]),
+            dawn: None,
         }
         .net(&SimNet::new())
     }
@@ -77,9 +87,56 @@ impl SimWorld {
     /// takes it finds the hosts and the links, and no connection.
     #[must_use]
     pub fn net(mut self, net: &SimNet) -> Self {
+        let disks = self.net.state().disks.take();
         net.state().begin(self.random.seed);
+        for (host, disk) in disks {
+            net.state().disks.give(&host, &disk);
+        }
         self.net = net.clone();
+        self.set_dawn();
         self
+    }
+
+    /// Gives a host this disk; programs without a host have that of `localhost`. A disk belongs to one
+    /// world at a time: the next one that takes it finds the files, and none of them open.
+    ///
+    /// [`Kernel::reset`](crate::Kernel::reset) makes the disk as it was at this call.
+    #[must_use]
+    pub fn disk(self, host: impl AsRef<str>, disk: &SimDisk) -> Self {
+        self.net.state().disks.give(host.as_ref(), disk);
+        self
+    }
+
+    /// Sets the time of day at the begin. Default: 2000-01-01T00:00:00Z. It advances with the virtual
+    /// clock. [`Fault::ClockStep`] makes it step, and [`Fault::ClockLeap`] repeats or skips a second.
+    /// From 1970 to 2554; other times count as the nearest one.
+    ///
+    /// ```
+    /// use std::time::{Duration, SystemTime};
+    /// use trapline::{Kernel, Os, SimWorld};
+    ///
+    /// let eve = SystemTime::UNIX_EPOCH + Duration::from_secs(1_767_225_599);
+    /// let mut kernel = Kernel::builder().world(SimWorld::new(1).wall_clock(eve)).build()?;
+    /// kernel.spawn("party", async move |os: &mut Os| {
+    ///     assert_eq!(os.wall_clock().await, eve);
+    ///     os.sleep(Duration::from_secs(1)).await;
+    ///     assert_eq!(os.wall_clock().await, eve + Duration::from_secs(1));
+    /// })?;
+    /// kernel.run()?.check()?;
+    /// # Ok::<(), trapline::Error>(())
+    /// ```
+    #[must_use]
+    pub fn wall_clock(mut self, time: SystemTime) -> Self {
+        let since = time.duration_since(SystemTime::UNIX_EPOCH);
+        self.dawn = Some(since.unwrap_or_default().into());
+        self.set_dawn();
+        self
+    }
+
+    fn set_dawn(&self) {
+        if let Some(dawn) = self.dawn {
+            self.net.state().dawn = dawn;
+        }
     }
 
     /// Has what is printed go there at once, rather than be kept for
@@ -122,6 +179,7 @@ impl World for SimWorld {
         self.now = Duration::ZERO;
         self.random = Sequence::new(seed);
         self.net.state().renew(seed);
+        self.input.rewind();
         if let Console::Kept(kept) = &mut self.console {
             kept.clear();
         }
@@ -186,7 +244,20 @@ impl World for SimWorld {
     }
 
     fn io(&mut self, device: DeviceId, request: Request<'_>) -> Result<Answer> {
-        self.net.state().io(device, request)
+        if self.input.is(device, &request) {
+            return self.input.io(request);
+        }
+        match request {
+            Request::Input => {
+                self.input.device = Some(device);
+                Ok(Answer::Done)
+            }
+            Request::Feed(text) => {
+                self.input = Text::new(text);
+                Ok(Answer::Done)
+            }
+            request => self.net.state().io(device, request),
+        }
     }
 
     fn net(&self) -> Option<SimNet> {

@@ -3,14 +3,13 @@
 use std::{
     fmt,
     io::{self, ErrorKind},
-    net::{IpAddr, SocketAddr},
     time::Duration,
 };
 
-use super::kind;
+use super::{kind, on_disk::OnDisk};
 use crate::{
     abi::{DeviceId, Direction, QueueId, Signal},
-    interrupt::{External, Interrupt},
+    interrupt::{External, Interrupt, Remote},
     log::recording::{
         decode::{Bytes, Wrong},
         encode::{Out, nanos, number, text},
@@ -28,11 +27,13 @@ pub(super) struct Asked {
     device: DeviceId,
     /// How many bytes a request to send has.
     offered: Option<usize>,
+    /// What a request does to a disk.
+    disk: Option<OnDisk>,
 }
 
 /// The names of the requests, and what belongs to them as their answer. What is added goes to the
 /// end: the places are part of the format.
-const ASKED: [(&str, Shape); 24] = [
+const ASKED: [(&str, Shape); 29] = [
     ("attach", Shape::Done),
     ("listen", Shape::Addr),
     ("connect", Shape::Done),
@@ -49,6 +50,11 @@ const ASKED: [(&str, Shape); 24] = [
     ("resolve", Shape::Resolved),
     ("catch", Shape::Done),
     ("shutdown_read", Shape::Done),
+    ("the disk", Shape::Begun),
+    ("a file", Shape::Begun),
+    ("the result of the disk", Shape::Finished),
+    ("input", Shape::Done),
+    ("wall_clock", Shape::Time),
     ("bind_udp", Shape::Addr),
     ("recv_from", Shape::Datagram),
     ("send_to", Shape::Sent),
@@ -78,19 +84,31 @@ impl Asked {
             Request::Resolve { .. } => (13, None),
             Request::Catch(_) => (14, None),
             Request::ShutdownRead => (15, None),
-            Request::Bind { .. } => (16, None),
-            Request::RecvFrom { .. } => (17, None),
-            Request::SendTo { bytes, .. } => (18, Some(bytes.len())),
-            Request::ConnectTo(_) => (19, None),
-            Request::ListenUnix { .. } => (20, None),
-            Request::ConnectUnix { .. } => (21, None),
-            Request::Pair { .. } => (22, None),
-            Request::SetOptions(_) => (23, None),
+            Request::Disk { .. } => (16, None),
+            Request::File(_) => (17, None),
+            Request::Finish(_) => (18, None),
+            // That of a text is not on tapes, nor asked for.
+            Request::Input | Request::Feed(_) => (19, None),
+            Request::WallClock { .. } => (20, None),
+            Request::Bind { .. } => (21, None),
+            Request::RecvFrom { .. } => (22, None),
+            Request::SendTo { bytes, .. } => (23, Some(bytes.len())),
+            Request::ConnectTo(_) => (24, None),
+            Request::ListenUnix { .. } => (25, None),
+            Request::ConnectUnix { .. } => (26, None),
+            Request::Pair { .. } => (27, None),
+            Request::SetOptions(_) => (28, None),
+        };
+        let disk = match request {
+            Request::Disk { op, .. } => Some(OnDisk::names(op)),
+            Request::File(op) => Some(OnDisk::file(op)),
+            _ => None,
         };
         Self {
             number,
             device,
             offered,
+            disk,
         }
     }
 }
@@ -106,6 +124,11 @@ enum Shape {
     Sent,
     Ready,
     Resolved,
+    /// An operation on a disk was begun.
+    Begun,
+    /// The result of an operation on a disk: a number or none, and bytes.
+    Finished,
+    Time,
 }
 
 /// The codes of a result that is not the usual success.
@@ -159,8 +182,8 @@ impl Context {
         let usual = match *result {
             Ok(Answer::Bytes(n)) => asked.offered.is_none_or(|offered| offered == n),
             Ok(Answer::Ready(ready)) => ready,
-            Ok(Answer::Done) => shape != Shape::Addr,
-            Ok(Answer::Addr(_)) => true,
+            Ok(Answer::Done) => !matches!(shape, Shape::Finished | Shape::Addr),
+            Ok(Answer::Addr(_) | Answer::Time(_)) => true,
             Err(_) => false,
         };
         let device = u64::from(asked.device);
@@ -178,6 +201,9 @@ impl Context {
         if let Some(offered) = asked.offered {
             number(out, offered as u64);
         }
+        if let Some(operation) = asked.disk {
+            operation.put(out);
+        }
         let answer = match result {
             Err(error) => return put_error(out, error),
             Ok(answer) => *answer,
@@ -188,10 +214,16 @@ impl Context {
         match (shape, answer) {
             (Shape::Read | Shape::Datagram, Answer::Bytes(_)) => slice(out, read),
             (Shape::Resolved, Answer::Ready(true)) => slice(out, read),
+            (Shape::Finished, Answer::Bytes(n)) => {
+                number(out, n as u64);
+                slice(out, read);
+            }
+            (Shape::Finished, Answer::Done) => slice(out, read),
             (_, Answer::Bytes(n)) if !usual => number(out, n as u64),
             (Shape::Addr, Answer::Addr(addr)) => put_addr(out, addr),
+            (Shape::Time, Answer::Time(time)) => number(out, nanos(time)),
             // Tapes have no room for the own address of a connection.
-            (_, Answer::Addr(_) | Answer::Bytes(_) | Answer::Done | Answer::Ready(_)) => {}
+            _ => {}
         }
     }
 }
@@ -199,22 +231,6 @@ impl Context {
 fn slice(out: &mut Vec<u8>, slice: &[u8]) {
     number(out, slice.len() as u64);
     out.put(slice);
-}
-
-/// A datagram, behind its sender's address.
-pub(super) fn datagram(from: SocketAddr, bytes: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(32 + bytes.len());
-    put_addr(&mut out, from);
-    out.extend_from_slice(bytes);
-    out
-}
-
-pub(super) fn addresses(addresses: &[IpAddr]) -> Vec<u8> {
-    let mut out = Vec::new();
-    for ip in addresses {
-        put_addr(&mut out, SocketAddr::new(*ip, 0));
-    }
-    out
 }
 
 /// Appends a wait: what was reported, and how long it took if it was for threads. What daemons wait
@@ -241,6 +257,11 @@ pub(super) fn wait(
         Ok(Some(waited)) => number(out, nanos(*waited)),
         Err(error) => put_error(out, error),
     }
+}
+
+/// Whether a request is a daemon's: one of its devices, or without a device while it runs.
+pub(super) fn is_apart(device: DeviceId, remote: &Remote) -> bool {
+    device.is_of_daemon() || device == DeviceId::NONE && remote.running().is_daemon()
 }
 
 /// Whether a report is for a daemon.
@@ -361,29 +382,6 @@ pub(super) fn skip(bytes: &mut Bytes<'_>) -> Result<(), Wrong> {
     Context::default().entry(bytes, &mut Vec::new()).map(drop)
 }
 
-/// Gives a request what was received, or the addresses of its name. `None` if it has no room.
-pub(super) fn give(request: &mut Request<'_>, read: &[u8]) -> Option<()> {
-    match request {
-        Request::Recv(buf) => buf.get_mut(..read.len())?.copy_from_slice(read),
-        Request::RecvFrom { buf, from } => {
-            let mut bytes = Bytes(read);
-            // Nothing was received if the call has failed.
-            if let Ok(kind) = bytes.byte() {
-                **from = get_addr(kind, &mut bytes).ok()?;
-                buf.get_mut(..bytes.0.len())?.copy_from_slice(bytes.0);
-            }
-        }
-        Request::Resolve { addresses, .. } => {
-            let mut bytes = Bytes(read);
-            while let Ok(kind) = bytes.byte() {
-                addresses.push(get_addr(kind, &mut bytes).ok()?.ip());
-            }
-        }
-        _ => {}
-    }
-    Some(())
-}
-
 impl Context {
     /// Reads an entry. The reports of a wait go to `happened`.
     pub(super) fn entry<'a>(
@@ -468,6 +466,10 @@ impl Context {
                 Shape::Sent => Some(bytes.size()?),
                 _ => None,
             },
+            disk: match shape {
+                Shape::Begun => Some(OnDisk::get(bytes)?),
+                _ => None,
+            },
         };
         let error = if usual { None } else { error(bytes)? };
         Ok(Entry::Io(
@@ -488,10 +490,11 @@ impl Asked {
         usual: bool,
     ) -> Result<(Answer, &'a [u8]), Wrong> {
         let answer = match shape {
-            Shape::Done => Answer::Done,
+            Shape::Done | Shape::Begun => Answer::Done,
             Shape::Resolved if usual => return Ok((Answer::Ready(true), bytes.slice()?)),
             Shape::Ready | Shape::Resolved => Answer::Ready(usual),
             Shape::Addr if !usual => Answer::Done,
+            Shape::Time => Answer::Time(Duration::from_nanos(bytes.number()?)),
             Shape::Addr => {
                 let kind = bytes.byte()?;
                 Answer::Addr(get_addr(kind, bytes)?)
@@ -500,6 +503,11 @@ impl Asked {
                 let read = bytes.slice()?;
                 return Ok((Answer::Bytes(read.len()), read));
             }
+            Shape::Finished if usual => {
+                let n = bytes.size()?;
+                return Ok((Answer::Bytes(n), bytes.slice()?));
+            }
+            Shape::Finished => return Ok((Answer::Done, bytes.slice()?)),
             Shape::Datagram => {
                 let read = bytes.slice()?;
                 let mut rest = Bytes(read);
@@ -559,6 +567,9 @@ fn error(bytes: &mut Bytes<'_>) -> Result<Option<io::Error>, Wrong> {
 impl fmt::Display for Asked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (name, _) = ASKED[usize::from(self.number)];
+        if let Some(operation) = self.disk {
+            return write!(f, "{operation} on {name}, device {}", self.device);
+        }
         match self.offered {
             Some(len) => write!(f, "{name} of {len} bytes on device {}", self.device),
             None => write!(f, "{name} on device {}", self.device),

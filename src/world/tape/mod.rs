@@ -35,8 +35,9 @@
 //! # What a tape holds
 //!
 //! Readings of the clock, reports of devices, accepted peers, received bytes, the results of sends,
-//! interrupts, signals, completed jobs, and the seed. It does not hold what a program sends or prints: the
-//! replay computes that again.
+//! interrupts, signals, completed jobs, the results of operations on the disk with the bytes that were
+//! read, and the seed. It does not hold what a program sends, prints or writes to the disk: the
+//! replay computes that again. Of what is written it holds a checksum.
 //!
 //! # What a tape does not see
 //!
@@ -90,6 +91,11 @@
 //! 2 and 3 a remote setter or a job that is over, 4 to 8 a signal: SIGINT, SIGTERM, SIGHUP, SIGUSR1 or
 //! SIGUSR2.
 //!
+//! A request that begins an operation on the disk has its place in a table of `on_disk.rs` (a byte), the
+//! bytes that it moves, and a checksum (CRC-32) of its names, its offset and its bytes, each behind its
+//! length in eight bytes. The result of one has a number and bytes as numbers of their own; a result
+//! without a number is another success than usual.
+//!
 //! A request to send has the length of what is sent before its result. A result is a byte: 0 is
 //! another success than usual (fewer bytes than were sent, `false`, or a peer without an address); 1 is `WouldBlock`; 2 is an
 //! error of the operating system, with its number; 3 is an error's kind (a byte); 4 is an error's
@@ -99,7 +105,9 @@
 
 mod entry;
 mod error;
+mod on_disk;
 mod playing;
+mod received;
 mod reel;
 mod taping;
 mod writer;

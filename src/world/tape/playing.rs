@@ -11,7 +11,7 @@ use std::{
 
 use super::{
     Error, Header, Progress,
-    entry::is_of_daemon,
+    entry::{self, is_of_daemon},
     reel::{Over, Reel},
 };
 use crate::{
@@ -324,8 +324,12 @@ impl World for Playing {
     }
 
     fn io(&mut self, device: DeviceId, mut request: Request<'_>) -> io::Result<Answer> {
-        if device.is_of_daemon() {
+        if entry::is_apart(device, &self.remote) {
             return self.beneath.io(device, request);
+        }
+        if let Request::Feed(_) = &request {
+            // What was read of it is on the tape.
+            return Ok(Answer::Done);
         }
         if let Request::Attach { descriptor, .. } = &request {
             // As in the run: the program's own I/O would block for ever on what does not come again.
@@ -344,14 +348,19 @@ fn refuse(request: &Request<'_>) -> io::Result<Answer> {
         Request::Close | Request::Shutdown | Request::ShutdownRead => Ok(Answer::Done),
         Request::Attach { .. } | Request::Connect { .. } | Request::Catch(_) => Ok(Answer::Done),
         Request::ConnectTo(_) | Request::SetOptions(_) => Ok(Answer::Done),
+        Request::Input | Request::Feed(_) => Ok(Answer::Done),
         Request::Drained => Ok(Answer::Ready(true)),
+        Request::Disk { .. } | Request::File(_) => Ok(Answer::Done),
         Request::Ready(_) | Request::Resolve { .. } => Ok(Answer::Ready(false)),
-        Request::Accept { .. } | Request::Recv(_) | Request::Send(_) | Request::SendFile { .. } => {
-            Err(io::ErrorKind::WouldBlock.into())
-        }
+        Request::Accept { .. }
+        | Request::Recv(_)
+        | Request::Send(_)
+        | Request::SendFile { .. }
+        | Request::Finish(_) => Err(io::ErrorKind::WouldBlock.into()),
         Request::RecvFrom { .. } | Request::SendTo { .. } => Err(io::ErrorKind::WouldBlock.into()),
         Request::Listen { .. }
         | Request::Connected
+        | Request::WallClock { .. }
         | Request::Bind { .. }
         | Request::ListenUnix { .. }
         | Request::ConnectUnix { .. }

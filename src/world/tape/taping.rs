@@ -15,7 +15,7 @@ use std::{
 use super::{
     Header, Writer,
     entry::{self, Asked, Context},
-    kind,
+    kind, received,
 };
 use crate::{
     abi::{DeviceId, Tid},
@@ -180,7 +180,7 @@ impl<W: World> World for Taping<W> {
     }
 
     fn io(&mut self, device: DeviceId, mut request: Request<'_>) -> Result<Answer> {
-        if device.is_of_daemon() {
+        if entry::is_apart(device, &self.remote) || matches!(request, Request::Feed(_)) {
             return self.inner.io(device, request);
         }
         let asked = Asked::of(device, &request);
@@ -198,17 +198,22 @@ impl<W: World> World for Taping<W> {
                 let result = self.inner.io(device, Request::RecvFrom { buf, from });
                 let read = match result {
                     Ok(Answer::Bytes(n)) => {
-                        entry::datagram(**from, buf.get(..n).unwrap_or_default())
+                        received::datagram(**from, buf.get(..n).unwrap_or_default())
                     }
                     Ok(_) | Err(_) => Vec::new(),
                 };
                 self.note_io(asked, &result, &read);
                 result
             }
+            Request::Finish(into) => {
+                let result = self.inner.io(device, Request::Finish(into));
+                self.note_io(asked, &result, into);
+                result
+            }
             Request::Resolve { name, addresses } => {
                 let request = Request::Resolve { name, addresses };
                 let result = self.inner.io(device, request);
-                self.note_io(asked, &result, &entry::addresses(addresses));
+                self.note_io(asked, &result, &received::addresses(addresses));
                 result
             }
             _ => {

@@ -9,13 +9,15 @@ use std::{
 use super::{
     connection::{CLIENT, Connection, End, EndId, Stage},
     hosts::{LOCALHOST, Listener},
-    links::below,
     port::here_if_unspecified,
     state::{Event, Net, Packet, Signal, Socket},
 };
 use crate::{
     abi::{DeviceId, Direction, HostId, ListenOptions, StreamOptions},
-    world::io::{Answer, Request, send_piece},
+    world::{
+        io::{Answer, Request, send_piece},
+        sequence::below,
+    },
 };
 
 /// Half of the pieces of a fragmented stream are not longer than this.
@@ -70,6 +72,15 @@ impl Net {
             }
             // None comes from outside.
             Request::Catch(_) => Ok(Answer::Done),
+            Request::Disk { host, op } => self.begin_on_disk(device, host, op).map(done),
+            Request::File(op) => self.begin_on_file(device, op).map(done),
+            Request::Finish(bytes) => self.disks.finish(device, bytes),
+            Request::WallClock { host } => {
+                let time = self.hosts.clocks.time(host, self.dawn, self.now);
+                Ok(Answer::Time(time.into()))
+            }
+            // Of the world.
+            Request::Input | Request::Feed(_) => Err(ErrorKind::Unsupported.into()),
             Request::Close => {
                 self.close(device);
                 Ok(Answer::Done)
@@ -444,7 +455,7 @@ impl Net {
 
     fn close(&mut self, device: DeviceId) {
         match self.devices.remove(&device) {
-            None => {}
+            None => self.disks.close(device),
             Some(Socket::Listener(at)) => self.close_listener(at),
             Some(Socket::Stream(end)) => self.close_stream(end),
             Some(Socket::Udp(at)) => self.close_udp(at),

@@ -2,8 +2,10 @@
 
 use rand_pcg::{Pcg64, rand_core::SeedableRng};
 
-use super::links::below;
-use crate::abi::{HostId, Nanos};
+use crate::{
+    abi::{HostId, Nanos},
+    world::sequence::below,
+};
 
 /// The random numbers of chaos are a sequence apart from those of the net.
 const OF_CHAOS: u64 = 0x0063_6861_6f73;

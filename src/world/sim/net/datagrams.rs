@@ -13,11 +13,14 @@ use std::{
 use rustix::io::Errno;
 
 use super::{
-    links::{DUPLICATE, LOSS, MILLION, REORDER, Way, below},
+    links::{DUPLICATE, LOSS, MILLION, REORDER, Way},
     port::{Flight, Load, OVERHEAD, Port, canonical, here_if_unspecified},
     state::{Event, Net, Socket},
 };
-use crate::abi::{DeviceId, Direction, HostId, Nanos};
+use crate::{
+    abi::{DeviceId, Direction, HostId, Nanos},
+    world::sequence::below,
+};
 
 /// The most bytes of a datagram over IPv4: 65,535 less the two headers.
 const MOST: usize = 65_507;

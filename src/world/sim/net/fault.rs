@@ -1,8 +1,8 @@
-//! [`Fault`]: what can go wrong in a simulated network, as a value and as words.
+//! [`Fault`]: what can go wrong in a simulated network and on its disks, as a value and as words.
 
 use std::{fmt, str::FromStr};
 
-/// A fault of a simulated network, or its end. [`SimNet::apply`](crate::SimNet::apply) makes it
+/// A fault of a simulated network or a disk, or its end. [`SimNet::apply`](crate::SimNet::apply) makes it
 /// happen; each also has a method of [`SimNet`](crate::SimNet) of its own.
 ///
 /// Its text is a command, as in `cut server client`.
@@ -40,10 +40,93 @@ pub enum Fault {
     Duplicate(u32),
     /// So many millionths of all datagrams are late, and may be overtaken.
     Reorder(u32),
+    /// The wall clock of this host, or of every host, steps by so many nanoseconds: back, if negative.
+    ClockStep(Option<String>, i64),
+    /// The wall clock of this host, or of every host, repeats or skips a second when its second ends.
+    ClockLeap(Option<String>, Leap),
     /// The host loses its power.
     Crash(String),
     /// The host boots again.
     Restart(String),
+    /// The host loses its power, and boots again at once.
+    Power(String),
+    /// Every operation on the host's disk fails with an I/O error.
+    DiskEio(String),
+    /// Every read of the host's disk returns a flipped bit.
+    DiskRot(String),
+    /// The host's disk has no room.
+    DiskFull(String),
+    /// The host's disk works again.
+    DiskHeal(String),
+}
+
+/// What a clock does at a leap second ([`Fault::ClockLeap`]).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Leap {
+    /// It repeats the second that ends, as Linux does for a leap second: the clock goes back by a second.
+    Repeat,
+    /// It skips the second that would begin.
+    Skip,
+}
+
+impl Leap {
+    pub(super) fn nanos(self) -> i64 {
+        match self {
+            Self::Repeat => -1_000_000_000,
+            Self::Skip => 1_000_000_000,
+        }
+    }
+}
+
+impl FromStr for Leap {
+    type Err = BadFault;
+
+    fn from_str(text: &str) -> Result<Self, BadFault> {
+        match text {
+            "repeat" => Ok(Self::Repeat),
+            "skip" => Ok(Self::Skip),
+            other => Err(BadFault(other.into())),
+        }
+    }
+}
+
+impl fmt::Display for Leap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Repeat => "repeat",
+            Self::Skip => "skip",
+        })
+    }
+}
+
+/// The units of a step, and their nanoseconds.
+const UNITS: [(&str, i64); 7] = [
+    ("d", 86_400_000_000_000),
+    ("h", 3_600_000_000_000),
+    ("m", 60_000_000_000),
+    ("s", 1_000_000_000),
+    ("ms", 1_000_000),
+    ("us", 1_000),
+    ("ns", 1),
+];
+
+/// Reads a step of a clock, such as `-1h` and `+500ms`.
+fn step(text: &str) -> Option<i64> {
+    let (sign, span) = match text.strip_prefix('-') {
+        Some(span) => (-1, span),
+        None => (1, text.strip_prefix('+').unwrap_or(text)),
+    };
+    let end = span.find(|letter: char| !letter.is_ascii_digit())?;
+    let (number, unit) = span.split_at(end);
+    let (_, nanos) = UNITS.into_iter().find(|(name, _)| *name == unit)?;
+    number.parse::<i64>().ok()?.checked_mul(nanos * sign)
+}
+
+/// Writes a step in the largest unit of which it is a whole number.
+fn write_step(f: &mut fmt::Formatter<'_>, by: i64) -> fmt::Result {
+    let fits = |(_, nanos): &(&str, i64)| by != 0 && by % nanos == 0;
+    let (unit, nanos) = UNITS.into_iter().find(fits).unwrap_or(("s", 1));
+    write!(f, "{:+}{unit}", by / nanos)
 }
 
 /// A text is no [`Fault`].
@@ -52,15 +135,24 @@ pub enum Fault {
 pub struct BadFault(String);
 
 const USAGE: &str = "cut A B, cut-one-way A B, heal A B, hold A B, release A B, reset A B, slow A \
-                     FACTOR, fragment on|off, loss SHARE, duplicate SHARE, reorder SHARE, crash A or \
-                     restart A; a SHARE is 1% or 0.01";
+                     FACTOR, fragment on|off, loss SHARE, duplicate SHARE, reorder SHARE, clock-step [A] \
+                     SPAN as in -1h, clock-leap [A] repeat|skip, crash A, restart A, power A, disk:eio A, \
+                     disk:rot A, disk:full A or disk:heal A; a SHARE is 1% or 0.01";
 
 impl FromStr for Fault {
     type Err = BadFault;
 
     fn from_str(text: &str) -> Result<Self, BadFault> {
-        let words: Vec<_> = text.split_whitespace().collect();
+        let is_space = |letter: char| letter.is_whitespace() || letter == '=';
+        let words: Vec<_> = match text.trim_start().starts_with("clock-") {
+            true => text
+                .split(is_space)
+                .filter(|word| !word.is_empty())
+                .collect(),
+            false => text.split_whitespace().collect(),
+        };
         let own = |word: &str| word.to_string();
+        let bad = || BadFault(text.into());
         Ok(match words[..] {
             ["cut", a, b] => Self::Cut(own(a), own(b)),
             ["cut-one-way", a, b] => Self::CutOneWay(own(a), own(b)),
@@ -70,7 +162,13 @@ impl FromStr for Fault {
             ["reset", a, b] => Self::Reset(own(a), own(b)),
             ["slow", host, factor] => {
                 let factor = factor.parse().ok().filter(|factor| *factor > 0);
-                Self::Slow(own(host), factor.ok_or_else(|| BadFault(text.into()))?)
+                Self::Slow(own(host), factor.ok_or_else(bad)?)
+            }
+            ["clock-step", by] => Self::ClockStep(None, step(by).ok_or_else(bad)?),
+            ["clock-step", host, by] => Self::ClockStep(Some(own(host)), step(by).ok_or_else(bad)?),
+            ["clock-leap", leap] => Self::ClockLeap(None, leap.parse().map_err(|_| bad())?),
+            ["clock-leap", host, leap] => {
+                Self::ClockLeap(Some(own(host)), leap.parse().map_err(|_| bad())?)
             }
             ["fragment", "on"] => Self::Fragment(true),
             ["fragment", "off"] => Self::Fragment(false),
@@ -84,7 +182,12 @@ impl FromStr for Fault {
             }
             ["crash", host] => Self::Crash(own(host)),
             ["restart", host] => Self::Restart(own(host)),
-            _ => return Err(BadFault(text.into())),
+            ["power", host] => Self::Power(own(host)),
+            ["disk:eio", host] => Self::DiskEio(own(host)),
+            ["disk:rot", host] => Self::DiskRot(own(host)),
+            ["disk:full", host] => Self::DiskFull(own(host)),
+            ["disk:heal", host] => Self::DiskHeal(own(host)),
+            _ => return Err(bad()),
         })
     }
 }
@@ -104,8 +207,18 @@ impl fmt::Display for Fault {
             Self::Loss(share) => write!(f, "loss {}", Percent(*share)),
             Self::Duplicate(share) => write!(f, "duplicate {}", Percent(*share)),
             Self::Reorder(share) => write!(f, "reorder {}", Percent(*share)),
+            Self::ClockStep(host, by) => {
+                write!(f, "clock-step {}", of_host(host))?;
+                write_step(f, *by)
+            }
+            Self::ClockLeap(host, leap) => write!(f, "clock-leap {}{leap}", of_host(host)),
             Self::Crash(host) => write!(f, "crash {host}"),
             Self::Restart(host) => write!(f, "restart {host}"),
+            Self::Power(host) => write!(f, "power {host}"),
+            Self::DiskEio(host) => write!(f, "disk:eio {host}"),
+            Self::DiskRot(host) => write!(f, "disk:rot {host}"),
+            Self::DiskFull(host) => write!(f, "disk:full {host}"),
+            Self::DiskHeal(host) => write!(f, "disk:heal {host}"),
         }
     }
 }
@@ -131,4 +244,9 @@ fn millionths(text: &str) -> Option<u32> {
 /// A share in millionths; one outside of 0 to 1 counts as the nearest.
 pub(super) fn share_of(share: f64) -> u32 {
     (share.clamp(0.0, 1.0) * 1e6).round() as u32
+}
+
+fn of_host(host: &Option<String>) -> String {
+    host.as_ref()
+        .map_or(String::new(), |host| format!("{host} "))
 }

@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeSet,
     io::{Error, ErrorKind, Result},
+    time::Duration,
 };
 
 use super::{
@@ -10,12 +11,13 @@ use super::{
     connection::{CLIENT, EndId, SERVER, Stage},
     fault::{Fault, share_of},
     handle::SimNet,
-    links::{DUPLICATE, LOSS, Links, REORDER, Way, below},
+    links::{DUPLICATE, LOSS, Links, REORDER, Way},
     state::{Event, Net, Socket},
 };
 use crate::{
     abi::{DeviceId, HostId, SystemCall},
     trap::{Fate, Payload},
+    world::sequence::below,
 };
 
 impl SimNet {
@@ -25,8 +27,15 @@ impl SimNet {
     /// link from a host to itself, the crash of a host that is down, or the restart of one that is
     /// not.
     pub fn apply(&self, fault: &Fault) -> Result<()> {
-        let fate = self.change().apply(fault)?;
-        self.tell(fault.to_string(), fate);
+        if let Fault::Power(host) = fault {
+            self.apply(&Fault::Crash(host.clone()))?;
+            return self.apply(&Fault::Restart(host.clone()));
+        }
+        let mut net = self.change();
+        let text = net.words_of(fault);
+        let fate = net.apply(fault)?;
+        drop(net);
+        self.tell(text, fate);
         Ok(())
     }
 
@@ -111,6 +120,24 @@ impl SimNet {
         self.change().abort(connection)?;
         self.tell(format!("abort device {connection}"), None);
         Ok(())
+    }
+
+    /// Sets the wall clocks of all hosts forward by a span ([`Os::wall_clock`](crate::Os::wall_clock)).
+    /// Timers and [`Os::now`](crate::Os::now) do not notice. [`Fault::ClockStep`] does it for one host.
+    /// Returns the net.
+    pub fn clock_forward(&self, span: Duration) -> Self {
+        self.step_clocks(i64::try_from(span.as_nanos()).unwrap_or(i64::MAX))
+    }
+
+    /// Sets the wall clocks of all hosts back by a span, as [`SimNet::clock_forward`] sets them forward.
+    pub fn clock_back(&self, span: Duration) -> Self {
+        self.step_clocks(i64::try_from(span.as_nanos()).map_or(-i64::MAX, |by| -by))
+    }
+
+    fn step_clocks(&self, by: i64) -> Self {
+        self.apply(&Fault::ClockStep(None, by))
+            .expect("it names no host");
+        self.clone()
     }
 
     /// Makes packets from and to a host take so many times as long. 1 ends it.
@@ -242,10 +269,29 @@ impl Net {
             Fault::Duplicate(share) => self.links.shares[DUPLICATE] = *share,
             Fault::Reorder(share) => self.links.shares[REORDER] = *share,
             Fault::Fragment(fragments) => self.limits.fragments = *fragments,
-            Fault::Crash(host) => return self.crash(host).map(Some),
+            Fault::DiskEio(host)
+            | Fault::DiskRot(host)
+            | Fault::DiskFull(host)
+            | Fault::DiskHeal(host) => self.apply_to_disk(fault, host)?,
+            Fault::Crash(host) | Fault::Power(host) => return self.crash(host).map(Some),
+            Fault::ClockStep(host, by) => {
+                let host = self.clock_of(host.as_deref())?;
+                self.hosts.clocks.step(self.now, host, *by);
+            }
+            Fault::ClockLeap(host, leap) => {
+                let host = self.clock_of(host.as_deref())?;
+                let (clocks, of) = (&mut self.hosts.clocks, host.unwrap_or(HostId::LOCAL));
+                let at = clocks.next_second(of, self.dawn, self.now);
+                clocks.step(at, host, leap.nanos());
+            }
             Fault::Restart(host) => return self.restart(host).map(Some),
         }
         Ok(None)
+    }
+
+    /// The host whose clock it is; `None` for that of every host.
+    fn clock_of(&self, host: Option<&str>) -> Result<Option<HostId>> {
+        host.map(|host| self.hosts.find(host)).transpose()
     }
 
     /// The two ways between two hosts.
@@ -331,6 +377,7 @@ impl Net {
             return Err(Error::new(ErrorKind::InvalidInput, why));
         }
         machine.is_up = false;
+        self.disks.crash(name);
         let listeners = std::mem::take(&mut machine.listeners);
         let paths = std::mem::take(&mut machine.paths);
         let at_ports = listeners.into_values().flatten();

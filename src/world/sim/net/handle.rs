@@ -172,7 +172,10 @@ impl SimNet {
     pub(crate) fn describe(&self, device: DeviceId) -> Option<String> {
         let net = self.state();
         let name = |host| &net.hosts.get(host).name;
-        Some(match net.devices.get(&device)? {
+        let Some(socket) = net.devices.get(&device) else {
+            return net.disks.describe(device);
+        };
+        Some(match socket {
             Socket::Listener(at) => {
                 let listener = &net.listeners[*at];
                 match &listener.path {
@@ -326,7 +329,9 @@ impl SimNet {
 
     /// Tells this kernel of faults from now on.
     pub(crate) fn bind(&self, frame: &Rc<TrapFrame>) {
-        self.state().kernel = Rc::downgrade(frame);
+        let mut net = self.state();
+        net.kernel = Rc::downgrade(frame);
+        net.disks.bind(&Rc::downgrade(frame));
     }
 
     /// Moves the clock, and appends all that happens until then.

@@ -9,7 +9,7 @@ use std::{
 
 use slab::Slab;
 
-use super::{connection::EndId, port::Port};
+use super::{clock::Clocks, connection::EndId, port::Port};
 use crate::abi::{DeviceId, HostId, ListenOptions};
 
 /// The name of the machine of tasks that were spawned without one.
@@ -30,6 +30,7 @@ pub(super) struct Hosts {
     by_name: BTreeMap<String, HostId>,
     by_address: BTreeMap<IpAddr, HostId>,
     last_address: u32,
+    pub(super) clocks: Clocks,
 }
 
 #[derive(Clone)]
@@ -85,6 +86,7 @@ impl Hosts {
             by_name: BTreeMap::new(),
             by_address: BTreeMap::new(),
             last_address: Ipv4Addr::new(10, 0, 0, 0).to_bits(),
+            clocks: Clocks::default(),
         };
         hosts.insert(LOCALHOST, LOCAL_ADDRESS.into());
         hosts
@@ -99,6 +101,7 @@ impl Hosts {
     }
 
     pub(super) fn clear(&mut self) {
+        self.clocks.begin();
         for machine in &mut self.all {
             machine.last_port = FIRST_PORT - 1;
             machine.last_udp_port = FIRST_PORT - 1;

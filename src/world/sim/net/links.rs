@@ -6,9 +6,12 @@ use std::{
     time::Duration,
 };
 
-use rand_pcg::{Pcg64, rand_core::Rng};
+use rand_pcg::Pcg64;
 
-use crate::abi::{HostId, Nanos};
+use crate::{
+    abi::{HostId, Nanos},
+    world::sequence::below,
+};
 
 /// A way from one host to another.
 pub(super) type Way = (HostId, HostId);
@@ -74,11 +77,6 @@ impl Span {
             width => Nanos(self.from.0 + below(random, width.saturating_add(1))),
         }
     }
-}
-
-pub(super) fn below(random: &mut Pcg64, limit: u64) -> u64 {
-    let wide = u128::from(random.next_u64()) * u128::from(limit);
-    (wide >> 64) as u64
 }
 
 impl Links {

@@ -7,6 +7,7 @@ use slab::Slab;
 use super::{
     agenda::Agenda,
     chaos::Chaos,
+    clock::DAWN,
     connection::{CLIENT, Connection, End, EndId, Pipe, SERVER, Stage},
     fault::Fault,
     hosts::{Hosts, Listener},
@@ -16,7 +17,11 @@ use super::{
 use crate::{
     abi::{DeviceId, Direction, Nanos},
     trap::TrapFrame,
-    world::{DeviceMap, Happening, sequence::Sequence},
+    world::{
+        DeviceMap, Happening,
+        sequence::Sequence,
+        sim::disk::{Disks, Over},
+    },
 };
 
 /// The random numbers of the net are a sequence apart from those of the programs.
@@ -38,10 +43,13 @@ pub(in crate::world::sim) struct Net {
     /// How many datagrams were sent.
     pub(super) flights: u64,
     pub(super) devices: DeviceMap<Socket>,
+    pub(in crate::world::sim) disks: Disks,
     pub(super) agenda: Agenda<Event>,
     pub(super) random: Sequence,
     pub(super) limits: Limits,
     pub(in crate::world::sim) now: Nanos,
+    /// The time of day at the begin.
+    pub(in crate::world::sim) dawn: Nanos,
     /// The reports that the kernel has not taken.
     pub(super) ready: VecDeque<(DeviceId, Direction)>,
     pub(super) last_serial: u32,
@@ -120,6 +128,8 @@ pub(super) enum Event {
     GiveUp(EndId),
     /// A fault of chaos ends by this one.
     EndFault(Box<Fault>),
+    /// An operation on a disk is over.
+    DiskIsOver(Box<Over>),
 }
 
 impl Net {
@@ -134,6 +144,7 @@ impl Net {
             held: Vec::new(),
             flights: 0,
             devices: DeviceMap::default(),
+            disks: Disks::new(),
             agenda: Agenda::new(),
             random: Sequence::new(OF_THE_NET),
             limits: Limits {
@@ -144,6 +155,7 @@ impl Net {
                 acknowledging: Nanos::from_millis(924_000),
             },
             now: Nanos::ZERO,
+            dawn: DAWN.into(),
             ready: VecDeque::new(),
             last_serial: 0,
             is_used: false,
@@ -163,6 +175,7 @@ impl Net {
         let initial = (self.hosts.clone(), self.links.clone(), self.limits.clone());
         self.initial = Some(Box::new(initial));
         self.clear();
+        self.disks.begin();
         self.reseed(seed);
     }
 
@@ -175,6 +188,7 @@ impl Net {
             }
             self.clear();
         }
+        self.disks.renew();
         self.now = Nanos::ZERO;
         self.reseed(seed);
     }
@@ -197,6 +211,7 @@ impl Net {
     pub(in crate::world::sim) fn reseed(&mut self, seed: u64) {
         self.seed = seed;
         self.random = Sequence::new(seed ^ OF_THE_NET);
+        self.disks.reseed(seed);
         if self.limits.chaos > 0 || self.chaos.is_some() {
             self.chaos = Chaos::new(self.limits.chaos, seed, self.now);
             self.begin_weather_of_chaos();
@@ -282,6 +297,7 @@ impl Net {
                 Event::Retry(client) => self.retry(client),
                 Event::GiveUp(sender) => self.give_up(sender),
                 Event::EndFault(fault) => self.ended_faults.push(*fault),
+                Event::DiskIsOver(over) => self.end_on_disk(&over),
             }
         }
         self.chaos.is_some() || !self.ended_faults.is_empty()
@@ -295,9 +311,11 @@ impl Net {
                 return;
             };
             // Another task may have read what there was.
-            if let Some(socket) = self.devices.get(&device)
-                && self.is_ready(*socket, direction)
-            {
+            let is_ready = match self.devices.get(&device) {
+                Some(socket) => self.is_ready(*socket, direction),
+                None => self.disks.is_over(device),
+            };
+            if is_ready {
                 happened.push(Happening::Ready(device, direction));
             }
         }

@@ -1,0 +1,340 @@
+//! The disk of the real world: operations on a few threads, in order for each file.
+//!
+//! An operation has a lane: that of its file, whichever device of it the operation is on, or the one of
+//! all names. The operations of a lane are done one after the other, those of several lanes at once. The
+//! kernel's thread only begins operations and takes results.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    hint,
+    io::{self, Result},
+    path::Path,
+    sync::{
+        Arc, LazyLock, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::Waker,
+    thread,
+    time::{Duration, Instant},
+};
+
+use super::{
+    files::{Done, OpenFile, Root},
+    pool::Pool,
+};
+use crate::{
+    abi::{DeviceId, Direction, Tid},
+    panic::{contain, lock},
+    trap::{DiskOp, FileOp, disk::put_names},
+    world::{Answer, DeviceMap, Happening, io::no_disk},
+};
+
+/// How long a thread looks for the next operation before it sleeps. To wake it takes 10 to 30 us, and a
+/// task that writes a log begins its next operation within that.
+const LOOKS: Duration = Duration::from_micros(50);
+
+/// After a look in vain, so many operations end without one.
+const BLIND: u32 = 16;
+
+/// Whether a thread that looks leaves a processor for the others.
+static HAS_PROCESSORS: LazyLock<bool> =
+    LazyLock::new(|| thread::available_parallelism().is_ok_and(|count| count.get() > 1));
+
+/// How many operations are done at once. Each has up to three descriptors for directories.
+const MAX_THREADS: usize = 8;
+
+pub(super) struct Disk {
+    root: Option<Arc<Root>>,
+    files: DeviceMap<Arc<OpenFile>>,
+    shared: Arc<Shared>,
+    /// The number of the last operation.
+    last: u64,
+}
+
+struct Shared {
+    work: Mutex<Work>,
+    /// Whether an operation is over that the kernel does not know of yet.
+    is_over: AtomicBool,
+    /// Whether an operation waits for a thread.
+    is_next: AtomicBool,
+    waker: Waker,
+}
+
+#[derive(Default)]
+struct Work {
+    /// A lane is here while it has an operation, which may be under way.
+    lanes: BTreeMap<Lane, VecDeque<Operation>>,
+    /// The lanes that have an operation and none under way, in turn.
+    next: VecDeque<Lane>,
+    threads: usize,
+    /// Whether one of the threads looks for an operation.
+    looks: bool,
+    /// How many operations are to end before a thread looks again.
+    blind: u32,
+    /// What was begun on each device, until the kernel takes its result.
+    begun: BTreeMap<DeviceId, Begun>,
+    over: Vec<DeviceId>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Lane {
+    Names,
+    /// The numbers of a file system, and of a file on it.
+    File(u64, u64),
+}
+
+struct Operation {
+    number: u64,
+    device: DeviceId,
+    what: What,
+}
+
+enum What {
+    Names(Arc<Root>, DiskOp),
+    File(Arc<OpenFile>, FileOp),
+}
+
+struct Begun {
+    number: u64,
+    lane: Lane,
+    result: Option<Result<Done>>,
+}
+
+impl Disk {
+    /// A disk without a root. `waker` ends a wait of the kernel.
+    pub(super) fn new(waker: Waker) -> Self {
+        Self {
+            root: None,
+            files: DeviceMap::default(),
+            shared: Arc::new(Shared {
+                work: Mutex::default(),
+                is_over: AtomicBool::new(false),
+                is_next: AtomicBool::new(false),
+                waker,
+            }),
+            last: 0,
+        }
+    }
+
+    pub(super) fn set_root(&mut self, dir: &Path) -> Result<()> {
+        self.root = Some(Arc::new(Root::open(dir)?));
+        Ok(())
+    }
+
+    pub(super) fn begin_on_names(
+        &mut self,
+        pool: &Pool,
+        device: DeviceId,
+        op: DiskOp,
+    ) -> Result<Answer> {
+        let Some(root) = &self.root else {
+            return no_disk("give it one by Builder::disk(dir), or by boot --disk DIR");
+        };
+        // A host may ask the world itself, with a name that no kernel has checked.
+        let what = What::Names(Arc::clone(root), op.checked()?);
+        Ok(self.begin(pool, device, Lane::Names, what))
+    }
+
+    pub(super) fn begin_on_file(
+        &mut self,
+        pool: &Pool,
+        device: DeviceId,
+        op: FileOp,
+    ) -> Result<Answer> {
+        let file = self.files.get(&device).ok_or(io::ErrorKind::NotFound)?;
+        op.check(file.mode)?;
+        let (lane, file) = (Lane::File(file.system, file.number), Arc::clone(file));
+        Ok(self.begin(pool, device, lane, What::File(file, op)))
+    }
+
+    fn begin(&mut self, pool: &Pool, device: DeviceId, lane: Lane, what: What) -> Answer {
+        self.last += 1;
+        let operation = Operation {
+            number: self.last,
+            device,
+            what,
+        };
+        let mut work = lock(&self.shared.work);
+        let given_up = work.give_up(device);
+        work.push(lane, operation);
+        let untaken = work.next.len() > usize::from(work.looks);
+        let needs_thread = untaken && work.threads < MAX_THREADS;
+        work.threads += usize::from(needs_thread);
+        self.shared.is_next.store(true, Ordering::Release);
+        drop(work);
+        drop(given_up);
+        if needs_thread {
+            let shared = Arc::clone(&self.shared);
+            pool.submit(Tid::KERNEL, Box::new(move || shared.serve()));
+        }
+        Answer::Done
+    }
+
+    pub(super) fn finish(&mut self, device: DeviceId, into: &mut Vec<u8>) -> Result<Answer> {
+        let mut work = lock(&self.shared.work);
+        let begun = work.begun.get_mut(&device).ok_or(io::ErrorKind::NotFound)?;
+        let result = begun.result.take().ok_or(io::ErrorKind::WouldBlock)?;
+        work.begun.remove(&device);
+        drop(work);
+        Ok(match result? {
+            Done::Opened(file) => {
+                self.files.insert(device, Arc::new(file));
+                Answer::Done
+            }
+            Done::Listed(names) => {
+                put_names(names, into);
+                Answer::Done
+            }
+            Done::Read(bytes) => {
+                *into = bytes;
+                Answer::Bytes(into.len())
+            }
+            Done::Number(n) => Answer::Bytes(n),
+            Done::Nothing => Answer::Done,
+        })
+    }
+
+    /// Closes a file, once no operation on it is under way, or ends the device of an operation on names.
+    pub(super) fn close(&mut self, device: DeviceId) {
+        if self.last == 0 {
+            return;
+        }
+        let file = self.files.remove(&device);
+        let given_up = lock(&self.shared.work).give_up(device);
+        drop((file, given_up));
+    }
+
+    /// Reports the devices whose operations are over. Returns whether there was one. Otherwise it reads
+    /// one word.
+    #[inline]
+    pub(super) fn hand_on(&self, happened: &mut Vec<Happening>) -> bool {
+        let is_over = self.shared.is_over.load(Ordering::Acquire);
+        if is_over {
+            let mut work = lock(&self.shared.work);
+            self.shared.is_over.store(false, Ordering::Relaxed);
+            let over = work.over.drain(..);
+            happened.extend(over.map(|device| Happening::Ready(device, Direction::Read)));
+        }
+        is_over
+    }
+}
+
+impl Shared {
+    /// The work of a thread: one operation after the other, while there is one.
+    fn serve(&self) {
+        loop {
+            let mut work = lock(&self.work);
+            if let Some((lane, operation)) = work.take() {
+                drop(work);
+                self.perform(lane, operation);
+            } else if work.looks || work.blind > 0 || !*HAS_PROCESSORS {
+                work.threads -= 1;
+                return;
+            } else {
+                work.looks = true;
+                self.is_next.store(false, Ordering::Relaxed);
+                drop(work);
+                let found = self.look();
+                let mut work = lock(&self.work);
+                work.looks = false;
+                work.blind = if found { 0 } else { BLIND };
+            }
+        }
+    }
+
+    fn perform(&self, lane: Lane, operation: Operation) {
+        let Operation {
+            number,
+            device,
+            what,
+        } = operation;
+        let mut result = Some(Err(io::Error::other("the operation panicked")));
+        contain(|| {
+            result = Some(match what {
+                What::Names(root, op) => root.perform(op),
+                What::File(file, op) => file.perform(op),
+            });
+        });
+        let mut work = lock(&self.work);
+        work.leave(lane);
+        if let Some(begun) = work.begun.get_mut(&device)
+            && begun.number == number
+        {
+            begun.result = result.take();
+            work.over.push(device);
+            let is_first = !self.is_over.swap(true, Ordering::Release);
+            drop(work);
+            if is_first {
+                self.waker.wake_by_ref();
+            }
+        } else {
+            // Without the lock: to drop a result that no task takes may close a file.
+            drop(work);
+            drop(result);
+        }
+    }
+
+    /// Looks for an operation that is begun. Returns whether there was one.
+    fn look(&self) -> bool {
+        let begin = Instant::now();
+        while begin.elapsed() < LOOKS {
+            if self.is_next.load(Ordering::Acquire) {
+                return true;
+            }
+            hint::spin_loop();
+        }
+        false
+    }
+}
+
+impl Work {
+    fn push(&mut self, lane: Lane, operation: Operation) {
+        let begun = Begun {
+            number: operation.number,
+            lane,
+            result: None,
+        };
+        self.begun.insert(operation.device, begun);
+        let queue = self.lanes.entry(lane).or_insert_with(|| {
+            self.next.push_back(lane);
+            VecDeque::new()
+        });
+        queue.push_back(operation);
+    }
+
+    /// Takes the next operation. Its lane waits until [`Work::leave`].
+    fn take(&mut self) -> Option<(Lane, Operation)> {
+        while let Some(lane) = self.next.pop_front() {
+            match self.lanes.get_mut(&lane).and_then(VecDeque::pop_front) {
+                Some(operation) => return Some((lane, operation)),
+                // Its operations were given up.
+                None => drop(self.lanes.remove(&lane)),
+            }
+        }
+        None
+    }
+
+    /// An operation of this lane is over.
+    fn leave(&mut self, lane: Lane) {
+        self.blind = self.blind.saturating_sub(1);
+        match self.lanes.get(&lane) {
+            Some(queue) if !queue.is_empty() => self.next.push_back(lane),
+            _ => drop(self.lanes.remove(&lane)),
+        }
+    }
+
+    /// Forgets what was begun on a device: its task was killed or cut. An operation that is not under way
+    /// is not done at all, so what tasks give up takes no memory and no descriptor. The caller drops what
+    /// this returns without the lock, since that may close a file.
+    fn give_up(&mut self, device: DeviceId) -> Option<(Begun, Option<Operation>)> {
+        let begun = self.begun.remove(&device)?;
+        let queue = self.lanes.get_mut(&begun.lane);
+        let operation = queue.and_then(|queue| {
+            let place = queue
+                .iter()
+                .position(|waiting| waiting.number == begun.number);
+            queue.remove(place?)
+        });
+        Some((begun, operation))
+    }
+}

@@ -1,0 +1,156 @@
+//! S91: tasks that are killed or cut in a call on the disk.
+
+use std::rc::Rc;
+
+use super::*;
+
+/// Numbers that were appended whole, in order.
+fn records(bytes: &[u8]) -> Vec<u32> {
+    assert_eq!(
+        bytes.len() % 1000,
+        0,
+        "each was appended whole, or not at all"
+    );
+    let first = |record: &[u8]| u32::from_le_bytes(record[..4].try_into().unwrap());
+    bytes.chunks(1000).map(first).collect()
+}
+
+fn record(number: u32) -> Vec<u8> {
+    let mut record = number.to_le_bytes().to_vec();
+    record.resize(1000, 0xee);
+    record
+}
+
+#[test]
+fn s91_a_call_that_is_cut_leaves_its_file_usable_and_a_later_one_comes_after_it() {
+    let dir = Dir::new("cut");
+    dir.run(async |os: &mut Os| {
+        let file = open(os, "wal", Mode::Append).await;
+        let mut answered = Vec::new();
+        for number in 0..1000 {
+            let span = Duration::from_micros(u64::from(number % 40) * 5);
+            let append = os.timeout(span, async |os| file.append(os, &record(number)).await);
+            match append.await {
+                Ok(done) => {
+                    done?;
+                    answered.push(number);
+                }
+                Err(_) if number % 7 == 0 => file.sync(os).await?,
+                Err(_) => {}
+            }
+        }
+        let there = records(&whole(os, &file).await?);
+        assert!(there.is_sorted(), "in the order of the calls");
+        let missing = answered.iter().find(|number| !there.contains(number));
+        assert_eq!(missing, None, "what was answered is there");
+        assert!(
+            !answered.is_empty() && answered.len() < 1000,
+            "{}",
+            answered.len()
+        );
+        io::Result::Ok(())
+    });
+}
+
+#[test]
+fn s91_a_task_that_is_killed_in_a_call_leaves_its_file_usable() {
+    let dir = Dir::new("killed");
+    dir.run(async |os: &mut Os| {
+        let file = Rc::new(open(os, "wal", Mode::Append).await);
+        for number in 0..300 {
+            let append = {
+                let file = Rc::clone(&file);
+                async move |os: &mut Os| {
+                    file.append(os, &record(number)).await?;
+                    file.sync(os).await
+                }
+            };
+            let writer = os.spawn("writer", append).await.unwrap();
+            passes(os, (number % 10) as usize).await;
+            os.kill(writer).await;
+            // The next call is not busy.
+            file.len(os).await?;
+        }
+        assert!(records(&whole(os, &file).await?).is_sorted());
+        io::Result::Ok(())
+    });
+}
+
+/// Operations on names that are cut leave no device and no descriptor behind.
+#[test]
+#[cfg(target_os = "linux")]
+fn s91_names_whose_task_is_cut_leave_nothing_open() {
+    let dir = Dir::new("names-cut");
+    dir.write("file", "x");
+    let path = dir.0.clone();
+    dir.run(async move |os: &mut Os| {
+        for number in 0..1000_u64 {
+            let span = Duration::from_micros(number % 40 * 5);
+            let _ = os
+                .timeout(span, async |os| {
+                    let disk = os.disk();
+                    let file = disk.open(os, "file", Mode::Read).await?;
+                    disk.list(os, ".").await?;
+                    disk.rename(os, "file", "other").await?;
+                    disk.rename(os, "other", "file").await?;
+                    file.len(os).await
+                })
+                .await;
+            if number % 8 == 0 {
+                // Whichever name it has.
+                let _ = os.disk().rename(os, "other", "file").await;
+            }
+        }
+        let _ = os.disk().rename(os, "other", "file").await;
+        assert_eq!(os.disk().list(os, ".").await?, ["file"]);
+        let here = Dir(path);
+        assert_eq!(here.descriptors(), 1, "of the root");
+        std::mem::forget(here);
+        io::Result::Ok(())
+    });
+}
+
+#[test]
+fn a_close_during_a_call_wakes_its_task() {
+    let dir = Dir::new("close");
+    dir.run(async |os: &mut Os| {
+        let file = open(os, "wal", Mode::Append).await;
+        let id = file.id();
+        let append = async move |os: &mut Os| {
+            let error = file.append(os, b"x").await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::NotConnected, "it was closed");
+        };
+        let writer = os.spawn("writer", append).await.unwrap();
+        os.yield_now().await;
+        assert_eq!(raw(os, SystemCall::Close(id)).await, "Done");
+        assert_eq!(os.wait(writer).await, Ok(Exit::Done));
+        // After the append, if that was under way.
+        let file = open(os, "wal", Mode::Append).await;
+        assert!(file.len(os).await? <= 1);
+        io::Result::Ok(())
+    });
+}
+
+#[test]
+fn many_tasks_have_their_files_at_once() {
+    let dir = Dir::new("many");
+    dir.run(async |os: &mut Os| {
+        let mut tasks = Vec::new();
+        for number in 0..200_u32 {
+            let work = async move |os: &mut Os| {
+                let name = format!("file-{number:03}");
+                let file = os.disk().open(os, &name, Mode::Write).await?;
+                for _ in 0..5 {
+                    file.append(os, &record(number)).await?;
+                }
+                assert_eq!(records(&whole(os, &file).await?), [number; 5]);
+                os.disk().remove(os, &name).await
+            };
+            tasks.push(os.spawn("worker", work).await.unwrap());
+        }
+        for task in tasks {
+            assert_eq!(os.wait(task).await, Ok(Exit::Done));
+        }
+        assert_eq!(os.disk().list(os, ".").await.unwrap(), [""; 0]);
+    });
+}
