@@ -128,10 +128,15 @@ impl Os {
             call
         };
         self.call(prepare, |reply, frame| {
-            if let Reply::Device(_) = reply
-                && let Some(Payload::Opened(handle, _)) = frame.take()
-            {
-                handle.leave_open();
+            if let Reply::Device(_) = reply {
+                match frame.take() {
+                    Some(Payload::Opened(handle, _)) => handle.leave_open(),
+                    Some(Payload::Pair(one, other)) => {
+                        one.leave_open();
+                        other.leave_open();
+                    }
+                    _ => {}
+                }
             }
             reply
         })
