@@ -28,6 +28,7 @@ mod swarm;
 mod tasks;
 mod timers;
 mod upper;
+mod wal;
 
 use std::process::ExitCode;
 
@@ -61,6 +62,7 @@ fn main() -> ExitCode {
         program::<jobs::Jobs>("jobs"),
         program::<upper::Upper>("upper"),
         program::<inversion::Inversion>("inversion"),
+        program::<wal::Wal>("wal"),
         program::<interactive::Interactive>("interactive"),
         program::<cases::starved::Starved>("starved"),
         program::<cases::deadlock::Deadlock>("deadlock"),

@@ -6,11 +6,12 @@ use super::{
     Kernel,
     answer::Answer,
     outcome::Outcome,
-    task::{Pending, ReadOp, Then, WaitingOn},
+    task::{Pending, ReadOp, Then},
+    transfers::failed,
 };
 use crate::{
-    abi::{DeviceId, Direction, Errno, Reply, Tid},
-    log::{Fact, Wake},
+    abi::{DeviceId, Direction, Errno, Reply},
+    log::Wake,
     panic::contain,
     sched::Runnable,
     trap::{DeviceRef, Object, Payload},
@@ -122,17 +123,11 @@ impl Kernel {
         }
     }
 
-    /// Gives the caller this direction of the device, for which it is to wait.
-    pub(super) fn wait_for(
-        &mut self,
-        me: Runnable,
-        device: DeviceId,
-        direction: Direction,
-        then: Then,
-    ) -> WaitingOn {
-        self.devices.claim(device, direction, me);
-        self.devices.begin_wait(me);
-        WaitingOn::Device(device, direction, then)
+    pub(super) fn read_line(&mut self, me: Runnable) -> Outcome {
+        match self.input_device(me) {
+            Ok(device) => self.read_later(me, device, ReadOp::Line),
+            Err(error) => failed(error).into(),
+        }
     }
 
     /// Gives the caller the device from now on: no later task gets between its call and its turn.
@@ -279,35 +274,9 @@ impl Kernel {
             None => answer,
         })
     }
-
-    /// Returns the result of an attempt at a device; `None` if it would block.
-    pub(super) fn transferred(
-        &mut self,
-        tid: Tid,
-        device: DeviceId,
-        direction: Direction,
-        result: io::Result<usize>,
-    ) -> Option<Answer> {
-        if let Err(error) = &result
-            && error.kind() == io::ErrorKind::WouldBlock
-        {
-            self.time_passed(tid);
-            return None;
-        }
-        self.emit(tid, || Fact::DeviceIo {
-            device,
-            direction,
-            result: result.as_ref().map_err(io::Error::kind).copied(),
-        });
-        Some(result.map_or_else(failed, |n| Reply::Bytes(n as u64).into()))
-    }
 }
 
 fn done(result: io::Result<world::Answer>) -> Answer {
     let result = result.and_then(world::Answer::done);
     result.map_or_else(failed, |()| Reply::Done.into())
-}
-
-pub(super) fn failed(error: io::Error) -> Answer {
-    Answer::with(Reply::Io, Payload::Io(error))
 }

@@ -85,6 +85,7 @@ mod table;
 mod task;
 mod timeouts;
 mod timers;
+mod transfers;
 mod turn;
 mod undo;
 mod waiters;

@@ -24,6 +24,7 @@ mod signals;
 mod simulated;
 mod support;
 mod trace;
+mod wal;
 
 /// The planted bugs.
 #[path = "../../../programs/cases/mod.rs"]
