@@ -26,10 +26,16 @@ impl SimNet {
     /// *Errors:* `NotFound` if it names a host that does not exist; `InvalidInput` if it is about a
     /// link from a host to itself, the crash of a host that is down, or the restart of one that is
     /// not.
+    ///
+    /// Where the limits of the task deny it, it has no effect, and faults the task at its next trap.
     pub fn apply(&self, fault: &Fault) -> Result<()> {
         if let Fault::Power(host) = fault {
             self.apply(&Fault::Crash(host.clone()))?;
             return self.apply(&Fault::Restart(host.clone()));
+        }
+        if self.is_denied() {
+            self.tell(fault.to_string(), None);
+            return Ok(());
         }
         let mut net = self.change();
         let text = net.words_of(fault);
@@ -117,7 +123,9 @@ impl SimNet {
     /// *Errors:* `NotFound` if the network has no such device, or it is closed; `NotConnected` if it is
     /// a listener.
     pub fn abort(&self, connection: DeviceId) -> Result<()> {
-        self.change().abort(connection)?;
+        if !self.is_denied() {
+            self.change().abort(connection)?;
+        }
         self.tell(format!("abort device {connection}"), None);
         Ok(())
     }
@@ -189,8 +197,17 @@ impl SimNet {
     ///
     /// Chaos that is called for before the net has a world begins with the world.
     pub fn chaos(&self, level: u8) -> Self {
-        self.change().begin_chaos(level);
+        match self.is_denied() {
+            true => self.tell(format!("chaos {level}"), None),
+            false => self.change().begin_chaos(level),
+        }
         self.clone()
+    }
+
+    /// Whether the limits of the running task deny faults. The kernel is told, and faults the task.
+    fn is_denied(&self) -> bool {
+        let kernel = self.state().kernel.upgrade();
+        kernel.is_some_and(|frame| frame.denies_faults.get())
     }
 
     /// Tells the kernel of a fault. It handles that like a call of the running task.
