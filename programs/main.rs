@@ -27,6 +27,7 @@ mod supervised;
 mod swarm;
 mod tasks;
 mod timers;
+mod udp_echo;
 mod upper;
 mod wal;
 
@@ -42,6 +43,7 @@ fn main() -> ExitCode {
         program::<tasks::Kill>("kill"),
         program::<tasks::Wait>("wait"),
         program::<echo::Echo>("echo"),
+        program::<udp_echo::UdpEcho>("udp-echo"),
         program::<alive::Alive>("alive"),
         program::<countdown::Countdown>("countdown"),
         program::<callbacks::Callbacks>("callbacks"),

@@ -14,11 +14,13 @@
 //! | `values.rs` | what they hold: ids, times, shares, errors |
 //! | `task.rs` | the types that describe a task and its wait, and a queue |
 //! | `signal.rs` | signals |
+//! | `options.rs` | the options of sockets |
 
 mod columns;
 mod kind;
 mod limits;
 mod mode;
+mod options;
 mod signal;
 mod task;
 mod values;
@@ -30,6 +32,7 @@ pub(crate) use columns::{Beside, Class, Touches};
 pub(crate) use kind::Kind;
 pub use limits::{Calls, Limits};
 pub use mode::Mode;
+pub use options::{ListenOptions, StreamOptions};
 pub(crate) use signal::SignalSet;
 pub use signal::{Signal, UnknownSignal};
 pub(crate) use task::first_of;
@@ -380,6 +383,23 @@ calls! {
         72 "read_line" ReadLine => World, Devices; Io,
         /// [`Os::wall_clock`](crate::Os::wall_clock). Returns [`Reply::Time`], counted from 1970.
         73 "wall_clock" WallClock => World, Time; Asks,
+        /// [`Os::bind_udp`](crate::Os::bind_udp). Returns [`Reply::Device`] or [`Reply::Io`].
+        74 "bind_udp" BindUdp + Addr => World, Network; Io,
+        /// [`UdpSocket::recv_from`](crate::UdpSocket::recv_from). Returns [`Reply::Bytes`] or an error.
+        75 "recv_from" RecvFrom(device: Device(DeviceId)) + Bytes => World, Network; Io,
+        /// [`UdpSocket::send_to`](crate::UdpSocket::send_to). Returns [`Reply::Bytes`],
+        /// [`Reply::Again`] or an error.
+        76 "send_to" SendTo(device: Device(DeviceId)) + Addr => World, Network; Io,
+        /// [`UdpSocket::connect`](crate::UdpSocket::connect). Returns [`Reply::Done`] or an error.
+        77 "connect_udp" ConnectUdp(device: Device(DeviceId)) + Addr => World, Network; Io,
+        /// [`Os::listen_unix`](crate::Os::listen_unix). Returns [`Reply::Device`] or [`Reply::Io`].
+        78 "listen_unix" ListenUnix + Name => World, Network; Io,
+        /// [`Os::connect_unix`](crate::Os::connect_unix). Returns [`Reply::Device`] or [`Reply::Io`].
+        79 "connect_unix" ConnectUnix + Name => World, Network; Io,
+        /// [`Os::socketpair`](crate::Os::socketpair). Returns [`Reply::Device`] or [`Reply::Io`].
+        80 "socketpair" SocketPair => World, Devices; Io,
+        /// [`Device::set_options`](crate::Device::set_options). Returns [`Reply::Done`] or an error.
+        81 "set_options" SetOptions(device: Device(DeviceId)) + Options => World, Network; Io,
     }
 }
 

@@ -99,9 +99,9 @@ mod world;
 pub use linkme;
 
 pub use abi::{
-    Argument, Calls, DeviceId, Direction, End, Errno, Exit, HostId, Inject, Interest, Limits, Mode,
-    Nanos, On, Place, QueueId, QueueInfo, Reply, Share, Signal, SystemCall, TaskInfo, TaskState,
-    Tid, UnknownSignal, Wait,
+    Argument, Calls, DeviceId, Direction, End, Errno, Exit, HostId, Inject, Interest, Limits,
+    ListenOptions, Mode, Nanos, On, Place, QueueId, QueueInfo, Reply, Share, Signal, StreamOptions,
+    SystemCall, TaskInfo, TaskState, Tid, UnknownSignal, Wait,
 };
 pub use explore::{Check, Explored, Failure, Progress, SearchStrategy, Shared, check};
 pub use interrupt::{External, Interrupt, Interrupts, Remote};
@@ -121,7 +121,10 @@ pub use user::{
     device::{AsDevice, Device},
     disk::{Disk, File},
     input::{Input, StandardInput},
-    net::{BadEndpoint, Endpoint, Listener, Stream, TcpListener, TcpStream},
+    net::{
+        BadEndpoint, Endpoint, Listener, ListenerKind, SocketKind, Stream, StreamKind, TcpListener,
+        TcpStream,
+    },
     observe::Observer,
     os::Os,
     program::IntoExit,
@@ -134,6 +137,8 @@ pub use user::{
     supervisor::{Gone, Restart, Strategy, Supervisor},
     sync,
     time::Elapsed,
+    udp::{Udp, UdpSocket},
+    unix::{UnixListener, UnixListening, UnixPeer, UnixStream},
 };
 pub use world::{
     Answer, BadFault, Fault, Happening, Images, Leap, RealWorld, Request, SimDisk, SimNet,

@@ -53,6 +53,7 @@ const WORKLOADS: [(&str, Contests); 14] = [
     ("timeouts", timeouts::contests),
     ("memory", memory::contests),
     ("echo", echo::contests),
+    ("datagrams", echo::datagrams::contests),
     ("net", net::contests),
     ("files", files::contests),
     ("disk", disk::contests),
@@ -64,8 +65,8 @@ const USAGE: &str = "\
 usage: trapline-bench [OPTION]... [WORKLOAD]...
 
 workloads, all of them unless some are named:
-  switch decisions spawn queues schedules sleepers timeouts memory echo net files disk start
-  observation
+  switch decisions spawn queues schedules sleepers timeouts memory echo datagrams net files disk
+  start observation
 --quick      less work, fewer rounds, no millions
 --rounds N   how often each contender runs; 7 unless it is given, 3 with --quick
 --json       the table as JSON, on standard output
@@ -119,6 +120,8 @@ fn main() -> ExitCode {
             "server-core" => echo::exec(echo::SERVER_CORE, args),
             "client-core" => echo::exec(echo::CLIENT_CORE, args),
             "echo-client" => echo::call(args),
+            "udp-server" => echo::datagrams::serve(args),
+            "udp-client" => echo::datagrams::call(args),
             other => Err(io::Error::other(format!(
                 "there is no child role {other:?}"
             ))),

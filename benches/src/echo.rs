@@ -7,6 +7,7 @@
 //! never sleeps, so that no server has to wake it.
 
 mod client;
+pub(crate) mod datagrams;
 mod server;
 
 use std::{

@@ -38,21 +38,21 @@ pub(super) struct Options {
     pub(super) on: Vec<Place>,
     /// Set up the network: latency=TIME or latency=TIME..TIME between hosts, loopback=TIME within a
     /// host, bandwidth=BYTES a second, buffer=BYTES of a connection, connect-timeout=TIME,
-    /// retransmission-limit=TIME, fragment to read and write in random pieces; and the disks of all
-    /// hosts: disk-capacity=BYTES, disk-latency=TIME or TIME..TIME, disk-bandwidth=BYTES a second,
+    /// retransmission-limit=TIME, fragment to read and write in random pieces; loss=SHARE,
+    /// duplicate=SHARE, reorder=SHARE of the datagrams, such as 1%; and the disks of all hosts: disk-capacity=BYTES, disk-latency=TIME or TIME..TIME, disk-bandwidth=BYTES a second,
     /// disk-eio=SHARE and disk-rot=SHARE of operations that fail and of reads with a flipped bit, as 1%
     #[arg(long, value_name = "SETTING", value_delimiter = ',', value_parser = setting)]
     net: Vec<Setting>,
     /// Make a fault happen at this time: cut A B, cut-one-way A B, heal A B, hold A B, release A B,
-    /// reset A B, slow A FACTOR, fragment on|off, clock-step [A] SPAN as in -1h, clock-leap [A]
+    /// reset A B, slow A FACTOR, fragment on|off, loss SHARE, duplicate SHARE, reorder SHARE, clock-step [A] SPAN as in -1h, clock-leap [A]
     /// repeat|skip, crash A, restart A, power A (both at once), disk:eio A, disk:rot A, disk:full A or
     /// disk:heal A; can be repeated. A host that restarts boots its programs again, on what the crash has
     /// left of its disk
     #[arg(long, value_name = "TIME:FAULT", value_parser = planned,
         allow_hyphen_values = true)]
     fault: Vec<Planned>,
-    /// Break things at random for the first 60 seconds: cuts, slow hosts, resets, and crashes of the
-    /// hosts of --on. At level 1 every 5 seconds on average, at 2 every 1.5 seconds, at 3 every 0.4
+    /// Break things at random for the first 60 seconds: cuts, slow hosts, resets, crashes of the
+    /// hosts of --on, and lost, doubled and late datagrams. At level 1 every 5 seconds on average, at 2 every 1.5 seconds, at 3 every 0.4
     /// seconds. The run lasts 60 seconds at least. --seed determines the faults. Needs --on
     #[arg(long, value_name = "LEVEL", value_parser = clap::value_parser!(u8).range(1..=3))]
     chaos: Option<u8>,
@@ -76,6 +76,8 @@ enum Setting {
     ConnectTimeout(Duration),
     RetransmissionLimit(Duration),
     Fragment,
+    /// What befalls a share of the datagrams.
+    Datagrams(Fault),
     DiskCapacity(NonZeroU64),
     DiskLatency(RangeInclusive<Duration>),
     DiskBandwidth(NonZeroU64),
@@ -121,7 +123,7 @@ fn place(text: &str) -> Result<Place, String> {
 }
 
 fn setting(text: &str) -> Result<Setting, String> {
-    const EXAMPLES: [&str; 12] = [
+    const EXAMPLES: [&str; 15] = [
         "latency=1ms..10ms",
         "loopback=10us",
         "bandwidth=1000000",
@@ -129,6 +131,9 @@ fn setting(text: &str) -> Result<Setting, String> {
         "connect-timeout=10s",
         "retransmission-limit=60s",
         "fragment",
+        "loss=1%",
+        "duplicate=1%",
+        "reorder=1%",
         "disk-capacity=1000000",
         "disk-latency=1ms..10ms",
         "disk-bandwidth=1000000",
@@ -175,13 +180,18 @@ fn setting(text: &str) -> Result<Setting, String> {
         "connect-timeout" => limit(value).map(Setting::ConnectTimeout),
         "retransmission-limit" => limit(value).map(Setting::RetransmissionLimit),
         "fragment" => Err("'fragment' takes no value".into()),
+        "loss" | "duplicate" | "reorder" => {
+            let fault = format!("{word} {value}").parse::<Fault>();
+            let fault = fault.map_err(|_| wrong("it takes a share from 0% to 100%"));
+            fault.map(Setting::Datagrams)
+        }
         "buffer" => value.parse().map(Setting::Buffer).map_err(bytes),
         _ => value.parse().map(Setting::Bandwidth).map_err(bytes),
     }
 }
 
 fn planned(text: &str) -> Result<Planned, String> {
-    const WORDS: [&str; 17] = [
+    const WORDS: [&str; 20] = [
         "cut",
         "cut-one-way",
         "heal",
@@ -190,6 +200,9 @@ fn planned(text: &str) -> Result<Planned, String> {
         "reset",
         "slow",
         "fragment",
+        "loss",
+        "duplicate",
+        "reorder",
         "clock-step",
         "clock-leap",
         "crash",
@@ -344,6 +357,7 @@ fn set(net: &SimNet, setting: Setting) -> io::Result<()> {
         Setting::ConnectTimeout(span) => net.connect_timeout(span),
         Setting::RetransmissionLimit(span) => net.retransmission_limit(span),
         Setting::Fragment => net.fragment(true),
+        Setting::Datagrams(fault) => return net.apply(&fault),
         Setting::DiskCapacity(bytes) => return on_disks(&|disk| disk.capacity(bytes.get())),
         Setting::DiskLatency(range) => return on_disks(&|disk| disk.latency(range.clone())),
         Setting::DiskBandwidth(bytes) => return on_disks(&|disk| disk.bandwidth(bytes.get())),

@@ -89,6 +89,8 @@ pub(crate) enum Beside {
     Scope,
     /// A store, and the set of signals as a word.
     Signals,
+    /// The options of a socket.
+    Options,
     /// The queue that a shield closes when it holds a timeout back.
     Closes,
 }

@@ -1,6 +1,9 @@
 //! The calls on devices.
 
-use std::{io, net::SocketAddr};
+use std::{
+    io,
+    net::{Ipv4Addr, SocketAddr},
+};
 
 use super::{
     Kernel,
@@ -10,7 +13,7 @@ use super::{
     transfers::failed,
 };
 use crate::{
-    abi::{DeviceId, Direction, Errno, Reply},
+    abi::{DeviceId, Direction, Errno, ListenOptions, Reply, StreamOptions},
     log::Wake,
     panic::contain,
     sched::Runnable,
@@ -35,11 +38,19 @@ impl Kernel {
     }
 
     pub(super) fn listen(&mut self, me: Runnable) -> Outcome {
-        let Some(Payload::Addr(addr)) = self.frame.take() else {
-            return Errno::Invalid.into();
+        let (addr, options) = match self.frame.take() {
+            Some(Payload::Addr(addr)) => (addr, ListenOptions::default()),
+            Some(Payload::Listen(addr, options)) => (addr, *options),
+            _ => return Errno::Invalid.into(),
         };
         let (id, host) = (self.devices.next_id(me), self.tasks[me].host);
-        let result = self.world.io(id, Request::Listen { host, addr });
+        let options = &options;
+        let request = Request::Listen {
+            host,
+            addr,
+            options,
+        };
+        let result = self.world.io(id, request);
         let result = result.and_then(world::Answer::addr);
         let answer = self.opened(id, result.map(Some));
         self.devices.set_listener(id);
@@ -47,16 +58,28 @@ impl Kernel {
     }
 
     pub(super) fn connect(&mut self, me: Runnable) -> Outcome {
-        let Some(Payload::Addr(addr)) = self.frame.take() else {
-            return Errno::Invalid.into();
+        let (addr, options) = match self.frame.take() {
+            Some(Payload::Addr(addr)) => (addr, StreamOptions::default()),
+            Some(Payload::Connect(addr, options)) => (addr, *options),
+            _ => return Errno::Invalid.into(),
         };
         let (id, host) = (self.devices.next_id(me), self.tasks[me].host);
-        let result = self.world.io(id, Request::Connect { host, addr });
+        let options = &options;
+        let request = Request::Connect {
+            host,
+            addr,
+            options,
+        };
+        let result = self.world.io(id, request);
         let result = result.and_then(world::Answer::done);
         self.opened(id, result.map(|()| None)).into()
     }
 
-    fn opened(&mut self, id: DeviceId, result: io::Result<Option<SocketAddr>>) -> Answer {
+    pub(super) fn opened(
+        &mut self,
+        id: DeviceId,
+        result: io::Result<Option<SocketAddr>>,
+    ) -> Answer {
         match result {
             Ok(addr) => {
                 self.devices.insert(id);
@@ -177,7 +200,7 @@ impl Kernel {
         self.sent(me, device, result)
     }
 
-    fn sent(
+    pub(super) fn sent(
         &mut self,
         me: Runnable,
         device: DeviceId,
@@ -220,6 +243,7 @@ impl Kernel {
         self.touch(Object::World);
         let read = match op {
             ReadOp::Bytes(room) => self.recv(me, device, room),
+            ReadOp::Datagram(room) => self.recv_from(me, device, room),
             ReadOp::Connection => self.accept(me, device),
             ReadOp::Disk(call) => self.finish_on_disk(me, device, call),
             ReadOp::Line => self.line(me, device),
@@ -259,6 +283,21 @@ impl Kernel {
         self.transferred(me.tid, device, Direction::Read, result)
     }
 
+    fn recv_from(&mut self, me: Runnable, device: DeviceId, room: u32) -> Option<Answer> {
+        let mut from = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
+        let mut buffer = self.frame.buffer(room as usize);
+        let (buf, sender) = (&mut *buffer, &mut from);
+        let request = Request::RecvFrom { buf, from: sender };
+        let result = self.world.io(device, request);
+        drop(buffer);
+        let result = result.and_then(world::Answer::bytes);
+        let answer = self.transferred(me.tid, device, Direction::Read, result)?;
+        Some(match answer.reply {
+            Reply::Bytes(_) => Answer::with(answer.reply, Payload::Addr(from)),
+            _ => answer,
+        })
+    }
+
     fn accept(&mut self, me: Runnable, listener: DeviceId) -> Option<Answer> {
         let id = self.devices.next_id(me);
         let request = Request::Accept {
@@ -266,11 +305,15 @@ impl Kernel {
             connection: id,
         };
         let result = self.world.io(listener, request);
-        let result = result.and_then(world::Answer::addr);
+        let result = result.and_then(|answer| match answer {
+            // A Unix socket that connects has no address.
+            world::Answer::Done => Ok(None),
+            other => other.addr().map(Some),
+        });
         let peer = result.as_ref().ok().copied();
         let answer = self.transferred(me.tid, listener, Direction::Read, result.map(|_| 0))?;
         Some(match peer {
-            Some(_) => self.opened(id, Ok(peer)),
+            Some(peer) => self.opened(id, Ok(peer)),
             None => answer,
         })
     }

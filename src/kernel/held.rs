@@ -42,7 +42,7 @@ impl HeldCalls {
         frame: &TrapFrame,
     ) {
         let bytes = match call {
-            Some(SystemCall::Send(_)) => frame.offered().to_vec(),
+            Some(SystemCall::Send(_) | SystemCall::SendTo(_)) => frame.offered().to_vec(),
             _ => Vec::new(),
         };
         let held = Held {

@@ -106,8 +106,13 @@ impl Kernel {
             info.wait.is_client = net.is_client(device, direction);
         }
         info.wait.is_timed = self.tasks[task].is_timed();
-        info.wait.is_accept |=
-            matches!(on, WaitingOn::Device(_, _, Then::Read(ReadOp::Connection)));
+        info.wait.is_accept |= match on {
+            WaitingOn::Device(_, _, Then::Read(ReadOp::Connection)) => true,
+            WaitingOn::Device(device, _, Then::Read(ReadOp::Datagram(_))) => {
+                self.devices.is_listener(device)
+            }
+            _ => false,
+        };
         info.wait.call = name(on, kind, count.unwrap_or(1));
         info.wait.place = self.places.of_call(task, on);
         info
@@ -147,6 +152,7 @@ fn name(on: WaitingOn, kind: Kind, count: u64) -> &'static str {
         WaitingOn::Exit(_) => "wait",
         WaitingOn::Timer(_) => "sleep",
         WaitingOn::Device(_, _, Then::Read(ReadOp::Bytes(_))) => "recv",
+        WaitingOn::Device(_, _, Then::Read(ReadOp::Datagram(_))) => "recv_from",
         WaitingOn::Device(_, _, Then::Read(ReadOp::Connection)) => "accept",
         WaitingOn::Device(_, _, Then::Read(ReadOp::Disk(call))) => {
             SystemCall::from_number(call).map_or("", SystemCall::name)

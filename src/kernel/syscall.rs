@@ -73,10 +73,20 @@ impl Kernel {
             SystemCall::Connected(device) => self.connected(device),
             SystemCall::Accept(device) => self.read_later(me, device, ReadOp::Connection),
             SystemCall::Recv(device) => {
-                let room = self.frame.take_word().unwrap_or(0);
-                let room = u32::try_from(room).unwrap_or(u32::MAX);
+                let room = self.room();
                 self.read_later(me, device, ReadOp::Bytes(room))
             }
+            SystemCall::RecvFrom(device) => {
+                let room = self.room();
+                self.read_later(me, device, ReadOp::Datagram(room))
+            }
+            SystemCall::SendTo(device) => self.send_to(me, device),
+            SystemCall::BindUdp => self.bind_udp(me),
+            SystemCall::ConnectUdp(device) => self.connect_udp(device),
+            SystemCall::ListenUnix => self.listen_unix(me),
+            SystemCall::ConnectUnix => self.connect_unix(me),
+            SystemCall::SocketPair => self.socketpair(me),
+            SystemCall::SetOptions(device) => self.set_options(device),
             SystemCall::Input => self.open_input(me),
             SystemCall::ReadLine => self.read_line(me),
             SystemCall::WallClock => self.wall_clock(me),
@@ -241,6 +251,12 @@ impl Kernel {
     }
 
     // ---- other
+
+    /// How many bytes a call has room for.
+    fn room(&self) -> u32 {
+        let room = self.frame.take_word().unwrap_or(0);
+        u32::try_from(room).unwrap_or(u32::MAX)
+    }
 
     fn random(&mut self, me: Runnable) -> Outcome {
         let number = if me.tid.is_daemon() {

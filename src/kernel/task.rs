@@ -102,6 +102,8 @@ impl From<Pending> for State {
 pub(super) enum ReadOp {
     /// At most this number of bytes.
     Bytes(u32),
+    /// A datagram, of which at most this number of bytes is kept.
+    Datagram(u32),
     Connection,
     /// The result of an operation on a disk: the number of its call.
     Disk(u8),

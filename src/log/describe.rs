@@ -255,7 +255,11 @@ impl Ledger {
                 None => "",
             },
         };
-        let is_accept = last.is_some_and(|last| matches!(last.call, SystemCall::Accept(_)));
+        let is_accept = last.is_some_and(|last| match last.call {
+            SystemCall::Accept(_) => true,
+            SystemCall::RecvFrom(device) => self.addrs.get(&device).is_some_and(|(_, is)| *is),
+            _ => false,
+        });
         wait.is_accept |= is_accept && matches!(on, On::Device(..));
         wait
     }

@@ -285,7 +285,10 @@ impl Ledger {
         }
         let doing = match call {
             // These wake no task, and are answered when their task's turn comes.
-            SystemCall::Recv(_) | SystemCall::Accept(_) | SystemCall::Select => {
+            SystemCall::Recv(_)
+            | SystemCall::RecvFrom(_)
+            | SystemCall::Accept(_)
+            | SystemCall::Select => {
                 self.caller = None;
                 Doing::Ready
             }
@@ -345,8 +348,15 @@ impl Ledger {
             }
             Reply::Device(device) => {
                 let path: Option<Box<str>> = last.and_then(CallInfo::path).map(Box::from);
-                let opened =
-                    |call: &CallInfo| Some((call.addr()?, call.call == SystemCall::Listen));
+                let opened = |call: &CallInfo| {
+                    let addr = call.addr()?;
+                    let is_server = match call.call {
+                        SystemCall::Listen => true,
+                        SystemCall::BindUdp => addr.port() != 0,
+                        _ => false,
+                    };
+                    Some((addr, is_server))
+                };
                 let opened = last.and_then(opened);
                 if let Some(opened) = opened.filter(|_| self.addrs.len() < self.most) {
                     self.addrs.insert(device, opened);

@@ -105,7 +105,11 @@ impl fmt::Display for Answered<'_> {
             Reply::Again => f.write_str("try again"),
             Reply::Tid(tid) => tid.fmt(f),
             Reply::Time(now) => now.fmt(f),
-            Reply::Random(number) | Reply::Bytes(number) | Reply::Ready(number) => number.fmt(f),
+            Reply::Random(number) | Reply::Ready(number) => number.fmt(f),
+            Reply::Bytes(number) => match detail {
+                Detail::Addr(from) => write!(f, "{number} from {from}"),
+                _ => number.fmt(f),
+            },
             Reply::Queue(queue) => write!(f, "queue {queue}"),
             Reply::Message(number) => write!(f, "message {number}"),
             Reply::Permits(1) => f.write_str("a permit"),
@@ -116,6 +120,7 @@ impl fmt::Display for Answered<'_> {
             Reply::Elapsed(number) => write!(f, "timeout {number} elapsed"),
             Reply::Device(device) => match detail {
                 Detail::Addr(addr) => write!(f, "device {device} ({addr})"),
+                Detail::Count(other) => write!(f, "devices {device} and {other}"),
                 _ => write!(f, "device {device}"),
             },
             Reply::Exit | Reply::Io | Reply::Host => detail.fmt(f),

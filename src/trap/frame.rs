@@ -25,7 +25,10 @@ use super::{
     unread::Unread,
 };
 use crate::{
-    abi::{Beside, DeviceId, Exit, HostId, Interest, Kind, Reply, SystemCall, TaskInfo, Tid},
+    abi::{
+        Beside, DeviceId, Exit, HostId, Interest, Kind, ListenOptions, Reply, StreamOptions,
+        SystemCall, TaskInfo, Tid,
+    },
     interrupt::{Job, Remote},
     log::{Detail, Tracer},
     panic::contain,
@@ -43,7 +46,12 @@ pub(crate) enum Payload {
     Exit(Exit),
     Tasks(Vec<TaskInfo>),
     Addr(SocketAddr),
-    /// Of a host.
+    /// Where to listen, with options.
+    Listen(SocketAddr, Box<ListenOptions>),
+    /// Where to connect to, with options.
+    Connect(SocketAddr, Box<StreamOptions>),
+    Options(Box<StreamOptions>),
+    /// Of a host, or a path.
     Name(Rc<str>),
     Addresses(Vec<IpAddr>),
     /// A fault of the network, and what becomes of a host.
@@ -56,6 +64,8 @@ pub(crate) enum Payload {
     File(Arc<File>, u64),
     /// An opened device, and its address. Dropping it closes the device.
     Opened(DeviceRef, Option<SocketAddr>),
+    /// Two opened devices. Dropping them closes both.
+    Pair(DeviceRef, DeviceRef),
     Io(io::Error),
     Queue(Rc<dyn Store>, Rc<QueueStatus>),
     Job(Job),
@@ -82,7 +92,12 @@ impl Payload {
             Self::Addresses(addresses) => Detail::Count(addresses.len()),
             Self::Exit(exit) => Detail::Exit(exit.clone()),
             Self::Tasks(tasks) => Detail::Count(tasks.len()),
-            Self::Addr(addr) | Self::Opened(_, Some(addr)) => Detail::Addr(*addr),
+            Self::Addr(addr)
+            | Self::Listen(addr, _)
+            | Self::Connect(addr, _)
+            | Self::Opened(_, Some(addr)) => Detail::Addr(*addr),
+            Self::Options(options) => Detail::Name(options.to_string().into()),
+            Self::Pair(_, other) => Detail::Count(u64::from(other.id()) as usize),
             Self::Io(error) => Detail::Io(error.kind(), error.to_string().into()),
             Self::Queue(_, status) => match (status.kind, status.name.as_deref()) {
                 (Kind::Queue, None) => Detail::None,
@@ -197,6 +212,8 @@ pub(crate) struct TrapFrame {
     /// The caller of the last stub that may block, or makes a task. A stub borrows its `Os`, so no
     /// other call of the task comes between the call of the stub and the trap.
     place: Cell<Option<Caller>>,
+    /// Whether the limits of the running task deny faults of the network.
+    pub(crate) denies_faults: Cell<bool>,
     /// Of standard input.
     pub(crate) unread: RefCell<Unread>,
 }
@@ -224,6 +241,7 @@ impl TrapFrame {
             payloads: RefCell::default(),
             kept: Kept::default(),
             place: Cell::default(),
+            denies_faults: Cell::default(),
             unread: RefCell::default(),
         }
     }

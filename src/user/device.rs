@@ -13,7 +13,8 @@ use crate::{
 const MAX_FILE: usize = 256 * 1024;
 
 /// A handle to a descriptor that the kernel owns. [`Os::attach`] returns one;
-/// [`TcpStream`](crate::TcpStream) and [`TcpListener`](crate::TcpListener) are devices.
+/// [`TcpStream`](crate::TcpStream), [`TcpListener`](crate::TcpListener),
+/// [`UdpSocket`](crate::UdpSocket) and the sockets of Unix are devices.
 ///
 /// Clones are handles to the same device, for any task. One task may wait to read while another waits
 /// to write. Dropping the last handle closes the descriptor.
@@ -327,7 +328,7 @@ impl<D: AsDevice + ?Sized> AsDevice for Rc<D> {
 }
 
 /// Makes a call that writes, until it need not be made again.
-async fn write(
+pub(super) async fn write(
     os: &mut Os,
     place: Caller,
     prepare: impl Fn(&TrapFrame) -> SystemCall,
@@ -345,7 +346,7 @@ async fn write(
     }
 }
 
-fn moved(reply: Reply, frame: &TrapFrame) -> io::Result<usize> {
+pub(super) fn moved(reply: Reply, frame: &TrapFrame) -> io::Result<usize> {
     match reply {
         Reply::Bytes(n) => Ok(n as usize),
         other => Err(io_error(other, frame)),

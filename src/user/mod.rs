@@ -8,6 +8,7 @@
 //! | `child.rs` | tasks that return a value |
 //! | `time.rs` | sleep, the clock, timeouts |
 //! | `device.rs`, `net.rs` | descriptors; TCP |
+//! | `udp.rs`, `unix.rs` | UDP; Unix sockets |
 //! | `disk.rs` | the disk and its files |
 //! | `stream/` | lines and records of any device; copies between two |
 //! | `input.rs` | standard input, and the time of day |
@@ -48,3 +49,5 @@ pub(crate) mod supervisor;
 pub mod sync;
 pub(crate) mod tasks;
 pub(crate) mod time;
+pub(crate) mod udp;
+pub(crate) mod unix;

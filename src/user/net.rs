@@ -12,7 +12,7 @@ use super::{
     os::{Os, carrying, io_checked, io_error, mismatch},
 };
 use crate::{
-    abi::{Reply, SystemCall},
+    abi::{ListenOptions, Reply, StreamOptions, SystemCall},
     trap::{Caller, Payload, TrapFrame},
 };
 
@@ -60,10 +60,41 @@ impl Os {
     /// without a network. The text names the address; the source is the world's own [`io::Error`],
     /// which has the `raw_os_error`.
     pub async fn listen(&mut self, addr: SocketAddr) -> io::Result<TcpListener> {
-        let (handle, local) = self
-            .call(carrying(SystemCall::Listen, Payload::Addr(addr)), opened)
+        self.listen_as(addr, Payload::Addr(addr)).await
+    }
+
+    /// The same with options. In the simulated network the backlog and the sizes of buffers take
+    /// effect, and listeners that share an address by `reuse_port` are given connections by the port
+    /// of the client.
+    ///
+    /// *Errors:* as [`Os::listen`].
+    ///
+    /// ```
+    /// # use trapline::{Kernel, ListenOptions, Os};
+    /// # let mut kernel = Kernel::simulated(0);
+    /// # kernel.spawn("server", async |os: &mut Os| {
+    /// let options = ListenOptions::new().reuse_port(true);
+    /// let one = os.listen_with(([127, 0, 0, 1], 80).into(), options).await?;
+    /// let other = os.listen_with(([127, 0, 0, 1], 80).into(), options).await?;
+    /// # std::io::Result::Ok(())
+    /// # })?;
+    /// # kernel.run()?.check()?;
+    /// # Ok::<(), trapline::Error>(())
+    /// ```
+    pub async fn listen_with(
+        &mut self,
+        addr: SocketAddr,
+        options: ListenOptions,
+    ) -> io::Result<TcpListener> {
+        self.listen_as(addr, Payload::Listen(addr, Box::new(options)))
             .await
-            .map_err(|error| cannot_listen(addr, error))?;
+    }
+
+    async fn listen_as(&mut self, addr: SocketAddr, what: Payload) -> io::Result<TcpListener> {
+        let (handle, local) = self
+            .call(carrying(SystemCall::Listen, what), opened)
+            .await
+            .map_err(|error| cannot_listen("listen on", addr, error))?;
         let local = local.unwrap_or(addr);
         Ok(Device::new(handle, Rc::new(Listener { local })))
     }
@@ -98,19 +129,40 @@ impl Os {
         to: impl Into<Endpoint>,
     ) -> impl Future<Output = io::Result<TcpStream>> {
         let place = self.note_caller();
-        self.connect_at(place, to.into())
+        self.connect_at(place, to.into(), None)
     }
 
-    async fn connect_at(&mut self, place: Caller, to: Endpoint) -> io::Result<TcpStream> {
+    /// The same with options, which are set before the connection begins.
+    ///
+    /// *Errors:* as [`Os::connect`], and as [`Device::set_options`].
+    #[track_caller]
+    pub fn connect_with(
+        &mut self,
+        to: impl Into<Endpoint>,
+        options: StreamOptions,
+    ) -> impl Future<Output = io::Result<TcpStream>> {
+        let place = self.note_caller();
+        self.connect_at(place, to.into(), Some(options))
+    }
+
+    async fn connect_at(
+        &mut self,
+        place: Caller,
+        to: Endpoint,
+        options: Option<StreamOptions>,
+    ) -> io::Result<TcpStream> {
+        if let Some(options) = options {
+            check(options, true)?;
+        }
         let (name, port) = match &to {
-            Endpoint::Addr(addr) => return TcpStream::open(self, *addr, place).await,
+            Endpoint::Addr(addr) => return TcpStream::open(self, *addr, options, place).await,
             Endpoint::Name(name, port) => (name, *port),
         };
-        let cannot = |error| cannot("connect to", to.clone(), error, "");
+        let cannot = |error| cannot("connect to", &to, error, "");
         let mut last = None;
         for address in self.resolve_at(place, name).await.map_err(cannot)? {
             self.frame().set_place(place);
-            match TcpStream::open(self, (address, port).into(), place).await {
+            match TcpStream::open(self, (address, port).into(), options, place).await {
                 Ok(stream) => return Ok(stream),
                 Err(error) => last = Some(error),
             }
@@ -201,10 +253,19 @@ impl TcpListener {
 }
 
 impl TcpStream {
-    async fn open(os: &mut Os, addr: SocketAddr, place: Caller) -> io::Result<Self> {
-        let cannot = |error| cannot("connect to", addr.into(), error, "");
+    async fn open(
+        os: &mut Os,
+        addr: SocketAddr,
+        options: Option<StreamOptions>,
+        place: Caller,
+    ) -> io::Result<Self> {
+        let cannot = |error| cannot("connect to", addr, error, "");
+        let to = match options {
+            None => Payload::Addr(addr),
+            Some(options) => Payload::Connect(addr, Box::new(options)),
+        };
         let (handle, _) = os
-            .call(carrying(SystemCall::Connect, Payload::Addr(addr)), opened)
+            .call(carrying(SystemCall::Connect, to), opened)
             .await
             .map_err(cannot)?;
         let stream = Self::new(handle, Rc::new(Stream { peer: addr }));
@@ -217,7 +278,82 @@ impl TcpStream {
             .map_err(cannot)?;
         Ok(stream)
     }
+}
 
+/// What a stream is, as a [`Device`]: [`TcpStream`] or [`UnixStream`](crate::UnixStream).
+pub trait StreamKind: SocketKind {}
+
+/// What a listener is, as a [`Device`]: [`TcpListener`] or [`UnixListener`](crate::UnixListener).
+pub trait ListenerKind: Sealed + Sized + 'static {
+    /// What its connections are.
+    type Stream: StreamKind + 'static;
+    /// The address of a peer; nothing for Unix sockets.
+    type Peer: fmt::Debug + Copy + 'static;
+
+    /// Accepts a connection, as the listener's own method does.
+    #[doc(hidden)]
+    fn accept(
+        listener: &Device<Self>,
+        os: &mut Os,
+    ) -> impl Future<Output = io::Result<(Device<Self::Stream>, Self::Peer)>>;
+}
+
+/// What a socket is, as a [`Device`]: a stream or a [`UdpSocket`](crate::UdpSocket).
+pub trait SocketKind: Sealed {}
+
+mod sealed {
+    /// Only the sockets of this crate are sockets.
+    pub trait Sealed {
+        const IS_TCP: bool = false;
+    }
+}
+
+pub(super) use sealed::Sealed;
+
+impl Sealed for Stream {
+    const IS_TCP: bool = true;
+}
+
+impl Sealed for Listener {}
+
+impl ListenerKind for Listener {
+    type Stream = Stream;
+    type Peer = SocketAddr;
+
+    fn accept(
+        listener: &TcpListener,
+        os: &mut Os,
+    ) -> impl Future<Output = io::Result<(TcpStream, SocketAddr)>> {
+        listener.accept(os)
+    }
+}
+
+impl SocketKind for Stream {}
+impl StreamKind for Stream {}
+
+impl<S: SocketKind> Device<S> {
+    /// Sets options of a socket. In the simulated network `nodelay` and `keepalive` have no effect.
+    /// Never blocks.
+    ///
+    /// *Errors:* `InvalidInput` for an option that only TCP has, and for a linger above zero; those of
+    /// the operating system.
+    pub async fn set_options(&self, os: &mut Os, options: StreamOptions) -> io::Result<()> {
+        check(options, S::IS_TCP)?;
+        let id = self.device_id(os);
+        let options = Payload::Options(Box::new(options));
+        os.call(carrying(SystemCall::SetOptions(id), options), io_checked)
+            .await
+    }
+}
+
+fn check(options: StreamOptions, is_tcp: bool) -> io::Result<()> {
+    match options.refusal(is_tcp) {
+        Some(why) => Err(io::Error::new(io::ErrorKind::InvalidInput, why)),
+        None => Ok(()),
+    }
+}
+
+impl<S: StreamKind> Device<S> {
     /// Shuts down the outgoing half. The peer reads the end of the stream, and can still send.
     /// Never blocks.
     ///
@@ -240,7 +376,7 @@ impl TcpStream {
 }
 
 /// The error with the address, and with what to do about it.
-fn cannot_listen(addr: SocketAddr, error: io::Error) -> io::Error {
+pub(super) fn cannot_listen(what: &'static str, addr: SocketAddr, error: io::Error) -> io::Error {
     use io::ErrorKind as Kind;
     let advice = match error.kind() {
         Kind::AddrInUse if addr.port() != 0 => "; choose another port, or 0 for a free one",
@@ -254,28 +390,29 @@ fn cannot_listen(addr: SocketAddr, error: io::Error) -> io::Error {
         }
         _ => "",
     };
-    cannot("listen on", addr.into(), error, advice)
+    cannot(what, addr, error, advice)
 }
 
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {what} {addr}: {source}{advice}")]
 struct AtAddr {
     what: &'static str,
-    addr: Endpoint,
+    /// Or a path.
+    addr: String,
     source: io::Error,
     advice: &'static str,
 }
 
-fn cannot(
+pub(super) fn cannot(
     what: &'static str,
-    addr: Endpoint,
+    addr: impl fmt::Display,
     source: io::Error,
     advice: &'static str,
 ) -> io::Error {
     let kind = source.kind();
     let error = AtAddr {
         what,
-        addr,
+        addr: addr.to_string(),
         source,
         advice,
     };

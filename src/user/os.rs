@@ -128,10 +128,15 @@ impl Os {
             call
         };
         self.call(prepare, |reply, frame| {
-            if let Reply::Device(_) = reply
-                && let Some(Payload::Opened(handle, _)) = frame.take()
-            {
-                handle.leave_open();
+            if let Reply::Device(_) = reply {
+                match frame.take() {
+                    Some(Payload::Opened(handle, _)) => handle.leave_open(),
+                    Some(Payload::Pair(one, other)) => {
+                        one.leave_open();
+                        other.leave_open();
+                    }
+                    _ => {}
+                }
             }
             reply
         })
@@ -213,6 +218,7 @@ pub(crate) fn io_checked(reply: Reply, frame: &Rc<TrapFrame>) -> io::Result<()> 
 
 pub(crate) fn io_error(reply: Reply, frame: &TrapFrame) -> io::Error {
     match (reply, frame.take()) {
+        (Reply::Err(Errno::Denied), Some(Payload::Io(error))) => error,
         (Reply::Err(errno), _) => errno.into(),
         (Reply::Io, Some(Payload::Io(error))) => error,
         (other, _) => mismatch(other),

@@ -1,9 +1,10 @@
 //! Serving: a task accepts clients until it is told to stop, and lets them finish.
 
-use std::{cell::Cell, collections::BTreeMap, io, net::SocketAddr, rc::Rc, time::Duration};
+use std::{cell::Cell, collections::BTreeMap, io, rc::Rc, time::Duration};
 
 use super::{
-    net::{TcpListener, TcpStream},
+    device::Device,
+    net::{ListenerKind, StreamKind},
     os::{Os, io_checked},
     program::IntoExit,
     select::Source,
@@ -28,8 +29,9 @@ const FAREWELL: Duration = Duration::from_millis(500);
 impl Os {
     /// Accepts clients, and runs `client` for each in a task of its own, until the source `stop` is ready.
     /// Then it drains: it closes the listener, and every client's stream
-    /// [reads no more](TcpStream::shutdown_read) than what has arrived. It waits for the clients' tasks
+    /// [reads no more](crate::TcpStream::shutdown_read) than what has arrived. It waits for the clients' tasks
     /// for at most `drain`, kills the rest, and returns how many it killed. It takes nothing from `stop`.
+    /// A [`UnixListener`](crate::UnixListener) is served in the same way; its clients have no address.
     /// (The graceful shutdown of hyper.)
     ///
     /// *Blocks* until then. A failure of a client ends only that client. When `accept` fails, or a
@@ -74,24 +76,24 @@ impl Os {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[track_caller]
-    pub fn serve_until<T: IntoExit>(
+    pub fn serve_until<T: IntoExit, L: ListenerKind>(
         &mut self,
-        listener: &TcpListener,
+        listener: &Device<L>,
         stop: Source,
         drain: Duration,
-        client: impl AsyncFn(&mut Self, TcpStream, SocketAddr) -> T + 'static,
+        client: impl AsyncFn(&mut Self, Device<L::Stream>, L::Peer) -> T + 'static,
     ) -> impl Future<Output = io::Result<usize>> {
         let place = self.note_caller();
         self.serve_at(place, listener, stop, drain, client)
     }
 
-    async fn serve_at<T: IntoExit>(
+    async fn serve_at<T: IntoExit, L: ListenerKind>(
         &mut self,
         place: Caller,
-        listener: &TcpListener,
+        listener: &Device<L>,
         stop: Source,
         drain: Duration,
-        client: impl AsyncFn(&mut Self, TcpStream, SocketAddr) -> T + 'static,
+        client: impl AsyncFn(&mut Self, Device<L::Stream>, L::Peer) -> T + 'static,
     ) -> io::Result<usize> {
         let client = Rc::new(client);
         let mut group = Group::new(self).await;
@@ -121,7 +123,7 @@ impl Os {
                 _ => {}
             }
             // The client may have left meanwhile: then this would wait for another, and not for `stop`.
-            let accept = async |os: &mut Self| listener.accept(os).await;
+            let accept = async |os: &mut Self| L::accept(listener, os).await;
             let (stream, peer) = match self.timeout(Duration::ZERO, accept).await {
                 Ok(Ok(accepted)) => accepted,
                 Err(Elapsed) => continue,
@@ -148,7 +150,7 @@ impl Os {
             self.frame().set_place(place);
             match group.spawn_noted(self, "client", member).await {
                 Ok(tid) => drop(streams.insert(tid, device)),
-                Err(errno) => tracing::warn!("cannot serve {peer}: {errno}"),
+                Err(errno) => tracing::warn!("cannot serve {peer:?}: {errno}"),
             }
         }
         stops.set(true);
@@ -165,7 +167,7 @@ impl Os {
 
 /// Ends a connection without a loss. If it were closed while its peer sends, the operating system would
 /// discard what the peer has not received.
-async fn farewell(os: &mut Os, stream: &TcpStream, silence: Duration) {
+async fn farewell<S: StreamKind>(os: &mut Os, stream: &Device<S>, silence: Duration) {
     // It fails if the client's task has closed the stream, or the connection is lost.
     if stream.shutdown_write(os).await.is_ok() {
         let mut buf = [0; 4096];

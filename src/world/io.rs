@@ -9,7 +9,7 @@ use std::{
 };
 
 use crate::{
-    abi::{DeviceId, Direction, HostId, Signal},
+    abi::{DeviceId, Direction, HostId, ListenOptions, Signal, StreamOptions},
     trap::{Descriptor, DiskOp, FileOp, MAX_IO},
 };
 
@@ -17,7 +17,9 @@ use crate::{
 ///
 /// The requests that open a device name its new token and the host of the task. They are
 /// [`Attach`](Request::Attach), [`Listen`](Request::Listen), [`Connect`](Request::Connect),
-/// [`Accept`](Request::Accept) and [`Disk`](Request::Disk). After an error the device is not open.
+/// [`Accept`](Request::Accept), [`Bind`](Request::Bind), [`ListenUnix`](Request::ListenUnix),
+/// [`ConnectUnix`](Request::ConnectUnix), [`Pair`](Request::Pair) and [`Disk`](Request::Disk). After an error the device is not
+/// open.
 ///
 /// Of the others, those that fail with `WouldBlock` promise a report by
 /// [`Happening::Ready`](crate::Happening::Ready).
@@ -37,6 +39,8 @@ pub enum Request<'a> {
         host: HostId,
         /// Where to listen; port 0 lets the world choose a free one.
         addr: SocketAddr,
+        /// The options of the socket.
+        options: &'a ListenOptions,
     },
     /// Begins a TCP connection as this device. Answered by [`Answer::Done`]. The device is writable
     /// once the connection is established or has failed.
@@ -45,12 +49,15 @@ pub enum Request<'a> {
         host: HostId,
         /// The address of the peer.
         addr: SocketAddr,
+        /// The options of the socket.
+        options: &'a StreamOptions,
     },
     /// How a begun connection came out. Answered by [`Answer::Done`], or by the error of the attempt.
     /// A simulated network answers [`Answer::Addr`], the connection's own address: the log shows it,
     /// so that traces can match the two ends.
     Connected,
-    /// Takes a connection off this listener. Answered by [`Answer::Addr`], with the peer's address.
+    /// Takes a connection off this listener. Answered by [`Answer::Addr`], with the peer's address; by
+    /// [`Answer::Done`] for a Unix socket, whose peer has none.
     Accept {
         /// The host of the task that accepts.
         host: HostId,
@@ -96,6 +103,56 @@ pub enum Request<'a> {
     /// [`Answer::Done`]. The error `Unsupported` means that none come from outside, and the call
     /// succeeds.
     Catch(&'a [Signal]),
+    /// Opens a UDP socket as this device. Answered by [`Answer::Addr`], with its own address.
+    Bind {
+        /// The host of the task that binds it.
+        host: HostId,
+        /// Its address; port 0 lets the world choose a free one.
+        addr: SocketAddr,
+    },
+    /// Takes a datagram off a UDP socket. What does not fit is dropped. Answered by
+    /// [`Answer::Bytes`].
+    RecvFrom {
+        /// Where the datagram goes.
+        buf: &'a mut [u8],
+        /// Where the sender's address goes.
+        from: &'a mut SocketAddr,
+    },
+    /// Sends a datagram. Answered by [`Answer::Bytes`], with all of them.
+    SendTo {
+        /// The datagram.
+        bytes: &'a [u8],
+        /// The receiver.
+        to: SocketAddr,
+    },
+    /// Makes this the peer of a UDP socket: the only one that it receives from, and the one that
+    /// [`Request::Send`] sends to. Answered by [`Answer::Done`].
+    ConnectTo(SocketAddr),
+    /// Opens a listening Unix socket as this device. Its file is removed when the device is closed.
+    /// Answered by [`Answer::Done`].
+    ListenUnix {
+        /// The host of the task that listens.
+        host: HostId,
+        /// The path of the socket's file.
+        path: &'a str,
+    },
+    /// Connects to a Unix socket, as this device. Answered by [`Answer::Done`] once it is established.
+    /// Here `WouldBlock` promises nothing: the listener's queue is full.
+    ConnectUnix {
+        /// The host of the task that connects.
+        host: HostId,
+        /// The path of the socket's file.
+        path: &'a str,
+    },
+    /// Opens two connected Unix sockets: this device and another one. Answered by [`Answer::Done`].
+    Pair {
+        /// The host of the task.
+        host: HostId,
+        /// The token of the other one.
+        other: DeviceId,
+    },
+    /// Sets options of a socket. Answered by [`Answer::Done`].
+    SetOptions(&'a StreamOptions),
     /// Begins an operation on names of the host's disk, as this device: an open file is this device from
     /// then on, and after any other operation the kernel closes it. Answered by [`Answer::Done`], or by
     /// an error at once. When the operation is over, the world reports the device as readable.

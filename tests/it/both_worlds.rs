@@ -15,7 +15,9 @@ use std::{
     time::Duration,
 };
 
-use trapline::{Elapsed, Kernel, Os, SimWorld, TcpListener, TcpStream};
+use trapline::{
+    Elapsed, Kernel, ListenOptions, Os, SimWorld, StreamOptions, TcpListener, TcpStream,
+};
 
 /// How long the operating system may take to pass something on.
 const SETTLED: Duration = Duration::from_millis(5);
@@ -63,6 +65,9 @@ macro_rules! cases {
     (@) => { None };
     (@ $notes:literal, $why:literal) => { Some(($notes, $why)) };
 }
+
+mod datagrams;
+mod unix;
 
 fn local(port: u16) -> SocketAddr {
     ([127, 0, 0, 1], port).into()
@@ -793,7 +798,15 @@ fn run(case: &Case, mut kernel: Kernel) -> String {
 
 #[test]
 fn s30_to_s37_and_s80_to_s82_hold_in_both_worlds() {
-    let topics = [ORDERS, OPENING, HALVES, CLOSING, READINESS];
+    let topics = [
+        ORDERS,
+        OPENING,
+        HALVES,
+        CLOSING,
+        READINESS,
+        datagrams::DATAGRAMS,
+        unix::UNIX,
+    ];
     let all: Vec<_> = topics.into_iter().flatten().collect();
     assert!(all.len() >= 60, "{} cases", all.len());
     let mut wrong = Vec::new();

@@ -10,8 +10,9 @@ use std::{
 };
 
 use trapline::{
-    Answer, DeviceId, Direction, Elapsed, Error, Happening, HostId, Interrupt, Kernel, Os, Promise,
-    RealWorld, Request, SimWorld, TaskState, World, forward_world,
+    Answer, DeviceId, Direction, Elapsed, Error, Happening, HostId, Interrupt, Kernel,
+    ListenOptions, Os, Promise, RealWorld, Request, SimWorld, StreamOptions, TaskState, World,
+    forward_world,
 };
 
 use crate::{
@@ -131,9 +132,19 @@ fn the_real_world_polls_only_for_what_it_has_promised() {
     let mut world = RealWorld::new().unwrap();
     let [listener, ours, theirs] = [1, 2, 3].map(DeviceId::from_raw);
     let (host, addr) = (HostId::LOCAL, LOCALHOST);
-    let listen = Request::Listen { host, addr };
+    let options = &ListenOptions::new();
+    let listen = Request::Listen {
+        host,
+        addr,
+        options,
+    };
     let addr = world.io(listener, listen).and_then(Answer::addr).unwrap();
-    let connect = Request::Connect { host, addr };
+    let options = &StreamOptions::new();
+    let connect = Request::Connect {
+        host,
+        addr,
+        options,
+    };
     assert_eq!(world.io(ours, connect).unwrap(), Answer::Done);
     let mut happened = Vec::new();
     let mut accept = || {

@@ -1,5 +1,6 @@
 //! S80 to S87: the simulated network.
 
+mod datagrams;
 mod faults;
 mod loopback;
 

@@ -1,5 +1,7 @@
 //! S29 to S38, for TCP over loopback.
 
+mod local;
+
 use std::{
     error::Error,
     io::{self, ErrorKind, Read, Write},

@@ -58,6 +58,19 @@ impl Notes {
                     "device {device} is no socket, and a simulated run has no other"
                 ));
             }
+            (Request::Bind { .. }, Ok(_)) => {
+                self.refuse(format!(
+                    "device {device} is a UDP socket, which is not scripted"
+                ));
+            }
+            (
+                Request::ListenUnix { .. } | Request::ConnectUnix { .. } | Request::Pair { .. },
+                Ok(_),
+            ) => {
+                self.refuse(format!(
+                    "device {device} is a Unix socket, which is not scripted"
+                ));
+            }
             (Request::Disk { .. }, _) => {
                 self.refuse("it uses a disk, whose files are not on the tape".into())
             }
@@ -315,8 +328,35 @@ fn lent<'a>(request: &'a mut Request<'_>) -> Request<'a> {
             host,
             descriptor: descriptor.clone(),
         },
-        Request::Listen { host, addr } => Request::Listen { host, addr },
-        Request::Connect { host, addr } => Request::Connect { host, addr },
+        Request::Listen {
+            host,
+            addr,
+            options,
+        } => Request::Listen {
+            host,
+            addr,
+            options,
+        },
+        Request::Connect {
+            host,
+            addr,
+            options,
+        } => Request::Connect {
+            host,
+            addr,
+            options,
+        },
+        Request::Bind { host, addr } => Request::Bind { host, addr },
+        Request::RecvFrom {
+            ref mut buf,
+            ref mut from,
+        } => Request::RecvFrom { buf, from },
+        Request::SendTo { bytes, to } => Request::SendTo { bytes, to },
+        Request::ConnectTo(peer) => Request::ConnectTo(peer),
+        Request::ListenUnix { host, path } => Request::ListenUnix { host, path },
+        Request::ConnectUnix { host, path } => Request::ConnectUnix { host, path },
+        Request::Pair { host, other } => Request::Pair { host, other },
+        Request::SetOptions(options) => Request::SetOptions(options),
         Request::Connected => Request::Connected,
         Request::Accept { host, connection } => Request::Accept { host, connection },
         Request::Recv(ref mut buf) => Request::Recv(buf),

@@ -216,7 +216,10 @@ impl Recorder {
     fn mark(&mut self, event: &Event<'_>) {
         match event.fact.step() {
             // A task may be blocked in these much later, when its turn has come.
-            Some(Step::Calls(SystemCall::Recv(_) | SystemCall::Accept(_), _)) => self.note(event),
+            Some(Step::Calls(
+                SystemCall::Recv(_) | SystemCall::RecvFrom(_) | SystemCall::Accept(_),
+                _,
+            )) => self.note(event),
             Some(Step::Calls(call, detail)) if self.is_ring => {
                 let len = match detail {
                     Detail::Len(len) => Some(*len),

@@ -32,6 +32,7 @@ mod portable;
 #[cfg(target_os = "linux")]
 mod sendfile;
 mod signals;
+mod sockets;
 mod source;
 mod stdin;
 mod stdout;
@@ -48,10 +49,8 @@ use std::{
 
 use rustix::{
     fs::FileType,
-    io::Errno,
     net::{RecvFlags, SendFlags, Shutdown},
 };
-use socket2::{Domain, Protocol, Socket, Type};
 
 use disk::Disk;
 #[cfg(target_os = "linux")]
@@ -71,13 +70,10 @@ use super::{
     text::Text,
 };
 use crate::{
-    abi::{DeviceId, Direction, Tid},
+    abi::{DeviceId, Direction, ListenOptions, Tid},
     interrupt::{Interrupts, Remote},
     trap::Descriptor,
 };
-
-/// How many connections the operating system keeps for a listener that is busy.
-const BACKLOG: i32 = 4096;
 
 /// How long daemons may have to wait for a poll of their devices while tasks are ready.
 const GLANCE_AFTER: Duration = Duration::from_millis(1);
@@ -233,23 +229,40 @@ impl RealWorld {
         self.register(id, Fd::Attached(Descriptor::new(fd.into())), kind)
     }
 
-    fn listen(&mut self, id: DeviceId, addr: SocketAddr) -> Result<SocketAddr> {
-        let socket = tcp_socket(addr)?;
-        socket.set_reuse_address(true)?;
-        socket.bind(&addr.into())?;
-        socket.listen(BACKLOG)?;
-        let local = socket.local_addr()?.as_socket().unwrap_or(addr);
+    fn listen(
+        &mut self,
+        id: DeviceId,
+        addr: SocketAddr,
+        how: &ListenOptions,
+    ) -> Result<SocketAddr> {
+        let (socket, local) = sockets::listen(addr, how)?;
         self.register(id, Fd::Owned(socket), Kind::Socket)?;
         Ok(local)
     }
 
-    fn connect(&mut self, id: DeviceId, addr: SocketAddr) -> Result<()> {
-        let socket = tcp_socket(addr)?;
-        socket.set_tcp_nodelay(true)?;
-        match socket.connect(&addr.into()) {
-            Err(error) if Errno::from_io_error(&error) != Some(Errno::INPROGRESS) => Err(error),
-            _ => self.register(id, Fd::Owned(socket), Kind::Stream),
+    fn listen_unix(&mut self, id: DeviceId, path: &str) -> Result<()> {
+        let (socket, file) = sockets::listen_unix(path)?;
+        self.register(id, Fd::Owned(socket), Kind::Socket)?;
+        self.sources.get(id)?.0.file = Some(file);
+        Ok(())
+    }
+
+    fn bind(&mut self, id: DeviceId, addr: SocketAddr) -> Result<SocketAddr> {
+        let (socket, local) = sockets::bind(addr)?;
+        self.register(id, Fd::Owned(socket), Kind::Socket)?;
+        Ok(local)
+    }
+
+    fn pair(&mut self, ids: [DeviceId; 2]) -> Result<()> {
+        let mut registered = Ok(());
+        for (id, socket) in ids.into_iter().zip(sockets::pair()?) {
+            let register = |()| self.register(id, Fd::Owned(socket), Kind::Socket);
+            registered = registered.and_then(register);
         }
+        if registered.is_err() {
+            self.close(ids[0]);
+        }
+        registered
     }
 
     fn connected(&mut self, id: DeviceId) -> Result<()> {
@@ -257,17 +270,22 @@ impl RealWorld {
         Ok(rustix::net::sockopt::socket_error(source.fd.as_fd())??)
     }
 
-    fn accept(&mut self, listener: DeviceId, id: DeviceId) -> Result<SocketAddr> {
+    fn accept(&mut self, listener: DeviceId, id: DeviceId) -> Result<Answer> {
         let (source, owed) = self.sources.get(listener)?;
         let (socket, peer) = source.attempt(Direction::Read, owed, |fd| match fd {
             Fd::Owned(socket) => socket.accept(),
             Fd::Attached(_) => Err(io::ErrorKind::InvalidInput.into()),
         })?;
         socket.set_nonblocking(true)?;
+        if peer.is_unix() {
+            // A read may end before its buffer is full, where descriptors travel with the bytes.
+            self.register(id, Fd::Owned(socket), Kind::Socket)?;
+            return Ok(Answer::Done);
+        }
         socket.set_tcp_nodelay(true)?;
         let peer = peer.as_socket().ok_or(io::ErrorKind::AddrNotAvailable)?;
         self.register(id, Fd::Owned(socket), Kind::Stream)?;
-        Ok(peer)
+        Ok(Answer::Addr(peer))
     }
 
     fn recv(&mut self, id: DeviceId, buf: &mut [u8]) -> Result<usize> {
@@ -295,6 +313,12 @@ impl RealWorld {
         Ok(n)
     }
 
+    fn recv_from(&mut self, id: DeviceId, buf: &mut [u8], from: &mut SocketAddr) -> Result<usize> {
+        let (source, owed) = self.sources.get(id)?;
+        let recv = |fd: &Fd| sockets::recv_from(fd.as_fd(), buf, from);
+        source.attempt(Direction::Read, owed, recv)
+    }
+
     fn drained(&mut self, id: DeviceId) -> Result<bool> {
         let (source, owed) = self.sources.get(id)?;
         Ok(source.left.is_none() && !source.is_ready_or_owed(Direction::Read, owed))
@@ -313,6 +337,12 @@ impl RealWorld {
                 rustix::io::write(fd.as_fd(), &buf[..buf.len().min(room)])?
             })
         })
+    }
+
+    fn send_to(&mut self, id: DeviceId, bytes: &[u8], to: SocketAddr) -> Result<usize> {
+        let (source, owed) = self.sources.get(id)?;
+        let send = |fd: &Fd| sockets::send_to(fd.as_fd(), bytes, to);
+        source.attempt(Direction::Write, owed, send)
     }
 
     fn send_file(&mut self, id: DeviceId, file: &File, offset: u64, len: usize) -> Result<usize> {
@@ -463,10 +493,34 @@ impl World for RealWorld {
                 sent.map(Answer::Bytes)
             }
             Request::Ready(direction) => self.ready(device, direction).map(Answer::Ready),
-            Request::Accept { connection, .. } => self.accept(device, connection).map(Answer::Addr),
+            Request::Accept { connection, .. } => self.accept(device, connection),
             Request::Attach { descriptor, .. } => self.attach(device, descriptor).map(done),
-            Request::Listen { addr, .. } => self.listen(device, addr).map(Answer::Addr),
-            Request::Connect { addr, .. } => self.connect(device, addr).map(done),
+            Request::Listen { addr, options, .. } => {
+                self.listen(device, addr, options).map(Answer::Addr)
+            }
+            Request::Connect { addr, options, .. } => {
+                let socket = sockets::connect(addr, options)?;
+                let registered = self.register(device, Fd::Owned(socket), Kind::Stream);
+                registered.map(done)
+            }
+            Request::Bind { addr, .. } => self.bind(device, addr).map(Answer::Addr),
+            Request::RecvFrom { buf, from } => self.recv_from(device, buf, from).map(Answer::Bytes),
+            Request::SendTo { bytes, to } => self.send_to(device, bytes, to).map(Answer::Bytes),
+            Request::ConnectTo(peer) => {
+                let (source, _) = self.sources.get(device)?;
+                sockets::connect_to(source.fd.as_fd(), peer).map(done)
+            }
+            Request::ListenUnix { path, .. } => self.listen_unix(device, path).map(done),
+            Request::ConnectUnix { path, .. } => {
+                let socket = sockets::connect_unix(path)?;
+                let registered = self.register(device, Fd::Owned(socket), Kind::Socket);
+                registered.map(done)
+            }
+            Request::Pair { other, .. } => self.pair([device, other]).map(done),
+            Request::SetOptions(options) => {
+                let (source, _) = self.sources.get(device)?;
+                sockets::set_options((&source.fd).into(), options).map(done)
+            }
             Request::Connected => self.connected(device).map(done),
             Request::Shutdown => self.shutdown(device).map(done),
             Request::ShutdownRead => self.shutdown_read(device).map(done),
@@ -502,10 +556,4 @@ impl std::fmt::Debug for RealWorld {
             .field("seed", &self.random.seed)
             .finish_non_exhaustive()
     }
-}
-
-fn tcp_socket(addr: SocketAddr) -> Result<Socket> {
-    let socket = Socket::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))?;
-    socket.set_nonblocking(true)?;
-    Ok(socket)
 }

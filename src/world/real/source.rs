@@ -12,6 +12,7 @@ use socket2::Socket;
 
 use super::{
     poller::{Readiness, is_ready},
+    sockets::OwnFile,
     stdin,
 };
 use crate::{
@@ -45,6 +46,8 @@ pub(super) struct Source {
     unclear: bool,
     /// How many bytes may yet be read from a stream whose incoming half was ended.
     pub(super) left: Option<u64>,
+    /// The file of a listening Unix socket, which goes with it.
+    pub(super) file: Option<OwnFile>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,6 +134,7 @@ impl Source {
             owed: [false; 2],
             unclear: cfg!(not(target_os = "linux")),
             left: None,
+            file: None,
         }
     }
 

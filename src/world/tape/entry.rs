@@ -3,7 +3,6 @@
 use std::{
     fmt,
     io::{self, ErrorKind},
-    net::{IpAddr, SocketAddr},
     time::Duration,
 };
 
@@ -34,7 +33,7 @@ pub(super) struct Asked {
 
 /// The names of the requests, and what belongs to them as their answer. What is added goes to the
 /// end: the places are part of the format.
-const ASKED: [(&str, Shape); 21] = [
+const ASKED: [(&str, Shape); 29] = [
     ("attach", Shape::Done),
     ("listen", Shape::Addr),
     ("connect", Shape::Done),
@@ -56,6 +55,14 @@ const ASKED: [(&str, Shape); 21] = [
     ("the result of the disk", Shape::Finished),
     ("input", Shape::Done),
     ("wall_clock", Shape::Time),
+    ("bind_udp", Shape::Addr),
+    ("recv_from", Shape::Datagram),
+    ("send_to", Shape::Sent),
+    ("connect_udp", Shape::Done),
+    ("listen_unix", Shape::Done),
+    ("connect_unix", Shape::Done),
+    ("socketpair", Shape::Done),
+    ("set_options", Shape::Done),
 ];
 
 impl Asked {
@@ -83,6 +90,14 @@ impl Asked {
             // That of a text is not on tapes, nor asked for.
             Request::Input | Request::Feed(_) => (19, None),
             Request::WallClock { .. } => (20, None),
+            Request::Bind { .. } => (21, None),
+            Request::RecvFrom { .. } => (22, None),
+            Request::SendTo { bytes, .. } => (23, Some(bytes.len())),
+            Request::ConnectTo(_) => (24, None),
+            Request::ListenUnix { .. } => (25, None),
+            Request::ConnectUnix { .. } => (26, None),
+            Request::Pair { .. } => (27, None),
+            Request::SetOptions(_) => (28, None),
         };
         let disk = match request {
             Request::Disk { op, .. } => Some(OnDisk::names(op)),
@@ -101,8 +116,11 @@ impl Asked {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Shape {
     Done,
+    /// Done is another success than usual.
     Addr,
     Read,
+    /// The sender's address, and the bytes.
+    Datagram,
     Sent,
     Ready,
     Resolved,
@@ -151,7 +169,8 @@ impl Context {
         }
     }
 
-    /// A request, and its answer. `read` is what was received, or the addresses of a name.
+    /// A request, and its answer. `read` is what was received, or the addresses of a name; for a
+    /// datagram, its sender's address comes first.
     pub(super) fn io(
         &mut self,
         out: &mut Vec<u8>,
@@ -159,18 +178,23 @@ impl Context {
         result: &io::Result<Answer>,
         read: &[u8],
     ) {
+        let shape = ASKED[usize::from(asked.number)].1;
         let usual = match *result {
             Ok(Answer::Bytes(n)) => asked.offered.is_none_or(|offered| offered == n),
             Ok(Answer::Ready(ready)) => ready,
-            Ok(Answer::Done) if ASKED[usize::from(asked.number)].1 == Shape::Finished => false,
-            Ok(Answer::Done | Answer::Addr(_) | Answer::Time(_)) => true,
+            Ok(Answer::Done) => !matches!(shape, Shape::Finished | Shape::Addr),
+            Ok(Answer::Addr(_) | Answer::Time(_)) => true,
             Err(_) => false,
         };
         let device = u64::from(asked.device);
         let is_other = std::mem::replace(&mut self.device, device) != device;
         let other = u8::from(is_other) * kind::FIRST_FLAG;
         let unusual = u8::from(!usual) * kind::SECOND_FLAG;
-        out.push((kind::REQUEST + asked.number) | other | unusual);
+        let kind = kind::REQUEST + asked.number;
+        out.push(kind.min(kind::ESCAPE) | other | unusual);
+        if kind >= kind::ESCAPE {
+            out.push(asked.number);
+        }
         if is_other {
             number(out, device);
         }
@@ -187,8 +211,8 @@ impl Context {
         if !usual {
             out.push(code::OTHER);
         }
-        match (ASKED[usize::from(asked.number)].1, answer) {
-            (Shape::Read, Answer::Bytes(_)) => slice(out, read),
+        match (shape, answer) {
+            (Shape::Read | Shape::Datagram, Answer::Bytes(_)) => slice(out, read),
             (Shape::Resolved, Answer::Ready(true)) => slice(out, read),
             (Shape::Finished, Answer::Bytes(n)) => {
                 number(out, n as u64);
@@ -207,14 +231,6 @@ impl Context {
 fn slice(out: &mut Vec<u8>, slice: &[u8]) {
     number(out, slice.len() as u64);
     out.put(slice);
-}
-
-pub(super) fn addresses(addresses: &[IpAddr]) -> Vec<u8> {
-    let mut out = Vec::new();
-    for ip in addresses {
-        put_addr(&mut out, SocketAddr::new(*ip, 0));
-    }
-    out
 }
 
 /// Appends a wait: what was reported, and how long it took if it was for threads. What daemons wait
@@ -366,22 +382,6 @@ pub(super) fn skip(bytes: &mut Bytes<'_>) -> Result<(), Wrong> {
     Context::default().entry(bytes, &mut Vec::new()).map(drop)
 }
 
-/// Gives a request what was received, or the addresses of its name. `None` if it has no room.
-pub(super) fn give(request: &mut Request<'_>, read: &[u8]) -> Option<()> {
-    match request {
-        Request::Recv(buf) => buf.get_mut(..read.len())?.copy_from_slice(read),
-        Request::Finish(into) => into.extend_from_slice(read),
-        Request::Resolve { addresses, .. } => {
-            let mut bytes = Bytes(read);
-            while let Ok(kind) = bytes.byte() {
-                addresses.push(get_addr(kind, &mut bytes).ok()?.ip());
-            }
-        }
-        _ => {}
-    }
-    Some(())
-}
-
 impl Context {
     /// Reads an entry. The reports of a wait go to `happened`.
     pub(super) fn entry<'a>(
@@ -450,7 +450,10 @@ impl Context {
         is_other: bool,
         usual: bool,
     ) -> Result<Entry<'a>, Wrong> {
-        let number = kind - kind::REQUEST;
+        let number = match kind {
+            kind::ESCAPE => bytes.byte()?,
+            kind => kind - kind::REQUEST,
+        };
         let known = ASKED.get(usize::from(number));
         let (_, shape) = known.ok_or("an entry of an unknown kind")?;
         if is_other {
@@ -490,6 +493,7 @@ impl Asked {
             Shape::Done | Shape::Begun => Answer::Done,
             Shape::Resolved if usual => return Ok((Answer::Ready(true), bytes.slice()?)),
             Shape::Ready | Shape::Resolved => Answer::Ready(usual),
+            Shape::Addr if !usual => Answer::Done,
             Shape::Time => Answer::Time(Duration::from_nanos(bytes.number()?)),
             Shape::Addr => {
                 let kind = bytes.byte()?;
@@ -504,6 +508,13 @@ impl Asked {
                 return Ok((Answer::Bytes(n), bytes.slice()?));
             }
             Shape::Finished => return Ok((Answer::Done, bytes.slice()?)),
+            Shape::Datagram => {
+                let read = bytes.slice()?;
+                let mut rest = Bytes(read);
+                let kind = rest.byte()?;
+                get_addr(kind, &mut rest)?;
+                return Ok((Answer::Bytes(rest.0.len()), read));
+            }
             Shape::Sent => {
                 let offered = self.offered.unwrap_or_default();
                 let n = if usual { offered } else { bytes.size()? };

@@ -82,7 +82,8 @@
 //! | 7 | whether nothing outside can report | 1: true | |
 //! | 8 | text for the console | 2: not as a whole | how many bytes; result |
 //! | 9 | work for a thread | 1: it was done in place | |
-//! | 10 and up | a request, in the order of a table in `entry.rs` | 1: a device follows, otherwise it is that of the request before; 2: a result follows | see below |
+//! | 10 to 30 | a request, in the order of a table in `entry.rs` | 1: a device follows, otherwise it is that of the request before; 2: a result follows | see below |
+//! | 31 | a later request of the table: a byte has its place there | the same | see below |
 //!
 //! A report is a number. Its low two bits are 0 for a device that can be read and 1 for one that
 //! can be written, with the device above them; 2 for a queue that a thread has closed, with its
@@ -96,15 +97,17 @@
 //! without a number is another success than usual.
 //!
 //! A request to send has the length of what is sent before its result. A result is a byte: 0 is
-//! another success than usual (fewer bytes than were sent, or `false`); 1 is `WouldBlock`; 2 is an
+//! another success than usual (fewer bytes than were sent, `false`, or a peer without an address); 1 is `WouldBlock`; 2 is an
 //! error of the operating system, with its number; 3 is an error's kind (a byte); 4 is an error's
 //! kind and its text. After a success follow the bytes that were received (their number first), the
-//! address of a listener or a peer, or the addresses of a name (the number of their bytes first).
+//! address of a listener or a peer, or the addresses of a name (the number of their bytes first). A
+//! datagram has the address of its sender before its bytes; their number counts both.
 
 mod entry;
 mod error;
 mod on_disk;
 mod playing;
+mod received;
 mod reel;
 mod taping;
 mod writer;
@@ -136,6 +139,10 @@ mod kind {
     pub(super) const SUBMIT: u8 = 9;
     /// The first kind of a request.
     pub(super) const REQUEST: u8 = 10;
+
+    /// A request whose place in the table follows as a byte: that of its kind would be this one or a
+    /// later one.
+    pub(super) const ESCAPE: u8 = 31;
 
     /// The bits of the kind.
     pub(super) const KIND: u8 = 0x1f;

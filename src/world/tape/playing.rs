@@ -347,6 +347,7 @@ fn refuse(request: &Request<'_>) -> io::Result<Answer> {
     match request {
         Request::Close | Request::Shutdown | Request::ShutdownRead => Ok(Answer::Done),
         Request::Attach { .. } | Request::Connect { .. } | Request::Catch(_) => Ok(Answer::Done),
+        Request::ConnectTo(_) | Request::SetOptions(_) => Ok(Answer::Done),
         Request::Input | Request::Feed(_) => Ok(Answer::Done),
         Request::Drained => Ok(Answer::Ready(true)),
         Request::Disk { .. } | Request::File(_) => Ok(Answer::Done),
@@ -356,9 +357,14 @@ fn refuse(request: &Request<'_>) -> io::Result<Answer> {
         | Request::Send(_)
         | Request::SendFile { .. }
         | Request::Finish(_) => Err(io::ErrorKind::WouldBlock.into()),
-        Request::Listen { .. } | Request::Connected | Request::WallClock { .. } => {
-            Err(io::Error::other("the replay is over"))
-        }
+        Request::RecvFrom { .. } | Request::SendTo { .. } => Err(io::ErrorKind::WouldBlock.into()),
+        Request::Listen { .. }
+        | Request::Connected
+        | Request::WallClock { .. }
+        | Request::Bind { .. }
+        | Request::ListenUnix { .. }
+        | Request::ConnectUnix { .. }
+        | Request::Pair { .. } => Err(io::Error::other("the replay is over")),
     }
 }
 

@@ -11,8 +11,9 @@ use std::{
 
 use super::{
     Error, Header, MAGIC, VERSION,
-    entry::{Asked, Context, Entry, give},
+    entry::{Asked, Context, Entry},
     kind,
+    received::give,
 };
 use crate::{
     abi::{DeviceId, Tid},

@@ -15,7 +15,7 @@ use std::{
 use super::{
     Header, Writer,
     entry::{self, Asked, Context},
-    kind,
+    kind, received,
 };
 use crate::{
     abi::{DeviceId, Tid},
@@ -194,6 +194,17 @@ impl<W: World> World for Taping<W> {
                 self.note_io(asked, &result, read);
                 result
             }
+            Request::RecvFrom { buf, from } => {
+                let result = self.inner.io(device, Request::RecvFrom { buf, from });
+                let read = match result {
+                    Ok(Answer::Bytes(n)) => {
+                        received::datagram(**from, buf.get(..n).unwrap_or_default())
+                    }
+                    Ok(_) | Err(_) => Vec::new(),
+                };
+                self.note_io(asked, &result, &read);
+                result
+            }
             Request::Finish(into) => {
                 let result = self.inner.io(device, Request::Finish(into));
                 self.note_io(asked, &result, into);
@@ -202,7 +213,7 @@ impl<W: World> World for Taping<W> {
             Request::Resolve { name, addresses } => {
                 let request = Request::Resolve { name, addresses };
                 let result = self.inner.io(device, request);
-                self.note_io(asked, &result, &entry::addresses(addresses));
+                self.note_io(asked, &result, &received::addresses(addresses));
                 result
             }
             _ => {

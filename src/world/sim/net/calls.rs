@@ -9,10 +9,11 @@ use std::{
 use super::{
     connection::{CLIENT, Connection, End, EndId, Stage},
     hosts::{LOCALHOST, Listener},
+    port::here_if_unspecified,
     state::{Event, Net, Packet, Signal, Socket},
 };
 use crate::{
-    abi::{DeviceId, Direction, HostId},
+    abi::{DeviceId, Direction, HostId, ListenOptions, StreamOptions},
     world::{
         io::{Answer, Request, send_piece},
         sequence::below,
@@ -39,13 +40,29 @@ impl Net {
                 sent.map(Answer::Bytes)
             }
             Request::Ready(direction) => self.ready(device, direction).map(Answer::Ready),
-            Request::Accept { connection, .. } => self.accept(device, connection).map(Answer::Addr),
+            Request::Accept { connection, .. } => self.accept(device, connection),
             Request::Attach { .. } => Err(io::Error::new(
                 ErrorKind::Unsupported,
                 "the simulated world has no descriptors: run it in the real one",
             )),
-            Request::Listen { host, addr } => self.listen(device, host, addr).map(Answer::Addr),
-            Request::Connect { host, addr } => self.connect(device, host, addr).map(done),
+            Request::Listen {
+                host,
+                addr,
+                options,
+            } => self.listen(device, host, addr, options).map(Answer::Addr),
+            Request::Connect {
+                host,
+                addr,
+                options,
+            } => self.connect(device, host, addr, options).map(done),
+            Request::Bind { host, addr } => self.bind(device, host, addr).map(Answer::Addr),
+            Request::RecvFrom { buf, from } => self.recv_from(device, buf, from).map(Answer::Bytes),
+            Request::SendTo { bytes, to } => self.send_to(device, bytes, to).map(Answer::Bytes),
+            Request::ConnectTo(peer) => self.connect_to(device, peer).map(done),
+            Request::ListenUnix { host, path } => self.listen_unix(device, host, path).map(done),
+            Request::ConnectUnix { host, path } => self.connect_unix(device, host, path).map(done),
+            Request::Pair { host, other } => self.pair(device, other, host).map(done),
+            Request::SetOptions(options) => self.set_options(device, options).map(done),
             Request::Connected => self.connected(device).map(Answer::Addr),
             Request::Shutdown => self.shutdown(device).map(done),
             Request::ShutdownRead => self.shutdown_read(device).map(done),
@@ -73,11 +90,10 @@ impl Net {
 
     // ---- opening
 
-    fn listen(&mut self, device: DeviceId, host: HostId, addr: SocketAddr) -> Result<SocketAddr> {
-        self.is_used = true;
-        let ip = addr.ip();
+    /// Checks that a host is up, and has this address.
+    pub(super) fn check_own(&self, host: HostId, ip: IpAddr) -> Result<()> {
         let is_own = ip.is_unspecified() || self.hosts.owner(ip, host) == Some(host);
-        let machine = self.hosts.get_mut(host);
+        let machine = self.hosts.get(host);
         if !is_own {
             let (name, address) = (&machine.name, machine.address);
             let why = format!("{ip} is no address of the host {name:?}, which has {address}");
@@ -86,18 +102,34 @@ impl Net {
         if !machine.is_up {
             return Err(ErrorKind::NetworkDown.into());
         }
+        Ok(())
+    }
+
+    fn listen(
+        &mut self,
+        device: DeviceId,
+        host: HostId,
+        addr: SocketAddr,
+        options: &ListenOptions,
+    ) -> Result<SocketAddr> {
+        self.is_used = true;
+        let ip = addr.ip();
+        self.check_own(host, ip)?;
+        let machine = self.hosts.get_mut(host);
         let port = match addr.port() {
             0 => machine.take_port()?,
             port => port,
         };
         let addr = SocketAddr::new(ip, port);
-        if machine.is_taken(addr, &self.listeners) {
+        if machine.is_taken(addr, options, &self.listeners) {
             return Err(ErrorKind::AddrInUse.into());
         }
         let at = self.listeners.insert(Listener {
             device,
             host,
             addr,
+            path: None,
+            options: *options,
             waiting: VecDeque::new(),
             handshakes: 0,
             is_owed: false,
@@ -107,7 +139,13 @@ impl Net {
         Ok(addr)
     }
 
-    fn connect(&mut self, device: DeviceId, host: HostId, addr: SocketAddr) -> Result<()> {
+    fn connect(
+        &mut self,
+        device: DeviceId,
+        host: HostId,
+        addr: SocketAddr,
+        options: &StreamOptions,
+    ) -> Result<()> {
         self.is_used = true;
         let addr = SocketAddr::new(here_if_unspecified(addr.ip()), addr.port());
         let server = self.hosts.owner(addr.ip(), host);
@@ -126,7 +164,8 @@ impl Net {
         let to = server.unwrap_or(host);
         let peer = End::new(DeviceId::NONE, to, addr, Stage::Absent);
         self.last_serial = self.last_serial.wrapping_add(1);
-        let connection = Connection::new(self.last_serial, client, peer, self.now);
+        let mut connection = Connection::new(self.last_serial, client, peer, self.now);
+        connection.set_options(CLIENT, options);
         let slot = self.connections.insert(connection);
         let client = self.end_of(slot, CLIENT);
         self.devices.insert(device, Socket::Stream(client));
@@ -150,7 +189,7 @@ impl Net {
         self.agenda.send(at, Event::Arrival(packet));
     }
 
-    fn accept(&mut self, device: DeviceId, connection: DeviceId) -> Result<SocketAddr> {
+    fn accept(&mut self, device: DeviceId, connection: DeviceId) -> Result<Answer> {
         let Socket::Listener(at) = self.socket(device)? else {
             return Err(ErrorKind::InvalidInput.into());
         };
@@ -171,7 +210,25 @@ impl Net {
         if end.stage == Stage::Queued {
             end.stage = Stage::Open;
         }
-        Ok(self.end(server.peer()).0.addr)
+        Ok(match self.connection(server).path {
+            Some(_) => Answer::Done,
+            None => Answer::Addr(self.end(server.peer()).0.addr),
+        })
+    }
+
+    fn set_options(&mut self, device: DeviceId, options: &StreamOptions) -> Result<()> {
+        match self.socket(device)? {
+            Socket::Listener(_) => return Err(ErrorKind::InvalidInput.into()),
+            Socket::Udp(at) => {
+                let port = &mut self.ports[at];
+                port.room = options.recv_buffer.unwrap_or(port.room);
+            }
+            Socket::Stream(_) => {
+                let end = self.stream(device)?;
+                self.connection(end).set_options(end.side, options);
+            }
+        }
+        Ok(())
     }
 
     fn connected(&mut self, device: DeviceId) -> Result<SocketAddr> {
@@ -198,7 +255,10 @@ impl Net {
 
     #[inline]
     fn recv(&mut self, device: DeviceId, buf: &mut [u8]) -> Result<usize> {
-        let (fragments, most) = (self.limits.fragments, self.limits.buffer);
+        let (fragments, of_net) = (self.limits.fragments, self.limits.buffer);
+        if let Socket::Udp(at) = self.socket(device)? {
+            return self.recv_datagram(at, buf).map(|(n, _)| n);
+        }
         let end = self.stream(device)?;
         let connection = self.connection(end);
         let (this, pipe) = (
@@ -230,6 +290,7 @@ impl Net {
         this.left = this.left.map(|left| left - n);
         let (_, pipe) = self.end(end.peer());
         pipe.read(&mut buf[..n]);
+        let most = pipe.most(of_net);
         if pipe.wants_room && !pipe.is_room_under_way && pipe.bytes.len() <= most / 2 {
             pipe.is_room_under_way = true;
             self.send_packet(end, Signal::Room);
@@ -239,11 +300,16 @@ impl Net {
 
     #[inline]
     fn send(&mut self, device: DeviceId, buf: &[u8]) -> Result<usize> {
-        let (fragments, most) = (self.limits.fragments, self.limits.buffer);
-        if let Socket::Listener(_) = self.socket(device)? {
-            return Err(ErrorKind::BrokenPipe.into());
+        let (fragments, of_net) = (self.limits.fragments, self.limits.buffer);
+        match self.socket(device)? {
+            Socket::Listener(_) => return Err(ErrorKind::BrokenPipe.into()),
+            Socket::Udp(at) => return self.send_connected(at, buf),
+            Socket::Stream(_) => {}
         }
         let end = self.stream(device)?;
+        if self.knows_of_close(end) {
+            return Err(ErrorKind::BrokenPipe.into());
+        }
         let (this, pipe) = self.end(end);
         if let Some(error) = this.error.take() {
             return Err(error.into());
@@ -254,7 +320,7 @@ impl Net {
         if buf.is_empty() {
             return Ok(0);
         }
-        let room = most.saturating_sub(pipe.bytes.len());
+        let room = pipe.most(of_net).saturating_sub(pipe.bytes.len());
         if room == 0 || this.stage == Stage::Connecting {
             pipe.wants_room = this.stage != Stage::Connecting;
             this.owed[Direction::Write as usize] = true;
@@ -269,6 +335,14 @@ impl Net {
         pipe.bytes.extend(&buf[..n]);
         self.send_packet(end, Signal::Bytes(n as u32));
         Ok(n)
+    }
+
+    /// Whether the peer of a Unix socket has closed it, which the end is told at once.
+    #[inline]
+    fn knows_of_close(&mut self, end: EndId) -> bool {
+        let connection = self.connection(end);
+        let (this, peer) = (&connection.ends[end.side], &connection.ends[1 - end.side]);
+        this.got_end && peer.device == DeviceId::NONE && connection.path.is_some()
     }
 
     /// A number of bytes from one to `n`, small ones more often.
@@ -323,8 +397,8 @@ impl Net {
     #[inline]
     fn drained(&mut self, device: DeviceId) -> Result<bool> {
         // A receive on a listener is an error, which only the attempt returns.
-        let is_stream = matches!(self.socket(device)?, Socket::Stream(_));
-        Ok(is_stream && !self.ready(device, Direction::Read)?)
+        let receives = !matches!(self.socket(device)?, Socket::Listener(_));
+        Ok(receives && !self.ready(device, Direction::Read)?)
     }
 
     #[inline]
@@ -335,6 +409,8 @@ impl Net {
             Socket::Listener(at) => {
                 self.listeners[at].is_owed |= direction == Direction::Read && !is_ready;
             }
+            Socket::Udp(at) if !is_ready => self.ports[at].owe(),
+            Socket::Udp(_) => {}
             Socket::Stream(_) => {
                 let end = self.stream(device)?;
                 let (this, pipe) = self.end(end);
@@ -353,6 +429,7 @@ impl Net {
             Socket::Listener(at) => {
                 return direction == Direction::Read && !self.listeners[at].waiting.is_empty();
             }
+            Socket::Udp(at) => return self.ports[at].is_ready(direction),
             Socket::Stream(end) => end,
         };
         let Some(connection) = self.connections.get(end.slot as usize) else {
@@ -367,7 +444,8 @@ impl Net {
                 connection.pipes[1 - end.side].arrived > 0 || this.got_end || this.left.is_some()
             }
             Direction::Write => {
-                let has_room = connection.pipes[end.side].bytes.len() < self.limits.buffer;
+                let pipe = &connection.pipes[end.side];
+                let has_room = pipe.bytes.len() < pipe.most(self.limits.buffer);
                 this.sent_end || this.stage == Stage::Open && has_room
             }
         }
@@ -380,6 +458,7 @@ impl Net {
             None => self.disks.close(device),
             Some(Socket::Listener(at)) => self.close_listener(at),
             Some(Socket::Stream(end)) => self.close_stream(end),
+            Some(Socket::Udp(at)) => self.close_udp(at),
         }
     }
 
@@ -393,6 +472,9 @@ impl Net {
             if others.is_empty() {
                 machine.listeners.remove(&port);
             }
+        }
+        if let Some(path) = listener.path {
+            machine.paths.remove(&path);
         }
         for end in listener.waiting {
             if self.find(end).is_none() {
@@ -415,7 +497,7 @@ impl Net {
         this.device = DeviceId::NONE;
         match this.stage {
             Stage::Connecting => self.abandon(end),
-            Stage::Open if has_unread => {
+            Stage::Open if has_unread || this.resets => {
                 this.stage = Stage::Gone;
                 self.send_packet(end, Signal::Reset);
             }
@@ -445,7 +527,7 @@ impl Net {
     // ---- look-ups
 
     #[inline]
-    fn socket(&self, device: DeviceId) -> Result<Socket> {
+    pub(super) fn socket(&self, device: DeviceId) -> Result<Socket> {
         let socket = self.devices.get(&device).copied();
         socket.ok_or(ErrorKind::NotFound.into())
     }
@@ -456,16 +538,7 @@ impl Net {
         match self.socket(device)? {
             Socket::Stream(end) if self.find(end).is_some() => Ok(end),
             Socket::Stream(_) => Err(ErrorKind::NotFound.into()),
-            Socket::Listener(_) => Err(ErrorKind::NotConnected.into()),
+            Socket::Listener(_) | Socket::Udp(_) => Err(ErrorKind::NotConnected.into()),
         }
-    }
-}
-
-/// The unspecified address, as a peer's, is that of the host itself.
-fn here_if_unspecified(ip: IpAddr) -> IpAddr {
-    match ip {
-        IpAddr::V4(Ipv4Addr::UNSPECIFIED) => Ipv4Addr::LOCALHOST.into(),
-        IpAddr::V6(Ipv6Addr::UNSPECIFIED) => Ipv6Addr::LOCALHOST.into(),
-        ip => ip,
     }
 }

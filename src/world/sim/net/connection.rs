@@ -10,10 +10,10 @@
 //!
 //! An end that its program has closed stays `Open`, without a device, until both ends are closed.
 
-use std::{collections::VecDeque, io, net::SocketAddr};
+use std::{collections::VecDeque, io, net::SocketAddr, rc::Rc};
 
 use super::agenda::Place;
-use crate::abi::{DeviceId, HostId, Nanos};
+use crate::abi::{DeviceId, HostId, Nanos, StreamOptions};
 
 /// The side that has connected.
 pub(super) const CLIENT: usize = 0;
@@ -56,6 +56,8 @@ pub(super) struct Connection {
     pub(super) attempts: u32,
     /// When the client asks again or gives up, if its request was lost.
     pub(super) retry: Option<Place>,
+    /// The path of a Unix socket; empty for a pair without one. `None` for TCP.
+    pub(super) path: Option<Rc<str>>,
 }
 
 /// How far an end has come.
@@ -91,6 +93,8 @@ pub(super) struct End {
     pub(super) got_end: bool,
     /// How many bytes may yet be read, once its incoming half was ended.
     pub(super) left: Option<usize>,
+    /// Whether a close resets the connection.
+    pub(super) resets: bool,
 }
 
 /// What was sent in one direction and not yet read.
@@ -115,6 +119,8 @@ pub(super) struct Pipe {
     pub(super) wants_room: bool,
     /// Whether the receiver has told the sender of room, and the sender does not know yet.
     pub(super) is_room_under_way: bool,
+    /// The sizes of buffers that the sender and the receiver have asked for.
+    pub(super) asked: [Option<usize>; 2],
 }
 
 impl Connection {
@@ -126,6 +132,7 @@ impl Connection {
             begun,
             attempts: 0,
             retry: None,
+            path: None,
         }
     }
 
@@ -135,6 +142,19 @@ impl Connection {
         self.pipes[side].under_way() > 0
             || end.sent_end && !peer.got_end
             || side == CLIENT && peer.stage == Stage::Handshake
+    }
+
+    /// Applies the options of one end.
+    pub(super) fn set_options(&mut self, side: usize, options: &StreamOptions) {
+        if let Some(bytes) = options.send_buffer {
+            self.pipes[side].asked[0] = Some(bytes.max(1));
+        }
+        if let Some(bytes) = options.recv_buffer {
+            self.pipes[1 - side].asked[1] = Some(bytes.max(1));
+        }
+        if let Some(span) = options.linger {
+            self.ends[side].resets = span.is_some();
+        }
     }
 
     /// Whether no task can reach either end any more.
@@ -164,11 +184,21 @@ impl End {
             sent_end: false,
             got_end: false,
             left: None,
+            resets: false,
         }
     }
 }
 
 impl Pipe {
+    /// How many bytes it keeps: the smaller of the two sizes that were asked for, or that of the net.
+    #[inline]
+    pub(super) fn most(&self, of_net: usize) -> usize {
+        match self.asked {
+            [None, None] => of_net,
+            [one, other] => one.into_iter().chain(other).min().unwrap_or(of_net),
+        }
+    }
+
     pub(super) fn under_way(&self) -> usize {
         self.bytes.len() - self.arrived
     }

@@ -34,6 +34,12 @@ pub enum Fault {
     Slow(String, u32),
     /// Reads and writes come in pieces of random length, or no longer do.
     Fragment(bool),
+    /// So many millionths of all datagrams are lost.
+    Loss(u32),
+    /// So many millionths of all datagrams arrive twice.
+    Duplicate(u32),
+    /// So many millionths of all datagrams are late, and may be overtaken.
+    Reorder(u32),
     /// The wall clock of this host, or of every host, steps by so many nanoseconds: back, if negative.
     ClockStep(Option<String>, i64),
     /// The wall clock of this host, or of every host, repeats or skips a second when its second ends.
@@ -129,8 +135,9 @@ fn write_step(f: &mut fmt::Formatter<'_>, by: i64) -> fmt::Result {
 pub struct BadFault(String);
 
 const USAGE: &str = "cut A B, cut-one-way A B, heal A B, hold A B, release A B, reset A B, slow A \
-                     FACTOR, fragment on|off, clock-step [A] SPAN as in -1h, clock-leap [A] repeat|skip, \
-                     crash A, restart A, power A, disk:eio A, disk:rot A, disk:full A or disk:heal A";
+                     FACTOR, fragment on|off, loss SHARE, duplicate SHARE, reorder SHARE, clock-step [A] \
+                     SPAN as in -1h, clock-leap [A] repeat|skip, crash A, restart A, power A, disk:eio A, \
+                     disk:rot A, disk:full A or disk:heal A; a SHARE is 1% or 0.01";
 
 impl FromStr for Fault {
     type Err = BadFault;
@@ -165,6 +172,14 @@ impl FromStr for Fault {
             }
             ["fragment", "on"] => Self::Fragment(true),
             ["fragment", "off"] => Self::Fragment(false),
+            ["loss" | "duplicate" | "reorder", share] => {
+                let share = millionths(share).ok_or_else(|| BadFault(text.into()))?;
+                match words[0] {
+                    "loss" => Self::Loss(share),
+                    "duplicate" => Self::Duplicate(share),
+                    _ => Self::Reorder(share),
+                }
+            }
             ["crash", host] => Self::Crash(own(host)),
             ["restart", host] => Self::Restart(own(host)),
             ["power", host] => Self::Power(own(host)),
@@ -189,6 +204,9 @@ impl fmt::Display for Fault {
             Self::Slow(host, factor) => write!(f, "slow {host} {factor}"),
             Self::Fragment(true) => f.write_str("fragment on"),
             Self::Fragment(false) => f.write_str("fragment off"),
+            Self::Loss(share) => write!(f, "loss {}", Percent(*share)),
+            Self::Duplicate(share) => write!(f, "duplicate {}", Percent(*share)),
+            Self::Reorder(share) => write!(f, "reorder {}", Percent(*share)),
             Self::ClockStep(host, by) => {
                 write!(f, "clock-step {}", of_host(host))?;
                 write_step(f, *by)
@@ -203,6 +221,29 @@ impl fmt::Display for Fault {
             Self::DiskHeal(host) => write!(f, "disk:heal {host}"),
         }
     }
+}
+
+/// A share in millionths, as text.
+struct Percent(u32);
+
+impl fmt::Display for Percent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}%", f64::from(self.0) / 10_000.0)
+    }
+}
+
+/// Reads a share: 1% or 0.01.
+fn millionths(text: &str) -> Option<u32> {
+    let share = match text.strip_suffix('%') {
+        Some(percent) => percent.trim_end().parse::<f64>().ok()? / 100.0,
+        None => text.parse().ok()?,
+    };
+    (0.0..=1.0).contains(&share).then(|| share_of(share))
+}
+
+/// A share in millionths; one outside of 0 to 1 counts as the nearest.
+pub(super) fn share_of(share: f64) -> u32 {
+    (share.clamp(0.0, 1.0) * 1e6).round() as u32
 }
 
 fn of_host(host: &Option<String>) -> String {

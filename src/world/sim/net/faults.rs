@@ -9,9 +9,9 @@ use std::{
 use super::{
     chaos::Chaos,
     connection::{CLIENT, EndId, SERVER, Stage},
-    fault::Fault,
+    fault::{Fault, share_of},
     handle::SimNet,
-    links::{Links, Way},
+    links::{DUPLICATE, LOSS, Links, REORDER, Way},
     state::{Event, Net, Socket},
 };
 use crate::{
@@ -26,10 +26,16 @@ impl SimNet {
     /// *Errors:* `NotFound` if it names a host that does not exist; `InvalidInput` if it is about a
     /// link from a host to itself, the crash of a host that is down, or the restart of one that is
     /// not.
+    ///
+    /// Where the limits of the task deny it, it has no effect, and faults the task at its next trap.
     pub fn apply(&self, fault: &Fault) -> Result<()> {
         if let Fault::Power(host) = fault {
             self.apply(&Fault::Crash(host.clone()))?;
             return self.apply(&Fault::Restart(host.clone()));
+        }
+        if self.is_denied() {
+            self.tell(fault.to_string(), None);
+            return Ok(());
         }
         let mut net = self.change();
         let text = net.words_of(fault);
@@ -117,7 +123,9 @@ impl SimNet {
     /// *Errors:* `NotFound` if the network has no such device, or it is closed; `NotConnected` if it is
     /// a listener.
     pub fn abort(&self, connection: DeviceId) -> Result<()> {
-        self.change().abort(connection)?;
+        if !self.is_denied() {
+            self.change().abort(connection)?;
+        }
         self.tell(format!("abort device {connection}"), None);
         Ok(())
     }
@@ -150,8 +158,52 @@ impl SimNet {
     /// Has reads and writes come in pieces of random length, down to a byte, so that errors in the
     /// framing of messages show. Returns the net.
     pub fn fragment(&self, fragments: bool) -> Self {
-        self.apply(&Fault::Fragment(fragments))
-            .expect("it names no host");
+        self.befall(Fault::Fragment(fragments))
+    }
+
+    /// Loses this share of all datagrams, from 0 to 1, within a host too. Shares outside of that count
+    /// as the nearest. Which ones are lost follows from the world's seed. TCP and Unix sockets lose
+    /// nothing. Default: 0. Returns the net.
+    ///
+    /// ```
+    /// use trapline::{Kernel, Os, SimNet, SimWorld};
+    ///
+    /// let net = SimNet::new().loss(0.5);
+    /// let mut kernel = Kernel::builder().world(SimWorld::new(1).net(&net)).build()?;
+    /// kernel.spawn("main", async |os: &mut Os| {
+    ///     let socket = os.bind_udp("127.0.0.1:0".parse().unwrap()).await?;
+    ///     for n in 0..100 {
+    ///         socket.send_to(os, &[n], socket.local_addr()?).await?;
+    ///     }
+    ///     let mut arrived = 0;
+    ///     let second = std::time::Duration::from_secs(1);
+    ///     while os.timeout(second, async |os| socket.recv_from(os, &mut [0]).await).await.is_ok() {
+    ///         arrived += 1;
+    ///     }
+    ///     assert!((30..70).contains(&arrived));
+    ///     std::io::Result::Ok(())
+    /// })?;
+    /// kernel.run()?.check()?;
+    /// # Ok::<(), trapline::Error>(())
+    /// ```
+    pub fn loss(&self, share: f64) -> Self {
+        self.befall(Fault::Loss(share_of(share)))
+    }
+
+    /// Has this share of all datagrams arrive twice. Otherwise as [`SimNet::loss`].
+    pub fn duplicate(&self, share: f64) -> Self {
+        self.befall(Fault::Duplicate(share_of(share)))
+    }
+
+    /// Makes this share of all datagrams late: they take up to four times their time in addition, so
+    /// that later ones overtake them. Otherwise as [`SimNet::loss`].
+    pub fn reorder(&self, share: f64) -> Self {
+        self.befall(Fault::Reorder(share_of(share)))
+    }
+
+    /// Makes a fault happen that names no host.
+    fn befall(&self, fault: Fault) -> Self {
+        self.apply(&fault).expect("it names no host");
         self.clone()
     }
 
@@ -179,7 +231,8 @@ impl SimNet {
     /// Breaks things at random for 60 seconds of virtual time from now, and then no more. A test can
     /// so demand that its programs recover. There are cuts of links, in both directions or in one;
     /// slow hosts; resets; and crashes, of hosts with a closure of
-    /// [`Kernel::on_restart`](crate::Kernel::on_restart) only. Each fault ends after 5 seconds at
+    /// [`Kernel::on_restart`](crate::Kernel::on_restart) only. Once there is a UDP socket, there are spans
+    /// in which 1 to 40 % of the datagrams are lost, doubled or reordered. Each fault ends after 5 seconds at
     /// most, and at the end of the 60 seconds.
     ///
     /// The level says how often: every 5 seconds on average at level 1, every 1.5 seconds at level
@@ -189,8 +242,17 @@ impl SimNet {
     ///
     /// Chaos that is called for before the net has a world begins with the world.
     pub fn chaos(&self, level: u8) -> Self {
-        self.change().begin_chaos(level);
+        match self.is_denied() {
+            true => self.tell(format!("chaos {level}"), None),
+            false => self.change().begin_chaos(level),
+        }
         self.clone()
+    }
+
+    /// Whether the limits of the running task deny faults. The kernel is told, and faults the task.
+    fn is_denied(&self) -> bool {
+        let kernel = self.state().kernel.upgrade();
+        kernel.is_some_and(|frame| frame.denies_faults.get())
     }
 
     /// Tells the kernel of a fault. It handles that like a call of the running task.
@@ -206,8 +268,8 @@ impl Net {
     /// Makes a fault happen. Returns what the kernel has to do.
     fn apply(&mut self, fault: &Fault) -> Result<Option<(HostId, Fate)>> {
         match fault {
-            Fault::Cut(a, b) => self.block(&self.ways(a, b)?, |links| &mut links.cut),
-            Fault::CutOneWay(a, b) => self.block(&self.ways(a, b)?[..1], |links| &mut links.cut),
+            Fault::Cut(a, b) => self.cut(&self.ways(a, b)?),
+            Fault::CutOneWay(a, b) => self.cut(&self.ways(a, b)?[..1]),
             Fault::Heal(a, b) => self.unblock(&self.ways(a, b)?, |links| &mut links.cut),
             Fault::Hold(a, b) => self.block(&self.ways(a, b)?, |links| &mut links.held),
             Fault::Release(a, b) => self.unblock(&self.ways(a, b)?, |links| &mut links.held),
@@ -220,6 +282,9 @@ impl Net {
                 let host = self.hosts.find(host)?;
                 self.links.slow.insert(host, *factor);
             }
+            Fault::Loss(share) => self.links.shares[LOSS] = *share,
+            Fault::Duplicate(share) => self.links.shares[DUPLICATE] = *share,
+            Fault::Reorder(share) => self.links.shares[REORDER] = *share,
             Fault::Fragment(fragments) => self.limits.fragments = *fragments,
             Fault::DiskEio(host)
             | Fault::DiskRot(host)
@@ -263,6 +328,12 @@ impl Net {
         ends.map(|end| (end, self.way(end))).collect()
     }
 
+    /// Cuts these ways.
+    fn cut(&mut self, ways: &[Way]) {
+        self.links.lose(ways);
+        self.block(ways, |links| &mut links.cut);
+    }
+
     /// Blocks these ways: what is under way there does not arrive.
     fn block(&mut self, ways: &[Way], blocked: fn(&mut Links) -> &mut BTreeSet<Way>) {
         for way in ways {
@@ -283,6 +354,7 @@ impl Net {
                 self.make_good(end, way);
             }
         }
+        self.send_held(ways);
     }
 
     fn make_good(&mut self, end: EndId, way: Way) {
@@ -324,10 +396,13 @@ impl Net {
         machine.is_up = false;
         self.disks.crash(name);
         let listeners = std::mem::take(&mut machine.listeners);
-        for at in listeners.into_values().flatten() {
+        let paths = std::mem::take(&mut machine.paths);
+        let at_ports = listeners.into_values().flatten();
+        for at in at_ports.chain(paths.into_values()) {
             let listener = self.listeners.remove(at);
             self.devices.remove(&listener.device);
         }
+        self.crash_udp(host);
         for (end, way) in self.ends() {
             if self.find(end).is_some() && way.0 == host {
                 self.lose_power(end);
@@ -371,7 +446,7 @@ impl Net {
     /// Returns the faults that are due: those of chaos, and the ends of earlier ones.
     pub(super) fn take_faults(&mut self) -> Vec<Fault> {
         let mut faults = std::mem::take(&mut self.ended_faults);
-        let is_due = |chaos: &mut Chaos| chaos.next().is_some_and(|next| next <= self.now);
+        let is_due = |chaos: &mut Chaos| chaos.is_due(self.now);
         while let Some(mut chaos) = self.chaos.take_if(is_due) {
             if let Some((fault, end)) = self.draw(&mut chaos) {
                 let at = chaos.until();
@@ -382,6 +457,15 @@ impl Net {
             }
             chaos.schedule();
             self.chaos = Some(chaos);
+        }
+        let draw = |chaos: &mut Chaos| chaos.draw_weather(self.now);
+        while let Some((kind, share, until)) = self.chaos.as_mut().and_then(draw) {
+            if let Some(share) = share {
+                let befall = [Fault::Loss, Fault::Duplicate, Fault::Reorder][kind];
+                faults.push(befall(share));
+                let end = befall(self.links.shares[kind]);
+                self.agenda.arm(until, Event::EndFault(Box::new(end)));
+            }
         }
         faults
     }

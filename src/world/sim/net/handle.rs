@@ -12,6 +12,7 @@ use std::{
 
 use super::{
     connection::CLIENT,
+    hosts::Listener,
     state::{Net, Socket},
 };
 use crate::{
@@ -20,7 +21,8 @@ use crate::{
     world::Happening,
 };
 
-/// A simulated network: hosts, links between them, and TCP as its users see it.
+/// A simulated network: hosts, links between them, and TCP, UDP and Unix sockets as their users see
+/// them.
 ///
 /// It is a handle: a clone is the same network. A test keeps one beside its kernel, and a task can
 /// own one. Give it to a world with [`SimWorld::net`](crate::SimWorld::net), or take that of a
@@ -152,7 +154,8 @@ impl SimNet {
             return Vec::new();
         };
         let listeners = net.listeners.iter().map(|(_, listener)| listener);
-        let mut here: Vec<_> = listeners.filter(|other| other.host == host).collect();
+        let is_here = |other: &&Listener| other.host == host && other.path.is_none();
+        let mut here: Vec<_> = listeners.filter(is_here).collect();
         here.sort_by_key(|listener| listener.device);
         here.into_iter().map(|listener| listener.addr).collect()
     }
@@ -175,12 +178,27 @@ impl SimNet {
         Some(match socket {
             Socket::Listener(at) => {
                 let listener = &net.listeners[*at];
-                format!("the listener {} of {}", listener.addr, name(listener.host))
+                match &listener.path {
+                    Some(path) => format!("the listener {path} of {}", name(listener.host)),
+                    None => format!("the listener {} of {}", listener.addr, name(listener.host)),
+                }
+            }
+            Socket::Udp(at) => {
+                let port = &net.ports[*at];
+                let with = port.peer.map(|peer| format!(" with {peer}"));
+                let with = with.unwrap_or_default();
+                format!("the UDP socket {} of {}{with}", port.addr, name(port.host))
             }
             Socket::Stream(end) => {
-                let ends = &net.connections.get(end.slot as usize)?.ends;
+                let connection = net.connections.get(end.slot as usize)?;
+                let ends = &connection.ends;
                 let (own, peer) = (&ends[end.side], &ends[1 - end.side]);
                 let (here, there) = (name(own.host), name(peer.host));
+                match connection.path.as_deref() {
+                    Some("") => return Some(format!("a pair of sockets of {here}")),
+                    Some(path) => return Some(format!("a connection of {here} by {path}")),
+                    None => {}
+                }
                 let (at, to) = (own.addr, peer.addr);
                 format!("the connection of {here} {at} with {there} {to}")
             }
@@ -190,8 +208,14 @@ impl SimNet {
     /// Whether a task that waits for this waits for an answer of a server.
     pub(crate) fn is_client(&self, device: DeviceId, direction: Direction) -> bool {
         let net = self.state();
-        let Some(Socket::Stream(end)) = net.devices.get(&device) else {
-            return false;
+        let end = match net.devices.get(&device) {
+            Some(Socket::Stream(end)) => end,
+            // It has a port of its choice only if it serves.
+            Some(Socket::Udp(at)) => {
+                let port = &net.ports[*at];
+                return port.asks && !port.serves;
+            }
+            _ => return false,
         };
         let connection = net.connections.get(end.slot as usize);
         let asks = connection.is_some_and(|connection| connection.ends[CLIENT].asks);
@@ -262,8 +286,9 @@ impl SimNet {
     }
 
     /// Sets how many bytes each direction of a connection keeps: those under way, and those that the
-    /// receiver has not read. A sender waits while they are so many. Default: 64 KiB; 0 counts as 1.
-    /// Returns the net.
+    /// receiver has not read. A sender waits while they are so many. The sizes that a socket asks for
+    /// ([`Device::set_options`](crate::Device::set_options)) come before it. Default: 64 KiB; 0 counts as
+    /// 1. A UDP socket keeps 208 KiB, 768 bytes for each datagram beyond its own. Returns the net.
     pub fn buffer(&self, bytes: usize) -> Self {
         self.change().limits.buffer = bytes.clamp(1, 1 << 30);
         self.clone()

@@ -4,12 +4,13 @@ use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    rc::Rc,
 };
 
 use slab::Slab;
 
-use super::{clock::Clocks, connection::EndId};
-use crate::abi::{DeviceId, HostId};
+use super::{clock::Clocks, connection::EndId, port::Port};
+use crate::abi::{DeviceId, HostId, ListenOptions};
 
 /// The name of the machine of tasks that were spawned without one.
 pub(super) const LOCALHOST: &str = "localhost";
@@ -44,17 +45,38 @@ pub(super) struct Machine {
     /// The ports of its own connections.
     pub(super) ports: BTreeSet<u16>,
     pub(super) listeners: BTreeMap<u16, Vec<usize>>,
+    last_udp_port: u16,
+    /// The sockets of UDP, which has ports of its own.
+    pub(super) udp: BTreeMap<u16, Vec<usize>>,
+    /// The listening Unix sockets.
+    pub(super) paths: BTreeMap<Rc<str>, usize>,
 }
 
 pub(super) struct Listener {
     pub(super) device: DeviceId,
     pub(super) host: HostId,
     pub(super) addr: SocketAddr,
+    /// The path of a Unix socket, which has no address.
+    pub(super) path: Option<Rc<str>>,
+    pub(super) options: ListenOptions,
     /// The connections to be accepted, in order of their handshakes.
     pub(super) waiting: VecDeque<EndId>,
     pub(super) handshakes: usize,
     /// Whether a report was promised.
     pub(super) is_owed: bool,
+}
+
+impl Listener {
+    /// How many connections wait to be accepted, or will.
+    pub(super) fn waits(&self) -> usize {
+        self.waiting.len() + self.handshakes
+    }
+
+    /// How many it keeps on a host that keeps so many. As Linux does, one more than was asked for.
+    pub(super) fn backlog(&self, of_host: usize) -> usize {
+        let own = self.options.backlog.map(|most| most as usize + 1);
+        own.unwrap_or(of_host).min(of_host)
+    }
 }
 
 impl Hosts {
@@ -82,8 +104,11 @@ impl Hosts {
         self.clocks.begin();
         for machine in &mut self.all {
             machine.last_port = FIRST_PORT - 1;
+            machine.last_udp_port = FIRST_PORT - 1;
             machine.ports.clear();
             machine.listeners.clear();
+            machine.udp.clear();
+            machine.paths.clear();
         }
     }
 
@@ -149,6 +174,9 @@ impl Hosts {
             last_port: FIRST_PORT - 1,
             ports: BTreeSet::new(),
             listeners: BTreeMap::new(),
+            last_udp_port: FIRST_PORT - 1,
+            udp: BTreeMap::new(),
+            paths: BTreeMap::new(),
         });
         self.by_name.insert(name.into(), host);
         self.by_address.insert(address, host);
@@ -172,22 +200,40 @@ impl Hosts {
 impl Machine {
     /// Takes the next free port, for a connection or a listener. A port is in use by either.
     pub(super) fn take_port(&mut self) -> io::Result<u16> {
-        let mut port = self.last_port;
-        for _ in FIRST_PORT..=u16::MAX {
-            port = port.checked_add(1).unwrap_or(FIRST_PORT);
-            if !self.ports.contains(&port) && !self.listeners.contains_key(&port) {
-                self.last_port = port;
-                return Ok(port);
-            }
-        }
-        Err(io::ErrorKind::AddrNotAvailable.into())
+        let (ports, listeners) = (&self.ports, &self.listeners);
+        let is_taken = |port| ports.contains(&port) || listeners.contains_key(&port);
+        next_port(&mut self.last_port, is_taken)
+    }
+
+    /// Takes the next free port of UDP.
+    pub(super) fn take_udp_port(&mut self) -> io::Result<u16> {
+        let udp = &self.udp;
+        next_port(&mut self.last_udp_port, |port| udp.contains_key(&port))
+    }
+
+    /// Whether a socket at this address would receive datagrams for another one.
+    pub(super) fn is_udp_taken(&self, addr: SocketAddr, all: &Slab<Port>) -> bool {
+        let here = self.udp.get(&addr.port()).into_iter().flatten();
+        here.map(|at| all[*at].addr.ip())
+            .any(|other| overlap(addr.ip(), other))
     }
 
     /// The listener that takes a connection to this address: that of the address itself, or one of
-    /// all addresses.
-    pub(super) fn listener(&self, addr: SocketAddr, all: &Slab<Listener>) -> Option<usize> {
+    /// all addresses. The port of the client chooses among those that share an address.
+    pub(super) fn listener(
+        &self,
+        addr: SocketAddr,
+        from: SocketAddr,
+        all: &Slab<Listener>,
+    ) -> Option<usize> {
         let here = self.listeners.get(&addr.port())?;
-        let is = |ip: IpAddr| here.iter().copied().find(|at| all[*at].addr.ip() == ip);
+        let is = |ip: IpAddr| {
+            let like = || here.iter().copied().filter(|at| all[*at].addr.ip() == ip);
+            match like().count() {
+                0 => None,
+                count => like().nth(usize::from(from.port()) % count),
+            }
+        };
         let any_v4 = || is(Ipv4Addr::UNSPECIFIED.into()).filter(|_| addr.is_ipv4());
         // A listener on all IPv6 addresses takes IPv4 as well.
         let any = || is(Ipv6Addr::UNSPECIFIED.into());
@@ -195,11 +241,30 @@ impl Machine {
     }
 
     /// Whether a listener at this address would take connections from another one.
-    pub(super) fn is_taken(&self, addr: SocketAddr, all: &Slab<Listener>) -> bool {
+    pub(super) fn is_taken(
+        &self,
+        addr: SocketAddr,
+        options: &ListenOptions,
+        all: &Slab<Listener>,
+    ) -> bool {
         let here = self.listeners.get(&addr.port()).into_iter().flatten();
-        here.map(|at| all[*at].addr.ip())
-            .any(|other| overlap(addr.ip(), other))
+        here.map(|at| &all[*at])
+            .filter(|other| !(options.reuse_port && other.options.reuse_port))
+            .any(|other| overlap(addr.ip(), other.addr.ip()))
     }
+}
+
+/// The first port behind the last one that is free.
+fn next_port(last: &mut u16, is_taken: impl Fn(u16) -> bool) -> io::Result<u16> {
+    let mut port = *last;
+    for _ in FIRST_PORT..=u16::MAX {
+        port = port.checked_add(1).unwrap_or(FIRST_PORT);
+        if !is_taken(port) {
+            *last = port;
+            return Ok(port);
+        }
+    }
+    Err(io::ErrorKind::AddrNotAvailable.into())
 }
 
 /// Whether a connection may be for both addresses.

@@ -25,6 +25,14 @@ const LOOPBACK: Nanos = Nanos(10_000);
 /// The shortest time of a packet. Without any, an exchange of messages would stop the clock.
 const SHORTEST: Nanos = Nanos(1);
 
+/// What shares are counted in.
+pub(super) const MILLION: u64 = 1_000_000;
+
+/// The places of the shares.
+pub(super) const LOSS: usize = 0;
+pub(super) const DUPLICATE: usize = 1;
+pub(super) const REORDER: usize = 2;
+
 #[derive(Clone)]
 pub(super) struct Links {
     loopback: Nanos,
@@ -34,13 +42,17 @@ pub(super) struct Links {
     pub(super) latencies: BTreeMap<Way, Span>,
     pub(super) bandwidths: BTreeMap<Way, u64>,
     /// When the next byte of a way with a limited bandwidth can leave.
-    pub(super) free_from: BTreeMap<Way, Nanos>,
+    free_from: BTreeMap<Way, Nanos>,
     /// The ways on which packets are lost.
     pub(super) cut: BTreeSet<Way>,
     /// The ways on which packets wait.
     pub(super) held: BTreeSet<Way>,
     /// By how much the packets of a host are slower.
     pub(super) slow: BTreeMap<HostId, u32>,
+    /// The shares of the datagrams, in millionths, that are lost, doubled and reordered.
+    pub(super) shares: [u32; 3],
+    /// How often each way was cut.
+    cuts: BTreeMap<Way, u32>,
 }
 
 #[derive(Clone, Copy)]
@@ -82,7 +94,27 @@ impl Links {
             cut: BTreeSet::new(),
             held: BTreeSet::new(),
             slow: BTreeMap::new(),
+            shares: [0; 3],
+            cuts: BTreeMap::new(),
         }
+    }
+
+    /// Forgets what has happened on the ways.
+    pub(super) fn clear(&mut self) {
+        self.free_from.clear();
+        self.cuts.clear();
+    }
+
+    /// Loses the datagrams that are on these ways.
+    pub(super) fn lose(&mut self, ways: &[Way]) {
+        for way in ways {
+            *self.cuts.entry(*way).or_default() += 1;
+        }
+    }
+
+    /// How often a way was cut.
+    pub(super) fn cuts(&self, way: Way) -> u32 {
+        self.cuts.get(&way).copied().unwrap_or_default()
     }
 
     pub(super) fn set_loopback(&mut self, span: Duration) {

@@ -10,7 +10,7 @@ use super::{
     connection::{CLIENT, EndId, SERVER, Stage},
     state::{Event, Net, Packet, Signal},
 };
-use crate::abi::{DeviceId, Direction, Nanos};
+use crate::abi::{DeviceId, Direction, Nanos, StreamOptions};
 
 /// With a limited bandwidth, more bytes travel as several packets.
 const SEGMENT: u32 = 8 * 1024;
@@ -99,12 +99,18 @@ impl Net {
             return self.send_packet(server, Signal::Refused);
         };
         let listener = &mut self.listeners[at];
-        let backlog = self.hosts.get(listener.host).backlog;
-        if listener.waiting.len() + listener.handshakes >= backlog {
+        let backlog = listener.backlog(self.hosts.get(listener.host).backlog);
+        if listener.waits() >= backlog {
             // It is dropped, and the client asks again.
             return self.retry_later(from);
         }
         listener.handshakes += 1;
+        let options = StreamOptions {
+            recv_buffer: listener.options.recv_buffer,
+            send_buffer: listener.options.send_buffer,
+            ..StreamOptions::default()
+        };
+        self.connection(from).set_options(SERVER, &options);
         self.end(server).0.stage = Stage::Handshake;
         self.send_packet(server, Signal::SynAck);
     }
@@ -193,8 +199,9 @@ impl Net {
     }
 
     fn arrive_room(&mut self, sender: EndId) {
-        let most = self.limits.buffer;
+        let of_net = self.limits.buffer;
         let (_, pipe) = self.end(sender);
+        let most = pipe.most(of_net);
         pipe.is_room_under_way = false;
         // Another send may have filled the room meanwhile. The next read tells again.
         if pipe.bytes.len() < most {

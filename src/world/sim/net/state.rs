@@ -12,6 +12,7 @@ use super::{
     fault::Fault,
     hosts::{Hosts, Listener},
     links::{Links, Way},
+    port::{Flight, Port},
 };
 use crate::{
     abi::{DeviceId, Direction, Nanos},
@@ -35,6 +36,12 @@ pub(in crate::world::sim) struct Net {
     initial: Option<Box<(Hosts, Links, Limits)>>,
     pub(super) connections: Slab<Connection>,
     pub(super) listeners: Slab<Listener>,
+    /// The sockets of UDP.
+    pub(super) ports: Slab<Port>,
+    /// The datagrams that wait on ways that hold packets.
+    pub(super) held: Vec<Flight>,
+    /// How many datagrams were sent.
+    pub(super) flights: u64,
     pub(super) devices: DeviceMap<Socket>,
     pub(in crate::world::sim) disks: Disks,
     pub(super) agenda: Agenda<Event>,
@@ -48,6 +55,8 @@ pub(in crate::world::sim) struct Net {
     pub(super) last_serial: u32,
     /// Whether anything has happened since the begin.
     pub(super) is_used: bool,
+    /// Whether a socket of UDP was opened since then.
+    pub(super) has_udp: bool,
     pub(super) chaos: Option<Chaos>,
     /// What ends the faults of chaos that are over.
     pub(super) ended_faults: Vec<Fault>,
@@ -75,6 +84,8 @@ pub(super) enum Socket {
     /// A listener, by its place in the slab.
     Listener(usize),
     Stream(EndId),
+    /// A socket of UDP, by its place in the slab.
+    Udp(usize),
 }
 
 #[derive(Clone, Copy)]
@@ -110,6 +121,7 @@ pub(super) enum Signal {
 /// What happens at a time unless it is cancelled.
 pub(super) enum Event {
     Arrival(Packet),
+    Datagram(Box<Flight>),
     /// A client asks for its connection again.
     Retry(EndId),
     /// A sender has waited long enough for an acknowledgement.
@@ -128,6 +140,9 @@ impl Net {
             initial: None,
             connections: Slab::new(),
             listeners: Slab::new(),
+            ports: Slab::new(),
+            held: Vec::new(),
+            flights: 0,
             devices: DeviceMap::default(),
             disks: Disks::new(),
             agenda: Agenda::new(),
@@ -144,6 +159,7 @@ impl Net {
             ready: VecDeque::new(),
             last_serial: 0,
             is_used: false,
+            has_udp: false,
             chaos: None,
             ended_faults: Vec::new(),
             seed: 0,
@@ -154,8 +170,9 @@ impl Net {
     /// Begins in a world: with the same hosts and links, without connections, at time zero.
     pub(in crate::world::sim) fn begin(&mut self, seed: u64) {
         self.kernel = Weak::new();
+        self.dawn = DAWN.into();
         self.hosts.clear();
-        self.links.free_from.clear();
+        self.links.clear();
         let initial = (self.hosts.clone(), self.links.clone(), self.limits.clone());
         self.initial = Some(Box::new(initial));
         self.clear();
@@ -180,6 +197,10 @@ impl Net {
     fn clear(&mut self) {
         self.connections.clear();
         self.listeners.clear();
+        self.ports.clear();
+        self.held.clear();
+        self.flights = 0;
+        self.has_udp = false;
         self.devices.clear();
         self.agenda = Agenda::new();
         self.ready.clear();
@@ -194,6 +215,20 @@ impl Net {
         self.disks.reseed(seed);
         if self.limits.chaos > 0 || self.chaos.is_some() {
             self.chaos = Chaos::new(self.limits.chaos, seed, self.now);
+            self.begin_weather_of_chaos();
+        }
+    }
+
+    /// Notes that there is UDP. Chaos without it draws nothing for it.
+    pub(super) fn begin_weather(&mut self) {
+        if !std::mem::replace(&mut self.has_udp, true) {
+            self.begin_weather_of_chaos();
+        }
+    }
+
+    fn begin_weather_of_chaos(&mut self) {
+        if let Some(chaos) = self.chaos.as_mut().filter(|_| self.has_udp) {
+            chaos.begin_weather(self.seed, self.now);
         }
     }
 
@@ -249,6 +284,7 @@ impl Net {
     pub(super) fn begin_chaos(&mut self, level: u8) {
         self.limits.chaos = level;
         self.chaos = Chaos::new(level, self.seed, self.now);
+        self.begin_weather_of_chaos();
     }
 
     /// Moves the clock. Returns whether faults are due.
@@ -258,6 +294,7 @@ impl Net {
         while let Some(due) = self.agenda.pop_due(now) {
             match due {
                 Event::Arrival(packet) => self.deliver(packet),
+                Event::Datagram(flight) => self.deliver_datagram(*flight),
                 Event::Retry(client) => self.retry(client),
                 Event::GiveUp(sender) => self.give_up(sender),
                 Event::EndFault(fault) => self.ended_faults.push(*fault),
@@ -325,9 +362,13 @@ impl Net {
     }
 
     pub(super) fn listener_of(&self, end: EndId) -> Option<usize> {
-        let server = &self.connections[end.slot as usize].ends[SERVER];
+        let connection = &self.connections[end.slot as usize];
+        let [client, server] = &connection.ends;
         let machine = self.hosts.get(server.host);
-        machine.listener(server.addr, &self.listeners)
+        match &connection.path {
+            Some(path) => machine.paths.get(path).copied(),
+            None => machine.listener(server.addr, client.addr, &self.listeners),
+        }
     }
 
     pub(super) fn leave_handshake(&mut self, end: EndId) {
