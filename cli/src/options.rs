@@ -12,7 +12,7 @@ use clap::{
     ArgMatches, Args, FromArgMatches, ValueHint,
     builder::{OsStringValueParser, PossibleValuesParser, TypedValueParser},
 };
-use trapline::{Calls, Limits, OnDeadlock, Signal};
+use trapline::{Calls, Limits, OnDeadlock, Signal, SystemCall};
 
 use super::{
     commands::Commands,
@@ -224,6 +224,13 @@ pub(super) fn help(name: &str, first: &str, last: &str) -> String {
 
 fn denied(name: &str) -> Result<Calls, String> {
     let names: Vec<&str> = Calls::names().collect();
+    if SystemCall::NAMES.contains(&name) && !names.contains(&name) {
+        let classes: Vec<&str> = Calls::CLASSES.iter().map(|(class, _)| *class).collect();
+        let classes = classes.join(", ");
+        return Err(format!(
+            "'{name}' is always allowed: deny other calls, or a class of {classes}"
+        ));
+    }
     Calls::named(name).ok_or_else(|| unknown("call", name, &names))
 }
 

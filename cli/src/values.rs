@@ -60,6 +60,11 @@ pub(super) fn signal(text: &str) -> Result<(Duration, Signal), String> {
     let what = "it takes a time and a signal, such as 3s:TERM";
     let (at, name) = text.rsplit_once(':').ok_or(what)?;
     let signal = name.parse::<Signal>();
+    if !at.is_empty() && at.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(format!(
+            "'{at}' has no unit: write {at}s:{name} or {at}ms:{name}"
+        ));
+    }
     Ok((instant(at)?, signal.map_err(|error| error.to_string())?))
 }
 

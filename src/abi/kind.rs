@@ -122,7 +122,7 @@ impl Kind {
             Self::Queue | Self::Condition | Self::Callback => "message",
             Self::Semaphore => "permit",
             Self::Mutex => "lock",
-            Self::Group => "member",
+            Self::Group => "a member of group",
             Self::Watch => "changed",
             Self::RwLock => "read",
             Self::Flag
@@ -132,7 +132,7 @@ impl Kind {
             | Self::Signals
             | Self::Broadcast
             | Self::Once => self.name(),
-            Self::Supervisor => "child",
+            Self::Supervisor => "a child of supervisor",
         }
     }
 

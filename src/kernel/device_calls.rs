@@ -9,11 +9,12 @@ use super::{
     Kernel,
     answer::Answer,
     outcome::Outcome,
-    task::{Pending, ReadOp, Then, WaitingOn},
+    task::{Pending, ReadOp, Then},
+    transfers::failed,
 };
 use crate::{
-    abi::{DeviceId, Direction, Errno, ListenOptions, Reply, StreamOptions, Tid},
-    log::{Fact, Wake},
+    abi::{DeviceId, Direction, Errno, HostId, ListenOptions, Reply, StreamOptions},
+    log::Wake,
     panic::contain,
     sched::Runnable,
     trap::{DeviceRef, Object, Payload},
@@ -145,17 +146,11 @@ impl Kernel {
         }
     }
 
-    /// Gives the caller this direction of the device, for which it is to wait.
-    pub(super) fn wait_for(
-        &mut self,
-        me: Runnable,
-        device: DeviceId,
-        direction: Direction,
-        then: Then,
-    ) -> WaitingOn {
-        self.devices.claim(device, direction, me);
-        self.devices.begin_wait(me);
-        WaitingOn::Device(device, direction, then)
+    pub(super) fn read_line(&mut self, me: Runnable) -> Outcome {
+        match self.input_device(me) {
+            Ok(device) => self.read_later(me, device, ReadOp::Line),
+            Err(error) => failed(error).into(),
+        }
     }
 
     /// Gives the caller the device from now on: no later task gets between its call and its turn.
@@ -323,26 +318,105 @@ impl Kernel {
         })
     }
 
-    /// Returns the result of an attempt at a device; `None` if it would block.
-    pub(super) fn transferred(
-        &mut self,
-        tid: Tid,
-        device: DeviceId,
-        direction: Direction,
-        result: io::Result<usize>,
-    ) -> Option<Answer> {
-        if let Err(error) = &result
-            && error.kind() == io::ErrorKind::WouldBlock
-        {
-            self.time_passed(tid);
-            return None;
+    // ---- UDP and options
+
+    pub(super) fn bind_udp(&mut self, me: Runnable) -> Outcome {
+        let Some(Payload::Addr(addr)) = self.frame.take() else {
+            return Errno::Invalid.into();
+        };
+        let (id, host) = (self.devices.next_id(me), self.tasks[me].host);
+        let result = self.world.io(id, Request::Bind { host, addr });
+        let result = result.and_then(world::Answer::addr);
+        let answer = self.opened(id, result.map(Some));
+        if addr.port() != 0 {
+            // What has a port of its choice is a server.
+            self.devices.set_listener(id);
         }
-        self.emit(tid, || Fact::DeviceIo {
-            device,
-            direction,
-            result: result.as_ref().map_err(io::Error::kind).copied(),
-        });
-        Some(result.map_or_else(failed, |n| Reply::Bytes(n as u64).into()))
+        answer.into()
+    }
+
+    pub(super) fn connect_udp(&mut self, device: DeviceId) -> Outcome {
+        let Some(Payload::Addr(addr)) = self.frame.take() else {
+            return Errno::Invalid.into();
+        };
+        self.ask_device(device, Request::ConnectTo(addr))
+    }
+
+    pub(super) fn set_options(&mut self, device: DeviceId) -> Outcome {
+        let Some(Payload::Options(options)) = self.frame.take() else {
+            return Errno::Invalid.into();
+        };
+        self.ask_device(device, Request::SetOptions(&options))
+    }
+
+    /// Asks an open device for something that takes no time. No task need have it.
+    fn ask_device(&mut self, device: DeviceId, request: Request<'_>) -> Outcome {
+        match self.devices.check(device, Direction::Write) {
+            Err(Errno::BadFd) => Errno::BadFd.into(),
+            Ok(()) | Err(_) => done(self.world.io(device, request)).into(),
+        }
+    }
+
+    pub(super) fn send_to(&mut self, me: Runnable, device: DeviceId) -> Outcome {
+        let Some(Payload::Addr(to)) = self.frame.take() else {
+            return Errno::Invalid.into();
+        };
+        if let Err(errno) = self.devices.check(device, Direction::Write) {
+            return errno.into();
+        }
+        let len = self.frame.take_word().unwrap_or(0) as usize;
+        let bytes = self.frame.buffer(len);
+        let request = Request::SendTo { bytes: &bytes, to };
+        let result = self.world.io(device, request);
+        drop(bytes);
+        self.sent(me, device, result)
+    }
+
+    // ---- Unix sockets
+
+    pub(super) fn listen_unix(&mut self, me: Runnable) -> Outcome {
+        let outcome = self.open_unix(me, |host, path| Request::ListenUnix { host, path });
+        outcome.map_or_else(Outcome::from, |(id, result)| {
+            let answer = self.opened(id, result);
+            self.devices.set_listener(id);
+            answer.into()
+        })
+    }
+
+    pub(super) fn connect_unix(&mut self, me: Runnable) -> Outcome {
+        let outcome = self.open_unix(me, |host, path| Request::ConnectUnix { host, path });
+        outcome.map_or_else(Outcome::from, |(id, result)| self.opened(id, result).into())
+    }
+
+    /// Asks the world for a device at the path that is in the frame.
+    fn open_unix(
+        &mut self,
+        me: Runnable,
+        request: impl FnOnce(HostId, &str) -> Request<'_>,
+    ) -> Result<Opening, Errno> {
+        let Some(Payload::Name(path)) = self.frame.take() else {
+            return Err(Errno::Invalid);
+        };
+        let (id, host) = (self.devices.next_id(me), self.tasks[me].host);
+        let result = self.world.io(id, request(host, &path));
+        Ok((id, result.and_then(world::Answer::done).map(|()| None)))
+    }
+
+    pub(super) fn socketpair(&mut self, me: Runnable) -> Outcome {
+        let (id, host) = (self.devices.next_id(me), self.tasks[me].host);
+        let other = DeviceId::from_raw(u64::from(id) + 1);
+        let result = self.world.io(id, Request::Pair { host, other });
+        match result.and_then(world::Answer::done) {
+            Ok(()) => {
+                let pair = [id, other].map(|id| {
+                    self.devices.insert(id);
+                    DeviceRef::new(id, &self.frame)
+                });
+                let [one, other] = pair;
+                Answer::with(Reply::Device(id), Payload::Pair(one, other)).into()
+            }
+            Err(error) => failed(error).into(),
+        }
     }
 }
 
@@ -351,6 +425,5 @@ fn done(result: io::Result<world::Answer>) -> Answer {
     result.map_or_else(failed, |()| Reply::Done.into())
 }
 
-pub(super) fn failed(error: io::Error) -> Answer {
-    Answer::with(Reply::Io, Payload::Io(error))
-}
+/// A device that a request may have opened.
+type Opening = (DeviceId, io::Result<Option<SocketAddr>>);

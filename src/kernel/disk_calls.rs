@@ -6,9 +6,9 @@ use std::io;
 use super::{
     Kernel,
     answer::Answer,
-    device_calls::failed,
     outcome::Outcome,
     task::{ReadOp, Then},
+    transfers::failed,
 };
 use crate::{
     abi::{DeviceId, Direction, Errno, Reply, SystemCall},

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::{Kernel, answer::Answer, device_calls::failed, outcome::Outcome, task::ReadOp};
+use super::{Kernel, answer::Answer, outcome::Outcome, transfers::failed};
 use crate::{
     abi::{DeviceId, Direction, Reply},
     sched::Runnable,
@@ -21,15 +21,8 @@ impl Kernel {
         }
     }
 
-    pub(super) fn read_line(&mut self, me: Runnable) -> Outcome {
-        match self.input_device(me) {
-            Ok(device) => self.read_later(me, device, ReadOp::Line),
-            Err(error) => failed(error).into(),
-        }
-    }
-
     /// The device of standard input, which is opened if there is none.
-    fn input_device(&mut self, me: Runnable) -> io::Result<DeviceId> {
+    pub(super) fn input_device(&mut self, me: Runnable) -> io::Result<DeviceId> {
         if me.tid.is_daemon() {
             // What it takes would be missing in a replay.
             let why = "a daemon of the host cannot read the input of the tasks";

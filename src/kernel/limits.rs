@@ -149,6 +149,12 @@ impl AllBounds {
         Ok(true)
     }
 
+    /// Returns whether the bounds that were prepared deny this call.
+    pub(super) fn denies_newborn(&self, call: SystemCall) -> bool {
+        let bounds = self.newborn.as_ref();
+        bounds.is_some_and(|bounds| !bounds.allow(call))
+    }
+
     /// Puts a new task within the bounds that were prepared, and returns the limits if they are its own.
     /// Without a task it gives its room back.
     pub(super) fn enter(&mut self, tid: Option<Tid>, frame: &TrapFrame) -> Option<Limits> {

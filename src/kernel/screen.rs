@@ -1,9 +1,10 @@
 //! The screen before a call: the limits of its task, and injections.
 
-use std::rc::Rc;
+use std::{io, rc::Rc};
 
 use super::{
     Kernel,
+    answer::Answer,
     limits::{Bounds, TRAPS, charge},
     outcome::Outcome,
     queues::MessageQueue,
@@ -46,7 +47,13 @@ impl Kernel {
             None => {}
         }
         self.abandon(call);
-        Some(Errno::Denied.into())
+        if !call.is_io() {
+            return Some(Errno::Denied.into());
+        }
+        let errno = Errno::Denied;
+        let error = Denied { why: lacks, errno };
+        let error = Payload::Io(io::Error::new(io::ErrorKind::PermissionDenied, error));
+        Some(Answer::with(errno.into(), error).into())
     }
 
     fn fault_at(&mut self, call: SystemCall, why: String) -> Outcome {
@@ -115,7 +122,10 @@ impl Kernel {
         program: Program,
     ) -> Result<Program, Errno> {
         match self.bounds.prepare(parent.tid, limits, &self.frame) {
-            Ok(true) => Ok(screened(program, &self.frame)),
+            Ok(true) => {
+                let denies_faults = self.bounds.denies_newborn(SystemCall::Fault);
+                Ok(screened(program, &self.frame, denies_faults))
+            }
             Ok(false) => Ok(program),
             Err(errno) => {
                 self.drop_apart(program);
@@ -142,6 +152,15 @@ impl Kernel {
     pub(super) fn leave_bounds(&mut self, me: Runnable) {
         self.bounds.leave(me.tid, &self.frame);
     }
+}
+
+/// Why a call was denied, for those that return an [`io::Error`].
+#[derive(Debug, thiserror::Error)]
+#[error("{why}")]
+struct Denied {
+    why: String,
+    #[source]
+    errno: Errno,
 }
 
 /// The call that a source of a select needs.

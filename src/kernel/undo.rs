@@ -4,14 +4,13 @@ use super::{
     Kernel,
     answer::{Answer, Beside},
     held::Ticket,
-    task::{Pending, ReadOp, State, Then, WaitingOn},
+    task::{Pending, State, Then, WaitingOn},
 };
 use crate::{
-    abi::{DeviceId, Direction, End, QueueId, Reply, SystemCall},
+    abi::{End, QueueId, Reply, SystemCall},
     panic::contain,
     sched::Runnable,
     trap::{Object, Program},
-    world::Request,
 };
 
 impl Kernel {
@@ -127,19 +126,6 @@ impl Kernel {
                 self.timers.of(me).disarm(timer);
                 self.drop_held(Ticket::Delay(timer.1));
             }
-        }
-    }
-
-    /// Ends the claim of a task that reads a device. The device of an operation on names ends with it,
-    /// unless it is a file that was `opened`: no other task has it.
-    pub(super) fn end_read(&mut self, device: DeviceId, op: ReadOp, opened: bool) {
-        self.devices.release(device, Direction::Read);
-        if let ReadOp::Disk(call) = op
-            && !opened
-            && SystemCall::from_number(call).is_some_and(|call| call.device().is_none())
-        {
-            self.devices.remove(device);
-            contain(|| drop(self.world.io(device, Request::Close)));
         }
     }
 

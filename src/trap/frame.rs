@@ -212,6 +212,8 @@ pub(crate) struct TrapFrame {
     /// The caller of the last stub that may block, or makes a task. A stub borrows its `Os`, so no
     /// other call of the task comes between the call of the stub and the trap.
     place: Cell<Option<Caller>>,
+    /// Whether the limits of the running task deny faults of the network.
+    pub(crate) denies_faults: Cell<bool>,
     /// Of standard input.
     pub(crate) unread: RefCell<Unread>,
 }
@@ -239,6 +241,7 @@ impl TrapFrame {
             payloads: RefCell::default(),
             kept: Kept::default(),
             place: Cell::default(),
+            denies_faults: Cell::default(),
             unread: RefCell::default(),
         }
     }

@@ -8,7 +8,10 @@ use std::{
 
 use genawaiter::{Coroutine, GeneratorState};
 
-use super::{frame::TrapFrame, new_task::Program};
+use super::{
+    frame::TrapFrame,
+    new_task::{Program, ended},
+};
 use crate::{
     abi::{Exit, Place, Reply, SystemCall},
     panic::{Panic, panic_message, take_origin},
@@ -30,9 +33,23 @@ pub(crate) fn resume(
     }
 }
 
-/// Returns a program whose traps the kernel screens. Apart, so that other programs pay nothing.
-pub(crate) fn screened(program: Program, frame: &Rc<TrapFrame>) -> Program {
-    struct Screened(Program, Rc<TrapFrame>);
+/// Returns a program whose traps the kernel screens. Apart, so that other programs pay nothing. While its
+/// code runs, its destructors included, the frame says whether its limits deny faults of the network:
+/// these take effect without a trap.
+pub(crate) fn screened(program: Program, frame: &Rc<TrapFrame>, denies_faults: bool) -> Program {
+    struct Screened {
+        program: Program,
+        frame: Rc<TrapFrame>,
+        denies_faults: bool,
+    }
+
+    impl Screened {
+        fn within<T>(&mut self, run: impl FnOnce(&mut Program) -> T) -> T {
+            let outer = self.frame.denies_faults.replace(self.denies_faults);
+            let _outer = Restored(&self.frame, outer);
+            run(&mut self.program)
+        }
+    }
 
     impl Coroutine for Screened {
         type Yield = SystemCall;
@@ -40,13 +57,32 @@ pub(crate) fn screened(program: Program, frame: &Rc<TrapFrame>) -> Program {
         type Return = ();
 
         fn resume_with(mut self: Pin<&mut Self>, (): ()) -> GeneratorState<SystemCall, ()> {
-            let state = self.0.as_mut().resume_with(());
-            self.1.set_screened(true);
+            let state = self.within(|program| program.as_mut().resume_with(()));
+            self.frame.set_screened(true);
             state
         }
     }
 
-    Box::pin(Screened(program, Rc::clone(frame)))
+    impl Drop for Screened {
+        fn drop(&mut self) {
+            self.within(|program| drop(std::mem::replace(program, ended())));
+        }
+    }
+
+    Box::pin(Screened {
+        program,
+        frame: Rc::clone(frame),
+        denies_faults,
+    })
+}
+
+/// Restores what the frame said before, also after a panic.
+struct Restored<'a>(&'a TrapFrame, bool);
+
+impl Drop for Restored<'_> {
+    fn drop(&mut self) {
+        self.0.denies_faults.set(self.1);
+    }
 }
 
 const NOT_A_TRAP: &str = "awaited a future that is pending and is not a trap: a task can await \

@@ -256,7 +256,6 @@ impl File {
     ///
     /// *Blocks* and *errors:* as [`File::read_at`].
     #[track_caller]
-    #[expect(clippy::len_without_is_empty, reason = "it is a call that may fail")]
     pub fn len(&self, os: &mut Os) -> impl Future<Output = io::Result<u64>> {
         os.note_caller();
         async move {

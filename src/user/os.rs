@@ -218,6 +218,7 @@ pub(crate) fn io_checked(reply: Reply, frame: &Rc<TrapFrame>) -> io::Result<()> 
 
 pub(crate) fn io_error(reply: Reply, frame: &TrapFrame) -> io::Error {
     match (reply, frame.take()) {
+        (Reply::Err(Errno::Denied), Some(Payload::Io(error))) => error,
         (Reply::Err(errno), _) => errno.into(),
         (Reply::Io, Some(Payload::Io(error))) => error,
         (other, _) => mismatch(other),

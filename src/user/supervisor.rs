@@ -55,7 +55,7 @@ pub enum Restart {
 
 /// A [`Supervisor`] gave up: a child ended once more than its limit allows.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("child {child:?} {exit} (limit: {restarts} restarts within {within:?})")]
+#[error("child {child:?} {exit} (limit: {} within {within:?})", restarts_of(*restarts))]
 pub struct Gone {
     /// The name of the child.
     pub child: String,
@@ -63,6 +63,13 @@ pub struct Gone {
     pub exit: Exit,
     restarts: u32,
     within: Duration,
+}
+
+fn restarts_of(number: u32) -> String {
+    match number {
+        1 => "1 restart".into(),
+        number => format!("{number} restarts"),
+    }
 }
 
 /// Starts tasks, and starts them again when they end. (The supervisor of Erlang/OTP.)
@@ -447,6 +454,12 @@ impl Running {
         let wait = start.saturating_mul(2u32.saturating_pow(seat.attempts));
         let due = now.saturating_add(wait.min(end));
         seat.attempts = seat.attempts.saturating_add(1);
+        tracing::info!(
+            target: "trapline::kernel",
+            "child {:?} of a supervisor {exit}: it starts again in {:?}",
+            seat.name,
+            due.saturating_sub(now)
+        );
         let concerned = match spec.strategy {
             Strategy::OneForOne => child..child + 1,
             Strategy::OneForAll => 0..spec.seats.len(),

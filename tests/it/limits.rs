@@ -338,6 +338,112 @@ fn s77_calls_without_a_trap_that_no_destructor_makes_are_denied() {
 }
 
 #[test]
+fn s77_a_denied_fault_of_the_network_has_no_effect() {
+    let deny = || Limits::new().deny([Calls::ADMIN]);
+    let mut kernel = Kernel::simulated(1);
+    let net = kernel.net();
+    net.host("a").unwrap();
+    net.host("b").unwrap();
+    struct AtItsEnd(trapline::SimNet);
+    impl Drop for AtItsEnd {
+        fn drop(&mut self) {
+            self.0.crash("a").unwrap();
+        }
+    }
+    let own = net.clone();
+    let crashes = async move |os: &mut Os| {
+        own.crash("a").unwrap();
+        own.clock_back(millis(1000));
+        own.chaos(3);
+        own.crash("a").expect("it did not crash");
+        os.now().await;
+        unreachable!("it is denied at its next trap");
+    };
+    let crashes = kernel.spawn_with(deny(), "crashes", crashes).unwrap();
+    // A task that returns makes no further trap; one that is killed has its destructors.
+    let own = net.clone();
+    let returns = async move |_: &mut Os| own.crash("b").unwrap();
+    let returns = kernel.spawn_with(deny(), "returns", returns).unwrap();
+    let last = AtItsEnd(net.clone());
+    let killed = async move |os: &mut Os| {
+        let _last = last;
+        os.sleep(millis(1_000_000)).await;
+    };
+    let killed = kernel.spawn_with(deny(), "killed", killed).unwrap();
+    let free = async move |os: &mut Os| {
+        os.sleep(millis(1)).await;
+        os.kill(killed).await;
+        let time = os.wall_clock().await;
+        os.sleep(millis(100_000)).await;
+        net.crash("a").expect("it was up all the time");
+        net.crash("b").expect("it was up all the time");
+        assert_eq!(os.wall_clock().await, time + millis(100_000));
+    };
+    let free = kernel.spawn("free", free).unwrap();
+    let report = kernel.run().unwrap();
+    faulted(&report.exits()[&crashes], "fault is denied");
+    faulted(&report.exits()[&returns], "fault is denied");
+    assert_eq!(report.exits()[&killed], Exit::Killed);
+    assert_eq!(report.exits()[&free], Exit::Done);
+}
+
+#[test]
+fn s77_a_denied_call_says_which_and_of_what_class() {
+    let exit = limited(Limits::new().allow([]), async |os: &mut Os| {
+        let error = os.listen(([127, 0, 0, 1], 80).into()).await.unwrap_err();
+        let why = "listen is denied: the limits of the task lack listen, of Calls::NETWORK";
+        let text = error.to_string();
+        assert_eq!(text, format!("cannot listen on 127.0.0.1:80: {why}"));
+        assert_eq!(error.kind(), ErrorKind::PermissionDenied);
+    });
+    assert_eq!(exit, Exit::Done);
+}
+
+#[test]
+fn s77_a_run_with_limits_runs_again_from_its_tape() {
+    use trapline::{
+        RealWorld,
+        tape::{Header, Playing, Taping},
+    };
+    let populate = |kernel: &mut Kernel| {
+        let limits = Limits::new().deny([Calls::NETWORK]).max_traps(20);
+        let program = async |os: &mut Os| {
+            let addr = ([127, 0, 0, 1], 0).into();
+            let kind = os.listen(addr).await.unwrap_err().kind();
+            writeln!(os, "{kind}");
+            loop {
+                let (now, drawn) = (os.now().await, os.random().await);
+                writeln!(os, "{now:?} {drawn}");
+            }
+        };
+        kernel.spawn_with(limits, "limited", program).unwrap()
+    };
+    let file = crate::support::Scratch::new("tape-limits");
+    let world = RealWorld::new().unwrap();
+    let world = Taping::create(world, &file.0, &Header::default(), None).unwrap();
+    let run = |mut kernel: Kernel| {
+        let task = populate(&mut kernel);
+        let exit = kernel.run().unwrap().exits()[&task].clone();
+        (exit, kernel.take_console())
+    };
+    let told = run(Kernel::builder()
+        .world(world)
+        .capture_console()
+        .build()
+        .unwrap());
+    faulted(&told.0, "the limit of 20 traps is used up");
+    let world = Playing::open(&file.0).unwrap();
+    let progress = world.progress();
+    let again = run(Kernel::builder()
+        .world(world)
+        .capture_console()
+        .build()
+        .unwrap());
+    assert_eq!(again, told);
+    progress.finish().unwrap();
+}
+
+#[test]
 fn s77_the_log_and_lists_show_limits() {
     let (told, ledger) = (Rc::default(), Rc::new(RefCell::new(Ledger::new())));
     let (lines, books): (Rc<RefCell<Vec<_>>>, _) = (Rc::clone(&told), Rc::clone(&ledger));

@@ -305,7 +305,7 @@ fn s76_gone_names_the_child_and_its_last_exit_and_the_others_have_ended() {
         assert_eq!(gone.exit, Exit::Faulted("boom".into()));
         assert_eq!(
             gone.to_string(),
-            "child \"bad\" faulted: boom (limit: 1 restarts within 1s)"
+            "child \"bad\" faulted: boom (limit: 1 restart within 1s)"
         );
         let lines = diary.lines();
         assert_eq!(
@@ -631,8 +631,8 @@ fn s76_supervisors_nest() {
         let gone = outer.run(os).await.unwrap_err();
         assert_eq!(
             gone.to_string(),
-            "child \"inner\" failed: child \"b\" faulted: boom (limit: 1 restarts within 9s) \
-             (limit: 1 restarts within 9s)"
+            "child \"inner\" failed: child \"b\" faulted: boom (limit: 1 restart within 9s) \
+             (limit: 1 restart within 9s)"
         );
         let life = |at: u32| {
             let next = at + 1;

@@ -72,7 +72,7 @@ impl Notes {
                 ));
             }
             (Request::Disk { .. }, _) => {
-                self.refuse("it uses a disk, whose files are not on the tape".into())
+                self.refuse("it uses a disk, whose files are not on the tape".into());
             }
             (Request::Listen { .. }, Ok(_)) => {
                 self.listeners.insert(device, self.listeners.len());

@@ -414,6 +414,6 @@ fn supervised_starts_its_server_again_until_it_gives_up() {
     has(
         &err,
         "task 1 \"supervised\" failed: child \"server\" faulted: server 2 crashes: request 20 \
-         (limit: 1 restarts within 5s)\n",
+         (limit: 1 restart within 5s)\n",
     );
 }

@@ -76,6 +76,7 @@ const EXPLORE: &[Row] = &[
         Text("connection reset"),
     ),
     (&["--signal", "0s:TERM"], "deadlock", Text("schedules pass")),
+    (&["--stdin", "Cargo.toml"], "upper", Change),
     (
         &["--replay", "7.1.00000000"],
         "deadlock",
@@ -131,6 +132,7 @@ const BOOT: &[Row] = &[
         "--virtual --seed 1 wait",
         NoText("Child done"),
     ),
+    (&["--stdin", "Cargo.toml"], "upper", Text("[WORKSPACE]")),
     (
         &["--signal", "500ms:TERM"],
         "--virtual sleepers",

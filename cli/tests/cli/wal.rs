@@ -15,6 +15,8 @@ use rand_pcg::{
 };
 use trapline::{Exit, Kernel, Os, SimDisk, SimWorld, Step, Tid};
 
+use crate::support::*;
+
 mod forgetful;
 
 type Records = Vec<Vec<u8>>;
@@ -261,4 +263,41 @@ fn no_crash_of_a_small_workload_and_of_its_recovery_loses_a_record() {
         tried.len() - first
     );
     assert!(first > 80 && tried.len() > 500);
+}
+
+// ---- the program
+
+/// Power losses at many instants: no deposit is forgotten that was told.
+#[test]
+fn the_account_is_never_behind_what_it_has_told() {
+    for seed in 0..20 {
+        let faults =
+            [40, 130, 270].map(|ms| format!("{}.{}ms:power server", ms + 11 * seed, 55 + seed));
+        let (seed, on) = (seed.to_string(), "server:wal --every 10ms --deposits 60");
+        let mut args = vec!["boot", "-q", "--virtual", "--seed", &seed, "--on", on];
+        args.extend(faults.iter().flat_map(|fault| ["--fault", fault]));
+        let (code, out, err) = run(&args);
+        assert_eq!(code, 0, "{out}{err}");
+        let (mut told, mut recoveries) = (0, 0);
+        for line in out.lines() {
+            let account = line.split_once(": ").map_or(line, |(_, account)| account);
+            let deposits: u64 = account.split(' ').next().unwrap().parse().unwrap();
+            recoveries += u64::from(line.starts_with("Recovered"));
+            assert!((told..=told + 1).contains(&deposits), "seed {seed}: {out}");
+            let total = deposits * (deposits + 1) / 2;
+            assert!(
+                line.ends_with(&format!(", {total} in total")),
+                "seed {seed}: {out}"
+            );
+            told = deposits;
+        }
+        assert_eq!((told, recoveries), (60, 4), "seed {seed}: {out}");
+    }
+}
+
+#[test]
+fn the_account_needs_a_disk() {
+    let (code, _, err) = run(&["boot", "-q", "wal"]);
+    assert_eq!(code, 1, "{err}");
+    has(&err, "cannot open account on the disk: ");
 }

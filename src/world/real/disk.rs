@@ -6,16 +6,13 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    hint,
     io::{self, Result},
     path::Path,
     sync::{
-        Arc, LazyLock, Mutex,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
     task::Waker,
-    thread,
-    time::{Duration, Instant},
 };
 
 use super::{
@@ -28,17 +25,6 @@ use crate::{
     trap::{DiskOp, FileOp, disk::put_names},
     world::{Answer, DeviceMap, Happening, io::no_disk},
 };
-
-/// How long a thread looks for the next operation before it sleeps. To wake it takes 10 to 30 us, and a
-/// task that writes a log begins its next operation within that.
-const LOOKS: Duration = Duration::from_micros(50);
-
-/// After a look in vain, so many operations end without one.
-const BLIND: u32 = 16;
-
-/// Whether a thread that looks leaves a processor for the others.
-static HAS_PROCESSORS: LazyLock<bool> =
-    LazyLock::new(|| thread::available_parallelism().is_ok_and(|count| count.get() > 1));
 
 /// How many operations are done at once. Each has up to three descriptors for directories.
 const MAX_THREADS: usize = 8;
@@ -55,8 +41,6 @@ struct Shared {
     work: Mutex<Work>,
     /// Whether an operation is over that the kernel does not know of yet.
     is_over: AtomicBool,
-    /// Whether an operation waits for a thread.
-    is_next: AtomicBool,
     waker: Waker,
 }
 
@@ -67,10 +51,6 @@ struct Work {
     /// The lanes that have an operation and none under way, in turn.
     next: VecDeque<Lane>,
     threads: usize,
-    /// Whether one of the threads looks for an operation.
-    looks: bool,
-    /// How many operations are to end before a thread looks again.
-    blind: u32,
     /// What was begun on each device, until the kernel takes its result.
     begun: BTreeMap<DeviceId, Begun>,
     over: Vec<DeviceId>,
@@ -109,7 +89,6 @@ impl Disk {
             shared: Arc::new(Shared {
                 work: Mutex::default(),
                 is_over: AtomicBool::new(false),
-                is_next: AtomicBool::new(false),
                 waker,
             }),
             last: 0,
@@ -157,10 +136,8 @@ impl Disk {
         let mut work = lock(&self.shared.work);
         let given_up = work.give_up(device);
         work.push(lane, operation);
-        let untaken = work.next.len() > usize::from(work.looks);
-        let needs_thread = untaken && work.threads < MAX_THREADS;
+        let needs_thread = !work.next.is_empty() && work.threads < MAX_THREADS;
         work.threads += usize::from(needs_thread);
-        self.shared.is_next.store(true, Ordering::Release);
         drop(work);
         drop(given_up);
         if needs_thread {
@@ -224,21 +201,12 @@ impl Shared {
     fn serve(&self) {
         loop {
             let mut work = lock(&self.work);
-            if let Some((lane, operation)) = work.take() {
-                drop(work);
-                self.perform(lane, operation);
-            } else if work.looks || work.blind > 0 || !*HAS_PROCESSORS {
+            let Some((lane, operation)) = work.take() else {
                 work.threads -= 1;
                 return;
-            } else {
-                work.looks = true;
-                self.is_next.store(false, Ordering::Relaxed);
-                drop(work);
-                let found = self.look();
-                let mut work = lock(&self.work);
-                work.looks = false;
-                work.blind = if found { 0 } else { BLIND };
-            }
+            };
+            drop(work);
+            self.perform(lane, operation);
         }
     }
 
@@ -273,18 +241,6 @@ impl Shared {
             drop(result);
         }
     }
-
-    /// Looks for an operation that is begun. Returns whether there was one.
-    fn look(&self) -> bool {
-        let begin = Instant::now();
-        while begin.elapsed() < LOOKS {
-            if self.is_next.load(Ordering::Acquire) {
-                return true;
-            }
-            hint::spin_loop();
-        }
-        false
-    }
 }
 
 impl Work {
@@ -316,7 +272,6 @@ impl Work {
 
     /// An operation of this lane is over.
     fn leave(&mut self, lane: Lane) {
-        self.blind = self.blind.saturating_sub(1);
         match self.lanes.get(&lane) {
             Some(queue) if !queue.is_empty() => self.next.push_back(lane),
             _ => drop(self.lanes.remove(&lane)),

@@ -154,3 +154,78 @@ fn many_tasks_have_their_files_at_once() {
         assert_eq!(os.disk().list(os, ".").await.unwrap(), [""; 0]);
     });
 }
+
+// ---- in the simulated world, where each schedule and each instant can be tried
+
+/// A task appends and is killed; another one appends by another handle meanwhile.
+async fn killed_at_any_step(os: &mut Os) -> io::Result<()> {
+    let (file, other) = (
+        open(os, "wal", Mode::Append).await,
+        open(os, "wal", Mode::Append).await,
+    );
+    let first = file.clone();
+    let victim = async move |os: &mut Os| {
+        first.append(os, b"a").await?;
+        first.sync(os).await?;
+        os.disk().rename(os, "wal", "old").await
+    };
+    let victim = os.spawn("victim", victim).await.unwrap();
+    let beside = async move |os: &mut Os| other.append(os, b"b").await;
+    let beside = os.spawn("beside", beside).await.unwrap();
+    os.kill(victim).await;
+    // Not busy, and after what the victim has begun.
+    file.append(os, b"c").await?;
+    assert_eq!(os.wait(beside).await, Ok(Exit::Done));
+    let text = whole(os, &file).await?;
+    let place = |letter: u8| text.iter().position(|other| *other == letter);
+    assert!(place(b'c').is_some() && place(b'b').is_some(), "{text:?}");
+    assert!(
+        place(b'a').is_none_or(|a| Some(a) < place(b'c')),
+        "{text:?}"
+    );
+    let names = os.disk().list(os, ".").await?;
+    assert!(names == ["wal"] || names == ["old"], "{names:?}");
+    Ok(())
+}
+
+#[test]
+fn s91_every_schedule_of_a_kill_leaves_the_file_usable() {
+    let found = trapline::check(|kernel: &mut Kernel| {
+        kernel.spawn("main", killed_at_any_step)?;
+        kernel.run()?.check()
+    });
+    found.exhaustive().run();
+}
+
+#[test]
+fn s91_a_timeout_at_any_instant_leaves_the_disk_usable() {
+    let mut cut = 0;
+    for micros in (0..3000).step_by(10) {
+        let mut kernel = sim().build().unwrap();
+        let is_cut = Rc::new(RefCell::new(false));
+        let tell = Rc::clone(&is_cut);
+        run_main(&mut kernel, async move |os: &mut Os| {
+            let work = async |os: &mut Os| {
+                let disk = os.disk();
+                disk.create_dir(os, "dir").await?;
+                let file = disk.open(os, "dir/wal", Mode::Append).await?;
+                file.append(os, b"one").await?;
+                file.sync(os).await?;
+                disk.rename(os, "dir/wal", "wal").await?;
+                disk.sync_dir(os, ".").await?;
+                disk.list(os, ".").await
+            };
+            let ended = os.timeout(Duration::from_micros(micros), work).await;
+            *tell.borrow_mut() = ended.is_err();
+            let (wal, after) = (open(os, "wal", Mode::Write).await, b"after");
+            wal.write_at(os, after, 3).await?;
+            let text = whole(os, &wal).await?;
+            assert!(text == b"\0\0\0after" || text == b"oneafter", "{text:?}");
+            let names = os.disk().list(os, ".").await?;
+            assert!(names == ["dir", "wal"] || names == ["wal"], "{names:?}");
+            io::Result::Ok(())
+        });
+        cut += usize::from(is_cut.take());
+    }
+    assert!((1..300).contains(&cut), "{cut} were cut");
+}

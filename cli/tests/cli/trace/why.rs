@@ -472,10 +472,10 @@ fn a_supervisor_is_explained_up_to_the_client_of_its_server() {
     assert_eq!(
         without_places(&place.print(&why)),
         "\
-1 \"supervised@server\" waited 2.01s for the first of flag 2 \"stop\", child 1, from 00:00.000
+1 \"supervised@server\" waited 2.01s for the first of flag 2 \"stop\", a child of supervisor 1, from 00:00.000
 4 \"server@server\" made supervisor 1 ready at 00:02.011, which ended it.
 Meanwhile 4 \"server@server\" was waiting for the first of 3 sources.
-4 \"server@server\" waited 1s for the first of message 3, member 4, readable 1, from 00:01.009
+4 \"server@server\" waited 1s for the first of message 3, a member of group 4, readable 1, from 00:01.009
 What ended it was a connection to device 1 (0.0.0.0:80).
 3 \"client@client\" connected at 00:02.008, which ended the wait.
 Meanwhile 3 \"client@client\" was asleep for 999ms."

@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// The random numbers of disks are a sequence apart from those of the programs and the network.
-const OF_DISKS: u64 = 0x6469_736b_73;
+const OF_DISKS: u64 = 0x0064_6973_6b73;
 
 pub(in crate::world::sim) struct Disks {
     of_hosts: BTreeMap<String, SimDisk>,

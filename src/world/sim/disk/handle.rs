@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// The random numbers of [`SimDisk::image`].
-const OF_IMAGES: u64 = 0x696d_6167_65;
+const OF_IMAGES: u64 = 0x0069_6d61_6765;
 
 /// A simulated disk: files and directories, of which a crash loses what was not synced.
 ///

@@ -26,10 +26,16 @@ impl SimNet {
     /// *Errors:* `NotFound` if it names a host that does not exist; `InvalidInput` if it is about a
     /// link from a host to itself, the crash of a host that is down, or the restart of one that is
     /// not.
+    ///
+    /// Where the limits of the task deny it, it has no effect, and faults the task at its next trap.
     pub fn apply(&self, fault: &Fault) -> Result<()> {
         if let Fault::Power(host) = fault {
             self.apply(&Fault::Crash(host.clone()))?;
             return self.apply(&Fault::Restart(host.clone()));
+        }
+        if self.is_denied() {
+            self.tell(fault.to_string(), None);
+            return Ok(());
         }
         let mut net = self.change();
         let text = net.words_of(fault);
@@ -117,7 +123,9 @@ impl SimNet {
     /// *Errors:* `NotFound` if the network has no such device, or it is closed; `NotConnected` if it is
     /// a listener.
     pub fn abort(&self, connection: DeviceId) -> Result<()> {
-        self.change().abort(connection)?;
+        if !self.is_denied() {
+            self.change().abort(connection)?;
+        }
         self.tell(format!("abort device {connection}"), None);
         Ok(())
     }
@@ -150,7 +158,7 @@ impl SimNet {
     /// Has reads and writes come in pieces of random length, down to a byte, so that errors in the
     /// framing of messages show. Returns the net.
     pub fn fragment(&self, fragments: bool) -> Self {
-        self.befall(Fault::Fragment(fragments))
+        self.befall(&Fault::Fragment(fragments))
     }
 
     /// Loses this share of all datagrams, from 0 to 1, within a host too. Shares outside of that count
@@ -179,23 +187,23 @@ impl SimNet {
     /// # Ok::<(), trapline::Error>(())
     /// ```
     pub fn loss(&self, share: f64) -> Self {
-        self.befall(Fault::Loss(share_of(share)))
+        self.befall(&Fault::Loss(share_of(share)))
     }
 
     /// Has this share of all datagrams arrive twice. Otherwise as [`SimNet::loss`].
     pub fn duplicate(&self, share: f64) -> Self {
-        self.befall(Fault::Duplicate(share_of(share)))
+        self.befall(&Fault::Duplicate(share_of(share)))
     }
 
     /// Makes this share of all datagrams late: they take up to four times their time in addition, so
     /// that later ones overtake them. Otherwise as [`SimNet::loss`].
     pub fn reorder(&self, share: f64) -> Self {
-        self.befall(Fault::Reorder(share_of(share)))
+        self.befall(&Fault::Reorder(share_of(share)))
     }
 
     /// Makes a fault happen that names no host.
-    fn befall(&self, fault: Fault) -> Self {
-        self.apply(&fault).expect("it names no host");
+    fn befall(&self, fault: &Fault) -> Self {
+        self.apply(fault).expect("it names no host");
         self.clone()
     }
 
@@ -234,8 +242,17 @@ impl SimNet {
     ///
     /// Chaos that is called for before the net has a world begins with the world.
     pub fn chaos(&self, level: u8) -> Self {
-        self.change().begin_chaos(level);
+        match self.is_denied() {
+            true => self.tell(format!("chaos {level}"), None),
+            false => self.change().begin_chaos(level),
+        }
         self.clone()
+    }
+
+    /// Whether the limits of the running task deny faults. The kernel is told, and faults the task.
+    fn is_denied(&self) -> bool {
+        let kernel = self.state().kernel.upgrade();
+        kernel.is_some_and(|frame| frame.denies_faults.get())
     }
 
     /// Tells the kernel of a fault. It handles that like a call of the running task.

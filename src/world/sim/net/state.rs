@@ -170,6 +170,7 @@ impl Net {
     /// Begins in a world: with the same hosts and links, without connections, at time zero.
     pub(in crate::world::sim) fn begin(&mut self, seed: u64) {
         self.kernel = Weak::new();
+        self.dawn = DAWN.into();
         self.hosts.clear();
         self.links.clear();
         let initial = (self.hosts.clone(), self.links.clone(), self.limits.clone());

@@ -1,0 +1,71 @@
+//! What all calls on devices have in common: the wait, the result of an attempt, and the end of a read.
+
+use std::io;
+
+use super::{
+    Kernel,
+    answer::Answer,
+    task::{ReadOp, Then, WaitingOn},
+};
+use crate::{
+    abi::{DeviceId, Direction, Reply, SystemCall, Tid},
+    log::Fact,
+    panic::contain,
+    sched::Runnable,
+    trap::Payload,
+    world::Request,
+};
+
+impl Kernel {
+    /// Gives the caller this direction of the device, for which it is to wait.
+    pub(super) fn wait_for(
+        &mut self,
+        me: Runnable,
+        device: DeviceId,
+        direction: Direction,
+        then: Then,
+    ) -> WaitingOn {
+        self.devices.claim(device, direction, me);
+        self.devices.begin_wait(me);
+        WaitingOn::Device(device, direction, then)
+    }
+
+    /// Returns the result of an attempt at a device; `None` if it would block.
+    pub(super) fn transferred(
+        &mut self,
+        tid: Tid,
+        device: DeviceId,
+        direction: Direction,
+        result: io::Result<usize>,
+    ) -> Option<Answer> {
+        if let Err(error) = &result
+            && error.kind() == io::ErrorKind::WouldBlock
+        {
+            self.time_passed(tid);
+            return None;
+        }
+        self.emit(tid, || Fact::DeviceIo {
+            device,
+            direction,
+            result: result.as_ref().map_err(io::Error::kind).copied(),
+        });
+        Some(result.map_or_else(failed, |n| Reply::Bytes(n as u64).into()))
+    }
+
+    /// Ends the claim of a task that reads a device. The device of an operation on names ends with it,
+    /// unless it is a file that was `opened`: no other task has it.
+    pub(super) fn end_read(&mut self, device: DeviceId, op: ReadOp, opened: bool) {
+        self.devices.release(device, Direction::Read);
+        if let ReadOp::Disk(call) = op
+            && !opened
+            && SystemCall::from_number(call).is_some_and(|call| call.device().is_none())
+        {
+            self.devices.remove(device);
+            contain(|| drop(self.world.io(device, Request::Close)));
+        }
+    }
+}
+
+pub(super) fn failed(error: io::Error) -> Answer {
+    Answer::with(Reply::Io, Payload::Io(error))
+}
