@@ -8,7 +8,7 @@ use std::io;
 
 use trapline::{Mode, Os};
 
-use super::{Disk, File};
+use super::disk::{Disk, File};
 
 /// The length of what is before a record's bytes.
 const HEAD: usize = 8;

@@ -1,8 +1,9 @@
+mod disk;
 mod log;
 
 use std::{error::Error, fmt, time::Duration};
 
-use trapline::{Disk, File, Os};
+use trapline::Os;
 use trapline_cli::{Program, duration};
 
 use log::Log;

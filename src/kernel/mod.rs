@@ -78,6 +78,7 @@ mod select_calls;
 mod selects;
 mod shares;
 mod signals;
+mod socket_calls;
 mod stall;
 mod standstill;
 mod syscall;

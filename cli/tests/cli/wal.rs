@@ -160,7 +160,8 @@ fn end(kernel: &mut Kernel, writer: Tid, is_kill: bool) -> Exit {
             true => _ = os.kill(writer).await,
             false => net.apply(&"power server".parse().map_err(io::Error::other)?)?,
         }
-        io::Result::Ok(os.wait(writer).await.unwrap_or(Exit::Killed)).map(drop)
+        os.wait(writer).await.unwrap_or(Exit::Killed);
+        io::Result::Ok(())
     });
     let ender = ender.expect("there is room");
     let report = kernel.run_until(&[ender]).expect("it ends");

@@ -4,6 +4,10 @@ use std::{cell::RefCell, collections::BTreeSet, io, panic::Location, rc::Rc};
 
 use trapline::{Mode, Os};
 
+mod disk {
+    pub(super) use super::{Disk, File};
+}
+
 #[path = "../../../../programs/wal/log.rs"]
 pub(super) mod log;
 
