@@ -43,7 +43,7 @@ use serde_json::{Value, json};
 
 type Contests = fn(&Plan) -> Vec<Contest>;
 
-const WORKLOADS: [(&str, Contests); 14] = [
+const WORKLOADS: [(&str, Contests); 15] = [
     ("switch", switch::contests),
     ("decisions", decisions::contests),
     ("spawn", spawn::contests),

@@ -248,7 +248,7 @@ fn a_line_cut_in_the_middle_by_a_kill_a_timeout_or_a_cancel_loses_no_byte() {
                     }
                     match how {
                         "kill" => drop(os.kill(reader).await),
-                        "cancel" => drop(scope.cancel(os).await),
+                        "cancel" => scope.cancel(os).await,
                         _ => os.sleep(SECOND).await,
                     }
                     let _ = os.wait(reader).await;

@@ -519,7 +519,7 @@ impl World for RealWorld {
             Request::Pair { other, .. } => self.pair([device, other]).map(done),
             Request::SetOptions(options) => {
                 let (source, _) = self.sources.get(device)?;
-                sockets::set_options((&source.fd).into(), options).map(done)
+                sockets::set_options(&(&source.fd).into(), options).map(done)
             }
             Request::Connected => self.connected(device).map(done),
             Request::Shutdown => self.shutdown(device).map(done),

@@ -53,9 +53,9 @@ pub(super) fn listen(addr: SocketAddr, options: &ListenOptions) -> Result<(Socke
     if options.reuse_port {
         socket.set_reuse_port(true)?;
     }
-    set_buffers((&socket).into(), options.recv_buffer, options.send_buffer)?;
+    set_buffers(&(&socket).into(), options.recv_buffer, options.send_buffer)?;
     socket.bind(&addr.into())?;
-    let backlog = options.backlog.map(|most| i32::try_from(most));
+    let backlog = options.backlog.map(i32::try_from);
     socket.listen(backlog.map_or(BACKLOG, |most| most.unwrap_or(i32::MAX)))?;
     let local = socket.local_addr()?.as_socket().unwrap_or(addr);
     Ok((socket, local))
@@ -65,7 +65,7 @@ pub(super) fn listen(addr: SocketAddr, options: &ListenOptions) -> Result<(Socke
 pub(super) fn connect(addr: SocketAddr, options: &StreamOptions) -> Result<Socket> {
     let socket = open(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_tcp_nodelay(true)?;
-    set_options((&socket).into(), options)?;
+    set_options(&(&socket).into(), options)?;
     match socket.connect(&addr.into()) {
         Err(error) if Errno::from_io_error(&error) != Some(Errno::INPROGRESS) => Err(error),
         _ => Ok(socket),
@@ -133,7 +133,7 @@ pub(super) fn connect_to(fd: BorrowedFd<'_>, peer: SocketAddr) -> Result<()> {
     Ok(rustix::net::connect(fd, &peer)?)
 }
 
-pub(super) fn set_options(socket: SockRef<'_>, options: &StreamOptions) -> Result<()> {
+pub(super) fn set_options(socket: &SockRef<'_>, options: &StreamOptions) -> Result<()> {
     if let Some(nodelay) = options.nodelay {
         socket.set_tcp_nodelay(nodelay)?;
     }
@@ -150,7 +150,7 @@ pub(super) fn set_options(socket: SockRef<'_>, options: &StreamOptions) -> Resul
     set_buffers(socket, options.recv_buffer, options.send_buffer)
 }
 
-fn set_buffers(socket: SockRef<'_>, recv: Option<usize>, send: Option<usize>) -> Result<()> {
+fn set_buffers(socket: &SockRef<'_>, recv: Option<usize>, send: Option<usize>) -> Result<()> {
     if let Some(bytes) = recv {
         socket.set_recv_buffer_size(bytes)?;
     }

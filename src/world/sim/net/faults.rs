@@ -158,7 +158,7 @@ impl SimNet {
     /// Has reads and writes come in pieces of random length, down to a byte, so that errors in the
     /// framing of messages show. Returns the net.
     pub fn fragment(&self, fragments: bool) -> Self {
-        self.befall(Fault::Fragment(fragments))
+        self.befall(&Fault::Fragment(fragments))
     }
 
     /// Loses this share of all datagrams, from 0 to 1, within a host too. Shares outside of that count
@@ -187,23 +187,23 @@ impl SimNet {
     /// # Ok::<(), trapline::Error>(())
     /// ```
     pub fn loss(&self, share: f64) -> Self {
-        self.befall(Fault::Loss(share_of(share)))
+        self.befall(&Fault::Loss(share_of(share)))
     }
 
     /// Has this share of all datagrams arrive twice. Otherwise as [`SimNet::loss`].
     pub fn duplicate(&self, share: f64) -> Self {
-        self.befall(Fault::Duplicate(share_of(share)))
+        self.befall(&Fault::Duplicate(share_of(share)))
     }
 
     /// Makes this share of all datagrams late: they take up to four times their time in addition, so
     /// that later ones overtake them. Otherwise as [`SimNet::loss`].
     pub fn reorder(&self, share: f64) -> Self {
-        self.befall(Fault::Reorder(share_of(share)))
+        self.befall(&Fault::Reorder(share_of(share)))
     }
 
     /// Makes a fault happen that names no host.
-    fn befall(&self, fault: Fault) -> Self {
-        self.apply(&fault).expect("it names no host");
+    fn befall(&self, fault: &Fault) -> Self {
+        self.apply(fault).expect("it names no host");
         self.clone()
     }
 
