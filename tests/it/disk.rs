@@ -160,6 +160,37 @@ fn a_place_that_no_file_has_is_refused_on_both_disks() {
 }
 
 #[test]
+fn a_rename_fails_alike_on_both_disks() {
+    run_on_both("renames", async |os: &mut Os| {
+        let disk = os.disk();
+        disk.create_dir(os, "dir").await?;
+        disk.create_dir(os, "empty").await?;
+        disk.create_dir(os, "dir/inner").await?;
+        open(os, "dir/file", Mode::Write).await;
+        open(os, "file", Mode::Write).await;
+        for (from, to, expected) in [
+            ("dir/file", "dir", ErrorKind::DirectoryNotEmpty),
+            ("dir/inner", "dir", ErrorKind::DirectoryNotEmpty),
+            ("empty", "dir", ErrorKind::DirectoryNotEmpty),
+            ("file", "empty", ErrorKind::IsADirectory),
+            ("empty", "file", ErrorKind::NotADirectory),
+            ("none", "file/x", ErrorKind::NotADirectory),
+            ("none", "empty", ErrorKind::NotFound),
+            ("file", "none/x", ErrorKind::NotFound),
+            ("dir", "dir/file", ErrorKind::InvalidInput),
+            ("dir", "dir/inner/x", ErrorKind::InvalidInput),
+        ] {
+            let found = kind(disk.rename(os, from, to).await);
+            assert_eq!(found, expected, "{from} to {to}");
+        }
+        disk.rename(os, "dir", "dir").await?;
+        disk.rename(os, "dir", "empty").await?;
+        assert_eq!(disk.list(os, ".").await?, ["empty", "file"]);
+        Ok(())
+    });
+}
+
+#[test]
 fn a_read_moves_no_more_than_a_mebibyte() {
     let dir = Dir::new("large");
     dir.write("large", vec![7; 3 << 20]);
