@@ -409,6 +409,23 @@ fn a_world_that_has_lost_its_disk_to_another_fails_its_operations() {
 }
 
 #[test]
+fn a_reset_makes_a_disk_as_it_was_after_a_crash_alone() {
+    let disk = ran(async |os: &mut Os| {
+        let file = os.disk().open(os, "f", Mode::Append).await?;
+        for _ in 0..20 {
+            file.append(os, b"x").await?;
+        }
+        Ok(())
+    });
+    let mut kernel = kernel(0, &disk);
+    for seed in 0..10 {
+        kernel.reset(seed).unwrap();
+        assert_eq!(disk.files()["f"].len(), 20);
+        kernel.net().crash("localhost").unwrap();
+    }
+}
+
+#[test]
 fn a_reset_makes_the_disks_as_they_were() {
     let disk = SimDisk::new().capacity(100);
     disk.put("f", "a").unwrap();
