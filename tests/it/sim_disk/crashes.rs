@@ -409,6 +409,31 @@ fn a_world_that_has_lost_its_disk_to_another_fails_its_operations() {
 }
 
 #[test]
+fn an_operation_that_is_under_way_when_another_world_takes_the_disk_fails() {
+    for steps in 1..=4 {
+        let disk = SimDisk::new();
+        let mut first = kernel(1, &disk);
+        let program = async |os: &mut Os| {
+            let file = os.disk().open(os, "f", Mode::Append).await?;
+            file.append(os, b"x").await?;
+            file.sync(os).await?;
+            file.append(os, b"y").await
+        };
+        first.spawn("program", program).unwrap();
+        for _ in 0..steps {
+            first.step().unwrap();
+        }
+        let mut second = kernel(1, &disk);
+        second.run().unwrap();
+        let error = first.run().unwrap().check().unwrap_err().to_string();
+        assert!(
+            error.contains("another world has taken the disk"),
+            "{error}"
+        );
+    }
+}
+
+#[test]
 fn a_reset_makes_a_disk_as_it_was_after_a_crash_alone() {
     let disk = ran(async |os: &mut Os| {
         let file = os.disk().open(os, "f", Mode::Append).await?;
