@@ -389,7 +389,7 @@ calls! {
         75 "recv_from" RecvFrom(device: Device(DeviceId)) + Bytes => World, Network; Io,
         /// [`UdpSocket::send_to`](crate::UdpSocket::send_to). Returns [`Reply::Bytes`],
         /// [`Reply::Again`] or an error.
-        76 "send_to" SendTo(device: Device(DeviceId)) + Addr => World, Network; Io,
+        76 "send_to" SendTo(device: Device(DeviceId)) + Datagram => World, Network; Io,
         /// [`UdpSocket::connect`](crate::UdpSocket::connect). Returns [`Reply::Done`] or an error.
         77 "connect_udp" ConnectUdp(device: Device(DeviceId)) + Addr => World, Network; Io,
         /// [`Os::listen_unix`](crate::Os::listen_unix). Returns [`Reply::Device`] or [`Reply::Io`].
@@ -482,6 +482,7 @@ impl SystemCall {
             self.beside(),
             Beside::None
                 | Beside::Bytes
+                | Beside::Datagram
                 | Beside::Message
                 | Beside::Count
                 | Beside::Body

@@ -89,6 +89,8 @@ pub(crate) enum Beside {
     Scope,
     /// A store, and the set of signals as a word.
     Signals,
+    /// In the buffer, and the address of the receiver in a cell of its own.
+    Datagram,
     /// The options of a socket.
     Options,
     /// The queue that a shield closes when it holds a timeout back.

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     abi::{DeviceId, Direction, Errno, ListenOptions, Reply, StreamOptions},
-    log::Wake,
+    log::{Detail, Wake},
     panic::contain,
     sched::Runnable,
     trap::{DeviceRef, Object, Payload},
@@ -265,7 +265,13 @@ impl Kernel {
         }
         let is_opened = matches!(answer.reply, Reply::Device(_));
         self.end_read(device, op, is_opened);
-        self.emit_reply(me.tid, answer.reply, || answer.detail());
+        let sender = match op {
+            ReadOp::Datagram(_) => self.frame.addr(),
+            _ => None,
+        };
+        self.emit_reply(me.tid, answer.reply, || {
+            sender.map_or_else(|| answer.detail(), Detail::Addr)
+        });
         Some(answer)
     }
 
@@ -291,11 +297,11 @@ impl Kernel {
         let result = self.world.io(device, request);
         drop(buffer);
         let result = result.and_then(world::Answer::bytes);
-        let answer = self.transferred(me.tid, device, Direction::Read, result)?;
-        Some(match answer.reply {
-            Reply::Bytes(_) => Answer::with(answer.reply, Payload::Addr(from)),
-            _ => answer,
-        })
+        match &result {
+            Ok(_) => self.frame.put_addr(from),
+            Err(_) => drop(self.frame.take_addr()),
+        }
+        self.transferred(me.tid, device, Direction::Read, result)
     }
 
     fn accept(&mut self, me: Runnable, listener: DeviceId) -> Option<Answer> {

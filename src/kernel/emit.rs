@@ -12,7 +12,7 @@ use crate::{
     log::{Detail, Fact, Log},
     panic::contain,
     sched::Runnable,
-    trap::{Parcel, Payload},
+    trap::Payload,
 };
 
 impl Kernel {
@@ -117,11 +117,8 @@ impl Kernel {
             if self.frame.has_payload() {
                 return self.emit_call_with_payload(tid, call);
             }
-            let word = self.frame.word();
-            self.emit(tid, || Fact::Trapped {
-                call,
-                detail: Parcel::detail_of_word(call, word),
-            });
+            let detail = self.frame.detail(call);
+            self.emit(tid, || Fact::Trapped { call, detail });
         }
     }
 

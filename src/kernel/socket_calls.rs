@@ -56,7 +56,7 @@ impl Kernel {
     }
 
     pub(super) fn send_to(&mut self, me: Runnable, device: DeviceId) -> Outcome {
-        let Some(Payload::Addr(to)) = self.frame.take() else {
+        let Some(to) = self.frame.take_addr() else {
             return Errno::Invalid.into();
         };
         if let Err(errno) = self.devices.check(device, Direction::Write) {

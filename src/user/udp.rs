@@ -92,9 +92,7 @@ impl UdpSocket {
             },
             move |reply, frame| {
                 let n = moved(reply, frame)?;
-                let Some(Payload::Addr(from)) = frame.take() else {
-                    mismatch(reply)
-                };
+                let from = frame.take_addr().unwrap_or_else(|| mismatch(reply));
                 buf[..n].copy_from_slice(&frame.buffer(n));
                 Ok((n, from))
             },
@@ -117,7 +115,7 @@ impl UdpSocket {
         let (id, place) = (self.device_id(os), os.note_caller());
         let send = move |frame: &TrapFrame| {
             frame.offer(bytes);
-            frame.put(Payload::Addr(to));
+            frame.put_addr(to);
             SystemCall::SendTo(id)
         };
         write(os, place, send, |_| {})
