@@ -125,6 +125,7 @@ impl Os {
         let prepare = move |frame: &TrapFrame| {
             // A stale answer must not become the argument of this call.
             frame.clear();
+            frame.take_addr();
             call
         };
         self.call(prepare, |reply, frame| {
