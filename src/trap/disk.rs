@@ -110,9 +110,11 @@ impl DiskOp {
 }
 
 impl FileOp {
-    /// Checks that a file that was opened in this mode allows the operation.
+    /// Checks that a file that was opened in this mode allows the operation, and that one may be that
+    /// long.
     ///
-    /// *Errors:* `PermissionDenied`, with what to do about it.
+    /// *Errors:* `PermissionDenied`, with what to do about it; `InvalidInput` for a place that no file
+    /// has: a length is a signed number of 64 bits.
     pub(crate) fn check(&self, mode: Mode) -> io::Result<()> {
         let changes = matches!(
             self,
@@ -123,9 +125,25 @@ impl FileOp {
             (Mode::Append, Self::WriteAt { .. }) => {
                 "it is open for appending: open it with Mode::Write"
             }
-            _ => return Ok(()),
+            _ => return self.check_place(),
         };
         Err(io::Error::new(ErrorKind::PermissionDenied, why))
+    }
+
+    fn check_place(&self) -> io::Result<()> {
+        let (offset, len) = match self {
+            Self::ReadAt { offset, len } => (*offset, *len),
+            Self::WriteAt { offset, bytes } => (*offset, bytes.len()),
+            Self::Truncate(len) => (*len, 0),
+            Self::Append(_) | Self::Len | Self::Sync => return Ok(()),
+        };
+        match offset.checked_add(len as u64) {
+            Some(end) if end <= i64::MAX as u64 => Ok(()),
+            _ => {
+                let why = "no file is that long: its bytes have numbers below 2^63";
+                Err(io::Error::new(ErrorKind::InvalidInput, why))
+            }
+        }
     }
 
     pub(crate) fn detail(&self) -> Detail<'_> {

@@ -14,6 +14,8 @@ use super::{
         Flag, Group, Guard, Missed, Mutex, Once, Permit, Poisoned, READERS, Read, Receiver, RwLock,
         Semaphore, Watch, Write,
     },
+    udp::UdpSocket,
+    unix::{UnixListener, UnixStream},
 };
 use crate::{
     abi::{DeviceId, Direction, End, Exit, Interest, QueueId, Reply, Signal, SystemCall, Tid},
@@ -411,6 +413,27 @@ impl TcpListener {
     ) -> Arm<impl AsyncFnOnce(&mut Os) -> io::Result<(TcpStream, SocketAddr)>> {
         Arm::new(Source::readable(self), async |os: &mut Os| {
             self.accept(os).await
+        })
+    }
+}
+
+impl UnixListener {
+    /// An arm of [`Os::first`] that makes the call [`UnixListener::accept`].
+    pub fn accept_arm(&self) -> Arm<impl AsyncFnOnce(&mut Os) -> io::Result<UnixStream>> {
+        Arm::new(Source::readable(self), async |os: &mut Os| {
+            self.accept(os).await
+        })
+    }
+}
+
+impl UdpSocket {
+    /// An arm of [`Os::first`] that makes the call [`UdpSocket::recv_from`].
+    pub fn recv_from_arm(
+        &self,
+        buf: &mut [u8],
+    ) -> Arm<impl AsyncFnOnce(&mut Os) -> io::Result<(usize, SocketAddr)>> {
+        Arm::new(Source::readable(self), async |os: &mut Os| {
+            self.recv_from(os, buf).await
         })
     }
 }

@@ -129,6 +129,67 @@ fn a_disk_does_what_its_calls_say() {
     });
 }
 
+/// Runs a program on a real disk, and on a simulated one.
+fn run_on_both(test: &str, program: impl AsyncFn(&mut Os) -> io::Result<()> + Copy + 'static) {
+    Dir::new(test).run(async move |os: &mut Os| program(os).await);
+    run_main(&mut sim().build().unwrap(), async move |os: &mut Os| {
+        program(os).await
+    });
+}
+
+fn kind<T: std::fmt::Debug>(result: io::Result<T>) -> ErrorKind {
+    result.expect_err("it fails").kind()
+}
+
+#[test]
+fn a_place_that_no_file_has_is_refused_on_both_disks() {
+    run_on_both("places", async |os: &mut Os| {
+        let file = open(os, "f", Mode::Write).await;
+        file.append(os, b"abc").await?;
+        for place in [1 << 63, u64::MAX - 1, u64::MAX] {
+            let refused = ErrorKind::InvalidInput;
+            let mut buf = [0; 2];
+            assert_eq!(kind(file.read_at(os, &mut buf, place).await), refused);
+            assert_eq!(kind(file.write_at(os, b"xy", place).await), refused);
+            assert_eq!(kind(file.truncate(os, place).await), refused);
+        }
+        assert_eq!(file.read_at(os, &mut [0; 2], i64::MAX as u64 - 2).await?, 0);
+        assert_eq!(whole(os, &file).await?, b"abc");
+        Ok(())
+    });
+}
+
+#[test]
+fn a_rename_fails_alike_on_both_disks() {
+    run_on_both("renames", async |os: &mut Os| {
+        let disk = os.disk();
+        disk.create_dir(os, "dir").await?;
+        disk.create_dir(os, "empty").await?;
+        disk.create_dir(os, "dir/inner").await?;
+        open(os, "dir/file", Mode::Write).await;
+        open(os, "file", Mode::Write).await;
+        for (from, to, expected) in [
+            ("dir/file", "dir", ErrorKind::DirectoryNotEmpty),
+            ("dir/inner", "dir", ErrorKind::DirectoryNotEmpty),
+            ("empty", "dir", ErrorKind::DirectoryNotEmpty),
+            ("file", "empty", ErrorKind::IsADirectory),
+            ("empty", "file", ErrorKind::NotADirectory),
+            ("none", "file/x", ErrorKind::NotADirectory),
+            ("none", "empty", ErrorKind::NotFound),
+            ("file", "none/x", ErrorKind::NotFound),
+            ("dir", "dir/file", ErrorKind::InvalidInput),
+            ("dir", "dir/inner/x", ErrorKind::InvalidInput),
+        ] {
+            let found = kind(disk.rename(os, from, to).await);
+            assert_eq!(found, expected, "{from} to {to}");
+        }
+        disk.rename(os, "dir", "dir").await?;
+        disk.rename(os, "dir", "empty").await?;
+        assert_eq!(disk.list(os, ".").await?, ["empty", "file"]);
+        Ok(())
+    });
+}
+
 #[test]
 fn a_read_moves_no_more_than_a_mebibyte() {
     let dir = Dir::new("large");

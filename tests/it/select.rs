@@ -675,3 +675,30 @@ fn a_search_sees_that_a_put_and_a_get_wake_a_select() {
     assert!(all.failure.is_none() && all.proved, "{all}");
     assert_eq!(all.schedules, all.classes);
 }
+
+#[test]
+fn an_arm_accepts_at_a_unix_socket_and_another_takes_a_datagram() {
+    let mut kernel = Kernel::simulated(1);
+    kernel
+        .spawn("main", async |os: &mut Os| {
+            let listener = os.listen_unix("/run/server").await?;
+            let socket = os.bind_udp(([127, 0, 0, 1], 53).into()).await?;
+            let mut buf = [0; 8];
+            let _client = os.connect_unix("/run/server").await?;
+            let arms = (socket.recv_from_arm(&mut buf), listener.accept_arm());
+            let Either2::Second(accepted) = os.first(arms).await else {
+                panic!("no datagram was sent");
+            };
+            accepted?;
+            socket.send_to(os, b"name?", socket.local_addr()?).await?;
+            let arms = (socket.recv_from_arm(&mut buf), listener.accept_arm());
+            let Either2::First(received) = os.first(arms).await else {
+                panic!("no second client connects");
+            };
+            let (n, from) = received?;
+            assert_eq!((&buf[..n], from), (&b"name?"[..], socket.local_addr()?));
+            io::Result::Ok(())
+        })
+        .unwrap();
+    kernel.run().unwrap().check().unwrap();
+}

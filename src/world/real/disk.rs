@@ -9,7 +9,7 @@ use std::{
     io::{self, Result},
     path::Path,
     sync::{
-        Arc, Mutex,
+        Arc, Condvar, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     task::Waker,
@@ -42,6 +42,8 @@ struct Shared {
     /// Whether an operation is over that the kernel does not know of yet.
     is_over: AtomicBool,
     waker: Waker,
+    /// The last lane has no operation under way.
+    is_quiet: Condvar,
 }
 
 #[derive(Default)]
@@ -90,6 +92,7 @@ impl Disk {
                 work: Mutex::default(),
                 is_over: AtomicBool::new(false),
                 waker,
+                is_quiet: Condvar::new(),
             }),
             last: 0,
         }
@@ -196,6 +199,22 @@ impl Disk {
     }
 }
 
+/// What is under way ends first, and the rest is not done: the next disk in this directory comes after
+/// this one.
+impl Drop for Disk {
+    fn drop(&mut self) {
+        if self.last == 0 {
+            return;
+        }
+        let mut work = lock(&self.shared.work);
+        let given_up = work.give_up_all();
+        let is_busy = |work: &mut Work| !work.lanes.is_empty();
+        let quiet = self.shared.is_quiet.wait_while(work, is_busy);
+        drop(quiet.unwrap_or_else(PoisonError::into_inner));
+        drop(given_up);
+    }
+}
+
 impl Shared {
     /// The work of a thread: one operation after the other, while there is one.
     fn serve(&self) {
@@ -225,6 +244,9 @@ impl Shared {
         });
         let mut work = lock(&self.work);
         work.leave(lane);
+        if work.lanes.is_empty() {
+            self.is_quiet.notify_all();
+        }
         if let Some(begun) = work.begun.get_mut(&device)
             && begun.number == number
         {
@@ -276,6 +298,15 @@ impl Work {
             Some(queue) if !queue.is_empty() => self.next.push_back(lane),
             _ => drop(self.lanes.remove(&lane)),
         }
+    }
+
+    /// Forgets all that is not under way. Afterwards a lane is there only while an operation of it is
+    /// under way. The caller drops what this returns without the lock.
+    fn give_up_all(&mut self) -> Vec<Operation> {
+        let waiting = self.next.drain(..).filter_map(|at| self.lanes.remove(&at));
+        let mut given_up: Vec<_> = waiting.flatten().collect();
+        given_up.extend(self.lanes.values_mut().flat_map(std::mem::take));
+        given_up
     }
 
     /// Forgets what was begun on a device: its task was killed or cut. An operation that is not under way

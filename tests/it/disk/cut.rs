@@ -110,6 +110,30 @@ fn s91_names_whose_task_is_cut_leave_nothing_open() {
     });
 }
 
+/// A kernel that is dropped leaves nothing that changes a file later.
+#[test]
+fn s91_what_a_run_has_begun_ends_with_its_kernel() {
+    let dir = Dir::new("dropped");
+    for _ in 0..30 {
+        let kernel = dir.kernel().max_ticks(60);
+        let mut kernel = kernel.build().unwrap();
+        let program = async |os: &mut Os| {
+            for _ in 0..20 {
+                let file = open(os, "wal", Mode::Append).await;
+                let append = async move |os: &mut Os| file.append(os, &vec![b'x'; 1 << 20]).await;
+                os.spawn("writer", append).await.unwrap();
+            }
+        };
+        kernel.spawn("main", program).unwrap();
+        let _ = kernel.run();
+        drop(kernel);
+        let len = dir.read("wal").len();
+        std::thread::sleep(Duration::from_millis(5));
+        assert_eq!(dir.read("wal").len(), len);
+        dir.write("wal", "");
+    }
+}
+
 #[test]
 fn a_close_during_a_call_wakes_its_task() {
     let dir = Dir::new("close");

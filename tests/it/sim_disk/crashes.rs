@@ -409,6 +409,48 @@ fn a_world_that_has_lost_its_disk_to_another_fails_its_operations() {
 }
 
 #[test]
+fn an_operation_that_is_under_way_when_another_world_takes_the_disk_fails() {
+    for steps in 1..=4 {
+        let disk = SimDisk::new();
+        let mut first = kernel(1, &disk);
+        let program = async |os: &mut Os| {
+            let file = os.disk().open(os, "f", Mode::Append).await?;
+            file.append(os, b"x").await?;
+            file.sync(os).await?;
+            file.append(os, b"y").await
+        };
+        first.spawn("program", program).unwrap();
+        for _ in 0..steps {
+            first.step().unwrap();
+        }
+        let mut second = kernel(1, &disk);
+        second.run().unwrap();
+        let error = first.run().unwrap().check().unwrap_err().to_string();
+        assert!(
+            error.contains("another world has taken the disk"),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn a_reset_makes_a_disk_as_it_was_after_a_crash_alone() {
+    let disk = ran(async |os: &mut Os| {
+        let file = os.disk().open(os, "f", Mode::Append).await?;
+        for _ in 0..20 {
+            file.append(os, b"x").await?;
+        }
+        Ok(())
+    });
+    let mut kernel = kernel(0, &disk);
+    for seed in 0..10 {
+        kernel.reset(seed).unwrap();
+        assert_eq!(disk.files()["f"].len(), 20);
+        kernel.net().crash("localhost").unwrap();
+    }
+}
+
+#[test]
 fn a_reset_makes_the_disks_as_they_were() {
     let disk = SimDisk::new().capacity(100);
     disk.put("f", "a").unwrap();

