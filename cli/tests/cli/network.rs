@@ -417,3 +417,36 @@ fn supervised_starts_its_server_again_until_it_gives_up() {
          (limit: 1 restart within 5s)\n",
     );
 }
+
+#[test]
+fn datagrams_are_lost_doubled_and_reordered_by_shares() {
+    let hosts = [
+        "--on",
+        "server:udp-echo --addr 0.0.0.0:45000",
+        "--on",
+        "client:udp-echo --ask server:45000 --count 100",
+    ];
+    let (code, out, err) = boot(&hosts);
+    assert_eq!(code, 0, "{err}");
+    assert!(out.ends_with("100 of 100 came back\n"), "{out}");
+    assert!(
+        err.contains("nothing can come any more for the servers"),
+        "{err}"
+    );
+    let shares = ["--net", "loss=20%,duplicate=0.2,reorder=20%"];
+    let (code, out, err) = boot(&[&hosts[..], &shares].concat());
+    assert_eq!(code, 0, "{err}");
+    assert!(out.ends_with("65 of 100 came back\n"), "{out}");
+    let lost = boot(&[&hosts[..], &["--fault", "10ms:loss 100%"]].concat());
+    assert!(lost.1.ends_with("5 of 100 came back\n"), "{}", lost.1);
+    for (bad, why) in [
+        (
+            "loss=101%",
+            "it takes a share from 0% to 100%, as in loss=1%",
+        ),
+        ("reorder", "'reorder' takes a value, as in reorder=1%"),
+    ] {
+        let (code, _, err) = boot(&[&hosts[..], &["--net", bad]].concat());
+        assert!(code == 2 && err.contains(why), "{err}");
+    }
+}
