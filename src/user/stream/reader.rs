@@ -24,7 +24,7 @@ use crate::{
 /// its end. So a peer makes a reader keep at most `max` bytes, or 8 KiB if that is more.
 ///
 /// It has a handle to the device, as a clone has. A [`Device::recv`] beside it does not return what the
-/// reader has received.
+/// reader has received, and a select on the device does not see that: look at [`Reader::buffer`] first.
 ///
 /// ```
 /// use trapline::{Kernel, Os, Reader, Writer};

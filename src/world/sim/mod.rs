@@ -98,7 +98,7 @@ impl SimWorld {
     }
 
     /// Gives a host this disk; programs without a host have that of `localhost`. A disk belongs to one
-    /// world at a time: the next one that takes it finds the files, and none of them open.
+    /// host of one world at a time: the next one that takes it finds the files, and none of them open.
     ///
     /// [`Kernel::reset`](crate::Kernel::reset) makes the disk as it was at this call.
     #[must_use]

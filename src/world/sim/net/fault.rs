@@ -241,7 +241,7 @@ fn millionths(text: &str) -> Option<u32> {
     (0.0..=1.0).contains(&share).then(|| share_of(share))
 }
 
-/// A share in millionths; one outside of 0 to 1 counts as the nearest.
+/// A share in millionths; one outside of 0 to 1 counts as the nearest, and NaN as 0.
 pub(super) fn share_of(share: f64) -> u32 {
     (share.clamp(0.0, 1.0) * 1e6).round() as u32
 }
