@@ -119,7 +119,10 @@ fn limits_injections_and_traces_know_the_calls_by_their_names() {
     has(&err, "cannot append to notes on the disk: no storage space");
     let (code, _, err) = run(&["--deny", "files"]);
     assert_eq!(code, 1);
-    has(&err, "the limits of this task do not allow the call");
+    has(
+        &err,
+        "open is denied: the limits of the task lack open, of Calls::FILES",
+    );
     let (code, _, err) = run(&["--deny", "sync"]);
     assert_eq!(code, 1);
     has(&err, "cannot sync notes on the disk");
