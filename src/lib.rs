@@ -120,6 +120,7 @@ pub use user::{
     child::Child,
     device::{AsDevice, Device},
     disk::{Disk, File},
+    guest::{Foreign, ForeignFile, ForeignListener, ForeignStream, ForeignTask, ForeignUdp, IntoForeign, Sleep},
     input::{Input, StandardInput},
     net::{
         BadEndpoint, Endpoint, Listener, ListenerKind, SocketKind, Stream, StreamKind, TcpListener,
@@ -140,6 +141,8 @@ pub use user::{
     udp::{Udp, UdpSocket},
     unix::{UnixListener, UnixListening, UnixPeer, UnixStream},
 };
+#[cfg(feature = "hyper")]
+pub use user::guest::ForeignTimer;
 pub use world::{
     Answer, BadFault, Fault, Happening, Images, Leap, RealWorld, Request, SimDisk, SimNet,
     SimWorld, World, open_again, tape,

@@ -32,7 +32,7 @@ pub(crate) mod pause;
 mod resume;
 mod scope;
 mod status;
-mod unread;
+pub(crate) mod unread;
 
 pub(crate) use crate::abi::Kind;
 pub(crate) use deferred::Deferred;

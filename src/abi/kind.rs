@@ -21,10 +21,11 @@ pub(crate) enum Kind {
     Broadcast,
     RwLock,
     Once,
+    Wake,
 }
 
 impl Kind {
-    const ALL: [Self; 16] = [
+    const ALL: [Self; 17] = [
         Self::Queue,
         Self::Semaphore,
         Self::Mutex,
@@ -41,6 +42,7 @@ impl Kind {
         Self::Broadcast,
         Self::RwLock,
         Self::Once,
+        Self::Wake,
     ];
 
     /// The name of the kind, and the words for the calls `get`, `try_get`, `put`, `try_put` and
@@ -64,6 +66,7 @@ impl Kind {
             // With the word of those that take all.
             Self::RwLock => "rwlock read try_read put unlock close write",
             Self::Once => "once get_or_init try_get put try_put set",
+            Self::Wake => "wake hear try_get put wake close",
         }
     }
 
@@ -133,6 +136,7 @@ impl Kind {
             | Self::Broadcast
             | Self::Once => self.name(),
             Self::Supervisor => "a child of supervisor",
+            Self::Wake => "a wake",
         }
     }
 

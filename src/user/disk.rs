@@ -51,6 +51,7 @@ pub struct Disk(());
 pub struct File {
     handle: DeviceRef,
     path: Rc<str>,
+    mode: Mode,
 }
 
 impl Os {
@@ -87,6 +88,7 @@ impl Disk {
                 Ok((handle, _)) => Ok(File {
                     handle,
                     path: name.into(),
+                    mode,
                 }),
                 Err(error) => Err(cannot("open", name, error)),
             }
@@ -174,6 +176,10 @@ impl File {
     #[must_use]
     pub fn path(&self) -> &str {
         &self.path
+    }
+
+    pub(super) fn mode(&self) -> Mode {
+        self.mode
     }
 
     /// Returns the token of its device, which traces show.

@@ -23,6 +23,7 @@
 //! | `recorded.rs` | the same with a value that a tape holds: feature `serde` |
 //! | `scope.rs`, `select.rs` | scopes and shields; the first of several things |
 //! | `signals.rs` | signals that a task catches |
+//! | `guest/` | futures of other libraries |
 //! | `observe.rs` | tracers that a task attaches |
 
 pub(crate) mod blocking;
@@ -30,6 +31,7 @@ pub(crate) mod callback;
 pub(crate) mod child;
 pub(crate) mod device;
 pub(crate) mod disk;
+pub(crate) mod guest;
 pub(crate) mod input;
 mod messages;
 pub(crate) mod net;

@@ -1,0 +1,114 @@
+//! Listeners for guests.
+
+use std::{
+    cell::RefCell,
+    collections::VecDeque,
+    fmt,
+    future::poll_fn,
+    io,
+    pin::Pin,
+    rc::Rc,
+    task::{Context, Poll},
+};
+
+use super::{
+    port::{End, Port, attempt},
+    stream::{ForeignStream, IntoForeign},
+};
+use crate::{
+    abi::Direction,
+    trap::Caller,
+    user::{
+        device::Device,
+        net::{Listener, ListenerKind},
+        os::Os,
+        select::Source,
+    },
+};
+
+/// A listener for a guest, by [`Foreign::listener`](super::Foreign::listener).
+pub struct ForeignListener<L: ListenerKind = Listener> {
+    port: Rc<ListenerPort<L>>,
+}
+
+struct ListenerPort<L: ListenerKind> {
+    listener: Device<L>,
+    reads: End,
+    accepted: RefCell<VecDeque<io::Result<(Device<L::Stream>, L::Peer)>>>,
+}
+
+/// A listener of any kind.
+pub(super) trait Accepting {
+    fn end(&self) -> &End;
+    fn source(&self) -> Source;
+    fn accept<'a>(&'a self, os: &'a mut Os, place: Caller) -> Pin<Box<dyn Future<Output = bool> + 'a>>;
+}
+
+impl<L: ListenerKind> Accepting for ListenerPort<L> {
+    fn end(&self) -> &End {
+        &self.reads
+    }
+
+    fn source(&self) -> Source {
+        Source::readable(&self.listener)
+    }
+
+    fn accept<'a>(&'a self, os: &'a mut Os, place: Caller) -> Pin<Box<dyn Future<Output = bool> + 'a>> {
+        Box::pin(async move {
+            let accept = async |os: &mut Os| L::accept(&self.listener, os).await;
+            let result = attempt(os, place, accept).await;
+            let Some(result) = self.reads.outcome(os, result).await else {
+                return false;
+            };
+            self.accepted.borrow_mut().push_back(result);
+            self.reads.wake();
+            true
+        })
+    }
+}
+
+impl<L: ListenerKind> ForeignListener<L>
+where
+    Device<L::Stream>: IntoForeign,
+{
+    pub(super) fn new(listener: Device<L>) -> Self {
+        Self {
+            port: Rc::new(ListenerPort {
+                listener,
+                reads: End::default(),
+                accepted: RefCell::default(),
+            }),
+        }
+    }
+
+    /// Accepts the next connection, and returns it with its peer's address. Dropping the future loses no
+    /// connection.
+    ///
+    /// *Errors:* as [`TcpListener::accept`](crate::TcpListener::accept).
+    pub async fn accept(&self) -> io::Result<(ForeignStream, L::Peer)> {
+        poll_fn(|cx| self.poll_accept(cx)).await
+    }
+
+    /// The same, as a poll.
+    pub fn poll_accept(&self, cx: &Context<'_>) -> Poll<io::Result<(ForeignStream, L::Peer)>> {
+        if let Some(accepted) = self.port.accepted.borrow_mut().pop_front() {
+            return Poll::Ready(accepted.map(|(stream, peer)| (ForeignStream::new(stream), peer)));
+        }
+        self.port.reads.set_waker(cx);
+        let port = Port::Accepting(Rc::<ListenerPort<L>>::clone(&self.port));
+        self.port.reads.list(port, Direction::Read)?;
+        Poll::Pending
+    }
+}
+
+impl<L: ListenerKind> Drop for ForeignListener<L> {
+    fn drop(&mut self) {
+        self.port.reads.forget();
+    }
+}
+
+impl<L: ListenerKind> fmt::Debug for ForeignListener<L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ForeignListener({})", self.port.listener.id())
+    }
+}

@@ -1,0 +1,175 @@
+//! UDP for guests.
+
+use std::{
+    cell::RefCell,
+    collections::VecDeque,
+    fmt,
+    future::poll_fn,
+    io,
+    net::SocketAddr,
+    rc::Rc,
+    task::{Context, Poll},
+};
+
+use super::port::{End, Port, attempt};
+use crate::{
+    abi::Direction,
+    trap::{Caller, MAX_IO},
+    user::{os::Os, udp::UdpSocket},
+};
+
+/// The most datagrams that wait to be sent.
+const ROOM: usize = 64;
+
+/// A UDP socket for a guest, by [`Foreign::udp`](super::Foreign::udp).
+///
+/// What is sent leaves when the guest is pending, or at its end. A sender waits while 64 datagrams have
+/// not left. An error of a send is told by the next one.
+pub struct ForeignUdp {
+    port: Rc<UdpPort>,
+}
+
+pub(super) struct UdpPort {
+    pub(super) socket: UdpSocket,
+    pub(super) reads: End,
+    pub(super) writes: End,
+    arrived: RefCell<VecDeque<io::Result<(Vec<u8>, SocketAddr)>>>,
+    outgoing: RefCell<VecDeque<(Vec<u8>, SocketAddr)>>,
+    write_error: RefCell<Option<io::Error>>,
+}
+
+impl UdpPort {
+    pub(super) fn has_unsent(&self) -> bool {
+        !self.outgoing.borrow().is_empty()
+    }
+
+    pub(super) async fn read(&self, os: &mut Os, place: Caller) -> bool {
+        let mut buf = vec![0; MAX_IO];
+        let recv = async |os: &mut Os| self.socket.recv_from(os, &mut buf).await;
+        let result = attempt(os, place, recv).await;
+        let Some(result) = self.reads.outcome(os, result).await else {
+            return false;
+        };
+        let arrived = result.map(|(n, from)| {
+            buf.truncate(n);
+            (buf, from)
+        });
+        self.arrived.borrow_mut().push_back(arrived);
+        self.reads.wake();
+        true
+    }
+
+    pub(super) async fn write(&self, os: &mut Os, place: Caller) -> bool {
+        let next = self.outgoing.borrow().front().cloned();
+        let Some((bytes, to)) = next else {
+            return true;
+        };
+        let send = async |os: &mut Os| self.socket.send_to(os, &bytes, to).await;
+        let result = attempt(os, place, send).await;
+        let Some(result) = self.writes.outcome(os, result).await else {
+            return false;
+        };
+        self.outgoing.borrow_mut().pop_front();
+        if let Err(error) = result {
+            self.write_error.replace(Some(error));
+        }
+        self.writes.wake();
+        true
+    }
+}
+
+impl ForeignUdp {
+    pub(super) fn new(socket: UdpSocket) -> Self {
+        Self {
+            port: Rc::new(UdpPort {
+                socket,
+                reads: End::default(),
+                writes: End::default(),
+                arrived: RefCell::default(),
+                outgoing: RefCell::default(),
+                write_error: RefCell::default(),
+            }),
+        }
+    }
+
+    /// Returns the address that the socket is bound to.
+    ///
+    /// *Errors:* none; it is a `Result` like those of the standard library.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.port.socket.local_addr()
+    }
+
+    /// Takes the next datagram, as [`UdpSocket::recv_from`] does. Dropping the future loses none.
+    ///
+    /// *Errors:* those of that call.
+    pub async fn recv_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        poll_fn(|cx| self.poll_recv_from(cx, buf)).await
+    }
+
+    /// The same, as a poll.
+    pub fn poll_recv_from(
+        &self,
+        cx: &Context<'_>,
+        buf: &mut [u8],
+    ) -> Poll<io::Result<(usize, SocketAddr)>> {
+        if let Some(arrived) = self.port.arrived.borrow_mut().pop_front() {
+            return Poll::Ready(arrived.map(|(bytes, from)| {
+                let n = bytes.len().min(buf.len());
+                buf[..n].copy_from_slice(&bytes[..n]);
+                (n, from)
+            }));
+        }
+        self.port.reads.set_waker(cx);
+        self.list(Direction::Read)?;
+        Poll::Pending
+    }
+
+    /// Takes a datagram to send, and returns its length.
+    ///
+    /// *Errors:* that of an earlier datagram, as of [`UdpSocket::send_to`].
+    pub async fn send_to(&self, bytes: &[u8], to: SocketAddr) -> io::Result<usize> {
+        poll_fn(|cx| self.poll_send_to(cx, bytes, to)).await
+    }
+
+    /// The same, as a poll.
+    pub fn poll_send_to(
+        &self,
+        cx: &Context<'_>,
+        bytes: &[u8],
+        to: SocketAddr,
+    ) -> Poll<io::Result<usize>> {
+        if let Some(error) = self.port.write_error.take() {
+            return Poll::Ready(Err(error));
+        }
+        self.list(Direction::Write)?;
+        let mut outgoing = self.port.outgoing.borrow_mut();
+        if outgoing.len() >= ROOM {
+            drop(outgoing);
+            self.port.writes.set_waker(cx);
+            return Poll::Pending;
+        }
+        outgoing.push_back((bytes.to_vec(), to));
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn list(&self, direction: Direction) -> io::Result<()> {
+        let port = &self.port;
+        let end = match direction {
+            Direction::Read => &port.reads,
+            Direction::Write => &port.writes,
+        };
+        end.list(Port::Udp(Rc::clone(port)), direction)
+    }
+}
+
+impl Drop for ForeignUdp {
+    fn drop(&mut self) {
+        self.port.reads.forget();
+    }
+}
+
+impl fmt::Debug for ForeignUdp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ForeignUdp({})", self.port.socket.id())
+    }
+}

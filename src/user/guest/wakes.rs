@@ -1,0 +1,179 @@
+//! The waker of a guest.
+
+use std::{
+    cell::RefCell,
+    collections::BTreeMap,
+    rc::Rc,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    task::Wake,
+};
+
+use crate::{
+    abi::{QueueId, SystemCall, Tid},
+    interrupt::Remote,
+    panic::lock,
+    trap::TrapFrame,
+    user::queue::Queue,
+};
+
+/// The waker of a guest: a mark, and a message if its task waits.
+pub(super) struct Wakes {
+    number: u64,
+    /// Whether it was woken since its last poll began.
+    is_woken: AtomicBool,
+    /// Whether its task waits, and no message was sent.
+    is_parked: AtomicBool,
+    /// Whether a thread has woken it.
+    by_thread: AtomicBool,
+    /// The task that woke it last, if that is another one; 0 if there is none.
+    by_task: AtomicU64,
+    /// The thread of its kernel, by the place of that thread's lines.
+    home: usize,
+    /// Its task.
+    tid: Tid,
+    remote: Remote,
+    /// The one that its task waits at.
+    queue: Mutex<QueueId>,
+}
+
+/// What a handle that may be sent to other threads has on the thread of its kernel.
+enum Line {
+    Guest(Queue<()>),
+    Call(Rc<TrapFrame>, Tid),
+}
+
+thread_local! {
+    static LINES: RefCell<BTreeMap<u64, Line>> = const { RefCell::new(BTreeMap::new()) };
+}
+
+/// Tells this thread from the others.
+fn here() -> usize {
+    LINES.try_with(|lines| std::ptr::from_ref(lines).addr()).unwrap_or(0)
+}
+
+static LAST: AtomicU64 = AtomicU64::new(0);
+
+pub(super) fn next_number() -> u64 {
+    LAST.fetch_add(1, Ordering::Relaxed)
+}
+
+/// A line of this thread, until this is dropped.
+pub(super) struct Listed(u64);
+
+impl Listed {
+    pub(super) fn call(number: u64, frame: &Rc<TrapFrame>, tid: Tid) -> Self {
+        Self::new(number, Line::Call(Rc::clone(frame), tid))
+    }
+
+    fn new(number: u64, line: Line) -> Self {
+        LINES.with_borrow_mut(|lines| lines.insert(number, line));
+        Self(number)
+    }
+}
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        // What it drops may wake another guest.
+        let line = LINES.try_with(|lines| lines.borrow_mut().remove(&self.0));
+        drop(line);
+    }
+}
+
+/// Kills the task of a call whose answer is no longer awaited.
+pub(super) fn kill(number: u64) {
+    let call = LINES.try_with(|lines| match lines.borrow().get(&number) {
+        Some(Line::Call(frame, tid)) => Some((Rc::clone(frame), *tid)),
+        _ => None,
+    });
+    if let Ok(Some((frame, tid))) = call {
+        frame.defer(SystemCall::KillTask(tid));
+    }
+}
+
+impl Wakes {
+    pub(super) fn new(queue: &Queue<()>, remote: &Remote) -> Arc<Self> {
+        Arc::new(Self {
+            number: next_number(),
+            is_woken: AtomicBool::new(false),
+            is_parked: AtomicBool::new(false),
+            by_thread: AtomicBool::new(false),
+            by_task: AtomicU64::new(0),
+            home: here(),
+            tid: remote.running(),
+            remote: remote.clone(),
+            queue: Mutex::new(queue.id()),
+        })
+    }
+
+    /// Has wakes find this queue.
+    pub(super) fn list(&self, queue: &Queue<()>) -> Listed {
+        *lock(&self.queue) = queue.id();
+        Listed::new(self.number, Line::Guest(queue.clone()))
+    }
+
+    /// Forgets the wakes so far. Returns whether there was one.
+    pub(super) fn take(&self) -> bool {
+        self.is_woken.load(Ordering::SeqCst) && self.is_woken.swap(false, Ordering::SeqCst)
+    }
+
+    /// Has the next wake send a message. Returns `false` if one has come meanwhile.
+    pub(super) fn park(&self) -> bool {
+        self.is_parked.store(true, Ordering::SeqCst);
+        // A thread may have come between the last look and the mark.
+        !self.is_woken.load(Ordering::SeqCst) || !self.is_parked.swap(false, Ordering::SeqCst)
+    }
+
+    /// Ends the wait of the task. Returns whether a wake has sent a message.
+    pub(super) fn unpark(&self) -> bool {
+        !self.is_parked.swap(false, Ordering::SeqCst)
+    }
+
+    /// Returns whether a thread has woken it.
+    pub(super) fn by_thread(&self) -> bool {
+        self.by_thread.load(Ordering::Relaxed)
+    }
+
+    /// Returns which other task has woken it since the last call of this.
+    pub(super) fn take_waker(&self) -> Option<Tid> {
+        let by = match self.by_task.load(Ordering::Relaxed) {
+            0 => 0,
+            _ => self.by_task.swap(0, Ordering::Relaxed),
+        };
+        (by > 0).then(|| by.into())
+    }
+}
+
+impl Wake for Wakes {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.is_woken.store(true, Ordering::SeqCst);
+        let is_here = here() == self.home;
+        let by = self.remote.running();
+        if is_here && by != self.tid {
+            self.by_task.store(by.into(), Ordering::Relaxed);
+        }
+        if !self.is_parked.load(Ordering::SeqCst) || !self.is_parked.swap(false, Ordering::SeqCst) {
+            return;
+        }
+        if !is_here {
+            // An interrupt closes the queue, and the task makes another one.
+            self.by_thread.store(true, Ordering::Relaxed);
+            self.remote.ring(*lock(&self.queue));
+            return;
+        }
+        let bell = LINES.try_with(|lines| match lines.borrow().get(&self.number) {
+            Some(Line::Guest(bell)) => Some(bell.clone()),
+            _ => None,
+        });
+        if let Ok(Some(bell)) = bell {
+            bell.set_held();
+            bell.defer_put(());
+        }
+    }
+}
