@@ -1,0 +1,1 @@
+//! Crates written for other runtimes, as guests of trapline.
