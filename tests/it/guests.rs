@@ -244,7 +244,7 @@ fn a_guest_that_wakes_itself_for_ever_lets_others_run() {
     alone(async |os: &mut Os| {
         let guest = async |os: &mut Os| {
             os.run_future(async |_: &Foreign| yields(u32::MAX).await)
-                .await
+                .await;
         };
         let guest = os.spawn("busy", guest).await.unwrap();
         for _ in 0..100 {
@@ -255,7 +255,7 @@ fn a_guest_that_wakes_itself_for_ever_lets_others_run() {
     let mut kernel = unscripted().max_ticks(1000).build().unwrap();
     let busy = async |os: &mut Os| {
         os.run_future(async |_: &Foreign| yields(u32::MAX).await)
-            .await
+            .await;
     };
     kernel.spawn("busy", busy).unwrap();
     assert!(kernel.run().is_err());

@@ -14,10 +14,6 @@ use super::{
 };
 use crate::{panic::lock, user::os::Os};
 
-/// Starts a task, in the turn of the guest's task.
-pub(super) type Call =
-    Box<dyn for<'a> FnOnce(&'a mut Os) -> Pin<Box<dyn Future<Output = ()> + 'a>>>;
-
 /// A task that a guest has started, by [`Foreign::spawn`](super::Foreign::spawn). As a future it is the
 /// task's value; `None` if the task was killed or has panicked, or there was no room for it.
 ///

@@ -2,17 +2,48 @@
 
 use std::{
     cell::{Cell, RefCell},
-    rc::Rc,
+    io, mem,
+    pin::Pin,
+    ptr,
+    rc::{Rc, Weak},
     sync::Arc,
+    task::{Context, Wake, Waker},
     time::Duration,
 };
 
-use super::{call::Call, port::Port, sleep::Timers, wakes::Wakes};
+use super::{sleep::Timers, wakes::Wakes};
 use crate::{
     abi::Direction,
     trap::{Caller, Object, TrapFrame},
     user::{os::Os, select::Source},
 };
+
+/// A device that guests use. Its handle leaves what it wants here, and the task does it.
+pub(super) trait Port {
+    fn end(&self, direction: Direction) -> &End;
+
+    fn source(&self, direction: Direction) -> Source;
+
+    /// Returns whether something is left to write.
+    fn has_unsent(&self) -> bool {
+        false
+    }
+
+    /// Reads what is there. Returns whether there was something.
+    fn read<'a>(&'a self, os: &'a mut Os, place: Caller) -> Moves<'a>;
+
+    /// Writes what is left. Returns whether there was room.
+    fn write<'a>(&'a self, _: &'a mut Os, _: Caller) -> Moves<'a> {
+        Box::pin(async { true })
+    }
+}
+
+pub(super) type Moves<'a> = Pin<Box<dyn Future<Output = bool> + 'a>>;
+
+/// Starts a task, in the turn of the guest's task.
+pub(super) type Call = Box<dyn for<'a> FnOnce(&'a mut Os) -> Starts<'a>>;
+
+type Starts<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
 
 /// The guest's side of a task. The task does what is asked for between two polls.
 pub(super) struct Hub {
@@ -31,7 +62,7 @@ pub(super) struct Hub {
 }
 
 struct Want {
-    port: Port,
+    port: Rc<dyn Port>,
     direction: Direction,
     /// Whether an attempt would block, as far as is known.
     is_blocked: bool,
@@ -106,13 +137,23 @@ impl Hub {
     }
 
     /// Notes that the guest waits for this end of a device, or has left bytes for it.
-    pub(super) fn want(&self, port: Port, direction: Direction) {
+    fn want(&self, port: Rc<dyn Port>, direction: Direction) {
         self.wants.borrow_mut().push(Want {
             port,
             direction,
             // A read that is tried at once mostly finds nothing.
             is_blocked: direction == Direction::Read,
         });
+    }
+
+    /// Returns whether the guest still waits for this end of a device.
+    fn is_wanted(self: &Rc<Self>, port: &dyn Port, direction: Direction) -> bool {
+        let end = port.end(direction);
+        end.is_of(self)
+            && match direction {
+                Direction::Read => end.is_awaited(),
+                Direction::Write => port.has_unsent(),
+            }
     }
 
     /// Does what the guest has left to write, as far as there is room. Returns whether a byte was moved.
@@ -130,7 +171,7 @@ impl Hub {
                 });
             match next {
                 None => return has_written,
-                Some(Some(port)) if port.is_wanted(Direction::Write, self) => {
+                Some(Some(port)) if self.is_wanted(&*port, Direction::Write) => {
                     let is_blocked = !port.write(os, self.place).await;
                     has_written |= !is_blocked;
                     self.wants.borrow_mut()[at].is_blocked = is_blocked;
@@ -174,7 +215,7 @@ impl Hub {
         let mut wants = self.wants.borrow_mut();
         wants.retain(|want| {
             let is_read = want.direction == Direction::Read;
-            let is_wanted = want.port.is_wanted(want.direction, self) && !(is_over && is_read);
+            let is_wanted = self.is_wanted(&*want.port, want.direction) && !(is_over && is_read);
             if !is_wanted {
                 want.port.end(want.direction).unlist(self);
             }
@@ -198,4 +239,124 @@ impl Hub {
             self.wants.borrow_mut().push(want);
         }
     }
+}
+
+/// One direction of a device: the guest whose task does the calls, and the waker of what waits.
+#[derive(Default)]
+pub(super) struct End(RefCell<EndState>);
+
+#[derive(Default)]
+struct EndState {
+    hub: Weak<Hub>,
+    /// Whether that guest has it on its list.
+    is_listed: bool,
+    waker: Option<Waker>,
+    /// Whether the task that did the calls before may still have the device.
+    has_moved: bool,
+}
+
+impl End {
+    fn is_of(&self, hub: &Rc<Hub>) -> bool {
+        ptr::eq(self.0.borrow().hub.as_ptr(), Rc::as_ptr(hub))
+    }
+
+    fn is_awaited(&self) -> bool {
+        self.0.borrow().waker.is_some()
+    }
+
+    pub(super) fn set_waker(&self, cx: &Context<'_>) {
+        let before = self.0.borrow_mut().waker.replace(cx.waker().clone());
+        drop(before);
+    }
+
+    /// Has the task of the guest that is polled make the calls for this end.
+    pub(super) fn list(&self, port: Rc<dyn Port>, direction: Direction) -> io::Result<()> {
+        let hub = current().ok_or_else(outside)?;
+        let is_here = self.is_of(&hub);
+        let mut state = self.0.borrow_mut();
+        if is_here && state.is_listed {
+            return Ok(());
+        }
+        state.is_listed = true;
+        let before = mem::replace(&mut state.hub, Rc::downgrade(&hub));
+        let before = before.upgrade().filter(|_| !is_here);
+        state.has_moved |= before.is_some();
+        drop(state);
+        if let Some(before) = before {
+            // Its select may have the device. What two guests use is shared.
+            before.is_unshared.set(false);
+            hub.is_unshared.set(false);
+            before.wakes.wake_by_ref();
+        }
+        hub.want(port, direction);
+        Ok(())
+    }
+
+    /// Notes that a guest has taken it off its list.
+    pub(super) fn unlist(&self, hub: &Rc<Hub>) {
+        if self.is_of(hub) {
+            self.0.borrow_mut().is_listed = false;
+        }
+    }
+
+    /// Ends the wait of a handle that is gone.
+    pub(super) fn forget(&self) {
+        let mut state = self.0.borrow_mut();
+        let (waker, hub) = (state.waker.take(), state.hub.upgrade());
+        drop(state);
+        drop(waker);
+        // The device closes once that guest's list does not have it.
+        if let Some(hub) = hub
+            && !current().is_some_and(|current| Rc::ptr_eq(&current, &hub))
+        {
+            hub.wakes.wake_by_ref();
+        }
+    }
+
+    pub(super) fn wake(&self) {
+        let waker = self.0.borrow_mut().waker.take();
+        waker.into_iter().for_each(Waker::wake);
+    }
+
+    /// Makes sense of the result of an attempt; `None` if it is to be made again later.
+    pub(super) async fn outcome<T>(
+        &self,
+        os: &mut Os,
+        result: Option<io::Result<T>>,
+    ) -> Option<io::Result<T>> {
+        match result {
+            Some(Err(error))
+                if error.kind() == io::ErrorKind::ResourceBusy && self.0.borrow().has_moved =>
+            {
+                // The task that had it before leaves it at its next turn.
+                os.yield_now().await;
+                None
+            }
+            None => None,
+            other => {
+                self.0.borrow_mut().has_moved = false;
+                other
+            }
+        }
+    }
+}
+
+/// The error of a device that is used where no guest is polled.
+pub(super) fn outside() -> io::Error {
+    io::Error::other(
+        "it is polled outside of Os::run_future: a guest must poll it, on its kernel's thread",
+    )
+}
+
+/// Makes a call if it does not block.
+pub(super) async fn attempt<T>(
+    os: &mut Os,
+    place: Caller,
+    call: impl AsyncFnOnce(&mut Os) -> T,
+) -> Option<T> {
+    let tried = os.timeout(Duration::ZERO, async |os: &mut Os| {
+        os.frame().set_place(place);
+        call(os).await
+    });
+    tried.await.ok()
 }

@@ -1,15 +1,15 @@
 //! Guests: futures of other libraries in a task.
 //!
 //! A future of another library makes no trap. It is pending, and counts on its waker. [`Os::run_future`]
-//! polls such a guest. While it is pending its task makes one [`Os::select`] for all that it waits for:
+//! polls such a guest. While it is pending, its task makes one [`Os::select`] of what it waits for:
 //! bytes, room, timers, its waker. So each byte crosses at a trap. The guest's side is a [`Foreign`],
 //! which only leaves requests.
 //!
 //! | file | owns |
 //! |---|---|
 //! | `wakes.rs` | the waker |
-//! | `hub.rs` | what the guest that is polled asks for |
-//! | `port.rs`, `stream.rs`, `listener.rs`, `udp.rs`, `file.rs` | its devices |
+//! | `hub.rs` | what the guest that is polled asks for: the ends of devices, timers, calls |
+//! | `stream.rs`, `listener.rs`, `udp.rs`, `file.rs` | its devices |
 //! | `sleep.rs` | its timers |
 //! | `call.rs` | the tasks that it starts |
 //! | `traits.rs` | the traits of hyper, futures and tokio |
@@ -18,7 +18,6 @@ mod call;
 mod file;
 mod hub;
 mod listener;
-mod port;
 mod sleep;
 mod stream;
 mod traits;
@@ -67,8 +66,8 @@ impl Os {
     /// Runs a guest to its end: a future of another library, which counts on its waker. It reaches the
     /// world through the [`Foreign`] that it is given. *Blocks* as the guest does.
     ///
-    /// Returns once what the guest has written is sent, too. A wake by another task is heard at this
-    /// task's next turn; several count as one. A guest that wakes itself yields between its polls.
+    /// Returns once what the guest has written is sent, too. A wake by another task takes effect at
+    /// this task's next turn; several count as one. A guest that wakes itself yields between its polls.
     /// A guest that is pending and that no other task wakes is in a deadlock, and reports say so.
     ///
     /// A kill or a timeout drops the guest, with its timers and calls, and what it has written and not

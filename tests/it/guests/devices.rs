@@ -4,7 +4,6 @@ use std::{
     cell::RefCell,
     future::poll_fn,
     io::{self, SeekFrom},
-    pin::Pin,
     rc::Rc,
     task::{Context, Poll},
     time::Duration,
@@ -237,8 +236,8 @@ fn errors_reach_the_guest() {
         let stream = os
             .run_future(async |foreign: &Foreign| foreign.stream(client))
             .await;
-        let mut cx = Context::from_waker(std::task::Waker::noop());
-        let Poll::Ready(Err(error)) = stream.poll_read(&mut cx, &mut [0; 8]) else {
+        let cx = Context::from_waker(std::task::Waker::noop());
+        let Poll::Ready(Err(error)) = stream.poll_read(&cx, &mut [0; 8]) else {
             panic!("it works outside of a guest");
         };
         assert!(
@@ -345,6 +344,7 @@ fn a_file_has_a_position() {
                 let disk = os.disk();
                 let write = disk.open(os, "a", Mode::Write).await?;
                 let append = disk.open(os, "a", Mode::Append).await?;
+                let read = disk.open(os, "a", Mode::Read).await?;
                 os.run_future(async move |foreign: &Foreign| {
                     let mut file = foreign.file(write);
                     let bytes = pattern(200_000);
@@ -364,8 +364,11 @@ fn a_file_has_a_position() {
                     let mut appends = foreign.file(append);
                     put(&mut appends, b"end").await;
                     assert_eq!(get(&mut file, 10).await, b"end");
-                    // Its error is told by the next operation.
-                    drop(Pin::new(&mut appends));
+                    // The error of a write is told by the next operation.
+                    let mut fails = foreign.file(read);
+                    let n = poll_fn(|cx| fails.poll_write(cx, b"x")).await.unwrap();
+                    let failed = poll_fn(|cx| fails.poll_flush(cx)).await.unwrap_err();
+                    assert_eq!((n, failed.kind()), (1, io::ErrorKind::PermissionDenied));
                 })
                 .await;
                 io::Result::Ok(())
