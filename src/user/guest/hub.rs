@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use super::{sleep::Timers, wakes::Wakes};
+use super::{timers::Timers, wakes::Wakes};
 use crate::{
     abi::Direction,
     trap::{Caller, Object, TrapFrame},

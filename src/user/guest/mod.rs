@@ -10,7 +10,7 @@
 //! | `wakes.rs` | the waker |
 //! | `hub.rs` | what the guest that is polled asks for: the ends of devices, timers, calls |
 //! | `stream.rs`, `listener.rs`, `udp.rs`, `file.rs` | its devices |
-//! | `sleep.rs` | its timers |
+//! | `timers.rs`, `sleep.rs` | its timers |
 //! | `call.rs` | the tasks that it starts |
 //! | `traits.rs` | the traits of hyper, futures and tokio |
 
@@ -20,6 +20,7 @@ mod hub;
 mod listener;
 mod sleep;
 mod stream;
+mod timers;
 mod traits;
 mod udp;
 mod wakes;
