@@ -41,15 +41,14 @@ pub use stream::{ForeignStream, IntoForeign};
 #[cfg(feature = "hyper")]
 pub use traits::ForeignTimer;
 pub use udp::ForeignUdp;
-use wakes::Wakes;
+use wakes::{Bell, Wakes};
 
 use super::{
-    device::Device, disk::File, net::ListenerKind, os::Os, queue::Queue, select::Source,
-    udp::UdpSocket,
+    device::Device, disk::File, net::ListenerKind, os::Os, select::Source, udp::UdpSocket,
 };
 use crate::{
     interrupt::{External, ExternalWork},
-    trap::{Caller, Kind},
+    trap::Caller,
 };
 
 /// A guest that wakes itself is polled so often before its devices and timers have a look.
@@ -120,9 +119,8 @@ impl Os {
         _external: Option<ExternalWork>,
         body: impl AsyncFnOnce(&Foreign) -> T,
     ) -> T {
-        let mut bell = Queue::<()>::required(self, Kind::Wake, None).await;
-        let wakes = Wakes::new(&bell, &self.frame().remote);
-        let mut listed = wakes.list(&bell);
+        let wakes = Wakes::new(&self.frame().remote);
+        let mut bell = None;
         let hub = Hub::new(wakes.clone(), self.now().await, place);
         let waker = Waker::from(wakes.clone());
         let foreign = Foreign(());
@@ -158,14 +156,18 @@ impl Os {
             }
             if !is_over {
                 sources.extend(hub.timers.deadline().map(Source::at));
-                sources.push(match is_again {
-                    true => Source::at(Duration::ZERO),
-                    false => Source::message(&bell),
-                });
             }
             let parks = !is_over && !is_again;
-            if parks && !wakes.park() {
-                continue;
+            if is_again {
+                sources.push(Source::at(Duration::ZERO));
+            } else if parks {
+                if bell.is_none() {
+                    bell = Some(Bell::new(self, &wakes).await);
+                }
+                sources.extend(bell.as_ref().map(Bell::source));
+                if !wakes.park() {
+                    continue;
+                }
             }
             self.frame().set_place(place);
             let index = self.select_noted(0, &sources).await;
@@ -173,11 +175,8 @@ impl Os {
             if index < devices {
                 hub.serve(self, index).await;
             }
-            if is_rung && bell.take(self).await.is_err() {
-                // A thread has rung it.
-                bell = bell.successor(self).await;
-                drop(listed);
-                listed = wakes.list(&bell);
+            if is_rung && let Some(bell) = &mut bell {
+                bell.hear(self, &wakes).await;
             }
             hub.timers.advance(self.now().await);
         }

@@ -15,8 +15,8 @@ use crate::{
     abi::{QueueId, SystemCall, Tid},
     interrupt::Remote,
     panic::lock,
-    trap::TrapFrame,
-    user::queue::Queue,
+    trap::{Kind, TrapFrame},
+    user::{os::Os, queue::Queue, select::Source},
 };
 
 /// The waker of a guest: a mark, and a message if its task waits.
@@ -95,8 +95,47 @@ pub(super) fn kill(number: u64) {
     }
 }
 
+/// Where the task of a guest waits for a wake: a queue of its own.
+pub(super) struct Bell {
+    queue: Queue<()>,
+    listed: Option<Listed>,
+}
+
+impl Bell {
+    pub(super) async fn new(os: &mut Os, wakes: &Wakes) -> Self {
+        let mut bell = Self {
+            queue: Queue::required(os, Kind::Wake, None).await,
+            listed: None,
+        };
+        bell.list(wakes);
+        bell
+    }
+
+    /// Has the next wake find the queue.
+    fn list(&mut self, wakes: &Wakes) {
+        *lock(&wakes.queue) = self.queue.id();
+        // Its end takes the number off the list.
+        drop(self.listed.take());
+        let line = Line::Guest(self.queue.clone());
+        self.listed = Some(Listed::new(wakes.number, line));
+    }
+
+    pub(super) fn source(&self) -> Source {
+        Source::message(&self.queue)
+    }
+
+    /// Takes the message of a wake.
+    pub(super) async fn hear(&mut self, os: &mut Os, wakes: &Wakes) {
+        if self.queue.take(os).await.is_err() {
+            // A thread has rung it.
+            self.queue = self.queue.successor(os).await;
+            self.list(wakes);
+        }
+    }
+}
+
 impl Wakes {
-    pub(super) fn new(queue: &Queue<()>, remote: &Remote) -> Arc<Self> {
+    pub(super) fn new(remote: &Remote) -> Arc<Self> {
         Arc::new(Self {
             number: next_number(),
             is_woken: AtomicBool::new(false),
@@ -106,14 +145,8 @@ impl Wakes {
             home: here(),
             tid: remote.running(),
             remote: remote.clone(),
-            queue: Mutex::new(queue.id()),
+            queue: Mutex::new(QueueId::NONE),
         })
-    }
-
-    /// Has wakes find this queue.
-    pub(super) fn list(&self, queue: &Queue<()>) -> Listed {
-        *lock(&self.queue) = queue.id();
-        Listed::new(self.number, Line::Guest(queue.clone()))
     }
 
     /// Forgets the wakes so far. Returns whether there was one.
