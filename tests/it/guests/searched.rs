@@ -1,6 +1,8 @@
 //! What a search finds of guests, and what it may leave out.
 
-use std::{cell::Cell, future::poll_fn, rc::Rc, task::Poll, thread, time::Duration};
+use std::{
+    cell::Cell, collections::HashSet, future::poll_fn, rc::Rc, task::Poll, thread, time::Duration,
+};
 
 use trapline::{Exit, Foreign, Kernel, Os, check};
 
@@ -143,4 +145,28 @@ fn a_search_faults_a_guest_that_a_thread_wakes() {
         }
     }
     panic!("the thread was faster each time");
+}
+
+#[test]
+fn a_search_tells_a_guest_that_hashes_by_random_state_apart() {
+    let found = check(|kernel: &mut Kernel| {
+        for _ in 0..2 {
+            kernel.spawn("guest", async |os: &mut Os| {
+                os.run_future(async |foreign: &Foreign| {
+                    // Another order in each run.
+                    let spans: HashSet<u64> = (0..20).collect();
+                    for span in spans {
+                        foreign.sleep(Duration::from_millis(span % 2)).await;
+                        super::yields((span % 3) as u32).await;
+                    }
+                })
+                .await;
+            })?;
+        }
+        kernel.run()?.check()?;
+        Ok(())
+    });
+    let failure = found.exhaustive().schedules(1000).explore().failure;
+    let text = format!("{:?}", failure.expect("no seed repeats it"));
+    assert!(text.contains("hidden nondeterminism"), "{text}");
 }
