@@ -53,7 +53,8 @@
 //! # Features
 //!
 //! There are no default features, so `default-features = false` changes nothing. The feature `serde`
-//! adds `Os::run_recorded`; `trapline-cli` needs it.
+//! adds `Os::run_recorded`; `trapline-cli` needs it. The features `hyper`, `futures-io` and `tokio-io` add the
+//! traits of these for guests ([`Os::run_future`]).
 //!
 //! # What is isolated, and what is not
 //!
