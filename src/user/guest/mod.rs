@@ -164,12 +164,13 @@ impl Os {
                     false => Source::message(&bell),
                 });
             }
-            if !is_over && !is_again && !wakes.park() {
+            let parks = !is_over && !is_again;
+            if parks && !wakes.park() {
                 continue;
             }
             self.frame().set_place(place);
             let index = self.select_noted(0, &sources).await;
-            let is_rung = wakes.unpark();
+            let is_rung = parks && wakes.unpark();
             if index < devices {
                 hub.serve(self, index).await;
             }
