@@ -1,0 +1,7 @@
+//! hyper's own cases that need only the traits for bytes, in the simulated network and over real sockets.
+
+mod client1;
+mod message;
+mod scripted;
+mod server1;
+mod world;
