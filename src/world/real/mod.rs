@@ -55,7 +55,7 @@ use rustix::{
 use disk::Disk;
 #[cfg(target_os = "linux")]
 use epoll::Epoll as System;
-use poller::{Poller, is_ready};
+use poller::Poller;
 use pool::Pool;
 #[cfg(not(target_os = "linux"))]
 use portable::Portable as System;
@@ -389,11 +389,7 @@ impl RealWorld {
         if direction == Direction::Read && source.left.is_some() {
             return Ok(true);
         }
-        if source.watched {
-            let ready = is_ready(source.fd.as_fd(), direction)?;
-            source.set_ready(direction, ready, owed);
-        }
-        Ok(source.is_ready_or_owed(direction, owed))
+        source.ask(direction, owed)
     }
 }
 
