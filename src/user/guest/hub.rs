@@ -21,8 +21,9 @@ pub(super) struct Hub {
     /// In the order in which they were asked for. One may be over.
     wants: RefCell<Vec<Want>>,
     pub(super) calls: RefCell<Vec<Call>>,
-    /// How many calls have not answered.
+    /// How many calls have not answered, as of the last poll, and how many have answered since.
     pub(super) calling: Cell<usize>,
+    pub(super) answered: Cell<usize>,
     /// Whether the guest shares nothing with others.
     pub(super) is_unshared: Cell<bool>,
     /// Where the program has called `run_future`.
@@ -50,15 +51,29 @@ pub(super) fn current() -> Option<Rc<Hub>> {
 #[track_caller]
 pub(super) fn required(what: &str) -> Rc<Hub> {
     current().unwrap_or_else(|| {
-        panic!("{what} is used outside of Os::run_future: a guest must poll it, on its kernel's thread")
+        panic!(
+            "{what} is used outside of Os::run_future: a guest must poll it, on its kernel's thread"
+        )
     })
 }
 
-struct Entered(Option<Rc<Hub>>);
+/// A poll under way. Its end notes what the poll may have touched, also if it panics.
+struct Entered<'a> {
+    before: Option<Rc<Hub>>,
+    hub: &'a Hub,
+    frame: &'a TrapFrame,
+}
 
-impl Drop for Entered {
+impl Drop for Entered<'_> {
     fn drop(&mut self) {
-        CURRENT.set(self.0.take());
+        CURRENT.set(self.before.take());
+        if !self.hub.is_unshared() {
+            // What the guest shares with other tasks is in no note.
+            self.frame.touch(Object::World, true);
+        }
+        self.hub
+            .calling
+            .update(|calling| calling - self.hub.answered.take());
     }
 }
 
@@ -70,15 +85,24 @@ impl Hub {
             wants: RefCell::default(),
             calls: RefCell::default(),
             calling: Cell::new(0),
+            answered: Cell::new(0),
             is_unshared: Cell::new(false),
             place,
         })
     }
 
     /// Polls the guest of this hub.
-    pub(super) fn enter<T>(self: &Rc<Self>, poll: impl FnOnce() -> T) -> T {
-        let _entered = Entered(CURRENT.replace(Some(Rc::clone(self))));
+    pub(super) fn enter<T>(self: &Rc<Self>, frame: &TrapFrame, poll: impl FnOnce() -> T) -> T {
+        let _entered = Entered {
+            before: CURRENT.replace(Some(Rc::clone(self))),
+            hub: self,
+            frame,
+        };
         poll()
+    }
+
+    fn is_unshared(&self) -> bool {
+        self.is_unshared.get() && self.calling.get() == 0
     }
 
     /// Notes that the guest waits for this end of a device, or has left bytes for it.
@@ -96,10 +120,14 @@ impl Hub {
         let mut has_written = false;
         let mut at = 0;
         loop {
-            let next = self.wants.borrow().get(at).map(|want| match want.is_blocked {
-                true => None,
-                false => Some(want.port.clone()),
-            });
+            let next = self
+                .wants
+                .borrow()
+                .get(at)
+                .map(|want| match want.is_blocked {
+                    true => None,
+                    false => Some(want.port.clone()),
+                });
             match next {
                 None => return has_written,
                 Some(Some(port)) if port.is_wanted(Direction::Write, self) => {
@@ -112,19 +140,18 @@ impl Hub {
         }
     }
 
-    /// Notes what a poll may touch, and checks what has woken the guest.
-    pub(super) fn note_poll(&self, frame: &TrapFrame, has_threads: bool) {
-        if frame.is_noted() && !has_threads && self.wakes.by_thread() {
+    /// Checks what has woken the guest since its last poll, and forgets it.
+    pub(super) fn check_wakes(&self, frame: &TrapFrame) {
+        self.wakes.take();
+        if frame.is_noted() && self.wakes.by_thread() {
             panic!(
-                "another thread has woken this guest, so no search can repeat the run: use \
-                 Os::run_future_with_threads, outside of a search"
+                "another thread has woken this guest, and no search can repeat that: have it use what \
+                 Foreign gives, or search without it"
             );
         }
-        let by = self.wakes.take_waker();
-        if !self.is_unshared.get() || self.calling.get() > 0 {
-            // What it shares with other tasks is in no note.
-            frame.touch(Object::World, true);
-        } else if let Some(tid) = by {
+        if let Some(tid) = self.wakes.take_waker()
+            && self.is_unshared()
+        {
             panic!(
                 "this guest is declared unshared, and task {tid} has woken it: what they share must be \
                  seen, so leave out Foreign::unshared"

@@ -41,7 +41,11 @@ struct ListenerPort<L: ListenerKind> {
 pub(super) trait Accepting {
     fn end(&self) -> &End;
     fn source(&self) -> Source;
-    fn accept<'a>(&'a self, os: &'a mut Os, place: Caller) -> Pin<Box<dyn Future<Output = bool> + 'a>>;
+    fn accept<'a>(
+        &'a self,
+        os: &'a mut Os,
+        place: Caller,
+    ) -> Pin<Box<dyn Future<Output = bool> + 'a>>;
 }
 
 impl<L: ListenerKind> Accepting for ListenerPort<L> {
@@ -53,7 +57,11 @@ impl<L: ListenerKind> Accepting for ListenerPort<L> {
         Source::readable(&self.listener)
     }
 
-    fn accept<'a>(&'a self, os: &'a mut Os, place: Caller) -> Pin<Box<dyn Future<Output = bool> + 'a>> {
+    fn accept<'a>(
+        &'a self,
+        os: &'a mut Os,
+        place: Caller,
+    ) -> Pin<Box<dyn Future<Output = bool> + 'a>> {
         Box::pin(async move {
             let accept = async |os: &mut Os| L::accept(&self.listener, os).await;
             let result = attempt(os, place, accept).await;

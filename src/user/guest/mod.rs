@@ -117,10 +117,9 @@ impl Os {
     async fn run_guest<T>(
         &mut self,
         place: Caller,
-        external: Option<ExternalWork>,
+        _external: Option<ExternalWork>,
         body: impl AsyncFnOnce(&Foreign) -> T,
     ) -> T {
-        let has_threads = external.is_some();
         let mut bell = Queue::<()>::required(self, Kind::Wake, None).await;
         let wakes = Wakes::new(&bell, &self.frame().remote);
         let mut listed = wakes.list(&bell);
@@ -130,10 +129,10 @@ impl Os {
         let mut guest = pin!(body(&foreign));
         let (mut value, mut in_a_row, mut sources) = (None, 0u32, Vec::new());
         loop {
-            hub.note_poll(self.frame(), has_threads);
             if value.is_none() {
-                let polled = hub.enter(|| guest.as_mut().poll(&mut Context::from_waker(&waker)));
-                if let Poll::Ready(done) = polled {
+                hub.check_wakes(self.frame());
+                let poll = || guest.as_mut().poll(&mut Context::from_waker(&waker));
+                if let Poll::Ready(done) = hub.enter(self.frame(), poll) {
                     value = Some(done);
                 }
             }
@@ -164,12 +163,13 @@ impl Os {
                     false => Source::message(&bell),
                 });
             }
-            if !is_over && !is_again && !wakes.park() {
+            let parks = !is_over && !is_again;
+            if parks && !wakes.park() {
                 continue;
             }
             self.frame().set_place(place);
             let index = self.select_noted(0, &sources).await;
-            let is_rung = wakes.unpark();
+            let is_rung = parks && wakes.unpark();
             if index < devices {
                 hub.serve(self, index).await;
             }

@@ -161,7 +161,11 @@ impl End {
     }
 
     /// Makes sense of the result of an attempt; `None` if it is to be made again later.
-    pub(super) async fn outcome<T>(&self, os: &mut Os, result: Option<io::Result<T>>) -> Option<io::Result<T>> {
+    pub(super) async fn outcome<T>(
+        &self,
+        os: &mut Os,
+        result: Option<io::Result<T>>,
+    ) -> Option<io::Result<T>> {
         match result {
             Some(Err(error))
                 if error.kind() == io::ErrorKind::ResourceBusy && self.0.borrow().has_moved =>

@@ -129,7 +129,11 @@ impl Future for Sleep {
             return Poll::Ready(());
         }
         // It may have moved to another task.
-        if !self.listed.as_ref().is_some_and(|(at, _)| Arc::ptr_eq(at, timers)) {
+        if !self
+            .listed
+            .as_ref()
+            .is_some_and(|(at, _)| Arc::ptr_eq(at, timers))
+        {
             self.unlist();
         }
         let mut sleeps = lock(&timers.sleeps);

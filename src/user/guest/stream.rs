@@ -54,6 +54,7 @@ mod sealed {
 
 /// Either kind of connection.
 #[doc(hidden)]
+#[derive(Debug)]
 pub struct Opaque(Socket);
 
 impl Sealed for TcpStream {
@@ -152,7 +153,12 @@ impl StreamPort {
         let shuts = outgoing.bytes.len() == outgoing.sent.get();
         let result = match shuts {
             true => Some(self.shut_down(os).await),
-            false => attempt(os, place, async |os: &mut Os| outgoing.send(os, place).await).await,
+            false => {
+                attempt(os, place, async |os: &mut Os| {
+                    outgoing.send(os, place).await
+                })
+                .await
+            }
         };
         let result = self.writes.outcome(os, result).await;
         drop(outgoing);
