@@ -19,6 +19,7 @@
 //! callgrind_annotate callgrind.out.*
 //! ```
 
+mod guests;
 mod lines;
 mod paths;
 #[path = "../../src/ring.rs"]

@@ -7,7 +7,7 @@ use trapline::{
     sync::{Flag, Semaphore},
 };
 
-use crate::{lines, ring::Ring};
+use crate::{guests, lines, ring::Ring};
 
 pub(crate) struct Path {
     pub(crate) name: &'static str,
@@ -18,7 +18,7 @@ pub(crate) struct Path {
     pub(crate) laps: u64,
 }
 
-pub(crate) const PATHS: [Path; 21] = [
+pub(crate) const PATHS: [Path; 23] = [
     Path {
         name: "get_tid",
         run: get_tid,
@@ -144,6 +144,18 @@ pub(crate) const PATHS: [Path; 21] = [
         run: |laps| lines::run(laps, lines::by_reader),
         operations: 1,
         laps: 20_000,
+    },
+    Path {
+        name: "guest-wakes-itself",
+        run: guests::wakes_itself,
+        operations: 1,
+        laps: 20_000,
+    },
+    Path {
+        name: "guest-wakes-another",
+        run: guests::wake_each_other,
+        operations: 2,
+        laps: 5_000,
     },
 ];
 

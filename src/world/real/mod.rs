@@ -57,7 +57,7 @@ use disk::Disk;
 #[cfg(target_os = "linux")]
 use epoll::Epoll as System;
 use look::glance;
-use poller::{Poller, is_ready};
+use poller::Poller;
 use pool::Pool;
 #[cfg(not(target_os = "linux"))]
 use portable::Portable as System;
@@ -424,11 +424,7 @@ impl RealWorld {
         if direction == Direction::Read && source.left.is_some() {
             return Ok(true);
         }
-        if source.watched {
-            let ready = is_ready(source.fd.as_fd(), direction)?;
-            source.set_ready(direction, ready, owed);
-        }
-        Ok(source.is_ready_or_owed(direction, owed))
+        source.ask(direction, owed)
     }
 }
 

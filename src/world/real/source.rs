@@ -41,6 +41,8 @@ pub(super) struct Source {
     ready: [bool; 2],
     /// Whether a report was promised. Indexed by [`Direction`].
     owed: [bool; 2],
+    /// Whether a report has come since the last attempt. Indexed by [`Direction`].
+    is_fresh: [bool; 2],
     /// Whether more may follow a read that does not fill its buffer, without another event: the end
     /// of the stream or urgent data, which the poller has reported with the rest.
     unclear: bool,
@@ -112,6 +114,7 @@ impl Sources {
             (Direction::Read, readiness.readable),
             (Direction::Write, readiness.writable),
         ] {
+            source.is_fresh[direction as usize] = now;
             if now && source.set_ready(direction, true, count) {
                 happened.push(match id {
                     DeviceId::CONSOLE => Happening::Console,
@@ -132,6 +135,7 @@ impl Source {
             watched,
             ready: [true; 2],
             owed: [false; 2],
+            is_fresh: [false; 2],
             unclear: cfg!(not(target_os = "linux")),
             left: None,
             file: None,
@@ -150,6 +154,7 @@ impl Source {
             let ready = is_ready(self.fd.as_fd(), direction)?;
             self.set_ready(direction, ready, count);
         }
+        self.is_fresh[direction as usize] = false;
         if !self.is_ready_or_owed(direction, count) {
             return Err(io::ErrorKind::WouldBlock.into());
         }
@@ -167,6 +172,18 @@ impl Source {
                 result => return result,
             }
         }
+    }
+
+    /// Whether an attempt would succeed. If not, a report is owed from now on.
+    pub(super) fn ask(&mut self, direction: Direction, count: &mut usize) -> io::Result<bool> {
+        let at = direction as usize;
+        // What is not ready has a report to come, and nothing else reads a connection of ours.
+        let is_known = !self.ready[at] || (self.is_fresh[at] && self.kind == Kind::Stream);
+        if self.watched && !is_known {
+            let ready = is_ready(self.fd.as_fd(), direction)?;
+            self.set_ready(direction, ready, count);
+        }
+        Ok(self.is_ready_or_owed(direction, count))
     }
 
     /// Whether an attempt may succeed. If not, a report is owed from now on.
