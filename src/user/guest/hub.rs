@@ -156,8 +156,24 @@ impl Hub {
             }
     }
 
+    /// Returns whether there is work for its task between two polls.
+    pub(super) fn has_asked(&self) -> bool {
+        !self.calls.borrow().is_empty() || !self.wants.borrow().is_empty()
+    }
+
+    /// Returns whether the guest may wait for anything but its waker.
+    pub(super) fn has_sources(&self) -> bool {
+        !self.wants.borrow().is_empty() || self.timers.deadline().is_some()
+    }
+
+    /// Starts what the guest has asked for, and writes. Returns whether a byte was moved.
+    pub(super) async fn work(self: &Rc<Self>, os: &mut Os) -> bool {
+        self.begin_calls(os).await;
+        self.write(os).await
+    }
+
     /// Does what the guest has left to write, as far as there is room. Returns whether a byte was moved.
-    pub(super) async fn write(self: &Rc<Self>, os: &mut Os) -> bool {
+    async fn write(self: &Rc<Self>, os: &mut Os) -> bool {
         let mut has_written = false;
         let mut at = 0;
         loop {
@@ -201,7 +217,7 @@ impl Hub {
     }
 
     /// Starts the tasks that the guest has asked for.
-    pub(super) async fn begin_calls(&self, os: &mut Os) {
+    async fn begin_calls(&self, os: &mut Os) {
         while !self.calls.borrow().is_empty() {
             for call in self.calls.take() {
                 os.frame().set_place(self.place);

@@ -134,15 +134,18 @@ impl Os {
                     value = Some(done);
                 }
             }
-            hub.begin_calls(self).await;
-            let has_written = hub.write(self).await;
+            let has_written = hub.has_asked() && hub.work(self).await;
             let is_over = value.is_some();
             let is_again = wakes.take() && !is_over;
             in_a_row = if is_again { in_a_row + 1 } else { 0 };
-            if is_again && in_a_row % MAX_POLLS != 0 {
+            let has_a_look = in_a_row % MAX_POLLS == 0;
+            if is_again && !(has_a_look && hub.has_sources()) {
                 if !has_written {
                     self.frame().set_place(place);
                     self.yield_now().await;
+                }
+                if has_a_look {
+                    hub.timers.advance(self.now().await);
                 }
                 continue;
             }
