@@ -3,7 +3,13 @@
 mod cached;
 mod connector;
 
-use std::{error::Error, time::Duration};
+use std::{
+    collections::BTreeMap,
+    error::Error,
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use futures::future::{Either, select};
@@ -30,11 +36,23 @@ pub type Failed = Box<dyn Error + Send + Sync>;
 
 /// A client with a pool of connections. It works in the guest whose [`Foreign`] it was given, and in those
 /// that this one starts.
-#[derive(Clone, Debug)]
+///
+/// Each server has a pool of its own. That of hyper-util has room for many, in a map with random state: it
+/// closes their connections in another order in each process, which no seed repeats.
+#[derive(Clone)]
 pub struct Client {
-    pool: legacy::Client<Connector, Full<Bytes>>,
+    pools: Arc<Mutex<BTreeMap<String, Pool>>>,
+    tls: Option<TlsConnector>,
     foreign: Foreign,
     timeout: Duration,
+}
+
+type Pool = legacy::Client<Connector, Full<Bytes>>;
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").finish_non_exhaustive()
+    }
 }
 
 /// An answer, read to its end.
@@ -74,7 +92,8 @@ impl Client {
     /// A client for http, and with a connector of TLS for https.
     pub fn new(foreign: &Foreign, tls: Option<TlsConnector>) -> Self {
         Self {
-            pool: pool(*foreign, tls, false),
+            pools: Arc::default(),
+            tls,
             foreign: *foreign,
             timeout: Duration::from_secs(30),
         }
@@ -123,6 +142,17 @@ impl Client {
         Err("there are more redirections than a request follows".into())
     }
 
+    fn pool_of(&self, url: &Uri) -> Pool {
+        let scheme = url.scheme_str().unwrap_or_default();
+        let server = format!(
+            "{scheme}://{}",
+            url.authority().map_or("", |name| name.as_str())
+        );
+        let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = || pool(self.foreign, self.tls.clone(), false);
+        pools.entry(server).or_insert_with(new).clone()
+    }
+
     async fn once(&self, method: &Method, url: &Uri, body: Bytes) -> Result<Answer, Failed> {
         let mut request = Request::builder().method(method.clone()).uri(url.clone());
         if !body.is_empty() {
@@ -130,7 +160,10 @@ impl Client {
                 .header(CONTENT_TYPE, "text/plain; charset=utf-8")
                 .header(CONTENT_LENGTH, body.len());
         }
-        let response = self.pool.request(request.body(Full::new(body))?).await?;
+        let response = self
+            .pool_of(url)
+            .request(request.body(Full::new(body))?)
+            .await?;
         let (parts, body) = response.into_parts();
         Ok(Answer {
             status: parts.status,
