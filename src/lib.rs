@@ -115,12 +115,17 @@ pub use log::{
 };
 pub use sched::{Cause, Facts, Fifo, Policy, Runnable};
 pub use trap::{Continued, Descriptor, DiskOp, FileOp, Footprints, Note, Object, pause::pause};
+#[cfg(feature = "hyper")]
+pub use user::guest::ForeignTimer;
 pub use user::{
     blocking::Panicked,
     child::Child,
     device::{AsDevice, Device},
     disk::{Disk, File},
-    guest::{Foreign, ForeignFile, ForeignListener, ForeignStream, ForeignTask, ForeignUdp, IntoForeign, Sleep},
+    guest::{
+        Foreign, ForeignFile, ForeignListener, ForeignStream, ForeignTask, ForeignUdp, IntoForeign,
+        Sleep,
+    },
     input::{Input, StandardInput},
     net::{
         BadEndpoint, Endpoint, Listener, ListenerKind, SocketKind, Stream, StreamKind, TcpListener,
@@ -141,8 +146,6 @@ pub use user::{
     udp::{Udp, UdpSocket},
     unix::{UnixListener, UnixListening, UnixPeer, UnixStream},
 };
-#[cfg(feature = "hyper")]
-pub use user::guest::ForeignTimer;
 pub use world::{
     Answer, BadFault, Fault, Happening, Images, Leap, RealWorld, Request, SimDisk, SimNet,
     SimWorld, World, open_again, tape,

@@ -2,6 +2,9 @@
 
 use std::{fmt, time::Duration};
 
+/// The longest keepalive in seconds: Linux takes no more.
+const MAX_KEEPALIVE: u64 = 32_767;
+
 /// The options of a listener: see [`Os::listen_with`](crate::Os::listen_with). What is not set stays as
 /// the world has it.
 ///
@@ -85,8 +88,8 @@ impl ListenOptions {
 pub struct StreamOptions {
     /// TCP: whether small pieces are sent at once (`TCP_NODELAY`). Default: `true`.
     pub nodelay: Option<bool>,
-    /// TCP: after how much silence the system asks whether the peer is still there; `None` is never,
-    /// the default.
+    /// TCP: after how much silence the system asks whether the peer is still there, in whole seconds from
+    /// 1 to 32,767; `None` is never, the default.
     pub keepalive: Option<Option<Duration>>,
     /// TCP: with `Some(Duration::ZERO)` a close resets the connection. `None` is the default: a close
     /// ends the connection in order, in the background. A longer time would have each close block all
@@ -114,7 +117,8 @@ impl StreamOptions {
         }
     }
 
-    /// Sets after how much silence the system asks whether the peer is still there.
+    /// Sets after how much silence the system asks whether the peer is still there. A fraction of a second
+    /// is left off.
     #[must_use]
     pub fn keepalive(self, after: Option<Duration>) -> Self {
         Self {
@@ -153,10 +157,13 @@ impl StreamOptions {
     /// Returns why a world cannot apply these; `is_tcp` says whether the socket is a TCP connection.
     pub(crate) fn refusal(self, is_tcp: bool) -> Option<&'static str> {
         let of_tcp = self.nodelay.is_some() || self.keepalive.is_some() || self.linger.is_some();
-        match self.linger.flatten() {
+        match (self.linger.flatten(), self.keepalive.flatten()) {
             _ if of_tcp && !is_tcp => Some("nodelay, keepalive and linger are options of TCP"),
-            Some(span) if span > Duration::ZERO => {
+            (Some(span), _) if span > Duration::ZERO => {
                 Some("a linger above zero would have a close block all tasks: use zero or none")
+            }
+            (_, Some(after)) if !(1..=MAX_KEEPALIVE).contains(&after.as_secs()) => {
+                Some("a keepalive takes from 1 to 32767 seconds, or none")
             }
             _ => None,
         }

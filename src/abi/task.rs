@@ -113,6 +113,16 @@ impl Interest {
         }
     }
 
+    /// Returns the source in words, with what the task last named beside its queue is to it.
+    pub(crate) fn words_with(self, kind: Kind, name: &str, holder: Option<Tid>) -> String {
+        let words = self.words(kind, name);
+        match holder {
+            Some(holder) if kind.is_lock() => format!("{words}, held by task {holder}"),
+            Some(waker) if kind == Kind::Wake => format!("{words}, last woken by task {waker}"),
+            _ => words,
+        }
+    }
+
     /// Returns the source in words: what a call on it would wait for. `kind` and `name` are those of
     /// its queue.
     pub(crate) fn words(self, kind: Kind, name: &str) -> String {

@@ -135,14 +135,7 @@ impl Kernel {
             };
             let (kind, name) =
                 status.map_or((Kind::Queue, ""), |status| (status.kind, status.name()));
-            let words = source.words(kind, name);
-            match status
-                .and_then(QueueStatus::holder)
-                .filter(|_| kind.is_lock())
-            {
-                Some(holder) => format!("{words}, held by task {holder}"),
-                None => words,
-            }
+            source.words_with(kind, name, status.and_then(QueueStatus::holder))
         }))
     }
 }

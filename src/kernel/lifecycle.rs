@@ -87,9 +87,13 @@ impl Kernel {
             self.stop_before_attendants();
         }
         let outer = self.frame.killing.replace(dies);
+        let mut sent = None;
         match self.tasks[me].end() {
             State::Running => {}
-            state => self.unqueue(me, state),
+            state => {
+                sent = state.sent();
+                self.unqueue(me, state);
+            }
         }
         self.ready.ended(me);
         if let Some(injection) = &mut self.injection {
@@ -97,7 +101,7 @@ impl Kernel {
         }
         self.disarm_all(me);
         if let Some(program) = self.tasks[me].take_program() {
-            self.drop_apart(program);
+            self.drop_replied(program, sent);
         }
         self.frame.killing.set(outer);
     }

@@ -68,6 +68,17 @@ impl State {
             _ => None,
         }
     }
+
+    /// Returns the reply of a task that has sent bytes and does not know it. They are sent though it dies,
+    /// so its writer counts them: another task may flush that later.
+    pub(super) fn sent(&self) -> Option<Reply> {
+        let reply = match self {
+            Self::Ready(answer) => answer.reply,
+            Self::Late(answer) => answer.reply,
+            _ => return None,
+        };
+        matches!(reply, Reply::Bytes(_)).then_some(reply)
+    }
 }
 
 impl<A: Into<Answer>> From<A> for State {

@@ -34,11 +34,17 @@ impl Kernel {
 
     /// Drops a program. The arguments of the trap under way are saved meanwhile: destructors may
     /// begin traps of their own.
-    #[inline(never)]
     pub(super) fn drop_apart(&mut self, program: Program) {
+        self.drop_replied(program, None);
+    }
+
+    /// The same, for a program whose trap has this reply, which it did not take.
+    #[inline(never)]
+    pub(super) fn drop_replied(&mut self, program: Program, reply: Option<Reply>) {
         let trap = self.frame.take_parcel();
         // A reply that the last task has not taken must not reach a trap of this program.
         self.frame.forget_reply();
+        self.frame.put_reply(reply);
         contain(|| drop(program));
         self.frame.clear();
         self.frame.put_parcel(trap);

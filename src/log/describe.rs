@@ -283,25 +283,28 @@ impl Ledger {
 
     /// A source of a select in words, with the holder of a lock.
     fn source(&self, source: Interest) -> String {
-        let words = self.source_words(source);
         if let Interest::Device(device, _) = source
             && let Some(addr) = self.addr(device)
         {
-            return format!("{words}, {addr}");
+            return format!("{}, {addr}", self.source_words(source));
         }
-        match self.holder_of_lock(source) {
-            Some(holder) => format!("{words}, held by task {holder}"),
-            None => words,
-        }
+        let (kind, name) = self.object_of(source);
+        let holder = source.taken().and_then(|(queue, _)| self.holder(queue));
+        source.words_with(kind, name, holder)
     }
 
     pub(super) fn source_words(&self, source: Interest) -> String {
+        let (kind, name) = self.object_of(source);
+        source.words(kind, name)
+    }
+
+    /// Returns the kind and the name of the queue of a source.
+    fn object_of(&self, source: Interest) -> (Kind, &str) {
         let object = match source {
             Interest::Queue(queue, _) | Interest::Permits(queue, _) => self.objects.get(&queue),
             _ => None,
         };
-        let (kind, name) = object.map_or((Kind::Queue, ""), |object| (object.kind, &object.name));
-        source.words(kind, name)
+        object.map_or((Kind::Queue, ""), |object| (object.kind, &object.name))
     }
 
     fn ender(&self, source: Interest) -> Option<Tid> {

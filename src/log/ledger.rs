@@ -411,6 +411,9 @@ impl Ledger {
                 self.freed = object.map(|object| (queue, object));
                 self.holders.remove(&queue);
             }
+            SystemCall::TryPut(queue) if self.kind(queue) == Kind::Wake => {
+                self.holders.insert(queue, vec![tid]);
+            }
             SystemCall::TryPut(queue) | SystemCall::GiveBack(queue)
                 if self.kind(queue).is_lock() =>
             {

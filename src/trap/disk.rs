@@ -157,6 +157,11 @@ impl FileOp {
     }
 }
 
+/// The longest name of a file or directory in bytes, and the longest path. File systems have these limits,
+/// so a simulated disk has them, too.
+const MAX_PART: usize = 255;
+const MAX_PATH: usize = 4095;
+
 /// Checks a name, and makes it plain.
 fn plain(path: &str) -> io::Result<String> {
     let why = if path.is_empty() {
@@ -172,10 +177,13 @@ fn plain(path: &str) -> io::Result<String> {
             .split('/')
             .filter(|part| !part.is_empty() && *part != ".");
         let parts: Vec<_> = parts.collect();
-        return Ok(match &parts[..] {
-            [] => ".".into(),
-            parts => parts.join("/"),
-        });
+        let path = parts.join("/");
+        if path.is_empty() {
+            return Ok(".".into());
+        } else if path.len() <= MAX_PATH && parts.iter().all(|part| part.len() <= MAX_PART) {
+            return Ok(path);
+        }
+        "it is too long: a file or directory has at most 255 bytes, all of it 4,095"
     };
     Err(bad_name(path, why))
 }

@@ -295,10 +295,15 @@ impl TrapFrame {
         self.place.set(place);
     }
 
-    /// There is none before the kernel has handled the call, and while it drops a program.
+    /// There is none before the kernel has handled the call. While it drops a program, there is at most
+    /// how many bytes that has sent.
     #[inline(always)]
     pub(crate) fn take_reply(&self) -> Option<Reply> {
         self.reply.take()
+    }
+
+    pub(crate) fn put_reply(&self, reply: Option<Reply>) {
+        self.reply.set(reply);
     }
 
     pub(crate) fn forget_reply(&self) {

@@ -68,8 +68,8 @@ impl Disk {
     ///
     /// *Blocks* until the disk has done it.
     ///
-    /// *Errors:* `NotFound`, `IsADirectory`, `InvalidInput` for a name that leads out of the root;
-    /// `Unsupported` in a world without a disk; those of the operating system.
+    /// *Errors:* `NotFound`, `IsADirectory`, `InvalidInput` for a name that leads out of the root or
+    /// is too long; `Unsupported` in a world without a disk; those of the operating system.
     #[track_caller]
     pub fn open(
         self,

@@ -335,8 +335,8 @@ impl<S: SocketKind> Device<S> {
     /// Sets options of a socket. In the simulated network `nodelay` and `keepalive` have no effect.
     /// Never blocks.
     ///
-    /// *Errors:* `InvalidInput` for an option that only TCP has, and for a linger above zero; those of
-    /// the operating system.
+    /// *Errors:* `InvalidInput` for an option that only TCP has, for a linger above zero, and for a
+    /// keepalive below 1 second or above 32,767; those of the operating system.
     pub async fn set_options(&self, os: &mut Os, options: StreamOptions) -> io::Result<()> {
         check(options, S::IS_TCP)?;
         let id = self.device_id(os);

@@ -160,6 +160,33 @@ fn a_place_that_no_file_has_is_refused_on_both_disks() {
 }
 
 #[test]
+fn a_name_that_no_file_has_is_refused_on_both_disks() {
+    run_on_both("long", async |os: &mut Os| {
+        let disk = os.disk();
+        let parts = [
+            "n".repeat(256),
+            "\u{e4}".repeat(128),
+            "n/".repeat(2048) + "n",
+        ];
+        for name in &parts {
+            let open = disk.open(os, name, Mode::Write).await;
+            assert_eq!(kind(open), ErrorKind::InvalidInput);
+            let made = disk.create_dir(os, name).await;
+            assert_eq!(kind(made), ErrorKind::InvalidInput);
+        }
+        let longest = "n".repeat(255);
+        disk.open(os, &longest, Mode::Write).await?;
+        let to = disk.rename(os, &longest, &parts[0]).await;
+        assert_eq!(kind(to), ErrorKind::InvalidInput);
+        assert_eq!(disk.list(os, ".").await?, [longest]);
+        let deep = "n/".repeat(2047) + "n";
+        let open = disk.open(os, &deep, Mode::Read).await;
+        assert_eq!(kind(open), ErrorKind::NotFound);
+        Ok(())
+    });
+}
+
+#[test]
 fn a_rename_fails_alike_on_both_disks() {
     run_on_both("renames", async |os: &mut Os| {
         let disk = os.disk();

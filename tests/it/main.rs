@@ -18,6 +18,7 @@ mod equivalence;
 mod exhaustive;
 mod explore;
 mod fairness;
+mod guests;
 mod hostile;
 mod inject;
 mod input;

@@ -1,6 +1,7 @@
 //! Readers, writers and copies: what they do, beside the standard library, and when they are cut.
 
 use std::{
+    cell::RefCell,
     collections::BTreeSet,
     io::{self, BufRead, ErrorKind, Read, Write},
     os::unix::net::UnixStream,
@@ -444,6 +445,50 @@ fn a_writer_that_is_cut_sends_each_byte_once() {
         };
         pair(&net, seed, server, client);
     }
+}
+
+/// A kill at each instant and in each schedule. The writer outlives the task, and another one flushes it.
+#[test]
+fn a_writer_whose_task_is_killed_sends_each_byte_once() {
+    let mut outcomes = BTreeSet::new();
+    for instant in 0..6 {
+        let program = move |kernel: &mut Kernel| killed_after(kernel, LOOPBACK * instant);
+        let small = || SimNet::new().buffer(4);
+        let all = check(program).net(small).exhaustive().explore();
+        assert!(all.failure.is_none() && all.complete, "{all:?}");
+        outcomes.extend(all.outcomes);
+    }
+    assert!(outcomes.len() > 2, "{outcomes:?}");
+}
+
+/// The outcome is how many bytes are unsent at the kill.
+#[expect(clippy::await_holding_refcell_ref, reason = "the kill ends the borrow")]
+fn killed_after(kernel: &mut Kernel, span: Duration) -> Result<(), Error> {
+    let left = Shared::new(0);
+    let theirs = left.clone();
+    let server = async |os: &mut Os, stream: TcpStream| {
+        os.sleep(3 * LOOPBACK).await;
+        let mut bytes = Vec::new();
+        while stream.recv_into(os, &mut bytes).await? > 0 {}
+        assert_eq!(bytes, b"twelve bytes");
+        Ok(())
+    };
+    let client = async move |os: &mut Os, stream: TcpStream| {
+        let writer = Rc::new(RefCell::new(Writer::new(&stream, 100)));
+        write!(writer.borrow_mut(), "twelve bytes");
+        let of_task = Rc::clone(&writer);
+        let flush = async move |os: &mut Os| of_task.borrow_mut().flush(os).await;
+        let task = os.spawn("flush", flush).await.map_err(io::Error::other)?;
+        os.sleep(span).await;
+        os.kill(task).await;
+        theirs.set(writer.borrow().unsent());
+        writer.borrow_mut().flush(os).await?;
+        stream.shutdown_write(os).await
+    };
+    spawn_pair(kernel, server, client);
+    kernel.run()?.check()?;
+    kernel.outcome(format!("{}", left.get()));
+    Ok(())
 }
 
 #[test]

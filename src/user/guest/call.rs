@@ -14,9 +14,6 @@ use super::{
 };
 use crate::{panic::lock, user::os::Os};
 
-/// Starts a task, in the turn of the guest's task.
-pub(super) type Call = Box<dyn for<'a> FnOnce(&'a mut Os) -> Pin<Box<dyn Future<Output = ()> + 'a>>>;
-
 /// A task that a guest has started, by [`Foreign::spawn`](super::Foreign::spawn). As a future it is the
 /// task's value; `None` if the task was killed or has panicked, or there was no room for it.
 ///
@@ -45,7 +42,7 @@ struct Ending<T> {
 
 impl<T> Drop for Ending<T> {
     fn drop(&mut self) {
-        self.hub.calling.set(self.hub.calling.get() - 1);
+        self.hub.answered.update(|answered| answered + 1);
         let mut state = lock(&self.slot.state);
         state.is_over = true;
         let waker = state.waker.take();
@@ -67,7 +64,7 @@ impl<T: 'static> ForeignTask<T> {
                 waker: None,
             }),
         });
-        hub.calling.set(hub.calling.get() + 1);
+        hub.calling.update(|calling| calling + 1);
         let ending = Ending {
             slot: Arc::clone(&slot),
             hub: Rc::clone(&hub),

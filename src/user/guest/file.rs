@@ -61,8 +61,11 @@ impl ForeignFile {
     /// Waits for the operation that is under way.
     fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Outcome>> {
         fn poll<T>(pending: &mut Pending<T>, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
-            let lost = || io::Error::other("the task of the operation was killed, or found no room");
-            Pin::new(&mut pending.0).poll(cx).map(|value| value.unwrap_or_else(|| Err(lost())))
+            let lost =
+                || io::Error::other("the task of the operation was killed, or found no room");
+            Pin::new(&mut pending.0)
+                .poll(cx)
+                .map(|value| value.unwrap_or_else(|| Err(lost())))
         }
         let outcome = match &mut self.under_way {
             None => return Poll::Ready(Ok(Outcome::Nothing)),
@@ -75,11 +78,7 @@ impl ForeignFile {
     }
 
     /// Reads at the position, up to 64 KiB; 0 at the end of the file.
-    pub fn poll_read(
-        &mut self,
-        cx: &mut Context<'_>,
-        buf: &mut [u8],
-    ) -> Poll<io::Result<usize>> {
+    pub fn poll_read(&mut self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
         loop {
             if let Outcome::Bytes(bytes) = ready!(self.poll_over(cx))? {
                 // The buffer may be another one than that of the poll before.
@@ -109,12 +108,12 @@ impl ForeignFile {
         if n == 0 {
             return Poll::Ready(Ok(0));
         }
-        self.under_way = Some(UnderWay::Write(begin(async move |os: &mut Os| {
-            match file.mode() {
+        self.under_way = Some(UnderWay::Write(begin(
+            async move |os: &mut Os| match file.mode() {
                 Mode::Append => file.append(os, &bytes).await,
                 _ => file.write_at(os, &bytes, at).await,
-            }
-        })));
+            },
+        )));
         self.position += n as u64;
         Poll::Ready(Ok(n))
     }

@@ -2,17 +2,48 @@
 
 use std::{
     cell::{Cell, RefCell},
-    rc::Rc,
+    io, mem,
+    pin::Pin,
+    ptr,
+    rc::{Rc, Weak},
     sync::Arc,
+    task::{Context, Wake, Waker},
     time::Duration,
 };
 
-use super::{call::Call, port::Port, sleep::Timers, wakes::Wakes};
+use super::{timers::Timers, wakes::Wakes};
 use crate::{
     abi::Direction,
     trap::{Caller, Object, TrapFrame},
     user::{os::Os, select::Source},
 };
+
+/// A device that guests use. Its handle leaves what it wants here, and the task does it.
+pub(super) trait Port {
+    fn end(&self, direction: Direction) -> &End;
+
+    fn source(&self, direction: Direction) -> Source;
+
+    /// Returns whether something is left to write.
+    fn has_unsent(&self) -> bool {
+        false
+    }
+
+    /// Reads what is there. Returns whether there was something.
+    fn read<'a>(&'a self, os: &'a mut Os, place: Caller) -> Moves<'a>;
+
+    /// Writes what is left. Returns whether there was room.
+    fn write<'a>(&'a self, _: &'a mut Os, _: Caller) -> Moves<'a> {
+        Box::pin(async { true })
+    }
+}
+
+pub(super) type Moves<'a> = Pin<Box<dyn Future<Output = bool> + 'a>>;
+
+/// Starts a task, in the turn of the guest's task.
+pub(super) type Call = Box<dyn for<'a> FnOnce(&'a mut Os) -> Starts<'a>>;
+
+type Starts<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
 
 /// The guest's side of a task. The task does what is asked for between two polls.
 pub(super) struct Hub {
@@ -21,8 +52,9 @@ pub(super) struct Hub {
     /// In the order in which they were asked for. One may be over.
     wants: RefCell<Vec<Want>>,
     pub(super) calls: RefCell<Vec<Call>>,
-    /// How many calls have not answered.
+    /// How many calls have not answered, as of the last poll, and how many have answered since.
     pub(super) calling: Cell<usize>,
+    pub(super) answered: Cell<usize>,
     /// Whether the guest shares nothing with others.
     pub(super) is_unshared: Cell<bool>,
     /// Where the program has called `run_future`.
@@ -30,7 +62,7 @@ pub(super) struct Hub {
 }
 
 struct Want {
-    port: Port,
+    port: Rc<dyn Port>,
     direction: Direction,
     /// Whether an attempt would block, as far as is known.
     is_blocked: bool,
@@ -50,15 +82,29 @@ pub(super) fn current() -> Option<Rc<Hub>> {
 #[track_caller]
 pub(super) fn required(what: &str) -> Rc<Hub> {
     current().unwrap_or_else(|| {
-        panic!("{what} is used outside of Os::run_future: a guest must poll it, on its kernel's thread")
+        panic!(
+            "{what} is used outside of Os::run_future: a guest must poll it, on its kernel's thread"
+        )
     })
 }
 
-struct Entered(Option<Rc<Hub>>);
+/// A poll under way. Its end notes what the poll may have touched, also if it panics.
+struct Entered<'a> {
+    before: Option<Rc<Hub>>,
+    hub: &'a Hub,
+    frame: &'a TrapFrame,
+}
 
-impl Drop for Entered {
+impl Drop for Entered<'_> {
     fn drop(&mut self) {
-        CURRENT.set(self.0.take());
+        CURRENT.set(self.before.take());
+        if !self.hub.is_unshared() {
+            // What the guest shares with other tasks is in no note.
+            self.frame.touch(Object::World, true);
+        }
+        self.hub
+            .calling
+            .update(|calling| calling - self.hub.answered.take());
     }
 }
 
@@ -70,19 +116,28 @@ impl Hub {
             wants: RefCell::default(),
             calls: RefCell::default(),
             calling: Cell::new(0),
+            answered: Cell::new(0),
             is_unshared: Cell::new(false),
             place,
         })
     }
 
     /// Polls the guest of this hub.
-    pub(super) fn enter<T>(self: &Rc<Self>, poll: impl FnOnce() -> T) -> T {
-        let _entered = Entered(CURRENT.replace(Some(Rc::clone(self))));
+    pub(super) fn enter<T>(self: &Rc<Self>, frame: &TrapFrame, poll: impl FnOnce() -> T) -> T {
+        let _entered = Entered {
+            before: CURRENT.replace(Some(Rc::clone(self))),
+            hub: self,
+            frame,
+        };
         poll()
     }
 
+    fn is_unshared(&self) -> bool {
+        self.is_unshared.get() && self.calling.get() == 0
+    }
+
     /// Notes that the guest waits for this end of a device, or has left bytes for it.
-    pub(super) fn want(&self, port: Port, direction: Direction) {
+    fn want(&self, port: Rc<dyn Port>, direction: Direction) {
         self.wants.borrow_mut().push(Want {
             port,
             direction,
@@ -91,18 +146,32 @@ impl Hub {
         });
     }
 
+    /// Returns whether the guest still waits for this end of a device.
+    fn is_wanted(self: &Rc<Self>, port: &dyn Port, direction: Direction) -> bool {
+        let end = port.end(direction);
+        end.is_of(self)
+            && match direction {
+                Direction::Read => end.is_awaited(),
+                Direction::Write => port.has_unsent(),
+            }
+    }
+
     /// Does what the guest has left to write, as far as there is room. Returns whether a byte was moved.
     pub(super) async fn write(self: &Rc<Self>, os: &mut Os) -> bool {
         let mut has_written = false;
         let mut at = 0;
         loop {
-            let next = self.wants.borrow().get(at).map(|want| match want.is_blocked {
-                true => None,
-                false => Some(want.port.clone()),
-            });
+            let next = self
+                .wants
+                .borrow()
+                .get(at)
+                .map(|want| match want.is_blocked {
+                    true => None,
+                    false => Some(want.port.clone()),
+                });
             match next {
                 None => return has_written,
-                Some(Some(port)) if port.is_wanted(Direction::Write, self) => {
+                Some(Some(port)) if self.is_wanted(&*port, Direction::Write) => {
                     let is_blocked = !port.write(os, self.place).await;
                     has_written |= !is_blocked;
                     self.wants.borrow_mut()[at].is_blocked = is_blocked;
@@ -112,19 +181,18 @@ impl Hub {
         }
     }
 
-    /// Notes what a poll may touch, and checks what has woken the guest.
-    pub(super) fn note_poll(&self, frame: &TrapFrame, has_threads: bool) {
-        if frame.is_noted() && !has_threads && self.wakes.by_thread() {
+    /// Checks what has woken the guest since its last poll, and forgets it.
+    pub(super) fn check_wakes(&self, frame: &TrapFrame) {
+        self.wakes.take();
+        if frame.is_noted() && self.wakes.by_thread() {
             panic!(
-                "another thread has woken this guest, so no search can repeat the run: use \
-                 Os::run_future_with_threads, outside of a search"
+                "another thread has woken this guest, and no search can repeat that: have it use what \
+                 Foreign gives, or search without it"
             );
         }
-        let by = self.wakes.take_waker();
-        if !self.is_unshared.get() || self.calling.get() > 0 {
-            // What it shares with other tasks is in no note.
-            frame.touch(Object::World, true);
-        } else if let Some(tid) = by {
+        if let Some(tid) = self.wakes.take_waker()
+            && self.is_unshared()
+        {
             panic!(
                 "this guest is declared unshared, and task {tid} has woken it: what they share must be \
                  seen, so leave out Foreign::unshared"
@@ -147,7 +215,7 @@ impl Hub {
         let mut wants = self.wants.borrow_mut();
         wants.retain(|want| {
             let is_read = want.direction == Direction::Read;
-            let is_wanted = want.port.is_wanted(want.direction, self) && !(is_over && is_read);
+            let is_wanted = self.is_wanted(&*want.port, want.direction) && !(is_over && is_read);
             if !is_wanted {
                 want.port.end(want.direction).unlist(self);
             }
@@ -171,4 +239,124 @@ impl Hub {
             self.wants.borrow_mut().push(want);
         }
     }
+}
+
+/// One direction of a device: the guest whose task does the calls, and the waker of what waits.
+#[derive(Default)]
+pub(super) struct End(RefCell<EndState>);
+
+#[derive(Default)]
+struct EndState {
+    hub: Weak<Hub>,
+    /// Whether that guest has it on its list.
+    is_listed: bool,
+    waker: Option<Waker>,
+    /// Whether the task that did the calls before may still have the device.
+    has_moved: bool,
+}
+
+impl End {
+    fn is_of(&self, hub: &Rc<Hub>) -> bool {
+        ptr::eq(self.0.borrow().hub.as_ptr(), Rc::as_ptr(hub))
+    }
+
+    fn is_awaited(&self) -> bool {
+        self.0.borrow().waker.is_some()
+    }
+
+    pub(super) fn set_waker(&self, cx: &Context<'_>) {
+        let before = self.0.borrow_mut().waker.replace(cx.waker().clone());
+        drop(before);
+    }
+
+    /// Has the task of the guest that is polled make the calls for this end.
+    pub(super) fn list(&self, port: Rc<dyn Port>, direction: Direction) -> io::Result<()> {
+        let hub = current().ok_or_else(outside)?;
+        let is_here = self.is_of(&hub);
+        let mut state = self.0.borrow_mut();
+        if is_here && state.is_listed {
+            return Ok(());
+        }
+        state.is_listed = true;
+        let before = mem::replace(&mut state.hub, Rc::downgrade(&hub));
+        let before = before.upgrade().filter(|_| !is_here);
+        state.has_moved |= before.is_some();
+        drop(state);
+        if let Some(before) = before {
+            // Its select may have the device. What two guests use is shared.
+            before.is_unshared.set(false);
+            hub.is_unshared.set(false);
+            before.wakes.wake_by_ref();
+        }
+        hub.want(port, direction);
+        Ok(())
+    }
+
+    /// Notes that a guest has taken it off its list.
+    pub(super) fn unlist(&self, hub: &Rc<Hub>) {
+        if self.is_of(hub) {
+            self.0.borrow_mut().is_listed = false;
+        }
+    }
+
+    /// Ends the wait of a handle that is gone.
+    pub(super) fn forget(&self) {
+        let mut state = self.0.borrow_mut();
+        let (waker, hub) = (state.waker.take(), state.hub.upgrade());
+        drop(state);
+        drop(waker);
+        // The device closes once that guest's list does not have it.
+        if let Some(hub) = hub
+            && !current().is_some_and(|current| Rc::ptr_eq(&current, &hub))
+        {
+            hub.wakes.wake_by_ref();
+        }
+    }
+
+    pub(super) fn wake(&self) {
+        let waker = self.0.borrow_mut().waker.take();
+        waker.into_iter().for_each(Waker::wake);
+    }
+
+    /// Makes sense of the result of an attempt; `None` if it is to be made again later.
+    pub(super) async fn outcome<T>(
+        &self,
+        os: &mut Os,
+        result: Option<io::Result<T>>,
+    ) -> Option<io::Result<T>> {
+        match result {
+            Some(Err(error))
+                if error.kind() == io::ErrorKind::ResourceBusy && self.0.borrow().has_moved =>
+            {
+                // The task that had it before leaves it at its next turn.
+                os.yield_now().await;
+                None
+            }
+            None => None,
+            other => {
+                self.0.borrow_mut().has_moved = false;
+                other
+            }
+        }
+    }
+}
+
+/// The error of a device that is used where no guest is polled.
+pub(super) fn outside() -> io::Error {
+    io::Error::other(
+        "it is polled outside of Os::run_future: a guest must poll it, on its kernel's thread",
+    )
+}
+
+/// Makes a call if it does not block.
+pub(super) async fn attempt<T>(
+    os: &mut Os,
+    place: Caller,
+    call: impl AsyncFnOnce(&mut Os) -> T,
+) -> Option<T> {
+    let tried = os.timeout(Duration::ZERO, async |os: &mut Os| {
+        os.frame().set_place(place);
+        call(os).await
+    });
+    tried.await.ok()
 }

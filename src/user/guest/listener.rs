@@ -6,13 +6,12 @@ use std::{
     fmt,
     future::poll_fn,
     io,
-    pin::Pin,
     rc::Rc,
     task::{Context, Poll},
 };
 
 use super::{
-    port::{End, Port, attempt},
+    hub::{End, Moves, Port, attempt},
     stream::{ForeignStream, IntoForeign},
 };
 use crate::{
@@ -34,26 +33,25 @@ pub struct ForeignListener<L: ListenerKind = Listener> {
 struct ListenerPort<L: ListenerKind> {
     listener: Device<L>,
     reads: End,
-    accepted: RefCell<VecDeque<io::Result<(Device<L::Stream>, L::Peer)>>>,
+    accepted: RefCell<VecDeque<io::Result<Accepted<L>>>>,
 }
 
-/// A listener of any kind.
-pub(super) trait Accepting {
-    fn end(&self) -> &End;
-    fn source(&self) -> Source;
-    fn accept<'a>(&'a self, os: &'a mut Os, place: Caller) -> Pin<Box<dyn Future<Output = bool> + 'a>>;
-}
+/// A connection and its peer.
+type Accepted<L> = (
+    Device<<L as ListenerKind>::Stream>,
+    <L as ListenerKind>::Peer,
+);
 
-impl<L: ListenerKind> Accepting for ListenerPort<L> {
-    fn end(&self) -> &End {
+impl<L: ListenerKind> Port for ListenerPort<L> {
+    fn end(&self, _: Direction) -> &End {
         &self.reads
     }
 
-    fn source(&self) -> Source {
+    fn source(&self, _: Direction) -> Source {
         Source::readable(&self.listener)
     }
 
-    fn accept<'a>(&'a self, os: &'a mut Os, place: Caller) -> Pin<Box<dyn Future<Output = bool> + 'a>> {
+    fn read<'a>(&'a self, os: &'a mut Os, place: Caller) -> Moves<'a> {
         Box::pin(async move {
             let accept = async |os: &mut Os| L::accept(&self.listener, os).await;
             let result = attempt(os, place, accept).await;
@@ -95,7 +93,7 @@ where
             return Poll::Ready(accepted.map(|(stream, peer)| (ForeignStream::new(stream), peer)));
         }
         self.port.reads.set_waker(cx);
-        let port = Port::Accepting(Rc::<ListenerPort<L>>::clone(&self.port));
+        let port = Rc::<ListenerPort<L>>::clone(&self.port);
         self.port.reads.list(port, Direction::Read)?;
         Poll::Pending
     }

@@ -1,16 +1,16 @@
 //! Guests: futures of other libraries in a task.
 //!
 //! A future of another library makes no trap. It is pending, and counts on its waker. [`Os::run_future`]
-//! polls such a guest. While it is pending its task makes one [`Os::select`] for all that it waits for:
+//! polls such a guest. While it is pending, its task makes one [`Os::select`] of what it waits for:
 //! bytes, room, timers, its waker. So each byte crosses at a trap. The guest's side is a [`Foreign`],
 //! which only leaves requests.
 //!
 //! | file | owns |
 //! |---|---|
 //! | `wakes.rs` | the waker |
-//! | `hub.rs` | what the guest that is polled asks for |
-//! | `port.rs`, `stream.rs`, `listener.rs`, `udp.rs`, `file.rs` | its devices |
-//! | `sleep.rs` | its timers |
+//! | `hub.rs` | what the guest that is polled asks for: the ends of devices, timers, calls |
+//! | `stream.rs`, `listener.rs`, `udp.rs`, `file.rs` | its devices |
+//! | `timers.rs`, `sleep.rs` | its timers |
 //! | `call.rs` | the tasks that it starts |
 //! | `traits.rs` | the traits of hyper, futures and tokio |
 
@@ -18,9 +18,9 @@ mod call;
 mod file;
 mod hub;
 mod listener;
-mod port;
 mod sleep;
 mod stream;
+mod timers;
 mod traits;
 mod udp;
 mod wakes;
@@ -67,8 +67,8 @@ impl Os {
     /// Runs a guest to its end: a future of another library, which counts on its waker. It reaches the
     /// world through the [`Foreign`] that it is given. *Blocks* as the guest does.
     ///
-    /// Returns once what the guest has written is sent, too. A wake by another task is heard at this
-    /// task's next turn; several count as one. A guest that wakes itself yields between its polls.
+    /// Returns once what the guest has written is sent, too. A wake by another task takes effect at
+    /// this task's next turn; several count as one. A guest that wakes itself yields between its polls.
     /// A guest that is pending and that no other task wakes is in a deadlock, and reports say so.
     ///
     /// A kill or a timeout drops the guest, with its timers and calls, and what it has written and not
@@ -117,10 +117,9 @@ impl Os {
     async fn run_guest<T>(
         &mut self,
         place: Caller,
-        external: Option<ExternalWork>,
+        _external: Option<ExternalWork>,
         body: impl AsyncFnOnce(&Foreign) -> T,
     ) -> T {
-        let has_threads = external.is_some();
         let mut bell = Queue::<()>::required(self, Kind::Wake, None).await;
         let wakes = Wakes::new(&bell, &self.frame().remote);
         let mut listed = wakes.list(&bell);
@@ -130,10 +129,10 @@ impl Os {
         let mut guest = pin!(body(&foreign));
         let (mut value, mut in_a_row, mut sources) = (None, 0u32, Vec::new());
         loop {
-            hub.note_poll(self.frame(), has_threads);
             if value.is_none() {
-                let polled = hub.enter(|| guest.as_mut().poll(&mut Context::from_waker(&waker)));
-                if let Poll::Ready(done) = polled {
+                hub.check_wakes(self.frame());
+                let poll = || guest.as_mut().poll(&mut Context::from_waker(&waker));
+                if let Poll::Ready(done) = hub.enter(self.frame(), poll) {
                     value = Some(done);
                 }
             }
@@ -164,12 +163,13 @@ impl Os {
                     false => Source::message(&bell),
                 });
             }
-            if !is_over && !is_again && !wakes.park() {
+            let parks = !is_over && !is_again;
+            if parks && !wakes.park() {
                 continue;
             }
             self.frame().set_place(place);
             let index = self.select_noted(0, &sources).await;
-            let is_rung = wakes.unpark();
+            let is_rung = parks && wakes.unpark();
             if index < devices {
                 hub.serve(self, index).await;
             }

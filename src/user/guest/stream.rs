@@ -7,7 +7,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use super::port::{End, Port, attempt};
+use super::hub::{End, Moves, Port, attempt};
 use crate::{
     abi::Direction,
     trap::{Caller, unread::Unread},
@@ -54,6 +54,7 @@ mod sealed {
 
 /// Either kind of connection.
 #[doc(hidden)]
+#[derive(Debug)]
 pub struct Opaque(Socket);
 
 impl Sealed for TcpStream {
@@ -70,10 +71,10 @@ impl Sealed for UnixStream {
 }
 impl IntoForeign for UnixStream {}
 
-pub(super) struct StreamPort {
+struct StreamPort {
     socket: Socket,
-    pub(super) reads: End,
-    pub(super) writes: End,
+    reads: End,
+    writes: End,
     state: RefCell<State>,
 }
 
@@ -90,7 +91,7 @@ struct State {
     is_shut: bool,
 }
 
-/// The first who asks gets the whole.
+/// The first to ask gets the whole.
 struct WriteError(io::ErrorKind, Option<io::Error>);
 
 impl State {
@@ -110,8 +111,15 @@ impl State {
     }
 }
 
-impl StreamPort {
-    pub(super) fn source(&self, direction: Direction) -> Source {
+impl Port for StreamPort {
+    fn end(&self, direction: Direction) -> &End {
+        match direction {
+            Direction::Read => &self.reads,
+            Direction::Write => &self.writes,
+        }
+    }
+
+    fn source(&self, direction: Direction) -> Source {
         match (&self.socket, direction) {
             (Socket::Tcp(stream), Direction::Read) => Source::readable(stream),
             (Socket::Tcp(stream), Direction::Write) => Source::writable(stream),
@@ -120,11 +128,21 @@ impl StreamPort {
         }
     }
 
-    pub(super) fn has_unsent(&self) -> bool {
+    fn has_unsent(&self) -> bool {
         self.state.borrow().has_unsent()
     }
 
-    pub(super) async fn read(&self, os: &mut Os, place: Caller) -> bool {
+    fn read<'a>(&'a self, os: &'a mut Os, place: Caller) -> Moves<'a> {
+        Box::pin(self.recv(os, place))
+    }
+
+    fn write<'a>(&'a self, os: &'a mut Os, place: Caller) -> Moves<'a> {
+        Box::pin(self.send(os, place))
+    }
+}
+
+impl StreamPort {
+    async fn recv(&self, os: &mut Os, place: Caller) -> bool {
         let result = attempt(os, place, async |os: &mut Os| {
             let take = |bytes: &[u8]| self.state.borrow_mut().arrived.push(bytes);
             match &self.socket {
@@ -147,12 +165,17 @@ impl StreamPort {
         true
     }
 
-    pub(super) async fn write(&self, os: &mut Os, place: Caller) -> bool {
+    async fn send(&self, os: &mut Os, place: Caller) -> bool {
         let outgoing = Outgoing::of(self);
         let shuts = outgoing.bytes.len() == outgoing.sent.get();
         let result = match shuts {
             true => Some(self.shut_down(os).await),
-            false => attempt(os, place, async |os: &mut Os| outgoing.send(os, place).await).await,
+            false => {
+                attempt(os, place, async |os: &mut Os| {
+                    outgoing.send(os, place).await
+                })
+                .await
+            }
         };
         let result = self.writes.outcome(os, result).await;
         drop(outgoing);
@@ -232,8 +255,8 @@ impl ForeignStream {
         }
     }
 
-    fn as_port(&self) -> Port {
-        Port::Stream(Rc::clone(&self.port))
+    fn as_port(&self) -> Rc<dyn Port> {
+        Rc::<StreamPort>::clone(&self.port)
     }
 
     /// Reads bytes that have arrived; 0 at the end of the stream.

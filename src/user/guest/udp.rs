@@ -11,11 +11,11 @@ use std::{
     task::{Context, Poll},
 };
 
-use super::port::{End, Port, attempt};
+use super::hub::{End, Moves, Port, attempt};
 use crate::{
     abi::Direction,
     trap::{Caller, MAX_IO},
-    user::{os::Os, udp::UdpSocket},
+    user::{os::Os, select::Source, udp::UdpSocket},
 };
 
 /// The most datagrams that wait to be sent.
@@ -29,21 +29,48 @@ pub struct ForeignUdp {
     port: Rc<UdpPort>,
 }
 
-pub(super) struct UdpPort {
-    pub(super) socket: UdpSocket,
-    pub(super) reads: End,
-    pub(super) writes: End,
-    arrived: RefCell<VecDeque<io::Result<(Vec<u8>, SocketAddr)>>>,
-    outgoing: RefCell<VecDeque<(Vec<u8>, SocketAddr)>>,
+/// Its bytes, and where it is from or goes to.
+type Datagram = (Vec<u8>, SocketAddr);
+
+struct UdpPort {
+    socket: UdpSocket,
+    reads: End,
+    writes: End,
+    arrived: RefCell<VecDeque<io::Result<Datagram>>>,
+    outgoing: RefCell<VecDeque<Datagram>>,
     write_error: RefCell<Option<io::Error>>,
 }
 
-impl UdpPort {
-    pub(super) fn has_unsent(&self) -> bool {
+impl Port for UdpPort {
+    fn end(&self, direction: Direction) -> &End {
+        match direction {
+            Direction::Read => &self.reads,
+            Direction::Write => &self.writes,
+        }
+    }
+
+    fn source(&self, direction: Direction) -> Source {
+        match direction {
+            Direction::Read => Source::readable(&self.socket),
+            Direction::Write => Source::writable(&self.socket),
+        }
+    }
+
+    fn has_unsent(&self) -> bool {
         !self.outgoing.borrow().is_empty()
     }
 
-    pub(super) async fn read(&self, os: &mut Os, place: Caller) -> bool {
+    fn read<'a>(&'a self, os: &'a mut Os, place: Caller) -> Moves<'a> {
+        Box::pin(self.recv(os, place))
+    }
+
+    fn write<'a>(&'a self, os: &'a mut Os, place: Caller) -> Moves<'a> {
+        Box::pin(self.send(os, place))
+    }
+}
+
+impl UdpPort {
+    async fn recv(&self, os: &mut Os, place: Caller) -> bool {
         let mut buf = vec![0; MAX_IO];
         let recv = async |os: &mut Os| self.socket.recv_from(os, &mut buf).await;
         let result = attempt(os, place, recv).await;
@@ -59,7 +86,7 @@ impl UdpPort {
         true
     }
 
-    pub(super) async fn write(&self, os: &mut Os, place: Caller) -> bool {
+    async fn send(&self, os: &mut Os, place: Caller) -> bool {
         let next = self.outgoing.borrow().front().cloned();
         let Some((bytes, to)) = next else {
             return true;
@@ -153,12 +180,8 @@ impl ForeignUdp {
     }
 
     fn list(&self, direction: Direction) -> io::Result<()> {
-        let port = &self.port;
-        let end = match direction {
-            Direction::Read => &port.reads,
-            Direction::Write => &port.writes,
-        };
-        end.list(Port::Udp(Rc::clone(port)), direction)
+        let port = Rc::<UdpPort>::clone(&self.port);
+        self.port.end(direction).list(port, direction)
     }
 }
 

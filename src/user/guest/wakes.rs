@@ -51,7 +51,9 @@ thread_local! {
 
 /// Tells this thread from the others.
 fn here() -> usize {
-    LINES.try_with(|lines| std::ptr::from_ref(lines).addr()).unwrap_or(0)
+    LINES
+        .try_with(|lines| std::ptr::from_ref(lines).addr())
+        .unwrap_or(0)
 }
 
 static LAST: AtomicU64 = AtomicU64::new(0);

@@ -2,21 +2,24 @@
 //!
 //! An operation has a lane: that of its file, whichever device of it the operation is on, or the one of
 //! all names. The operations of a lane are done one after the other, those of several lanes at once. The
-//! kernel's thread only begins operations and takes results.
+//! kernel's thread only begins operations and takes results. While an operation is under way it looks
+//! for the result before it sleeps, and a thread looks for the next operation before it leaves.
 
 use std::{
     collections::{BTreeMap, VecDeque},
     io::{self, Result},
     path::Path,
     sync::{
-        Arc, Condvar, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
     },
     task::Waker,
+    time::{Duration, Instant},
 };
 
 use super::{
     files::{Done, OpenFile, Root},
+    look::{LONG_LOOK, LOOK, News, look},
     pool::Pool,
 };
 use crate::{
@@ -35,13 +38,20 @@ pub(super) struct Disk {
     shared: Arc<Shared>,
     /// The number of the last operation.
     last: u64,
+    /// How many operations are begun, and not handed on.
+    awaited: usize,
+    /// When the last one was begun.
+    begun_at: Instant,
+    /// Whether it is worth to look longer: so the last operation has shown that took longer.
+    looks_long: bool,
 }
 
 struct Shared {
     work: Mutex<Work>,
-    /// Whether an operation is over that the kernel does not know of yet.
-    is_over: AtomicBool,
-    waker: Waker,
+    /// Of operations that are over.
+    news: News,
+    /// Whether there is an operation for the thread that looks for one.
+    has_next: AtomicBool,
     /// The last lane has no operation under way.
     is_quiet: Condvar,
 }
@@ -53,6 +63,8 @@ struct Work {
     /// The lanes that have an operation and none under way, in turn.
     next: VecDeque<Lane>,
     threads: usize,
+    /// Whether one of the threads has nothing to do and looks for the next operation.
+    is_looking: bool,
     /// What was begun on each device, until the kernel takes its result.
     begun: BTreeMap<DeviceId, Begun>,
     over: Vec<DeviceId>,
@@ -90,11 +102,14 @@ impl Disk {
             files: DeviceMap::default(),
             shared: Arc::new(Shared {
                 work: Mutex::default(),
-                is_over: AtomicBool::new(false),
-                waker,
+                news: News::new(waker),
+                has_next: AtomicBool::new(false),
                 is_quiet: Condvar::new(),
             }),
             last: 0,
+            awaited: 0,
+            begun_at: Instant::now(),
+            looks_long: false,
         }
     }
 
@@ -139,10 +154,14 @@ impl Disk {
         let mut work = lock(&self.shared.work);
         let given_up = work.give_up(device);
         work.push(lane, operation);
-        let needs_thread = !work.next.is_empty() && work.threads < MAX_THREADS;
+        let looking = usize::from(work.is_looking);
+        let needs_thread = work.next.len() > looking && work.threads < MAX_THREADS;
         work.threads += usize::from(needs_thread);
+        self.shared.has_next.store(!work.next.is_empty(), Relaxed);
         drop(work);
-        drop(given_up);
+        self.awaited += 1;
+        self.begun_at = Instant::now();
+        self.forget(given_up);
         if needs_thread {
             let shared = Arc::clone(&self.shared);
             pool.submit(Tid::KERNEL, Box::new(move || shared.serve()));
@@ -181,18 +200,48 @@ impl Disk {
         }
         let file = self.files.remove(&device);
         let given_up = lock(&self.shared.work).give_up(device);
-        drop((file, given_up));
+        self.forget(given_up);
+        drop(file);
+    }
+
+    /// Without the lock: this may close a file.
+    fn forget(&mut self, given_up: Option<(Begun, Option<Operation>)>) {
+        // With a result, the kernel was told of it, or will be.
+        let is_awaited = given_up.is_some_and(|(begun, _)| begun.result.is_none());
+        self.awaited -= usize::from(is_awaited);
+    }
+
+    /// Whether the kernel is to be told of an operation that is begun. Reads one word.
+    #[inline]
+    pub(super) fn is_awaited(&self) -> bool {
+        self.awaited > 0
+    }
+
+    /// For how long the kernel looks before it sleeps. Counted from the begin of an operation, so that
+    /// one that takes long costs one look, and not one for each wait meanwhile.
+    pub(super) fn time_to_look(&self) -> Duration {
+        let time = if self.looks_long { LONG_LOOK } else { LOOK };
+        time.saturating_sub(self.begun_at.elapsed())
+    }
+
+    pub(super) fn news(&self) -> &News {
+        &self.shared.news
     }
 
     /// Reports the devices whose operations are over. Returns whether there was one. Otherwise it reads
     /// one word.
     #[inline]
-    pub(super) fn hand_on(&self, happened: &mut Vec<Happening>) -> bool {
-        let is_over = self.shared.is_over.load(Ordering::Acquire);
+    pub(super) fn hand_on(&mut self, happened: &mut Vec<Happening>) -> bool {
+        let is_over = self.shared.news.is_told();
         if is_over {
-            let mut work = lock(&self.shared.work);
-            self.shared.is_over.store(false, Ordering::Relaxed);
-            let over = work.over.drain(..);
+            self.shared.news.take();
+            let took = self.begun_at.elapsed();
+            if took > LOOK {
+                self.looks_long = took <= LONG_LOOK;
+            }
+            let over = std::mem::take(&mut lock(&self.shared.work).over);
+            self.awaited -= over.len();
+            let over = over.into_iter();
             happened.extend(over.map(|device| Happening::Ready(device, Direction::Read)));
         }
         is_over
@@ -220,13 +269,30 @@ impl Shared {
     fn serve(&self) {
         loop {
             let mut work = lock(&self.work);
-            let Some((lane, operation)) = work.take() else {
+            let mut next = work.take();
+            if next.is_none() && !work.is_looking {
+                work = self.look(work);
+                next = work.take();
+            }
+            let Some((lane, operation)) = next else {
                 work.threads -= 1;
                 return;
             };
             drop(work);
             self.perform(lane, operation);
         }
+    }
+
+    /// Looks for the next operation for a while, without the lock. What has come meanwhile is there
+    /// afterwards, whether it was seen or not.
+    fn look<'a>(&'a self, mut work: MutexGuard<'a, Work>) -> MutexGuard<'a, Work> {
+        work.is_looking = true;
+        self.has_next.store(false, Relaxed);
+        drop(work);
+        look(|| self.has_next.load(Relaxed));
+        let mut work = lock(&self.work);
+        work.is_looking = false;
+        work
     }
 
     fn perform(&self, lane: Lane, operation: Operation) {
@@ -252,11 +318,8 @@ impl Shared {
         {
             begun.result = result.take();
             work.over.push(device);
-            let is_first = !self.is_over.swap(true, Ordering::Release);
             drop(work);
-            if is_first {
-                self.waker.wake_by_ref();
-            }
+            self.news.tell();
         } else {
             // Without the lock: to drop a result that no task takes may close a file.
             drop(work);

@@ -25,6 +25,7 @@ mod disk;
 #[cfg(target_os = "linux")]
 mod epoll;
 mod files;
+mod look;
 mod poller;
 mod pool;
 #[cfg(any(not(target_os = "linux"), test))]
@@ -55,6 +56,7 @@ use rustix::{
 use disk::Disk;
 #[cfg(target_os = "linux")]
 use epoll::Epoll as System;
+use look::glance;
 use poller::{Poller, is_ready};
 use pool::Pool;
 #[cfg(not(target_os = "linux"))]
@@ -188,6 +190,39 @@ impl RealWorld {
         }
         source.set_ready(Direction::Write, false, owed);
         Ok(())
+    }
+
+    /// Waits for so long, or until something happens.
+    fn poll(
+        &mut self,
+        deadline: Option<Duration>,
+        span: Option<Duration>,
+        happened: &mut Vec<Happening>,
+    ) -> Result<()> {
+        let sources = &mut self.sources;
+        self.poller.wait(deadline, span, |key, readiness| {
+            sources.note(DeviceId::from_raw(key), readiness, happened);
+        })?;
+        hand_on(&self.interrupts, happened);
+        self.disk.hand_on(happened);
+        Ok(())
+    }
+
+    /// Polls for a while, until something happens, and looks for the end of an operation of the disk
+    /// between the polls. Returns whether the wait is over. Otherwise the next one is woken.
+    fn look(&mut self, deadline: Option<Duration>, happened: &mut Vec<Happening>) -> Result<bool> {
+        let until = self.now() + self.disk.time_to_look();
+        let until = deadline.map_or(until, |deadline| deadline.min(until));
+        let before = happened.len();
+        self.disk.news().begin_look();
+        while look::is_of_use() && self.now() < until {
+            glance(|| self.disk.news().is_told());
+            self.poll(deadline, Some(Duration::ZERO), happened)?;
+            if happened.len() > before {
+                return Ok(true);
+            }
+        }
+        Ok(!self.disk.news().sleep())
     }
 
     /// Whether a poll without a wait could report anything that was promised. A poll for daemons
@@ -434,7 +469,7 @@ impl World for RealWorld {
     }
 
     fn wait(&mut self, deadline: Option<Duration>, happened: &mut Vec<Happening>) -> Result<()> {
-        let span = match deadline {
+        let mut span = match deadline {
             // Both, so that neither waits for the other.
             _ if hand_on(&self.interrupts, happened) | self.disk.hand_on(happened) => {
                 Some(Duration::ZERO)
@@ -448,13 +483,13 @@ impl World for RealWorld {
         if span == Some(Duration::ZERO) && !self.is_poll_due() {
             return Ok(());
         }
-        let sources = &mut self.sources;
-        self.poller.wait(deadline, span, |key, readiness| {
-            sources.note(DeviceId::from_raw(key), readiness, happened);
-        })?;
-        hand_on(&self.interrupts, happened);
-        self.disk.hand_on(happened);
-        Ok(())
+        if span != Some(Duration::ZERO) && self.disk.is_awaited() {
+            if self.look(deadline, happened)? {
+                return Ok(());
+            }
+            span = deadline.map(|deadline| deadline.saturating_sub(self.now()));
+        }
+        self.poll(deadline, span, happened)
     }
 
     fn wait_for_threads(

@@ -286,6 +286,10 @@ pub(super) const DATAGRAMS: &[Case] = cases! {
         let all = options.nodelay(false).keepalive(Some(Duration::from_secs(60)));
         notes.result(client.set_options(os, all.recv_buffer(9000).send_buffer(9000)).await);
         notes.result(client.set_options(os, options.keepalive(None).linger(None)).await);
+        for millis in [0, 999, 1500, 32_767_000, 32_768_000, u64::MAX] {
+            let after = options.keepalive(Some(Duration::from_millis(millis)));
+            notes.result(client.set_options(os, after).await);
+        }
         notes.result(client.set_options(os, options.linger(Some(SETTLED))).await);
         notes.result(client.set_options(os, options.linger(Some(Duration::ZERO))).await);
         client.send_all(os, b"bye").await?;

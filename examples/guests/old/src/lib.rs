@@ -1,0 +1,1 @@
+//! The tests have the content: `tests/known.rs`.

@@ -1,0 +1,146 @@
+//! What a search finds of guests, and what it may leave out.
+
+use std::{cell::Cell, future::poll_fn, rc::Rc, task::Poll, thread, time::Duration};
+
+use trapline::{Exit, Foreign, Kernel, Os, check};
+
+use super::{Slot, second};
+
+#[test]
+fn s96_no_order_loses_a_wake() {
+    let all = check(|kernel: &mut Kernel| {
+        let (one, other) = (Slot::default(), Slot::default());
+        let (first, second) = (one.clone(), other.clone());
+        let sum = Rc::new(Cell::new(0));
+        let result = Rc::clone(&sum);
+        kernel.spawn("guest", async move |os: &mut Os| {
+            let both =
+                os.run_future(async |_: &Foreign| super::both(first.wait(), second.wait()).await);
+            let (a, b) = both.await;
+            sum.set(a + b);
+        })?;
+        for (slot, value) in [(one, 1), (other, 2)] {
+            kernel.spawn("waker", async move |os: &mut Os| {
+                os.run_future(async |_: &Foreign| slot.set(value)).await;
+            })?;
+        }
+        kernel.run()?.check()?;
+        assert_eq!(result.get(), 3);
+        Ok(())
+    });
+    let all = all.exhaustive().explore();
+    assert!(all.complete && all.schedules > 1, "{all:?}");
+}
+
+/// Two guests that read a number and write it back, over a yield; with how many schedules all were seen.
+fn counters(share: bool, unshared: bool) -> (Vec<String>, u64) {
+    let all = check(move |kernel: &mut Kernel| {
+        let common = Rc::new(Cell::new(0));
+        let cells = [0, 1].map(|_| match share {
+            true => Rc::clone(&common),
+            false => Rc::new(Cell::new(0)),
+        });
+        for cell in cells.clone() {
+            kernel.spawn("adder", async move |os: &mut Os| {
+                os.run_future(async |foreign: &Foreign| {
+                    if unshared {
+                        foreign.unshared();
+                    }
+                    let seen = cell.get();
+                    super::yields(1).await;
+                    cell.set(seen + 1);
+                })
+                .await;
+            })?;
+        }
+        kernel.run()?.check()?;
+        kernel.outcome(cells[0].get().to_string());
+        Ok(())
+    });
+    let all = all.exhaustive().explore();
+    assert!(all.complete, "{all:?}");
+    (all.outcomes.into_iter().collect(), all.schedules as u64)
+}
+
+#[test]
+fn a_search_sees_what_guests_share_without_a_trap() {
+    let (outcomes, shared) = counters(true, false);
+    assert_eq!(outcomes, ["1", "2"]);
+    let (outcomes, unshared) = counters(false, true);
+    assert_eq!(outcomes, ["1"]);
+    assert!(unshared < shared, "{unshared} of {shared}");
+    assert_eq!(unshared, 1);
+}
+
+#[test]
+fn a_guest_that_is_declared_unshared_and_is_woken_faults() {
+    let mut kernel = Kernel::simulated(1);
+    let slot = Slot::default();
+    let theirs = slot.clone();
+    let guest = kernel.spawn("guest", async move |os: &mut Os| {
+        os.run_future(async |foreign: &Foreign| {
+            foreign.unshared();
+            // Its own timers, calls and yields are no other task's wakes.
+            foreign.sleep(Duration::from_millis(1)).await;
+            super::yields(2).await;
+            foreign
+                .call(async |os: &mut Os| os.sleep(Duration::from_millis(1)).await)
+                .await;
+            theirs.wait().await
+        })
+        .await;
+    });
+    let guest = guest.unwrap();
+    kernel
+        .spawn("waker", async move |os: &mut Os| {
+            os.sleep(second(1)).await;
+            slot.set(1);
+        })
+        .unwrap();
+    let report = kernel.run().unwrap();
+    let Exit::Faulted(why) = &report.exits()[&guest] else {
+        panic!("{report:?}");
+    };
+    assert!(
+        why.contains("declared unshared, and task 2 has woken it"),
+        "{why}"
+    );
+}
+
+#[test]
+fn a_search_faults_a_guest_that_a_thread_wakes() {
+    let found = || {
+        check(|kernel: &mut Kernel| {
+            kernel.spawn("guest", async |os: &mut Os| {
+                let mut polls = 0;
+                let polled = os.run_future_with_threads(async |_: &Foreign| {
+                    poll_fn(|cx| {
+                        polls += 1;
+                        if polls == 2 {
+                            return Poll::Ready(());
+                        }
+                        let waker = cx.waker().clone();
+                        thread::spawn(move || waker.wake());
+                        Poll::Pending
+                    })
+                    .await;
+                });
+                polled.await;
+            })?;
+            kernel.run()?.check()?;
+            Ok(())
+        })
+    };
+    // Where the thread is faster than the end of the poll, there is nothing to tell.
+    for _ in 0..100 {
+        if let Some(failure) = found().exhaustive().explore().failure {
+            let text = format!("{failure:?}");
+            assert!(
+                text.contains("another thread has woken this guest"),
+                "{text}"
+            );
+            return;
+        }
+    }
+    panic!("the thread was faster each time");
+}
