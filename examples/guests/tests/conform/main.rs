@@ -2,6 +2,7 @@
 
 mod client1;
 mod message;
+mod pairs;
 mod scripted;
 mod server1;
 mod world;
