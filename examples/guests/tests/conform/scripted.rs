@@ -1,7 +1,8 @@
 //! A case of a server: what a peer sends as bytes, what it receives, and what the service sees.
 
-use std::{cell::RefCell, collections::VecDeque, error::Error as _, io, rc::Rc};
+use std::{cell::RefCell, collections::VecDeque, error::Error as _, io, pin::pin, rc::Rc};
 
+use futures::future::{Either, select};
 use http_body_util::BodyExt;
 use hyper::{HeaderMap, Request, Response, body::Incoming, server::conn::http1, service::service_fn};
 use trapline::{Foreign, Os, TcpStream};
@@ -48,6 +49,8 @@ pub struct Case {
     body: Option<Result<&'static [u8], &'static str>>,
     trailers: Pairs,
     serves: Serves,
+    /// After how many seconds the server begins a graceful shutdown.
+    shuts_after: Option<f64>,
     /// How many requests reach the service, at most.
     requests: usize,
 }
@@ -69,6 +72,7 @@ pub fn case(name: &'static str) -> Case {
         body: None,
         trailers: &[],
         serves: Serves::Well,
+        shuts_after: None,
         requests: usize::MAX,
     }
 }
@@ -168,6 +172,11 @@ impl Case {
         self
     }
 
+    pub fn shuts_after(mut self, seconds: f64) -> Self {
+        self.shuts_after = Some(seconds);
+        self
+    }
+
     pub fn somehow(mut self) -> Self {
         self.serves = Serves::Somehow;
         self
@@ -199,7 +208,13 @@ impl Case {
                 let reply = replies.borrow_mut().pop_front().unwrap_or_default();
                 answer(*foreign, world, Rc::clone(&seen), reply, request)
             });
-            builder.serve_connection(foreign.stream(stream), service).await
+            let mut connection = pin!(builder.serve_connection(foreign.stream(stream), service));
+            if let Some(seconds) = self.shuts_after {
+                let over = select(connection.as_mut(), foreign.sleep(world.seconds(seconds))).await;
+                assert!(matches!(over, Either::Right(_)), "{}: it has ended too early", self.name);
+                connection.as_mut().graceful_shutdown();
+            }
+            connection.await
         });
         let result = result.await;
         match (self.serves, &result) {

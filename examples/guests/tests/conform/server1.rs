@@ -1,6 +1,6 @@
 //! Cases of hyper's own tests of its HTTP/1 server (`tests/server.rs`), by their names there.
 
-use hyper::Version;
+use hyper::{Version, server::conn::http1};
 
 use crate::{
     message::{Body, Reply, reply, streamed},
@@ -376,6 +376,30 @@ fn timeouts() -> Vec<Case> {
     ]
 }
 
+fn shutdowns() -> Vec<Case> {
+    let hello = || reply(&[], Body::Known("hello"));
+    vec![
+        case("disable_keep_alive_mid_request")
+            .reply(hello())
+            .shuts_after(1.0)
+            .send("GET / HTTP/1.1\r\n")
+            .sleep(2.0)
+            .send("Host: localhost\r\n\r\n")
+            .to_end()
+            .starts("HTTP/1.1 200 OK\r\n")
+            .has("connection: close\r\n"),
+        case("disable_keep_alive_post_request")
+            .reply(hello())
+            .shuts_after(1.0)
+            .send(get(""))
+            .until("hello")
+            .send("")
+            .to_end()
+            .length(0),
+        case("graceful_shutdown_before_first_request_no_block").shuts_after(0.0).to_end().length(0),
+    ]
+}
+
 const TRAILER: &[(&str, &str)] = &[("chunky-trailer", "header data")];
 const HELLO_TRAILER: &str = "5\r\nhello\r\n0\r\nchunky-trailer: header data\r\n\r\n";
 
@@ -466,6 +490,19 @@ fn requests_that_expect_100() {
 #[test]
 fn requests_that_are_too_slow() {
     run(timeouts(), 4);
+}
+
+#[test]
+fn connections_that_are_shut_down() {
+    run(shutdowns(), 3);
+}
+
+#[test]
+fn a_buffer_that_is_too_small_is_refused() {
+    let with = |size| std::panic::catch_unwind(|| drop(http1::Builder::new().max_buf_size(size).clone()));
+    // max_buf_size_panic_too_small, max_buf_size_no_panic
+    assert!(with(8191).is_err());
+    assert!(with(8193).is_ok());
 }
 
 #[test]

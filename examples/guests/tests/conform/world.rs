@@ -22,6 +22,11 @@ impl World {
         unit.mul_f64(number)
     }
 
+    /// The port of a second listener.
+    pub fn second_port(self) -> u16 {
+        if self == Self::Simulated { 81 } else { 0 }
+    }
+
     fn kernel(self) -> Kernel {
         match self {
             Self::Simulated => {
