@@ -129,7 +129,9 @@ impl Port for StreamPort {
     }
 
     fn has_unsent(&self) -> bool {
-        self.state.borrow().has_unsent()
+        let state = self.state.borrow();
+        // What another task is sending may come back.
+        state.has_unsent() || (state.write_error.is_none() && self.writes.is_under_way())
     }
 
     fn read<'a>(&'a self, os: &'a mut Os, place: Caller) -> Moves<'a> {
@@ -313,10 +315,10 @@ impl ForeignStream {
     pub fn poll_flush(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
         let mut state = self.port.state.borrow_mut();
         state.check_writes()?;
-        if !state.has_unsent() {
+        drop(state);
+        if !self.port.has_unsent() {
             return Poll::Ready(Ok(()));
         }
-        drop(state);
         self.poll_sent(cx).map_ok(|_| ())
     }
 

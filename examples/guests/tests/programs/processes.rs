@@ -1,0 +1,1 @@
+//! One seed, three processes.
