@@ -285,7 +285,7 @@ impl End {
 
     /// Begins a call, unless one is under way.
     fn begin(&self) -> Option<UnderWay<'_>> {
-        (!self.is_under_way.replace(true)).then_some(UnderWay(&self.is_under_way))
+        (!self.is_under_way.replace(true)).then(|| UnderWay(&self.is_under_way))
     }
 
     /// Returns whether a task makes a call.

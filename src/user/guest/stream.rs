@@ -168,6 +168,10 @@ impl StreamPort {
     }
 
     async fn send(&self, os: &mut Os, place: Caller) -> bool {
+        if !self.state.borrow().has_unsent() {
+            // Another task has sent it meanwhile.
+            return true;
+        }
         let outgoing = Outgoing::of(self);
         let shuts = outgoing.bytes.len() == outgoing.sent.get();
         let result = match shuts {

@@ -1,11 +1,24 @@
 //! Cases of hyper's own tests of connections of its HTTP/1 client (`mod conn` in `tests/client.rs`).
 
-use std::{cell::Cell, io, pin::Pin, rc::Rc, sync::Arc, sync::atomic::{AtomicUsize, Ordering}, task};
+use std::{
+    cell::Cell,
+    io,
+    pin::Pin,
+    rc::Rc,
+    sync::Arc,
+    sync::atomic::{AtomicUsize, Ordering},
+    task,
+};
 
 use bytes::Bytes;
 use futures::{channel::mpsc, join};
 use http_body_util::{BodyExt, Empty, Full, StreamBody};
-use hyper::{Request, body::{Body, Frame}, client::conn::http1, ext::ReasonPhrase};
+use hyper::{
+    Request,
+    body::{Body, Frame},
+    client::conn::http1,
+    ext::ReasonPhrase,
+};
 use trapline::{Foreign, ForeignStream, Os, TcpListener, TcpStream};
 
 use crate::{
@@ -42,7 +55,10 @@ fn peer(
 }
 
 /// A sender on a new connection, which a task of its own drives.
-async fn sender<B>(foreign: &Foreign, stream: TcpStream) -> Result<http1::SendRequest<B>, hyper::Error>
+async fn sender<B>(
+    foreign: &Foreign,
+    stream: TcpStream,
+) -> Result<http1::SendRequest<B>, hyper::Error>
 where
     B: Body<Data = Bytes, Error: Into<BoxError>> + 'static,
 {
@@ -52,18 +68,33 @@ where
 }
 
 fn get(uri: &str) -> Request<Empty<Bytes>> {
-    Request::builder().uri(uri).body(Empty::new()).expect("a request")
+    Request::builder()
+        .uri(uri)
+        .body(Empty::new())
+        .expect("a request")
 }
 
 #[test]
 fn get_custom_reason_phrase() {
-    let server = peer("GET /a HTTP/1.1\r\n\r\n", &[b"HTTP/1.1 200 Alright\r\nContent-Length: 0\r\n\r\n"]);
+    let server = peer(
+        "GET /a HTTP/1.1\r\n\r\n",
+        &[b"HTTP/1.1 200 Alright\r\nContent-Length: 0\r\n\r\n"],
+    );
     both("get_custom_reason_phrase", server, async |os, addr, _| {
         let stream = os.connect(addr).await?;
         os.run_future(async |foreign: &Foreign| {
-            let response = sender(foreign, stream).await?.send_request(get("/a")).await?;
-            let reason = response.extensions().get::<ReasonPhrase>().expect("a reason");
-            assert_eq!((reason.as_bytes(), response.headers().len()), (&b"Alright"[..], 1));
+            let response = sender(foreign, stream)
+                .await?
+                .send_request(get("/a"))
+                .await?;
+            let reason = response
+                .extensions()
+                .get::<ReasonPhrase>()
+                .expect("a reason");
+            assert_eq!(
+                (reason.as_bytes(), response.headers().len()),
+                (&b"Alright"[..], 1)
+            );
             assert!(response.into_body().frame().await.is_none());
             Ok(())
         })
@@ -88,25 +119,37 @@ fn uri_absolute_form() {
 
 #[test]
 fn dropped_conn_sends_incomplete_body_error() {
-    let server = peer("GET / HTTP/1.1\r\n\r\n", &[b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n"]);
-    both("dropped_conn_sends_incomplete_body_error", server, async |os, addr, _| {
-        let stream = os.connect(addr).await?;
-        os.run_future(async |foreign: &Foreign| {
-            let (mut sender, connection) = http1::handshake(foreign.stream(stream)).await?;
-            let mut connection = Box::pin(connection);
-            let response = tokio::select! {
-                response = sender.send_request(get("/")) => response?,
-                _ = &mut connection => panic!("the connection has ended"),
-            };
-            assert_eq!(response.body().size_hint().exact(), Some(5));
-            assert!(!response.body().is_end_stream());
-            drop(connection);
-            let error = response.into_body().frame().await.expect("a frame").expect_err("no end");
-            assert!(error.is_incomplete_message(), "{error:?}");
-            Ok(())
-        })
-        .await
-    });
+    let server = peer(
+        "GET / HTTP/1.1\r\n\r\n",
+        &[b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n"],
+    );
+    both(
+        "dropped_conn_sends_incomplete_body_error",
+        server,
+        async |os, addr, _| {
+            let stream = os.connect(addr).await?;
+            os.run_future(async |foreign: &Foreign| {
+                let (mut sender, connection) = http1::handshake(foreign.stream(stream)).await?;
+                let mut connection = Box::pin(connection);
+                let response = tokio::select! {
+                    response = sender.send_request(get("/")) => response?,
+                    _ = &mut connection => panic!("the connection has ended"),
+                };
+                assert_eq!(response.body().size_hint().exact(), Some(5));
+                assert!(!response.body().is_end_stream());
+                drop(connection);
+                let error = response
+                    .into_body()
+                    .frame()
+                    .await
+                    .expect("a frame")
+                    .expect_err("no end");
+                assert!(error.is_incomplete_message(), "{error:?}");
+                Ok(())
+            })
+            .await
+        },
+    );
 }
 
 #[test]
@@ -119,23 +162,28 @@ fn aborted_body_isnt_completed() {
         assert_eq!(String::from_utf8(got)?, expected);
         Ok(())
     };
-    both("aborted_body_isnt_completed", server, async |os, addr, world| {
-        let stream = os.connect(addr).await?;
-        os.run_future(async |foreign: &Foreign| {
-            let (mut body, frames) = mpsc::channel::<Result<Frame<Bytes>, BoxError>>(1);
-            body.try_send(Ok(Frame::data("hello".into())))?;
-            let mut sender = sender(foreign, stream).await?;
-            let request = Request::post("/").body(StreamBody::new(frames))?;
-            let abort = async {
-                foreign.sleep(world.seconds(0.3)).await;
-                body.try_send(Err("body write aborted".into())).expect("room");
-            };
-            let (response, ()) = join!(sender.send_request(request), abort);
-            assert!(response.is_err());
-            Ok(())
-        })
-        .await
-    });
+    both(
+        "aborted_body_isnt_completed",
+        server,
+        async |os, addr, world| {
+            let stream = os.connect(addr).await?;
+            os.run_future(async |foreign: &Foreign| {
+                let (mut body, frames) = mpsc::channel::<Result<Frame<Bytes>, BoxError>>(1);
+                body.try_send(Ok(Frame::data("hello".into())))?;
+                let mut sender = sender(foreign, stream).await?;
+                let request = Request::post("/").body(StreamBody::new(frames))?;
+                let abort = async {
+                    foreign.sleep(world.seconds(0.3)).await;
+                    body.try_send(Err("body write aborted".into()))
+                        .expect("room");
+                };
+                let (response, ()) = join!(sender.send_request(request), abort);
+                assert!(response.is_err());
+                Ok(())
+            })
+            .await
+        },
+    );
 }
 
 #[test]
@@ -164,37 +212,49 @@ fn client_100_then_http09() {
         b"\r\n",
         b"This is a sample text/plain document, without final headers.\n\n",
     ];
-    both("client_100_then_http09", peer("", pieces), async |os, addr, _| {
-        let stream = os.connect(addr).await?;
-        os.run_future(async |foreign: &Foreign| {
-            let mut builder = http1::Builder::new();
-            builder.http09_responses(true);
-            let (mut sender, connection) = builder.handshake(foreign.stream(stream)).await?;
-            foreign.spawn("connection", async move { drop(connection.await) });
-            sender.send_request(get("/a")).await.map(drop).map_err(Into::into)
-        })
-        .await
-    });
+    both(
+        "client_100_then_http09",
+        peer("", pieces),
+        async |os, addr, _| {
+            let stream = os.connect(addr).await?;
+            os.run_future(async |foreign: &Foreign| {
+                let mut builder = http1::Builder::new();
+                builder.http09_responses(true);
+                let (mut sender, connection) = builder.handshake(foreign.stream(stream)).await?;
+                foreign.spawn("connection", async move { drop(connection.await) });
+                sender
+                    .send_request(get("/a"))
+                    .await
+                    .map(drop)
+                    .map_err(Into::into)
+            })
+            .await
+        },
+    );
 }
 
 #[test]
 fn client_on_informational_ext() {
     let server = peer("", &[b"HTTP/1.1 100 Continue\r\n\r\n", OK]);
-    both("client_on_informational_ext", server, async |os, addr, _| {
-        let stream = os.connect(addr).await?;
-        os.run_future(async |foreign: &Foreign| {
-            let (count, mut request) = (Arc::new(AtomicUsize::new(0)), get("/a"));
-            let counter = Arc::clone(&count);
-            hyper::ext::on_informational(&mut request, move |response| {
-                assert_eq!(response.status(), 100);
-                counter.fetch_add(1, Ordering::Relaxed);
-            });
-            sender(foreign, stream).await?.send_request(request).await?;
-            assert_eq!(count.load(Ordering::Relaxed), 1);
-            Ok(())
-        })
-        .await
-    });
+    both(
+        "client_on_informational_ext",
+        server,
+        async |os, addr, _| {
+            let stream = os.connect(addr).await?;
+            os.run_future(async |foreign: &Foreign| {
+                let (count, mut request) = (Arc::new(AtomicUsize::new(0)), get("/a"));
+                let counter = Arc::clone(&count);
+                hyper::ext::on_informational(&mut request, move |response| {
+                    assert_eq!(response.status(), 100);
+                    counter.fetch_add(1, Ordering::Relaxed);
+                });
+                sender(foreign, stream).await?.send_request(request).await?;
+                assert_eq!(count.load(Ordering::Relaxed), 1);
+                Ok(())
+            })
+            .await
+        },
+    );
 }
 
 #[test]
@@ -248,7 +308,10 @@ impl hyper::rt::Write for Counting {
         self.0.poll_flush(cx)
     }
 
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> task::Poll<io::Result<()>> {
+    fn poll_shutdown(
+        self: Pin<&mut Self>,
+        cx: &mut task::Context<'_>,
+    ) -> task::Poll<io::Result<()>> {
         self.0.poll_close(cx)
     }
 }
@@ -262,21 +325,25 @@ fn http1_half_closed_peer_with_open_request_body_does_not_spin() {
         os.sleep(world.seconds(2.0)).await;
         Ok(())
     };
-    both("http1_half_closed_peer_with_open_request_body_does_not_spin", server, async |os, addr, world| {
-        let stream = os.connect(addr).await?;
-        os.run_future(async |foreign: &Foreign| {
-            let flushes = Rc::new(Cell::new(0));
-            let counting = Counting(foreign.stream(stream), Rc::clone(&flushes));
-            let (mut sender, connection) = http1::handshake(counting).await?;
-            let (_body, frames) = mpsc::channel::<Result<Frame<Bytes>, BoxError>>(0);
-            let request = Request::post("/a").body(StreamBody::new(frames))?;
-            tokio::select! {
-                _ = async { join!(connection, sender.send_request(request)) } => {}
-                () = foreign.sleep(world.seconds(1.0)) => {}
-            }
-            assert!(flushes.get() < 100, "{} flushes", flushes.get());
-            Ok(())
-        })
-        .await
-    });
+    both(
+        "http1_half_closed_peer_with_open_request_body_does_not_spin",
+        server,
+        async |os, addr, world| {
+            let stream = os.connect(addr).await?;
+            os.run_future(async |foreign: &Foreign| {
+                let flushes = Rc::new(Cell::new(0));
+                let counting = Counting(foreign.stream(stream), Rc::clone(&flushes));
+                let (mut sender, connection) = http1::handshake(counting).await?;
+                let (_body, frames) = mpsc::channel::<Result<Frame<Bytes>, BoxError>>(0);
+                let request = Request::post("/a").body(StreamBody::new(frames))?;
+                tokio::select! {
+                    _ = async { join!(connection, sender.send_request(request)) } => {}
+                    () = foreign.sleep(world.seconds(1.0)) => {}
+                }
+                assert!(flushes.get() < 100, "{} flushes", flushes.get());
+                Ok(())
+            })
+            .await
+        },
+    );
 }

@@ -3,7 +3,9 @@
 
 use futures::{AsyncReadExt, AsyncWriteExt, future::poll_fn, join};
 use http_body_util::{BodyExt, Empty};
-use hyper::{Request, Response, Uri, body::Bytes, client, server::conn::http1, service::service_fn};
+use hyper::{
+    Request, Response, Uri, body::Bytes, client, server::conn::http1, service::service_fn,
+};
 use trapline::{Foreign, ForeignStream};
 
 use crate::{
@@ -22,7 +24,13 @@ const SERVED: [Served; 2] = [
         &[("upgrade", "foobar")],
         "HTTP/1.1 101 Switching Protocols\r\n",
     ),
-    ("http_connect", "CONNECT localhost:80 HTTP/1.1\r\n\r\n", 200, &[], "HTTP/1.1 200 OK\r\n"),
+    (
+        "http_connect",
+        "CONNECT localhost:80 HTTP/1.1\r\n\r\n",
+        200,
+        &[],
+        "HTTP/1.1 200 OK\r\n",
+    ),
 ];
 
 #[test]
@@ -39,7 +47,8 @@ fn a_server_hands_a_connection_on() {
                         *response.headers_mut() = headers(pairs);
                         Ok::<_, BoxError>(response)
                     });
-                    let connection = http1::Builder::new().serve_connection(foreign.stream(stream), service);
+                    let connection =
+                        http1::Builder::new().serve_connection(foreign.stream(stream), service);
                     let parts = connection.without_shutdown().await?;
                     assert_eq!(parts.read_buf, "eagerly optimistic");
                     exchange(parts.io).await
@@ -48,11 +57,16 @@ fn a_server_hands_a_connection_on() {
             },
             async move |os, addr, _| {
                 let stream = os.connect(addr).await?;
-                stream.send_all(os, (head.to_string() + "eagerly optimistic").as_bytes()).await?;
+                stream
+                    .send_all(os, (head.to_string() + "eagerly optimistic").as_bytes())
+                    .await?;
                 let mut got = Vec::new();
                 while !got.ends_with(b"foo=bar") && stream.recv_into(os, &mut got).await? > 0 {}
                 let text = String::from_utf8(got)?;
-                assert!(text.starts_with(start) && !text.contains("content-length"), "{text}");
+                assert!(
+                    text.starts_with(start) && !text.contains("content-length"),
+                    "{text}"
+                );
                 assert!(text.ends_with("\r\n\r\nfoo=bar"), "{text}");
                 stream.send_all(os, b"bar=foo").await.map_err(Into::into)
             },
@@ -71,8 +85,16 @@ async fn exchange(mut stream: ForeignStream) -> Outcome {
 
 /// A name, whether it is a CONNECT, and how the peer answers.
 const ASKED: [(&str, bool, &str); 2] = [
-    ("upgrade", false, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: foobar\r\n\r\nfoobar=ready"),
-    ("connect_method", true, "HTTP/1.1 200 OK\r\n\r\nfoobar=ready"),
+    (
+        "upgrade",
+        false,
+        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: foobar\r\n\r\nfoobar=ready",
+    ),
+    (
+        "connect_method",
+        true,
+        "HTTP/1.1 200 OK\r\n\r\nfoobar=ready",
+    ),
 ];
 
 #[test]
@@ -94,7 +116,8 @@ fn a_client_takes_a_connection_back() {
                 let stream = os.connect(addr).await?;
                 os.run_future(async |foreign: &Foreign| {
                     let stream = foreign.stream(stream);
-                    let (mut sender, mut connection) = client::conn::http1::handshake(stream).await?;
+                    let (mut sender, mut connection) =
+                        client::conn::http1::handshake(stream).await?;
                     let mut request = Request::new(Empty::<Bytes>::new());
                     if is_connect {
                         *request.method_mut() = "CONNECT".parse()?;

@@ -43,32 +43,81 @@ struct Setting {
 }
 
 fn root() -> Exchange {
-    Exchange { uri: "/", ..Exchange::default() }
+    Exchange {
+        uri: "/",
+        ..Exchange::default()
+    }
 }
 
 fn hello(reply: Pairs, returns: Pairs, stripped: &'static str) -> Exchange {
-    Exchange { reply, returns, stripped, reply_body: "hello world", ..root() }
+    Exchange {
+        reply,
+        returns,
+        stripped,
+        reply_body: "hello world",
+        ..root()
+    }
 }
 
 fn cases() -> Vec<(&'static str, Vec<Exchange>)> {
     let length: Pairs = &[("content-length", "11")];
     let date: Pairs = &[("date", "let me through")];
     let te: Pairs = &[("te", "trailers")];
-    let at = |uri| Exchange { uri, ..Exchange::default() };
+    let at = |uri| Exchange {
+        uri,
+        ..Exchange::default()
+    };
     vec![
-        ("get_1", vec![Exchange { returns: &[("date", "")], ..root() }]),
+        (
+            "get_1",
+            vec![Exchange {
+                returns: &[("date", "")],
+                ..root()
+            }],
+        ),
         ("get_implicit_path", vec![at("")]),
-        ("date_isnt_overwritten", vec![Exchange { reply: date, returns: date, ..root() }]),
+        (
+            "date_isnt_overwritten",
+            vec![Exchange {
+                reply: date,
+                returns: date,
+                ..root()
+            }],
+        ),
         ("get_body", vec![hello(length, length, "")]),
         ("get_body_2_keeps_alive", vec![hello(length, length, ""); 2]),
-        ("get_strip_connection_header", vec![hello(&[("connection", "close")], &[], "connection")]),
+        (
+            "get_strip_connection_header",
+            vec![hello(&[("connection", "close")], &[], "connection")],
+        ),
         (
             "get_strip_keep_alive_header",
-            vec![hello(&[("keep-alive", "timeout=5, max=1000")], &[], "keep-alive")],
+            vec![hello(
+                &[("keep-alive", "timeout=5, max=1000")],
+                &[],
+                "keep-alive",
+            )],
         ),
-        ("get_strip_upgrade_header", vec![hello(&[("upgrade", "h2c")], &[], "upgrade")]),
-        ("get_allow_te_trailers_header", vec![Exchange { sent: te, arrives: te, ..root() }]),
-        ("get_body_chunked", vec![hello(&[("transfer-encoding", "chunked")], &[], "transfer-encoding")]),
+        (
+            "get_strip_upgrade_header",
+            vec![hello(&[("upgrade", "h2c")], &[], "upgrade")],
+        ),
+        (
+            "get_allow_te_trailers_header",
+            vec![Exchange {
+                sent: te,
+                arrives: te,
+                ..root()
+            }],
+        ),
+        (
+            "get_body_chunked",
+            vec![hello(
+                &[("transfer-encoding", "chunked")],
+                &[],
+                "transfer-encoding",
+            )],
+        ),
         (
             "post_outgoing_length",
             vec![Exchange {
@@ -104,8 +153,16 @@ where
 {
     let (stream, service) = (foreign.stream(stream), service_fn(answer));
     let done = match version {
-        Version::HTTP_2 => server::conn::http2::Builder::new(*foreign).serve_connection(stream, service).await,
-        _ => server::conn::http1::Builder::new().serve_connection(stream, service).await,
+        Version::HTTP_2 => {
+            server::conn::http2::Builder::new(*foreign)
+                .serve_connection(stream, service)
+                .await
+        }
+        _ => {
+            server::conn::http1::Builder::new()
+                .serve_connection(stream, service)
+                .await
+        }
     };
     Ok(done?)
 }
@@ -124,18 +181,27 @@ where
     match version {
         Version::HTTP_2 => {
             let (mut sender, connection) = client::conn::http2::handshake(*foreign, stream).await?;
-            foreign.spawn("connection", async move { connection.await.expect("the connection") });
+            foreign.spawn("connection", async move {
+                connection.await.expect("the connection")
+            });
             sender.send_request(request).await
         }
         _ => {
             let (mut sender, connection) = client::conn::http1::handshake(stream).await?;
-            foreign.spawn("connection", async move { connection.await.expect("the connection") });
+            foreign.spawn("connection", async move {
+                connection.await.expect("the connection")
+            });
             sender.send_request(request).await
         }
     }
 }
 
-async fn origin(os: &mut Os, listener: TcpListener, setting: Setting, all: Vec<Exchange>) -> Outcome {
+async fn origin(
+    os: &mut Os,
+    listener: TcpListener,
+    setting: Setting,
+    all: Vec<Exchange>,
+) -> Outcome {
     let number = all.len();
     let left = Rc::new(RefCell::new(VecDeque::from(all)));
     for _ in 0..number {
@@ -145,7 +211,10 @@ async fn origin(os: &mut Os, listener: TcpListener, setting: Setting, all: Vec<E
                 let answer = |request: Request<Incoming>| {
                     let exchange = left.borrow_mut().pop_front().expect("an exchange");
                     async move {
-                        assert_eq!((request.uri().path(), request.version()), (path(&exchange), setting.version));
+                        assert_eq!(
+                            (request.uri().path(), request.version()),
+                            (path(&exchange), setting.version)
+                        );
                         assert_eq!(request.method() == "POST", exchange.is_post);
                         for (name, value) in &headers(exchange.arrives) {
                             assert_eq!(request.headers().get(name), Some(value));
@@ -167,7 +236,11 @@ async fn origin(os: &mut Os, listener: TcpListener, setting: Setting, all: Vec<E
 }
 
 fn path(exchange: &Exchange) -> &'static str {
-    if exchange.uri.is_empty() { "/" } else { exchange.uri }
+    if exchange.uri.is_empty() {
+        "/"
+    } else {
+        exchange.uri
+    }
 }
 
 /// Passes each request to the origin, on a connection of its own.
@@ -186,7 +259,9 @@ async fn proxy(
                 let pass = |mut incoming: Request<Incoming>| async move {
                     let uri = format!("http://{origin}{}", incoming.uri().path());
                     *incoming.uri_mut() = uri.parse()?;
-                    let stream = foreign.call(async move |os: &mut Os| os.connect(origin).await).await?;
+                    let stream = foreign
+                        .call(async move |os: &mut Os| os.connect(origin).await)
+                        .await?;
                     let mut response = request(&foreign, version, stream, incoming).await?;
                     response.headers_mut().remove("connection");
                     Ok(response)
@@ -202,7 +277,9 @@ async fn proxy(
 
 /// Makes one exchange, and checks what comes back.
 async fn ask(foreign: Foreign, addr: SocketAddr, setting: Setting, exchange: Exchange) -> Outcome {
-    let stream = foreign.call(async move |os: &mut Os| os.connect(addr).await).await?;
+    let stream = foreign
+        .call(async move |os: &mut Os| os.connect(addr).await)
+        .await?;
     let mut sent = Request::new(Full::<Bytes>::from(exchange.sent_body));
     *sent.uri_mut() = format!("http://{addr}{}", exchange.uri).parse::<Uri>()?;
     *sent.headers_mut() = headers(exchange.sent);
@@ -210,15 +287,24 @@ async fn ask(foreign: Foreign, addr: SocketAddr, setting: Setting, exchange: Exc
         *sent.method_mut() = "POST".parse()?;
     }
     let response = request(&foreign, setting.version, stream, sent).await?;
-    assert_eq!((response.status().as_u16(), response.version()), (200, setting.version));
+    assert_eq!(
+        (response.status().as_u16(), response.version()),
+        (200, setting.version)
+    );
     for (name, value) in &headers(exchange.returns) {
         let got = response.headers().get(name);
-        assert!(got.is_some_and(|got| value.is_empty() || got == value), "{name}: {got:?}");
+        assert!(
+            got.is_some_and(|got| value.is_empty() || got == value),
+            "{name}: {got:?}"
+        );
     }
     if setting.version == Version::HTTP_2 && !exchange.stripped.is_empty() {
         assert_eq!(response.headers().get(exchange.stripped), None);
     }
-    assert_eq!(response.into_body().collect().await?.to_bytes(), exchange.reply_body);
+    assert_eq!(
+        response.into_body().collect().await?.to_bytes(),
+        exchange.reply_body
+    );
     Ok(())
 }
 
@@ -230,15 +316,24 @@ fn run(name: &str, exchanges: &[Exchange], setting: Setting) {
             if !setting.has_proxy {
                 return origin(os, listener, setting, here).await;
             }
-            let (behind, number) = (os.listen(([127, 0, 0, 1], world.second_port()).into()).await?, here.len());
+            let (behind, number) = (
+                os.listen(([127, 0, 0, 1], world.second_port()).into())
+                    .await?,
+                here.len(),
+            );
             let addr = behind.local_addr()?;
-            os.spawn("origin", async move |os: &mut Os| origin(os, behind, setting, here).await).await?;
+            os.spawn("origin", async move |os: &mut Os| {
+                origin(os, behind, setting, here).await
+            })
+            .await?;
             proxy(os, listener, addr, setting.version, number).await
         },
         async move |os, addr, _| {
             os.run_future(async |foreign: &Foreign| {
                 let foreign = *foreign;
-                let each = there.into_iter().map(|exchange| ask(foreign, addr, setting, exchange));
+                let each = there
+                    .into_iter()
+                    .map(|exchange| ask(foreign, addr, setting, exchange));
                 if setting.is_parallel {
                     return join_all(each).await.into_iter().collect();
                 }
@@ -259,7 +354,15 @@ fn a_client_and_a_server_directly_and_by_a_proxy() {
     for (name, exchanges) in all {
         for version in [Version::HTTP_11, Version::HTTP_2] {
             for has_proxy in [false, true] {
-                run(name, &exchanges, Setting { version, has_proxy, is_parallel: false });
+                run(
+                    name,
+                    &exchanges,
+                    Setting {
+                        version,
+                        has_proxy,
+                        is_parallel: false,
+                    },
+                );
             }
         }
     }
@@ -268,9 +371,17 @@ fn a_client_and_a_server_directly_and_by_a_proxy() {
 #[test]
 fn ten_connections_of_http2_at_once() {
     let body: &str = "x".repeat(8192).leak();
-    let one = Exchange { sent_body: body, reply_body: body, ..root() };
+    let one = Exchange {
+        sent_body: body,
+        reply_body: body,
+        ..root()
+    };
     for has_proxy in [false, true] {
-        let setting = Setting { version: Version::HTTP_2, has_proxy, is_parallel: true };
+        let setting = Setting {
+            version: Version::HTTP_2,
+            has_proxy,
+            is_parallel: true,
+        };
         run("http2_parallel_10", &vec![one.clone(); 10], setting);
     }
 }

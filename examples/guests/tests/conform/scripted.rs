@@ -4,7 +4,9 @@ use std::{cell::RefCell, collections::VecDeque, error::Error as _, io, pin::pin,
 
 use futures::future::{Either, select};
 use http_body_util::BodyExt;
-use hyper::{HeaderMap, Request, Response, body::Incoming, server::conn::http1, service::service_fn};
+use hyper::{
+    HeaderMap, Request, Response, body::Incoming, server::conn::http1, service::service_fn,
+};
 use trapline::{Foreign, Os, TcpStream};
 
 use crate::{
@@ -201,7 +203,10 @@ impl Case {
         let seen = Rc::new(RefCell::new(Seen::default()));
         let replies = RefCell::new(VecDeque::from(self.replies.clone()));
         let mut builder = http1::Builder::new();
-        builder.timer(os.run_future(async |foreign: &Foreign| foreign.timer()).await);
+        builder.timer(
+            os.run_future(async |foreign: &Foreign| foreign.timer())
+                .await,
+        );
         (self.builder)(&mut builder, world);
         let result = os.run_future(async |foreign: &Foreign| {
             let service = service_fn(|request| {
@@ -211,7 +216,11 @@ impl Case {
             let mut connection = pin!(builder.serve_connection(foreign.stream(stream), service));
             if let Some(seconds) = self.shuts_after {
                 let over = select(connection.as_mut(), foreign.sleep(world.seconds(seconds))).await;
-                assert!(matches!(over, Either::Right(_)), "{}: it has ended too early", self.name);
+                assert!(
+                    matches!(over, Either::Right(_)),
+                    "{}: it has ended too early",
+                    self.name
+                );
                 connection.as_mut().graceful_shutdown();
             }
             connection.await
@@ -275,10 +284,16 @@ impl Case {
                 Step::Ends(end) => text.ends_with(end),
                 Step::Has(part) => text.contains(part),
                 Step::Lacks(part) => !text.contains(part),
-                Step::Body(body) => text.split_once("\r\n\r\n").is_some_and(|(_, rest)| rest == *body),
+                Step::Body(body) => text
+                    .split_once("\r\n\r\n")
+                    .is_some_and(|(_, rest)| rest == *body),
                 Step::Length(length) => got.len() == *length,
             };
-            assert!(is_right, "{step:?} does not hold for {:?}", String::from_utf8_lossy(&got));
+            assert!(
+                is_right,
+                "{step:?} does not hold for {:?}",
+                String::from_utf8_lossy(&got)
+            );
         }
         Ok(())
     }
@@ -302,7 +317,8 @@ async fn answer(
             seen.trailers = body.trailers().cloned().unwrap_or_default();
         }
         let body = read.map(|body| body.to_bytes().to_vec());
-        let body = body.map_err(|error| format!("{error}: {:?}", error.source().map(ToString::to_string)));
+        let body =
+            body.map_err(|error| format!("{error}: {:?}", error.source().map(ToString::to_string)));
         let failure = body.as_ref().err().cloned();
         if is_first {
             seen.body = Some(body);

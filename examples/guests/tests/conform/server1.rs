@@ -24,35 +24,132 @@ const FOO_CHUNK: &str = "B\r\nfoo bar baz\r\n0\r\n\r\n";
 
 /// How long a response is, by its headers and its body.
 fn lengths() -> Vec<Case> {
-    type Row = (&'static str, &'static str, &'static [(&'static str, &'static str)], Body, [bool; 2], &'static str);
+    type Row = (
+        &'static str,
+        &'static str,
+        &'static [(&'static str, &'static str)],
+        Body,
+        [bool; 2],
+        &'static str,
+    );
     let known = Body::Known(FOO);
     let rows: Vec<Row> = vec![
-        ("fixed_response_known", "1.1", LENGTH_11, known.clone(), [false, true], FOO),
-        ("fixed_response_unknown", "1.1", LENGTH_11, streamed(FOO), [false, true], FOO),
-        ("fixed_response_known_empty", "1.1", &[("content-length", "0")], Body::Known(""), [false, true], ""),
-        ("chunked_response_known", "1.1", CHUNKED, known.clone(), [true, false], FOO_CHUNK),
-        ("chunked_response_known_empty", "1.1", CHUNKED, Body::Known(""), [true, false], "0\r\n\r\n"),
-        ("chunked_response_unknown", "1.1", CHUNKED, streamed(FOO), [true, false], FOO_CHUNK),
-        ("te_response_adds_chunked", "1.1", &[("transfer-encoding", "gzip")], streamed(FOO), [true, false], FOO_CHUNK),
-        ("auto_response_with_unknown_length", "1.1", &[], streamed(FOO), [true, false], FOO_CHUNK),
-        ("auto_response_with_known_length", "1.1", &[], known, [false, true], FOO),
-        ("auto_response_known_empty", "1.1", &[], Body::Known(""), [false, true], ""),
-        ("http10_auto_response_with_unknown_length", "1.0", &[], streamed(FOO), [false, false], FOO),
-        ("http10_chunked_response", "1.0", CHUNKED, streamed(FOO), [false, false], FOO),
+        (
+            "fixed_response_known",
+            "1.1",
+            LENGTH_11,
+            known.clone(),
+            [false, true],
+            FOO,
+        ),
+        (
+            "fixed_response_unknown",
+            "1.1",
+            LENGTH_11,
+            streamed(FOO),
+            [false, true],
+            FOO,
+        ),
+        (
+            "fixed_response_known_empty",
+            "1.1",
+            &[("content-length", "0")],
+            Body::Known(""),
+            [false, true],
+            "",
+        ),
+        (
+            "chunked_response_known",
+            "1.1",
+            CHUNKED,
+            known.clone(),
+            [true, false],
+            FOO_CHUNK,
+        ),
+        (
+            "chunked_response_known_empty",
+            "1.1",
+            CHUNKED,
+            Body::Known(""),
+            [true, false],
+            "0\r\n\r\n",
+        ),
+        (
+            "chunked_response_unknown",
+            "1.1",
+            CHUNKED,
+            streamed(FOO),
+            [true, false],
+            FOO_CHUNK,
+        ),
+        (
+            "te_response_adds_chunked",
+            "1.1",
+            &[("transfer-encoding", "gzip")],
+            streamed(FOO),
+            [true, false],
+            FOO_CHUNK,
+        ),
+        (
+            "auto_response_with_unknown_length",
+            "1.1",
+            &[],
+            streamed(FOO),
+            [true, false],
+            FOO_CHUNK,
+        ),
+        (
+            "auto_response_with_known_length",
+            "1.1",
+            &[],
+            known,
+            [false, true],
+            FOO,
+        ),
+        (
+            "auto_response_known_empty",
+            "1.1",
+            &[],
+            Body::Known(""),
+            [false, true],
+            "",
+        ),
+        (
+            "http10_auto_response_with_unknown_length",
+            "1.0",
+            &[],
+            streamed(FOO),
+            [false, false],
+            FOO,
+        ),
+        (
+            "http10_chunked_response",
+            "1.0",
+            CHUNKED,
+            streamed(FOO),
+            [false, false],
+            FOO,
+        ),
     ];
-    let cases = rows.into_iter().map(|(name, version, headers, body, [chunked, length], expected)| {
-        let one = case(name)
-            .reply(reply(headers, body))
-            .send(head(&format!("GET / HTTP/{version}"), CLOSE))
-            .to_end()
-            .body(expected);
-        let one = if chunked {
-            one.has("transfer-encoding:").has("chunked\r\n")
-        } else {
-            one.lacks("transfer-encoding:")
-        };
-        if length { one.has("content-length:") } else { one.lacks("content-length:") }
-    });
+    let cases = rows.into_iter().map(
+        |(name, version, headers, body, [chunked, length], expected)| {
+            let one = case(name)
+                .reply(reply(headers, body))
+                .send(head(&format!("GET / HTTP/{version}"), CLOSE))
+                .to_end()
+                .body(expected);
+            let one = if chunked {
+                one.has("transfer-encoding:").has("chunked\r\n")
+            } else {
+                one.lacks("transfer-encoding:")
+            };
+            if length {
+                one.has("content-length:")
+            } else {
+                one.lacks("content-length:")
+            }
+        },
+    );
     cases.collect()
 }
 
@@ -79,7 +176,10 @@ fn requests() -> Vec<Case> {
             .unserved()
             .badly(hyper::Error::is_parse),
         case("post_with_chunked_body")
-            .send(head("POST / HTTP/1.1", "Transfer-Encoding: chunked\r\n") + "1\r\nq\r\n2\r\nwe\r\n2\r\nrt\r\n0\r\n\r\n")
+            .send(
+                head("POST / HTTP/1.1", "Transfer-Encoding: chunked\r\n")
+                    + "1\r\nq\r\n2\r\nwe\r\n2\r\nrt\r\n0\r\n\r\n",
+            )
             .until("\r\n\r\n")
             .reads("qwert"),
         case("post_with_chunked_overflow")
@@ -105,7 +205,10 @@ fn requests() -> Vec<Case> {
             .unserved()
             .badly(hyper::Error::is_parse),
         case("header_name_too_long")
-            .send(format!("GET / HTTP/1.1\r\n{}: foo\r\n\r\n", "x".repeat(64 * 1024)))
+            .send(format!(
+                "GET / HTTP/1.1\r\n{}: foo\r\n\r\n",
+                "x".repeat(64 * 1024)
+            ))
             .until("\r\n\r\n")
             .starts("HTTP/1.1 431 Request Header Fields Too Large\r\n")
             .badly(hyper::Error::is_parse_too_large),
@@ -127,7 +230,10 @@ fn requests() -> Vec<Case> {
             .badly(hyper::Error::is_parse_too_large),
         case("max_buf_size_split_header_boundary")
             .built(|builder, _| builder.max_buf_size(8192))
-            .send(format!("GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nX: {}", "a".repeat(7000)))
+            .send(format!(
+                "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nX: {}",
+                "a".repeat(7000)
+            ))
             .sleep(0.1)
             .send("a".repeat(5000) + "\r\n\r\n")
             .to_end()
@@ -141,10 +247,17 @@ fn requests() -> Vec<Case> {
 }
 
 fn responses() -> Vec<Case> {
-    let status = |status, body| Reply { status: Some(status), body, ..Reply::default() };
+    let status = |status, body| Reply {
+        status: Some(status),
+        body,
+        ..Reply::default()
+    };
     vec![
         case("get_response_custom_reason_phrase")
-            .reply(Reply { reason: Some("Cool"), ..Reply::default() })
+            .reply(Reply {
+                reason: Some("Cool"),
+                ..Reply::default()
+            })
             .send(get(CLOSE))
             .to_end()
             .starts("HTTP/1.1 200 Cool\r\n")
@@ -169,7 +282,10 @@ fn responses() -> Vec<Case> {
             .to_end()
             .lacks("content-length:"),
         case("response_does_not_set_chunked_if_body_not_allowed")
-            .reply(Reply { headers: CHUNKED, ..status(304, Body::None) })
+            .reply(Reply {
+                headers: CHUNKED,
+                ..status(304, Body::None)
+            })
             .send(get(CLOSE))
             .to_end()
             .starts("HTTP/1.1 304 Not Modified\r\n")
@@ -199,13 +315,19 @@ fn responses() -> Vec<Case> {
             .starts("HTTP/1.0 200 OK\r\ncontent-length: 0\r\n"),
         case("streaming_body")
             .built(|builder, _| builder.keep_alive(false))
-            .reply(reply(&[], Body::Stream(vec![vec![b'x'; 1000].into(); 100], &[])))
+            .reply(reply(
+                &[],
+                Body::Stream(vec![vec![b'x'; 1000].into(); 100], &[]),
+            ))
             .send("GET / HTTP/1.1\r\n\r\n")
             .to_end()
             .starts("HTTP/1.1 200 OK\r\n")
             .length(100_808),
         case("http1_response_with_http2_version")
-            .reply(Reply { version: Some(Version::HTTP_2), ..Reply::default() })
+            .reply(Reply {
+                version: Some(Version::HTTP_2),
+                ..Reply::default()
+            })
             .send(get(""))
             .until("\r\n\r\n")
             .starts("HTTP/1.1 200 OK\r\n"),
@@ -323,8 +445,16 @@ fn continues() -> Vec<Case> {
             .to_end()
             .starts("HTTP/1.1 200 OK\r\n"),
         case("expect_continue_waits_for_body_poll")
-            .reply(Reply { status: Some(400), after: 0.05, ignores_body: true, ..Reply::default() })
-            .send(post("1.1", "Expect: 100-continue\r\nContent-Length: 100\r\n"))
+            .reply(Reply {
+                status: Some(400),
+                after: 0.05,
+                ignores_body: true,
+                ..Reply::default()
+            })
+            .send(post(
+                "1.1",
+                "Expect: 100-continue\r\nContent-Length: 100\r\n",
+            ))
             .to_end()
             .starts("HTTP/1.1 400 Bad Request\r\n"),
     ]
@@ -396,7 +526,10 @@ fn shutdowns() -> Vec<Case> {
             .send("")
             .to_end()
             .length(0),
-        case("graceful_shutdown_before_first_request_no_block").shuts_after(0.0).to_end().length(0),
+        case("graceful_shutdown_before_first_request_no_block")
+            .shuts_after(0.0)
+            .to_end()
+            .length(0),
     ]
 }
 
@@ -405,20 +538,46 @@ const HELLO_TRAILER: &str = "5\r\nhello\r\n0\r\nchunky-trailer: header data\r\n\
 
 fn trailers() -> Vec<Case> {
     let with = |headers, trailers| reply(headers, Body::Stream(vec!["hello".into()], trailers));
-    let chunky = || with(&[("transfer-encoding", "chunked"), ("trailer", "chunky-trailer")], TRAILER);
-    let more: &[(&str, &str)] =
-        &[("chunky-trailer", "header data"), ("host", "www.example.com"), ("foo", "bar")];
-    let sent = head("POST / HTTP/1.1", "trailer: chunky-trailer\r\ntransfer-encoding: chunked\r\n") + HELLO_TRAILER;
+    let chunky = || {
+        with(
+            &[
+                ("transfer-encoding", "chunked"),
+                ("trailer", "chunky-trailer"),
+            ],
+            TRAILER,
+        )
+    };
+    let more: &[(&str, &str)] = &[
+        ("chunky-trailer", "header data"),
+        ("host", "www.example.com"),
+        ("foo", "bar"),
+    ];
+    let sent = head(
+        "POST / HTTP/1.1",
+        "trailer: chunky-trailer\r\ntransfer-encoding: chunked\r\n",
+    ) + HELLO_TRAILER;
     let ok = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ntrailer: chunky-trailer\r\n";
     vec![
         case("http1_trailer_send_fields")
-            .reply(with(&[("transfer-encoding", "chunked"), ("trailer", "chunky-trailer")], more))
+            .reply(with(
+                &[
+                    ("transfer-encoding", "chunked"),
+                    ("trailer", "chunky-trailer"),
+                ],
+                more,
+            ))
             .send(get("Connection: keep-alive\r\nTE: trailers\r\n"))
             .until("\r\nchunky-trailer: header data\r\n\r\n")
             .starts(ok)
             .body(HELLO_TRAILER),
         case("http1_trailer_send_fields_titlecase")
-            .reply(with(&[("transfer-encoding", "chunked"), ("trailer", "Chunky-Trailer")], more))
+            .reply(with(
+                &[
+                    ("transfer-encoding", "chunked"),
+                    ("trailer", "Chunky-Trailer"),
+                ],
+                more,
+            ))
             .send(get("Connection: keep-alive\r\nTE: trailers\r\n"))
             .until("\r\nchunky-trailer: header data\r\n\r\n")
             .starts("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ntrailer: Chunky-Trailer\r\n")
@@ -436,7 +595,9 @@ fn trailers() -> Vec<Case> {
             .body(HELLO_TRAILER),
         case("http1_trailer_fields_allowed_with_multiple_te_headers")
             .reply(chunky())
-            .send(get("Connection: keep-alive\r\nTE: gzip\r\nTE: trailers\r\n"))
+            .send(get(
+                "Connection: keep-alive\r\nTE: gzip\r\nTE: trailers\r\n",
+            ))
             .until("\r\nchunky-trailer: header data\r\n\r\n")
             .body(HELLO_TRAILER),
         case("http1_trailer_recv_fields")
@@ -499,7 +660,8 @@ fn connections_that_are_shut_down() {
 
 #[test]
 fn a_buffer_that_is_too_small_is_refused() {
-    let with = |size| std::panic::catch_unwind(|| drop(http1::Builder::new().max_buf_size(size).clone()));
+    let with =
+        |size| std::panic::catch_unwind(|| drop(http1::Builder::new().max_buf_size(size).clone()));
     // max_buf_size_panic_too_small, max_buf_size_no_panic
     assert!(with(8191).is_err());
     assert!(with(8193).is_ok());

@@ -1,7 +1,6 @@
 //! The programs: on real sockets with curl, in the simulated network under chaos, on tapes, killed, drained,
 //! and searched for a planted race.
 
-mod fetch;
 mod ledger;
 mod notes;
 mod processes;

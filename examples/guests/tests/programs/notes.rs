@@ -183,7 +183,7 @@ fn a_killed_service_has_what_it_has_acknowledged() {
 
 /// Three clients put notes while hosts crash, links are cut and connections are reset. What was answered is
 /// there in the end. Returns the log, and how often the service was started.
-fn chaos(seed: u64, level: u8, is_tls: bool) -> (String, usize) {
+pub(super) fn chaos(seed: u64, level: u8, is_tls: bool) -> (String, usize) {
     let directory = directory(&format!("chaos-{seed}-{level}-{is_tls}"));
     let (cert, key) = certificate_of_bytes(&directory);
     let mut notes = Notes::default();

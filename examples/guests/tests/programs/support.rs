@@ -128,11 +128,6 @@ pub fn curl<S: AsRef<OsStr>>(words: impl IntoIterator<Item = S>) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Runs curl in a thread while a kernel of this process runs.
-pub fn curl_beside(words: Vec<String>) -> thread::JoinHandle<String> {
-    thread::spawn(move || curl(words))
-}
-
 /// The events of a run.
 #[derive(Clone, Default)]
 pub struct Log(pub Rc<RefCell<String>>);
