@@ -10,7 +10,6 @@ use std::{
     path::PathBuf,
     process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio},
     rc::Rc,
-    thread,
     time::Duration,
 };
 
