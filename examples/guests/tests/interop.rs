@@ -358,7 +358,7 @@ fn combinators_timers_kill_and_timeout() {
                     let mut all: FuturesUnordered<_> = [3u64, 1, 2]
                         .into_iter()
                         .map(|n| {
-                            let f = foreign.clone();
+                            let f = *foreign;
                             async move {
                                 f.sleep_until(at + Duration::from_secs(n)).await;
                                 n

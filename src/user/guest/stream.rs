@@ -145,15 +145,14 @@ impl Port for StreamPort {
 
 impl StreamPort {
     async fn recv(&self, os: &mut Os, place: Caller) -> bool {
-        let result = attempt(os, place, async |os: &mut Os| {
-            let take = |bytes: &[u8]| self.state.borrow_mut().arrived.push(bytes);
-            match &self.socket {
-                Socket::Tcp(stream) => stream.recv_noted(os, PIECE, take).await,
-                Socket::Unix(stream) => stream.recv_noted(os, PIECE, take).await,
-            }
-        });
-        let result = result.await;
-        let Some(result) = self.reads.outcome(os, result).await else {
+        let take = |bytes: &[u8]| self.state.borrow_mut().arrived.push(bytes);
+        os.frame().set_place(place);
+        // It does not block: the select has found bytes, and no other task has this end.
+        let result = match &self.socket {
+            Socket::Tcp(stream) => stream.recv_noted(os, PIECE, take).await,
+            Socket::Unix(stream) => stream.recv_noted(os, PIECE, take).await,
+        };
+        let Some(result) = self.reads.outcome(os, Some(result)).await else {
             return false;
         };
         let mut state = self.state.borrow_mut();

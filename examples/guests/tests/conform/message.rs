@@ -24,8 +24,6 @@ pub enum Body {
     Known(&'static str),
     /// Of one that is not.
     Stream(Vec<Bytes>, Pairs),
-    /// Ends with an error of h2.
-    Fails(h2::Reason),
 }
 
 pub fn streamed(text: &'static str) -> Body {
@@ -45,10 +43,6 @@ impl Body {
                     frames.push_back(Frame::trailers(headers(trailers)));
                 }
                 StreamBody::new(stream::iter(frames.into_iter().map(Ok))).boxed_unsync()
-            }
-            Self::Fails(reason) => {
-                let error: BoxError = Box::new(h2::Error::from(reason));
-                StreamBody::new(stream::iter([Err(error)])).boxed_unsync()
             }
         }
     }

@@ -109,7 +109,7 @@ impl Case {
     }
 
     /// Receives up to the end of the stream.
-    pub fn to_end(self) -> Self {
+    pub fn until_end(self) -> Self {
         self.step(Step::End)
     }
 

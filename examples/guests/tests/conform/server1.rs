@@ -136,7 +136,7 @@ fn lengths() -> Vec<Case> {
             let one = case(name)
                 .reply(reply(headers, body))
                 .send(head(&format!("GET / HTTP/{version}"), CLOSE))
-                .to_end()
+                .until_end()
                 .body(expected);
             let one = if chunked {
                 one.has("transfer-encoding:").has("chunked\r\n")
@@ -187,16 +187,16 @@ fn requests() -> Vec<Case> {
                 head("POST / HTTP/1.1", "Transfer-Encoding: chunked\r\n")
                     + "f0000000000000003\r\nabc\r\n0\r\n\r\nGET /sneaky HTTP/1.1\r\n\r\n",
             )
-            .to_end()
+            .until_end()
             .cannot_read("overflow"),
         case("post_with_incomplete_body")
             .send(head("POST / HTTP/1.1", "Content-Length: 10\r\n") + "12345")
             .shut()
-            .to_end()
+            .until_end()
             .cannot_read(""),
         case("post_with_chunked_missing_final_digit")
             .send(head("POST / HTTP/1.1", "transfer-encoding: chunked\r\n") + "1\r\nZ\r\n\r\n\r\n")
-            .to_end()
+            .until_end()
             .cannot_read(""),
         case("http_11_uri_too_long")
             .send(format!("GET /{} HTTP/1.1\r\n\r\n", "a".repeat(65534)))
@@ -236,7 +236,7 @@ fn requests() -> Vec<Case> {
             ))
             .sleep(0.1)
             .send("a".repeat(5000) + "\r\n\r\n")
-            .to_end()
+            .until_end()
             .starts("HTTP/1.1 431 ")
             .badly(hyper::Error::is_parse_too_large),
         case("empty_parse_eof_does_not_return_error"),
@@ -259,27 +259,27 @@ fn responses() -> Vec<Case> {
                 ..Reply::default()
             })
             .send(get(CLOSE))
-            .to_end()
+            .until_end()
             .starts("HTTP/1.1 200 Cool\r\n")
             .body(""),
         case("head_response_can_send_content_length")
             .reply(reply(&[("content-length", "1024")], Body::None))
             .send(head("HEAD / HTTP/1.1", CLOSE))
-            .to_end()
+            .until_end()
             .starts("HTTP/1.1 200 OK\r\n")
             .has("content-length: 1024\r\n")
             .body(""),
         case("head_response_doesnt_send_body")
             .reply(reply(&[], Body::Known(FOO)))
             .send(head("HEAD / HTTP/1.1", CLOSE))
-            .to_end()
+            .until_end()
             .starts("HTTP/1.1 200 OK\r\n")
             .has("content-length: 11\r\n")
             .body(""),
         case("no_implicit_zero_content_length_for_head_responses")
             .reply(reply(&[], Body::Known("")))
             .send(head("HEAD / HTTP/1.1", CLOSE))
-            .to_end()
+            .until_end()
             .lacks("content-length:"),
         case("response_does_not_set_chunked_if_body_not_allowed")
             .reply(Reply {
@@ -287,19 +287,19 @@ fn responses() -> Vec<Case> {
                 ..status(304, Body::None)
             })
             .send(get(CLOSE))
-            .to_end()
+            .until_end()
             .starts("HTTP/1.1 304 Not Modified\r\n")
             .lacks("transfer-encoding")
             .body(""),
         case("skips_content_length_for_304_responses")
             .reply(status(304, Body::Known("foo")))
             .send(get(CLOSE))
-            .to_end()
+            .until_end()
             .lacks("content-length:"),
         case("skips_content_length_and_body_for_304_responses")
             .reply(status(304, Body::Known("foo")))
             .send(get(CLOSE))
-            .to_end()
+            .until_end()
             .starts("HTTP/1.1 304 Not Modified\r\n")
             .lacks("content-length:")
             .body(""),
@@ -320,7 +320,7 @@ fn responses() -> Vec<Case> {
                 Body::Stream(vec![vec![b'x'; 1000].into(); 100], &[]),
             ))
             .send("GET / HTTP/1.1\r\n\r\n")
-            .to_end()
+            .until_end()
             .starts("HTTP/1.1 200 OK\r\n")
             .length(100_808),
         case("http1_response_with_http2_version")
@@ -335,52 +335,52 @@ fn responses() -> Vec<Case> {
 }
 
 fn lives() -> Vec<Case> {
-    let foo = || reply(LENGTH_11, Body::Known(FOO));
-    let quux = || reply(&[("content-length", "8")], Body::Known("zar quux"));
+    let eleven = || reply(LENGTH_11, Body::Known(FOO));
+    let eight = || reply(&[("content-length", "8")], Body::Known("zar quux"));
     let twelve = || reply(&[("content-length", "12")], Body::Known("Hello World\n"));
     let last = head("GET /quux HTTP/1.1", CLOSE);
     vec![
         case("get_chunked_response_with_ka")
             .reply(reply(CHUNKED, Body::Known(FOO)))
-            .reply(quux())
+            .reply(eight())
             .send(get("Connection: keep-alive\r\n"))
             .until("\r\nfoo bar baz\r\n0\r\n\r\n")
             .send(last.clone())
-            .to_end()
+            .until_end()
             .ends("zar quux"),
         case("keep_alive")
-            .reply(foo())
-            .reply(quux())
+            .reply(eleven())
+            .reply(eight())
             .send(get(""))
             .until(FOO)
             .send(last)
-            .to_end()
+            .until_end()
             .ends("zar quux"),
         case("http_10_keep_alive")
-            .reply(foo())
-            .reply(quux())
+            .reply(eleven())
+            .reply(eight())
             .send(head("GET / HTTP/1.0", "Connection: keep-alive\r\n"))
             .until(FOO)
             .has("connection: keep-alive\r\n")
             .send(head("GET /quux HTTP/1.0", ""))
-            .to_end()
+            .until_end()
             .ends("zar quux"),
         case("http_10_close_on_no_ka")
-            .reply(Reply { version: Some(Version::HTTP_10), ..foo() })
+            .reply(Reply { version: Some(Version::HTTP_10), ..eleven() })
             .send(head("GET / HTTP/1.0", "Connection: keep-alive\r\n"))
-            .to_end()
+            .until_end()
             .ends(FOO)
             .lacks("connection: keep-alive\r\n"),
         case("disable_keep_alive")
             .built(|builder, _| builder.keep_alive(false))
-            .reply(foo())
+            .reply(eleven())
             .send(get("Connection: keep-alive\r\n"))
-            .to_end()
+            .until_end()
             .ends(FOO),
         case("header_connection_close")
             .reply(reply(&[("content-length", "11"), ("connection", "close")], Body::Known(FOO)))
             .send(get("Connection: keep-alive\r\n"))
-            .to_end()
+            .until_end()
             .ends(FOO)
             .has("connection: close\r\n"),
         case("pipeline_disabled")
@@ -394,7 +394,7 @@ fn lives() -> Vec<Case> {
             .reply(twelve())
             .reply(twelve())
             .send(get("") + &get(CLOSE))
-            .to_end()
+            .until_end()
             .starts("HTTP/1.1 200 OK\r\ncontent-length: 12\r\n")
             .has("\r\n\r\nHello World\nHTTP/1.1 200 OK\r\ncontent-length: 12\r\nconnection: close\r\n")
             .ends("\r\n\r\nHello World\n"),
@@ -425,24 +425,24 @@ fn continues() -> Vec<Case> {
             .until(hundred)
             .length(hundred.len())
             .send("hello")
-            .to_end()
+            .until_end()
             .reads("hello"),
         case("expect_continue_accepts_upper_cased_expectation")
             .send(post("1.1", "Expect: 100-Continue\r\nContent-Length: 5\r\n"))
             .until(hundred)
             .length(hundred.len())
             .send("hello")
-            .to_end()
+            .until_end()
             .reads("hello"),
         case("expect_continue_but_http_10_is_ignored")
             .send(post("1.0", "Expect: 100-Continue\r\nContent-Length: 5\r\n"))
             .send("hello")
-            .to_end()
+            .until_end()
             .starts("HTTP/1.0 200 OK\r\n")
             .reads("hello"),
         case("expect_continue_but_no_body_is_ignored")
             .send(post("1.1", "Expect: 100-continue\r\n"))
-            .to_end()
+            .until_end()
             .starts("HTTP/1.1 200 OK\r\n"),
         case("expect_continue_waits_for_body_poll")
             .reply(Reply {
@@ -455,7 +455,7 @@ fn continues() -> Vec<Case> {
                 "1.1",
                 "Expect: 100-continue\r\nContent-Length: 100\r\n",
             ))
-            .to_end()
+            .until_end()
             .starts("HTTP/1.1 400 Bad Request\r\n"),
     ]
 }
@@ -475,7 +475,7 @@ fn timeouts() -> Vec<Case> {
         case("header_read_timeout_starts_immediately")
             .built(|builder, world| builder.header_read_timeout(world.seconds(2.0)))
             .sleep(3.0)
-            .to_end()
+            .until_end()
             .length(0)
             .unserved()
             .badly(hyper::Error::is_timeout),
@@ -515,7 +515,7 @@ fn shutdowns() -> Vec<Case> {
             .send("GET / HTTP/1.1\r\n")
             .sleep(2.0)
             .send("Host: localhost\r\n\r\n")
-            .to_end()
+            .until_end()
             .starts("HTTP/1.1 200 OK\r\n")
             .has("connection: close\r\n"),
         case("disable_keep_alive_post_request")
@@ -524,11 +524,11 @@ fn shutdowns() -> Vec<Case> {
             .send(get(""))
             .until("hello")
             .send("")
-            .to_end()
+            .until_end()
             .length(0),
         case("graceful_shutdown_before_first_request_no_block")
             .shuts_after(0.0)
-            .to_end()
+            .until_end()
             .length(0),
     ]
 }
@@ -611,7 +611,7 @@ fn trailers() -> Vec<Case> {
             .send(sent)
             .until("ok")
             .send(head("GET /quux HTTP/1.1", CLOSE))
-            .to_end()
+            .until_end()
             .ends("zar quux")
             .reads("hello")
             .trailers(TRAILER),
