@@ -15,12 +15,13 @@
 //! | `disk.rs` | operations on a disk, and the rules for its names |
 //! | `drops.rs` | destructors that run one after another |
 //! | `footprint.rs` | what a turn touches: [`Footprints`] |
-//! | `noting.rs` | the notes of a search |
+//! | `noting.rs`, `deferring.rs` | the notes of a search; what a task leaves without a trap |
 //! | `pause.rs` | how blocking work pauses |
 //! | `unread.rs` | what was read of standard input ahead |
 //! | `status.rs` | the status of a queue, which its handles read without a trap |
 
 mod deferred;
+mod deferring;
 mod descriptor;
 pub(crate) mod disk;
 mod drops;

@@ -164,7 +164,7 @@ impl Parcel {
 
 /// The flags that send a trap to the plain lane. Two of them leave it in a fast lane if they are alone:
 /// `REQUEUED` and `OBSERVED`. `PUBLISHED` may join the first. This one: deferred calls are pending.
-const DEFERRED: u8 = 1;
+pub(super) const DEFERRED: u8 = 1;
 const PAYLOAD: u8 = 2;
 const OBSERVED: u8 = 4;
 const DUE: u8 = 8;
@@ -176,9 +176,6 @@ const REQUEUED: u8 = 32;
 pub(super) const NOTED: u8 = 64;
 /// Other threads see which task runs.
 const PUBLISHED: u8 = 128;
-
-/// The most deferred calls whose memory is kept for the next.
-const REUSED: usize = 64;
 
 pub(crate) struct TrapFrame {
     /// The argument or answer of the trap under way that does not fit in a word.
@@ -212,10 +209,10 @@ pub(crate) struct TrapFrame {
     pub(crate) kept_text: Cell<usize>,
     pub(super) footprints: RefCell<Option<Footprints>>,
     /// The printed text, which is deferred.
-    console: RefCell<String>,
-    deferred: RefCell<VecDeque<Deferred>>,
+    pub(super) console: RefCell<String>,
+    pub(super) deferred: RefCell<VecDeque<Deferred>>,
     /// Those of deferred calls. Few have one.
-    payloads: RefCell<Slab<Payload>>,
+    pub(super) payloads: RefCell<Slab<Payload>>,
     /// What is kept of queues that are gone, and of names.
     pub(crate) kept: Kept,
     /// The caller of the last stub that may block, or makes a task. A stub borrows its `Os`, so no
@@ -488,83 +485,6 @@ impl TrapFrame {
 
     pub(crate) fn offered(&self) -> RefMut<'_, [u8]> {
         self.buffer(self.word().unwrap_or(0) as usize)
-    }
-
-    pub(crate) fn print(&self, text: fmt::Arguments<'_>) {
-        // First, because a `Display` of the caller may panic half way.
-        self.flag(DEFERRED, true);
-        // Writing to a `String` fails only if a `Display` of the caller does.
-        let _ = fmt::write(&mut *self.console.borrow_mut(), text);
-    }
-
-    pub(crate) fn defer(&self, call: SystemCall) {
-        self.defer_with(call, None);
-    }
-
-    pub(crate) fn defer_word(&self, call: SystemCall, word: u64) {
-        self.defer_with(call, Some(word));
-    }
-
-    pub(crate) fn defer_payload(&self, call: SystemCall, payload: Payload) {
-        let number = self.payloads.borrow_mut().insert(payload);
-        self.defer_with(call, Some(number as u64));
-    }
-
-    pub(crate) fn take_deferred_payload(&self, number: u64) -> Option<Payload> {
-        self.payloads.borrow_mut().try_remove(number as usize)
-    }
-
-    fn defer_with(&self, call: SystemCall, word: Option<u64>) {
-        self.deferred
-            .borrow_mut()
-            .push_back(Deferred { call, word });
-        self.flag(DEFERRED, true);
-    }
-
-    pub(crate) fn prints(&self) -> bool {
-        !self.console.borrow().is_empty()
-    }
-
-    pub(crate) fn may_wait_to_print(&self) -> bool {
-        self.prints() && self.kept_text.get() + self.console.borrow().len() >= CONSOLE_ROOM
-    }
-
-    pub(crate) fn has_deferred(&self) -> bool {
-        self.flags.get() & DEFERRED != 0
-    }
-
-    pub(crate) fn take_text(&self) -> String {
-        self.console.take()
-    }
-
-    /// Takes the next deferred call if it is a frequent one, and no text comes before it.
-    #[inline(always)]
-    pub(crate) fn next_frequent_deferred(&self) -> Option<Deferred> {
-        if self.prints() {
-            return None;
-        }
-        let mut calls = self.deferred.borrow_mut();
-        let next = calls.front().copied().filter(Deferred::is_frequent)?;
-        calls.pop_front();
-        if calls.is_empty() {
-            self.flag(DEFERRED, false);
-            if calls.capacity() > REUSED {
-                *calls = VecDeque::new();
-            }
-        }
-        Some(next)
-    }
-
-    pub(crate) fn take_deferred(&self) -> VecDeque<Deferred> {
-        self.flag(DEFERRED, false);
-        self.deferred.take()
-    }
-
-    pub(crate) fn reuse_deferred(&self, handled: VecDeque<Deferred>) {
-        debug_assert!(handled.is_empty(), "the calls that are left would be lost");
-        if handled.capacity() <= REUSED {
-            self.deferred.replace(handled);
-        }
     }
 
     /// Drops a value that may own others like it, in a chain of any length. A message may own the

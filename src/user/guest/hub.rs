@@ -188,12 +188,25 @@ impl Hub {
             match next {
                 None => return has_written,
                 Some(Some(port)) if self.is_wanted(&*port, Direction::Write) => {
-                    let is_blocked = !port.write(os, self.place).await;
+                    let is_blocked = !self.moves(os, &*port, Direction::Write).await;
                     has_written |= !is_blocked;
                     self.wants.borrow_mut()[at].is_blocked = is_blocked;
                 }
                 Some(_) => at += 1,
             }
+        }
+    }
+
+    /// Makes the call of a device's end. Returns whether it has moved something.
+    async fn moves(&self, os: &mut Os, port: &dyn Port, direction: Direction) -> bool {
+        let Some(_under_way) = port.end(direction).begin() else {
+            // The task that had it before has bytes in its hands, and gives them back at its next turn.
+            os.yield_now().await;
+            return false;
+        };
+        match direction {
+            Direction::Read => port.read(os, self.place).await,
+            Direction::Write => port.write(os, self.place).await,
         }
     }
 
@@ -244,10 +257,7 @@ impl Hub {
     pub(super) async fn serve(self: &Rc<Self>, os: &mut Os, index: usize) {
         let mut want = self.wants.borrow_mut().remove(index);
         let direction = want.direction;
-        let is_moved = match direction {
-            Direction::Read => want.port.read(os, self.place).await,
-            Direction::Write => want.port.write(os, self.place).await,
-        };
+        let is_moved = self.moves(os, &*want.port, direction).await;
         if is_moved && direction == Direction::Read {
             want.port.end(direction).unlist(self);
         } else {
@@ -259,7 +269,20 @@ impl Hub {
 
 /// One direction of a device: the guest whose task does the calls, and the waker of what waits.
 #[derive(Default)]
-pub(super) struct End(RefCell<EndState>);
+pub(super) struct End {
+    state: RefCell<EndState>,
+    /// Whether a task makes a call.
+    is_under_way: Cell<bool>,
+}
+
+/// A call of an end, by one task. Bytes would change places if two made one at a time.
+struct UnderWay<'a>(&'a Cell<bool>);
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.set(false);
+    }
+}
 
 #[derive(Default)]
 struct EndState {
@@ -273,15 +296,25 @@ struct EndState {
 
 impl End {
     fn is_of(&self, hub: &Rc<Hub>) -> bool {
-        ptr::eq(self.0.borrow().hub.as_ptr(), Rc::as_ptr(hub))
+        ptr::eq(self.state.borrow().hub.as_ptr(), Rc::as_ptr(hub))
+    }
+
+    /// Begins a call, unless one is under way.
+    fn begin(&self) -> Option<UnderWay<'_>> {
+        (!self.is_under_way.replace(true)).then(|| UnderWay(&self.is_under_way))
+    }
+
+    /// Returns whether a task makes a call.
+    pub(super) fn is_under_way(&self) -> bool {
+        self.is_under_way.get()
     }
 
     fn is_awaited(&self) -> bool {
-        self.0.borrow().waker.is_some()
+        self.state.borrow().waker.is_some()
     }
 
     pub(super) fn set_waker(&self, cx: &Context<'_>) {
-        let before = self.0.borrow_mut().waker.replace(cx.waker().clone());
+        let before = self.state.borrow_mut().waker.replace(cx.waker().clone());
         drop(before);
     }
 
@@ -289,7 +322,7 @@ impl End {
     pub(super) fn list(&self, port: Rc<dyn Port>, direction: Direction) -> io::Result<()> {
         let hub = current().ok_or_else(outside)?;
         let is_here = self.is_of(&hub);
-        let mut state = self.0.borrow_mut();
+        let mut state = self.state.borrow_mut();
         if is_here && state.is_listed {
             return Ok(());
         }
@@ -311,13 +344,13 @@ impl End {
     /// Notes that a guest has taken it off its list.
     pub(super) fn unlist(&self, hub: &Rc<Hub>) {
         if self.is_of(hub) {
-            self.0.borrow_mut().is_listed = false;
+            self.state.borrow_mut().is_listed = false;
         }
     }
 
     /// Ends the wait of a handle that is gone.
     pub(super) fn forget(&self) {
-        let mut state = self.0.borrow_mut();
+        let mut state = self.state.borrow_mut();
         let (waker, hub) = (state.waker.take(), state.hub.upgrade());
         drop(state);
         drop(waker);
@@ -330,7 +363,7 @@ impl End {
     }
 
     pub(super) fn wake(&self) {
-        let waker = self.0.borrow_mut().waker.take();
+        let waker = self.state.borrow_mut().waker.take();
         waker.into_iter().for_each(Waker::wake);
     }
 
@@ -342,7 +375,7 @@ impl End {
     ) -> Option<io::Result<T>> {
         match result {
             Some(Err(error))
-                if error.kind() == io::ErrorKind::ResourceBusy && self.0.borrow().has_moved =>
+                if error.kind() == io::ErrorKind::ResourceBusy && self.state.borrow().has_moved =>
             {
                 // The task that had it before leaves it at its next turn.
                 os.yield_now().await;
@@ -350,7 +383,7 @@ impl End {
             }
             None => None,
             other => {
-                self.0.borrow_mut().has_moved = false;
+                self.state.borrow_mut().has_moved = false;
                 other
             }
         }

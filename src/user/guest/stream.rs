@@ -129,7 +129,9 @@ impl Port for StreamPort {
     }
 
     fn has_unsent(&self) -> bool {
-        self.state.borrow().has_unsent()
+        let state = self.state.borrow();
+        // What another task is sending may come back.
+        state.has_unsent() || (state.write_error.is_none() && self.writes.is_under_way())
     }
 
     fn read<'a>(&'a self, os: &'a mut Os, place: Caller) -> Moves<'a> {
@@ -143,15 +145,14 @@ impl Port for StreamPort {
 
 impl StreamPort {
     async fn recv(&self, os: &mut Os, place: Caller) -> bool {
-        let result = attempt(os, place, async |os: &mut Os| {
-            let take = |bytes: &[u8]| self.state.borrow_mut().arrived.push(bytes);
-            match &self.socket {
-                Socket::Tcp(stream) => stream.recv_noted(os, PIECE, take).await,
-                Socket::Unix(stream) => stream.recv_noted(os, PIECE, take).await,
-            }
-        });
-        let result = result.await;
-        let Some(result) = self.reads.outcome(os, result).await else {
+        let take = |bytes: &[u8]| self.state.borrow_mut().arrived.push(bytes);
+        os.frame().set_place(place);
+        // It does not block: the select has found bytes, and no other task has this end.
+        let result = match &self.socket {
+            Socket::Tcp(stream) => stream.recv_noted(os, PIECE, take).await,
+            Socket::Unix(stream) => stream.recv_noted(os, PIECE, take).await,
+        };
+        let Some(result) = self.reads.outcome(os, Some(result)).await else {
             return false;
         };
         let mut state = self.state.borrow_mut();
@@ -166,6 +167,10 @@ impl StreamPort {
     }
 
     async fn send(&self, os: &mut Os, place: Caller) -> bool {
+        if !self.state.borrow().has_unsent() {
+            // Another task has sent it meanwhile.
+            return true;
+        }
         let outgoing = Outgoing::of(self);
         let shuts = outgoing.bytes.len() == outgoing.sent.get();
         let result = match shuts {
@@ -313,10 +318,10 @@ impl ForeignStream {
     pub fn poll_flush(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
         let mut state = self.port.state.borrow_mut();
         state.check_writes()?;
-        if !state.has_unsent() {
+        drop(state);
+        if !self.port.has_unsent() {
             return Poll::Ready(Ok(()));
         }
-        drop(state);
         self.poll_sent(cx).map_ok(|_| ())
     }
 

@@ -276,6 +276,69 @@ fn the_halves_of_a_stream_may_be_in_two_guests_and_move() {
     });
 }
 
+/// A stream goes from guest to guest while its bytes are being sent and received, in pieces.
+fn handed_on(seed: u64) -> Result<(), trapline::Error> {
+    let net = SimNet::new().fragment(true);
+    let world = SimWorld::new(seed).net(&net);
+    let random = trapline::sched::Random::new(seed);
+    let mut kernel = Kernel::builder().world(world).policy(random).build()?;
+    let (bytes, read_by) = (pattern(3_000), 10);
+    let sent = bytes.clone();
+    let main = kernel.spawn("main", async move |os: &mut Os| {
+        let (client, server) = pair(os).await?;
+        os.run_future(async move |foreign: &Foreign| {
+            let (writer, reader) = (foreign.stream(client), Rc::new(foreign.stream(server)));
+            let foreign = *foreign;
+            let writes = async move {
+                let mut writer = writer;
+                for piece in sent.chunks(sent.len().div_ceil(read_by)) {
+                    let piece = piece.to_vec();
+                    let wrote = foreign.spawn("writer", async move {
+                        write_all(&writer, &piece).await?;
+                        // Some of it is on its way.
+                        super::yields(piece.len() as u32 % 3).await;
+                        io::Result::Ok(writer)
+                    });
+                    writer = wrote.await.unwrap()?;
+                }
+                flush(&writer).await?;
+                close(&writer).await
+            };
+            let reads = async move {
+                let (mut all, mut buf) = (Vec::new(), [0; 100]);
+                loop {
+                    let theirs = Rc::clone(&reader);
+                    let n = foreign.spawn("reader", async move {
+                        let n = read(&theirs, &mut buf).await;
+                        n.map(|n| buf[..n].to_vec())
+                    });
+                    match n.await.unwrap()? {
+                        some if some.is_empty() => return io::Result::Ok(all),
+                        some => all.extend(some),
+                    }
+                }
+            };
+            let reads = foreign.spawn("reads", reads);
+            writes.await?;
+            let all = reads.await.unwrap()?;
+            let parts = all.iter().zip(&bytes).position(|(one, other)| one != other);
+            assert_eq!((parts, all.len()), (None, bytes.len()));
+            io::Result::Ok(())
+        })
+        .await
+    })?;
+    let report = kernel.run_until(&[main])?;
+    kernel.audit_all();
+    report.check()
+}
+
+#[test]
+fn a_stream_that_guests_hand_on_keeps_its_bytes_in_order() {
+    for seed in 0..60 {
+        handed_on(seed).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+    }
+}
+
 #[test]
 fn listeners_datagrams_and_unix_sockets_are_for_guests_too() {
     in_both(async |os: &mut Os| {

@@ -137,10 +137,12 @@ fn a_search_faults_a_guest_that_a_thread_wakes() {
     for _ in 0..100 {
         if let Some(failure) = found().exhaustive().explore().failure {
             let text = format!("{failure:?}");
-            assert!(
-                text.contains("another thread has woken this guest"),
-                "{text}"
-            );
+            // Which of the two depends on the thread, too.
+            let reasons = [
+                "another thread has woken this guest",
+                "the program counts on threads",
+            ];
+            assert!(reasons.iter().any(|why| text.contains(why)), "{text}");
             return;
         }
     }

@@ -34,7 +34,11 @@ struct Case {
 
 #[derive(Clone)]
 enum Expected {
-    Response { headers: Pairs, body: &'static str, trailers: Pairs },
+    Response {
+        headers: Pairs,
+        body: &'static str,
+        trailers: Pairs,
+    },
     Error(fn(&Error) -> bool),
 }
 
@@ -53,24 +57,43 @@ fn case(name: &'static str, method: &'static str, uri: &'static str, wire: &str)
         has_host: true,
         wire: wire.into(),
         reply: OK.into(),
-        expected: Expected::Response { headers: &[], body: "", trailers: &[] },
+        expected: Expected::Response {
+            headers: &[],
+            body: "",
+            trailers: &[],
+        },
     }
 }
 
 /// A plain one, which the peer answers so.
 fn answered(name: &'static str, reply: impl Into<String>, body: &'static str) -> Case {
-    let expected = Expected::Response { headers: &[], body, trailers: &[] };
+    let expected = Expected::Response {
+        headers: &[],
+        body,
+        trailers: &[],
+    };
     let wire = "GET / HTTP/1.1\r\nhost: {addr}\r\n\r\n";
-    Case { reply: reply.into(), expected, ..case(name, "GET", "http://{addr}/", wire) }
+    Case {
+        reply: reply.into(),
+        expected,
+        ..case(name, "GET", "http://{addr}/", wire)
+    }
 }
 
 fn refused(name: &'static str, reply: impl Into<String>, is_right: fn(&Error) -> bool) -> Case {
-    Case { expected: Expected::Error(is_right), ..answered(name, reply, "") }
+    Case {
+        expected: Expected::Error(is_right),
+        ..answered(name, reply, "")
+    }
 }
 
 impl Case {
     fn with(self, headers: Pairs, body: Body) -> Self {
-        Self { headers, body, ..self }
+        Self {
+            headers,
+            body,
+            ..self
+        }
     }
 
     fn told(mut self, pairs: Pairs) -> Self {
@@ -101,14 +124,19 @@ impl Case {
                 // A client that has seen enough may have gone.
                 let sent = stream.send_all(os, here.reply.as_bytes()).await;
                 let may_fail = matches!(here.expected, Expected::Error(_));
-                if may_fail { Ok(()) } else { sent.map_err(Into::into) }
+                if may_fail {
+                    Ok(())
+                } else {
+                    sent.map_err(Into::into)
+                }
             },
             async move |os, addr, _| {
                 let stream = os.connect(addr).await?;
                 os.run_future(async |foreign: &Foreign| {
                     let mut builder = http1::Builder::new();
                     (there.builder)(&mut builder);
-                    let (mut sender, connection) = builder.handshake(foreign.stream(stream)).await?;
+                    let (mut sender, connection) =
+                        builder.handshake(foreign.stream(stream)).await?;
                     foreign.spawn("connection", async move { drop(connection.await) });
                     let response = sender.send_request(there.request(&addr.to_string())).await;
                     there.check(response).await
@@ -149,7 +177,14 @@ impl Case {
             }
             (Expected::Error(_), Ok(response)) => panic!("{name}: {response:?}"),
             (_, Err(error)) => panic!("{name}: {error:?}"),
-            (Expected::Response { headers, body, trailers }, Ok(response)) => {
+            (
+                Expected::Response {
+                    headers,
+                    body,
+                    trailers,
+                },
+                Ok(response),
+            ) => {
                 assert_eq!(response.status(), 200, "{name}");
                 for (key, value) in &crate::message::headers(headers) {
                     assert_eq!(response.headers().get(key), Some(value), "{name}: {key}");
@@ -157,7 +192,10 @@ impl Case {
                 (response, body, trailers)
             }
         };
-        let length = expected.headers().get(CONTENT_LENGTH).and_then(|text| text.to_str().ok()?.parse().ok());
+        let length = expected
+            .headers()
+            .get(CONTENT_LENGTH)
+            .and_then(|text| text.to_str().ok()?.parse().ok());
         if let (Some(length), true) = (length, self.method != "HEAD") {
             assert_eq!(expected.body().size_hint().exact(), Some(length), "{name}");
         }
@@ -177,7 +215,11 @@ async fn listener_addr(
     listener: &trapline::TcpListener,
 ) -> std::io::Result<String> {
     let addr = listener.local_addr()?;
-    let name = if addr.ip().is_unspecified() { "server" } else { "127.0.0.1" };
+    let name = if addr.ip().is_unspecified() {
+        "server"
+    } else {
+        "127.0.0.1"
+    };
     let ip = os.resolve(name).await?[0];
     Ok(std::net::SocketAddr::from((ip, addr.port())).to_string())
 }
@@ -262,7 +304,12 @@ fn trailers() -> Vec<Case> {
             "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ntrailer: {trailer}\r\n\r\n5\r\nhello\r\n0\r\n{last}\r\n"
         );
         let wire = "GET / HTTP/1.1\r\nte: trailers\r\nhost: {addr}\r\n\r\n".into();
-        Case { wire, ..answered(name, reply, "hello") }.with(&[("te", "trailers")], Body::None).told(CHUNKED)
+        Case {
+            wire,
+            ..answered(name, reply, "hello")
+        }
+        .with(&[("te", "trailers")], Body::None)
+        .told(CHUNKED)
     };
     let many: Pairs = &[
         ("chunky-trailer1", "header data1"),
@@ -275,23 +322,52 @@ fn trailers() -> Vec<Case> {
         ("content-length", "5"),
         ("trailer", "foo"),
     ];
-    let lines: String = many.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
-    let named = "chunky-trailer1, chunky-trailer2, chunky-trailer3, chunky-trailer4, chunky-trailer5";
+    let lines: String = many
+        .iter()
+        .map(|(name, value)| format!("{name}: {value}\r\n"))
+        .collect();
+    let named =
+        "chunky-trailer1, chunky-trailer2, chunky-trailer3, chunky-trailer4, chunky-trailer5";
     let one = "chunky-trailer: header data\r\n";
     vec![
-        answered("client_get_req_body_chunked_with_trailer", format!("{chunks}\r\n"), "hello"),
+        answered(
+            "client_get_req_body_chunked_with_trailer",
+            format!("{chunks}\r\n"),
+            "hello",
+        ),
         answered(
             "client_get_req_body_chunked_with_multiple_trailers",
             format!("{chunks}another-trainer: another-value\r\n\r\n"),
             "hello",
         ),
-        post("client_post_req_body_chunked_with_trailer", "chunky-trailer")
-            .with(&[("trailer", "chunky-trailer")], body()),
-        post("client_post_req_body_chunked_with_trailer_titlecase", "Chunky-Trailer")
-            .with(&[("trailer", "Chunky-Trailer")], body()),
-        te("client_res_body_chunked_with_trailer", "chunky-trailer", one).ended(CHUNKY),
-        te("client_res_body_chunked_with_trailer_titlecase", "Chunky-Trailer", one).ended(CHUNKY),
-        te("client_res_body_chunked_with_pathological_trailers", named, &lines).ended(many),
+        post(
+            "client_post_req_body_chunked_with_trailer",
+            "chunky-trailer",
+        )
+        .with(&[("trailer", "chunky-trailer")], body()),
+        post(
+            "client_post_req_body_chunked_with_trailer_titlecase",
+            "Chunky-Trailer",
+        )
+        .with(&[("trailer", "Chunky-Trailer")], body()),
+        te(
+            "client_res_body_chunked_with_trailer",
+            "chunky-trailer",
+            one,
+        )
+        .ended(CHUNKY),
+        te(
+            "client_res_body_chunked_with_trailer_titlecase",
+            "Chunky-Trailer",
+            one,
+        )
+        .ended(CHUNKY),
+        te(
+            "client_res_body_chunked_with_pathological_trailers",
+            named,
+            &lines,
+        )
+        .ended(many),
     ]
 }
 
@@ -300,7 +376,12 @@ fn answers() -> Vec<Case> {
     vec![
         Case {
             reply: "HTTP/1.1 200 OK\r\ncontent-Length: 11\r\n\r\nHello World".into(),
-            ..case("client_head_ignores_body", "HEAD", "http://{addr}/head", "HEAD /head HTTP/1.1\r\nhost: {addr}\r\n\r\n")
+            ..case(
+                "client_head_ignores_body",
+                "HEAD",
+                "http://{addr}/head",
+                "HEAD /head HTTP/1.1\r\nhost: {addr}\r\n\r\n",
+            )
         },
         answered(
             "client_response_transfer_encoding_not_chunked",
@@ -309,15 +390,31 @@ fn answers() -> Vec<Case> {
         )
         .told(&[("transfer-encoding", "yolo")]),
         answered("client_pipeline_responses_extra", OK.repeat(2), ""),
-        refused("client_error_unexpected_eof", "HTTP/1.1 200 OK\r\n", Error::is_incomplete_message),
-        refused("client_error_parse_version", "HEAT/1.1 200 OK\r\n\r\n", Error::is_parse),
+        refused(
+            "client_error_unexpected_eof",
+            "HTTP/1.1 200 OK\r\n",
+            Error::is_incomplete_message,
+        ),
+        refused(
+            "client_error_parse_version",
+            "HEAT/1.1 200 OK\r\n\r\n",
+            Error::is_parse,
+        ),
         refused(
             "client_error_parse_too_large",
             format!("HTTP/1.1 200 OK\r\n{long}: {long}\r\n\r\n"),
             Error::is_parse_too_large,
         ),
-        refused("client_error_parse_status_out_of_range", "HTTP/1.1 001 OK\r\n\r\n", Error::is_parse_status),
-        refused("client_error_parse_status_syntactically_invalid", "HTTP/1.1 1 OK\r\n\r\n", Error::is_parse_status),
+        refused(
+            "client_error_parse_status_out_of_range",
+            "HTTP/1.1 001 OK\r\n\r\n",
+            Error::is_parse_status,
+        ),
+        refused(
+            "client_error_parse_status_syntactically_invalid",
+            "HTTP/1.1 1 OK\r\n\r\n",
+            Error::is_parse_status,
+        ),
         answered(
             "client_handles_contentlength_values_on_same_line",
             "HTTP/1.1 200 OK\r\nContent-Length: 3,3\r\nContent-Length: 3,3\r\n\r\nabc\r\n",
@@ -325,7 +422,11 @@ fn answers() -> Vec<Case> {
         ),
         Case {
             builder: |builder| builder.http09_responses(true),
-            ..answered("client_allows_http09_when_requested", "Mmmmh, baguettes.", "Mmmmh, baguettes.")
+            ..answered(
+                "client_allows_http09_when_requested",
+                "Mmmmh, baguettes.",
+                "Mmmmh, baguettes.",
+            )
         },
         Case {
             builder: |builder| builder.allow_obsolete_multiline_headers_in_responses(true),
@@ -350,10 +451,22 @@ fn connections() -> Vec<Case> {
     vec![
         bare("get", "/a", a, OK),
         Case {
-            expected: Expected::Response { headers: &[("content-length", "5")], body: "hello", trailers: &[] },
-            ..bare("incoming_content_length", "/", "GET / HTTP/1.1\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello")
+            expected: Expected::Response {
+                headers: &[("content-length", "5")],
+                body: "hello",
+                trailers: &[],
+            },
+            ..bare(
+                "incoming_content_length",
+                "/",
+                "GET / HTTP/1.1\r\n\r\n",
+                "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
+            )
         },
-        Case { version: Version::HTTP_2, ..bare("http1_conn_coerces_http2_request", "/a", a, OK) },
+        Case {
+            version: Version::HTTP_2,
+            ..bare("http1_conn_coerces_http2_request", "/a", a, OK)
+        },
     ]
 }
 

@@ -24,8 +24,6 @@ pub enum Body {
     Known(&'static str),
     /// Of one that is not.
     Stream(Vec<Bytes>, Pairs),
-    /// Ends with an error of h2.
-    Fails(h2::Reason),
 }
 
 pub fn streamed(text: &'static str) -> Body {
@@ -36,17 +34,15 @@ impl Body {
     pub fn make(self) -> BoxBody {
         match self {
             Self::None => Empty::new().map_err(|never| match never {}).boxed_unsync(),
-            Self::Known(text) => Full::new(text.into()).map_err(|never| match never {}).boxed_unsync(),
+            Self::Known(text) => Full::new(text.into())
+                .map_err(|never| match never {})
+                .boxed_unsync(),
             Self::Stream(parts, trailers) => {
                 let mut frames: VecDeque<_> = parts.into_iter().map(Frame::data).collect();
                 if !trailers.is_empty() {
                     frames.push_back(Frame::trailers(headers(trailers)));
                 }
                 StreamBody::new(stream::iter(frames.into_iter().map(Ok))).boxed_unsync()
-            }
-            Self::Fails(reason) => {
-                let error: BoxError = Box::new(h2::Error::from(reason));
-                StreamBody::new(stream::iter([Err(error)])).boxed_unsync()
             }
         }
     }
@@ -83,7 +79,9 @@ pub struct Reply {
 impl Reply {
     pub fn make(self) -> Response<BoxBody> {
         let mut response = Response::new(self.body.make());
-        *response.status_mut() = self.status.map_or(StatusCode::OK, |code| code.try_into().unwrap());
+        *response.status_mut() = self
+            .status
+            .map_or(StatusCode::OK, |code| code.try_into().unwrap());
         *response.headers_mut() = headers(self.headers);
         if let Some(version) = self.version {
             *response.version_mut() = version;
@@ -97,5 +95,9 @@ impl Reply {
 }
 
 pub fn reply(headers: Pairs, body: Body) -> Reply {
-    Reply { headers, body, ..Reply::default() }
+    Reply {
+        headers,
+        body,
+        ..Reply::default()
+    }
 }

@@ -1,9 +1,12 @@
 //! A case of a server: what a peer sends as bytes, what it receives, and what the service sees.
 
-use std::{cell::RefCell, collections::VecDeque, error::Error as _, io, rc::Rc};
+use std::{cell::RefCell, collections::VecDeque, error::Error as _, io, pin::pin, rc::Rc};
 
+use futures::future::{Either, select};
 use http_body_util::BodyExt;
-use hyper::{HeaderMap, Request, Response, body::Incoming, server::conn::http1, service::service_fn};
+use hyper::{
+    HeaderMap, Request, Response, body::Incoming, server::conn::http1, service::service_fn,
+};
 use trapline::{Foreign, Os, TcpStream};
 
 use crate::{
@@ -48,6 +51,8 @@ pub struct Case {
     body: Option<Result<&'static [u8], &'static str>>,
     trailers: Pairs,
     serves: Serves,
+    /// After how many seconds the server begins a graceful shutdown.
+    shuts_after: Option<f64>,
     /// How many requests reach the service, at most.
     requests: usize,
 }
@@ -69,6 +74,7 @@ pub fn case(name: &'static str) -> Case {
         body: None,
         trailers: &[],
         serves: Serves::Well,
+        shuts_after: None,
         requests: usize::MAX,
     }
 }
@@ -103,7 +109,7 @@ impl Case {
     }
 
     /// Receives up to the end of the stream.
-    pub fn to_end(self) -> Self {
+    pub fn until_end(self) -> Self {
         self.step(Step::End)
     }
 
@@ -168,6 +174,11 @@ impl Case {
         self
     }
 
+    pub fn shuts_after(mut self, seconds: f64) -> Self {
+        self.shuts_after = Some(seconds);
+        self
+    }
+
     pub fn somehow(mut self) -> Self {
         self.serves = Serves::Somehow;
         self
@@ -192,14 +203,27 @@ impl Case {
         let seen = Rc::new(RefCell::new(Seen::default()));
         let replies = RefCell::new(VecDeque::from(self.replies.clone()));
         let mut builder = http1::Builder::new();
-        builder.timer(os.run_future(async |foreign: &Foreign| foreign.timer()).await);
+        builder.timer(
+            os.run_future(async |foreign: &Foreign| foreign.timer())
+                .await,
+        );
         (self.builder)(&mut builder, world);
         let result = os.run_future(async |foreign: &Foreign| {
             let service = service_fn(|request| {
                 let reply = replies.borrow_mut().pop_front().unwrap_or_default();
                 answer(*foreign, world, Rc::clone(&seen), reply, request)
             });
-            builder.serve_connection(foreign.stream(stream), service).await
+            let mut connection = pin!(builder.serve_connection(foreign.stream(stream), service));
+            if let Some(seconds) = self.shuts_after {
+                let over = select(connection.as_mut(), foreign.sleep(world.seconds(seconds))).await;
+                assert!(
+                    matches!(over, Either::Right(_)),
+                    "{}: it has ended too early",
+                    self.name
+                );
+                connection.as_mut().graceful_shutdown();
+            }
+            connection.await
         });
         let result = result.await;
         match (self.serves, &result) {
@@ -260,10 +284,16 @@ impl Case {
                 Step::Ends(end) => text.ends_with(end),
                 Step::Has(part) => text.contains(part),
                 Step::Lacks(part) => !text.contains(part),
-                Step::Body(body) => text.split_once("\r\n\r\n").is_some_and(|(_, rest)| rest == *body),
+                Step::Body(body) => text
+                    .split_once("\r\n\r\n")
+                    .is_some_and(|(_, rest)| rest == *body),
                 Step::Length(length) => got.len() == *length,
             };
-            assert!(is_right, "{step:?} does not hold for {:?}", String::from_utf8_lossy(&got));
+            assert!(
+                is_right,
+                "{step:?} does not hold for {:?}",
+                String::from_utf8_lossy(&got)
+            );
         }
         Ok(())
     }
@@ -287,7 +317,8 @@ async fn answer(
             seen.trailers = body.trailers().cloned().unwrap_or_default();
         }
         let body = read.map(|body| body.to_bytes().to_vec());
-        let body = body.map_err(|error| format!("{error}: {:?}", error.source().map(ToString::to_string)));
+        let body =
+            body.map_err(|error| format!("{error}: {:?}", error.source().map(ToString::to_string)));
         let failure = body.as_ref().err().cloned();
         if is_first {
             seen.body = Some(body);

@@ -22,12 +22,21 @@ impl World {
         unit.mul_f64(number)
     }
 
+    /// The port of a second listener.
+    pub fn second_port(self) -> u16 {
+        if self == Self::Simulated { 81 } else { 0 }
+    }
+
     fn kernel(self) -> Kernel {
         match self {
             Self::Simulated => {
-                let net = SimNet::new().latency(Duration::from_millis(1)..=Duration::from_millis(9));
+                let net =
+                    SimNet::new().latency(Duration::from_millis(1)..=Duration::from_millis(9));
                 let world = SimWorld::new(7).net(&net);
-                Kernel::builder().world(world).build().expect("a simulated world")
+                Kernel::builder()
+                    .world(world)
+                    .build()
+                    .expect("a simulated world")
             }
             Self::Real => Kernel::real().expect("a real world"),
         }
@@ -61,21 +70,31 @@ where
         let boot = async move |os: &mut Os| -> Outcome {
             let (listener, addr) = world.listen(os).await?;
             let client = async move |os: &mut Os| {
-                os.timeout(Duration::from_secs(60), async |os| client(os, addr, world).await).await?
+                os.timeout(Duration::from_secs(60), async |os| {
+                    client(os, addr, world).await
+                })
+                .await?
             };
             match world {
                 World::Simulated => os.spawn_on("laptop", "client", client).await?,
                 World::Real => os.spawn("client", client).await?,
             };
-            os.timeout(Duration::from_secs(60), async |os| server(os, listener, world).await).await?
+            os.timeout(Duration::from_secs(60), async |os| {
+                server(os, listener, world).await
+            })
+            .await?
         };
         let booted = match world {
             World::Simulated => kernel.spawn_on("server", "server", boot),
             World::Real => kernel.spawn("server", boot),
         };
         booted.expect("the server starts");
-        let report = kernel.run().unwrap_or_else(|error| panic!("{name}, {world:?}: {error}"));
-        report.check().unwrap_or_else(|error| panic!("{name}, {world:?}: {error}"));
+        let report = kernel
+            .run()
+            .unwrap_or_else(|error| panic!("{name}, {world:?}: {error}"));
+        report
+            .check()
+            .unwrap_or_else(|error| panic!("{name}, {world:?}: {error}"));
         kernel.audit_all();
     }
 }
