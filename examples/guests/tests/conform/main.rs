@@ -7,4 +7,5 @@ mod message;
 mod pairs;
 mod scripted;
 mod server1;
+mod tunnels;
 mod world;
