@@ -2,7 +2,8 @@
 
 use std::{
     cell::{Cell, RefCell},
-    io, mem,
+    io,
+    mem::{self, ManuallyDrop},
     pin::Pin,
     ptr,
     rc::{Rc, Weak},
@@ -69,13 +70,13 @@ struct Want {
 }
 
 thread_local! {
-    /// The guest that is polled.
-    static CURRENT: RefCell<Option<Rc<Hub>>> = const { RefCell::new(None) };
+    /// The guest that is polled. [`Entered`] takes it out again, so the end of the thread drops nothing.
+    static CURRENT: RefCell<Option<ManuallyDrop<Rc<Hub>>>> = const { RefCell::new(None) };
 }
 
 /// Returns the guest that is polled on this thread.
 pub(super) fn current() -> Option<Rc<Hub>> {
-    CURRENT.with_borrow(Option::clone)
+    CURRENT.with_borrow(|hub| hub.as_deref().cloned())
 }
 
 /// The same, for something that works nowhere else.
@@ -90,21 +91,21 @@ pub(super) fn required(what: &str) -> Rc<Hub> {
 
 /// A poll under way. Its end notes what the poll may have touched, also if it panics.
 struct Entered<'a> {
-    before: Option<Rc<Hub>>,
+    before: Option<ManuallyDrop<Rc<Hub>>>,
     hub: &'a Hub,
     frame: &'a TrapFrame,
 }
 
 impl Drop for Entered<'_> {
     fn drop(&mut self) {
-        CURRENT.set(self.before.take());
-        if !self.hub.is_unshared() {
+        let entered = CURRENT.replace(self.before.take());
+        drop(entered.map(ManuallyDrop::into_inner));
+        if self.frame.is_noted() && !self.hub.is_unshared() {
             // What the guest shares with other tasks is in no note.
             self.frame.touch(Object::World, true);
         }
-        self.hub
-            .calling
-            .update(|calling| calling - self.hub.answered.take());
+        let answered = self.hub.answered.take();
+        self.hub.calling.update(|calling| calling - answered);
     }
 }
 
@@ -125,7 +126,7 @@ impl Hub {
     /// Polls the guest of this hub.
     pub(super) fn enter<T>(self: &Rc<Self>, frame: &TrapFrame, poll: impl FnOnce() -> T) -> T {
         let _entered = Entered {
-            before: CURRENT.replace(Some(Rc::clone(self))),
+            before: CURRENT.replace(Some(ManuallyDrop::new(Rc::clone(self)))),
             hub: self,
             frame,
         };
