@@ -16,6 +16,8 @@ use pages::Block;
 const HERE: &str = env!("CARGO_MANIFEST_DIR");
 /// The pages that build a kernel, each of which goes on from the one before.
 const COURSE: usize = 8;
+/// The page whose diff the package in `examples/guests` compares.
+const MOVED: &str = "21-bring-your-own-crates";
 
 fn book() -> Vec<(String, Vec<Block>)> {
     pages::pages(&Path::new(HERE).join("../docs"))
@@ -201,7 +203,7 @@ fn the_pages_of_the_course_show_every_line_that_changes_with_its_place() {
     }
     for (page, blocks) in &book[COURSE..] {
         assert!(
-            blocks.iter().all(|block| block.kind != "diff"),
+            page == MOVED || blocks.iter().all(|block| block.kind != "diff"),
             "{page}: nothing checks a diff"
         );
     }

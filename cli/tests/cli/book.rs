@@ -118,7 +118,7 @@ fn every_block_is_of_a_kind_that_is_checked() {
                         "{page}:{line}: no program prints this"
                     );
                 }
-                // The package in `book/` compares these.
+                // The packages in `book/` and `examples/guests` compare these.
                 "diff" | "rust,compile_fail" => {}
                 "console" | "session" => {}
                 other => panic!("{page}:{line}: nothing checks a block of {other:?}"),

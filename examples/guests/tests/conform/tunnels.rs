@@ -16,7 +16,11 @@ use futures::{
 use h2::{RecvStream, SendStream, client::SendRequest};
 use http_body_util::{BodyExt, Empty};
 use hyper::{
-    Request, Response, body::Incoming, rt::ReadBuf, server::conn::http2, service::service_fn,
+    Request, Response,
+    body::Incoming,
+    rt::ReadBuf,
+    server::conn::http2,
+    service::service_fn,
     upgrade::{OnUpgrade, Upgraded},
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -36,7 +40,11 @@ impl tokio::io::AsyncRead for Tunnel {
         let mut piece = [0; 4096];
         let room = buf.remaining().min(piece.len());
         let mut read = ReadBuf::new(&mut piece[..room]);
-        task::ready!(hyper::rt::Read::poll_read(Pin::new(&mut self.0), cx, read.unfilled()))?;
+        task::ready!(hyper::rt::Read::poll_read(
+            Pin::new(&mut self.0),
+            cx,
+            read.unfilled()
+        ))?;
         buf.put_slice(read.filled());
         Poll::Ready(Ok(()))
     }
@@ -82,7 +90,11 @@ fn serves(name: &'static str, windows: Windows, serve: Serve, call: Call) {
                 });
                 let builder = http2::Builder::new(foreign);
                 // A client that resets its streams may go without a word.
-                drop(builder.serve_connection(foreign.stream(stream), service).await);
+                drop(
+                    builder
+                        .serve_connection(foreign.stream(stream), service)
+                        .await,
+                );
                 Ok(())
             })
             .await
@@ -92,9 +104,13 @@ fn serves(name: &'static str, windows: Windows, serve: Serve, call: Call) {
             os.run_future(async |foreign: &Foreign| {
                 let mut builder = h2::client::Builder::new();
                 if let Some((stream, connection)) = windows {
-                    builder.initial_window_size(stream).initial_connection_window_size(connection);
+                    builder
+                        .initial_window_size(stream)
+                        .initial_connection_window_size(connection);
                 }
-                let (sender, connection) = builder.handshake::<_, Bytes>(foreign.stream(stream)).await?;
+                let (sender, connection) = builder
+                    .handshake::<_, Bytes>(foreign.stream(stream))
+                    .await?;
                 foreign.spawn("connection", async move { drop(connection.await) });
                 call(*foreign, world, sender.ready().await?).await;
                 Ok(())
@@ -116,7 +132,9 @@ async fn open(sender: &mut SendRequest<Bytes>) -> (RecvStream, SendStream<Bytes>
 async fn bread(body: &mut RecvStream) {
     let bytes = body.data().await.expect("data").expect("no error");
     assert_eq!(bytes, "Bread?");
-    body.flow_control().release_capacity(bytes.len()).expect("capacity");
+    body.flow_control()
+        .release_capacity(bytes.len())
+        .expect("capacity");
 }
 
 /// The stream ends, after an empty frame or without one.
@@ -161,18 +179,23 @@ fn a_tunnel_there_and_back() {
         };
         call.boxed_local()
     });
-    serves("h2_connect_empty_frames", None, baguette, |_, _, mut sender| {
-        let call = async move {
-            let (mut body, mut sends) = open(&mut sender).await;
-            bread(&mut body).await;
-            for text in ["", "", "", "Baguette!"] {
-                sends.send_data(text.into(), false).unwrap();
-            }
-            sends.send_data("".into(), true).unwrap();
-            ends(&mut body).await;
-        };
-        call.boxed_local()
-    });
+    serves(
+        "h2_connect_empty_frames",
+        None,
+        baguette,
+        |_, _, mut sender| {
+            let call = async move {
+                let (mut body, mut sends) = open(&mut sender).await;
+                bread(&mut body).await;
+                for text in ["", "", "", "Baguette!"] {
+                    sends.send_data(text.into(), false).unwrap();
+                }
+                sends.send_data("".into(), true).unwrap();
+                ends(&mut body).await;
+            };
+            call.boxed_local()
+        },
+    );
 }
 
 const LINE: &str = "All work and no bread makes nox a dull boy.\n";
@@ -224,7 +247,9 @@ fn many_streams_of_which_most_are_dropped() {
             }
             // The reset, or the end of a stream whose reset has come before.
             if let Err(error) = read {
-                let error = error.get_ref().and_then(|error| error.downcast_ref::<h2::Error>());
+                let error = error
+                    .get_ref()
+                    .and_then(|error| error.downcast_ref::<h2::Error>());
                 assert_eq!(error.and_then(h2::Error::reason), Some(h2::Reason::CANCEL));
             }
             assert!(got.is_empty());
@@ -236,27 +261,31 @@ fn many_streams_of_which_most_are_dropped() {
             // All are opened before the first is awaited.
             let mut opened = Vec::new();
             for n in 0..80 {
-                let request = Request::connect(format!("localhost_{}", n % 4)).body(()).unwrap();
+                let request = Request::connect(format!("localhost_{}", n % 4))
+                    .body(())
+                    .unwrap();
                 let (response, sends) = sender.send_request(request, false).expect("a stream");
                 opened.push((n % 4, response, sends));
             }
-            let each = opened.into_iter().map(|(kind, response, mut sends)| async move {
-                if kind == 0 {
-                    return;
-                }
-                let response = response.await.expect("a response");
-                assert_eq!(response.status(), 200);
-                let mut body = response.into_body();
-                if kind == 1 {
-                    return;
-                }
-                bread(&mut body).await;
-                if kind == 2 {
-                    return;
-                }
-                sends.send_data("Baguette!".into(), true).unwrap();
-                ends(&mut body).await;
-            });
+            let each = opened
+                .into_iter()
+                .map(|(kind, response, mut sends)| async move {
+                    if kind == 0 {
+                        return;
+                    }
+                    let response = response.await.expect("a response");
+                    assert_eq!(response.status(), 200);
+                    let mut body = response.into_body();
+                    if kind == 1 {
+                        return;
+                    }
+                    bread(&mut body).await;
+                    if kind == 2 {
+                        return;
+                    }
+                    sends.send_data("Baguette!".into(), true).unwrap();
+                    ends(&mut body).await;
+                });
             each.collect::<FuturesUnordered<_>>().collect::<()>().await;
         };
         call.boxed_local()
@@ -269,34 +298,50 @@ fn back_pressure_of_windows() {
         let serve = async move {
             let mut tunnel = Tunnel(upgrade.await.expect("an upgrade"));
             for _ in 0..2000 {
-                tunnel.write_all(b"backpressure test data chunk!\n").await.unwrap();
+                tunnel
+                    .write_all(b"backpressure test data chunk!\n")
+                    .await
+                    .unwrap();
             }
             tunnel.shutdown().await.unwrap();
         };
         serve.boxed_local()
     };
-    serves("h2_connect_backpressure_respected", Some((1024, 1024)), serve, |_, _, mut sender| {
-        let call = async move {
-            let (mut body, _sends) = open(&mut sender).await;
-            assert_eq!(receive(&mut body).await.len(), 30 * 2000);
-        };
-        call.boxed_local()
-    });
+    serves(
+        "h2_connect_backpressure_respected",
+        Some((1024, 1024)),
+        serve,
+        |_, _, mut sender| {
+            let call = async move {
+                let (mut body, _sends) = open(&mut sender).await;
+                assert_eq!(receive(&mut body).await.len(), 30 * 2000);
+            };
+            call.boxed_local()
+        },
+    );
     let serve: Serve = |_, _, _, upgrade| {
         let serve = async move {
             let mut tunnel = Tunnel(upgrade.await.expect("an upgrade"));
-            tunnel.write_all(b"Hello from upgraded stream").await.unwrap();
+            tunnel
+                .write_all(b"Hello from upgraded stream")
+                .await
+                .unwrap();
             tunnel.shutdown().await.unwrap();
         };
         serve.boxed_local()
     };
-    serves("h2_connect_zero_window_then_release", Some((65_535, 65_535)), serve, |_, _, mut sender| {
-        let call = async move {
-            let (mut body, _sends) = open(&mut sender).await;
-            assert_eq!(receive(&mut body).await, b"Hello from upgraded stream");
-        };
-        call.boxed_local()
-    });
+    serves(
+        "h2_connect_zero_window_then_release",
+        Some((65_535, 65_535)),
+        serve,
+        |_, _, mut sender| {
+            let call = async move {
+                let (mut body, _sends) = open(&mut sender).await;
+                assert_eq!(receive(&mut body).await, b"Hello from upgraded stream");
+            };
+            call.boxed_local()
+        },
+    );
     let serve: Serve = |_, _, _, upgrade| {
         let serve = async move {
             let mut tunnel = Tunnel(upgrade.await.expect("an upgrade"));
@@ -310,14 +355,19 @@ fn back_pressure_of_windows() {
         };
         serve.boxed_local()
     };
-    serves("h2_connect_backpressure_bidirectional", Some((2048, 4096)), serve, |_, _, mut sender| {
-        let call = async move {
-            let (mut body, mut sends) = open(&mut sender).await;
-            assert_eq!(receive(&mut body).await.len(), 500 * LINE.len());
-            sends.send_data("client done".into(), true).unwrap();
-        };
-        call.boxed_local()
-    });
+    serves(
+        "h2_connect_backpressure_bidirectional",
+        Some((2048, 4096)),
+        serve,
+        |_, _, mut sender| {
+            let call = async move {
+                let (mut body, mut sends) = open(&mut sender).await;
+                assert_eq!(receive(&mut body).await.len(), 500 * LINE.len());
+                sends.send_data("client done".into(), true).unwrap();
+            };
+            call.boxed_local()
+        },
+    );
 }
 
 #[test]
@@ -334,14 +384,19 @@ fn a_writer_without_room_is_shut_down_or_reset() {
         serve.boxed_local()
     };
     let name = "h2_connect_shutdown_while_send_backpressured";
-    serves(name, Some((1024, 1024)), serve, |foreign, world, mut sender| {
-        let call = async move {
-            let (mut body, _sends) = open(&mut sender).await;
-            assert_eq!(body.data().await.unwrap().unwrap().len(), 1024);
-            foreign.sleep(world.seconds(5.0)).await;
-        };
-        call.boxed_local()
-    });
+    serves(
+        name,
+        Some((1024, 1024)),
+        serve,
+        |foreign, world, mut sender| {
+            let call = async move {
+                let (mut body, _sends) = open(&mut sender).await;
+                assert_eq!(body.data().await.unwrap().unwrap().len(), 1024);
+                foreign.sleep(world.seconds(5.0)).await;
+            };
+            call.boxed_local()
+        },
+    );
     let serve: Serve = |foreign, world, _, upgrade| {
         let serve = async move {
             let mut tunnel = Tunnel(upgrade.await.expect("an upgrade"));
@@ -352,19 +407,24 @@ fn a_writer_without_room_is_shut_down_or_reset() {
         };
         serve.boxed_local()
     };
-    serves("h2_connect_reset_during_backpressure", Some((1024, 1024)), serve, |foreign, world, mut sender| {
-        let call = async move {
-            let (mut body, mut sends) = open(&mut sender).await;
-            let mut got = 0;
-            while got < 1024 {
-                got += body.data().await.unwrap().unwrap().len();
-            }
-            sends.send_reset(h2::Reason::CANCEL);
-            drop((body, sends));
-            foreign.sleep(world.seconds(5.0)).await;
-        };
-        call.boxed_local()
-    });
+    serves(
+        "h2_connect_reset_during_backpressure",
+        Some((1024, 1024)),
+        serve,
+        |foreign, world, mut sender| {
+            let call = async move {
+                let (mut body, mut sends) = open(&mut sender).await;
+                let mut got = 0;
+                while got < 1024 {
+                    got += body.data().await.unwrap().unwrap().len();
+                }
+                sends.send_reset(h2::Reason::CANCEL);
+                drop((body, sends));
+                foreign.sleep(world.seconds(5.0)).await;
+            };
+            call.boxed_local()
+        },
+    );
 }
 
 /// A client of hyper sends a CONNECT to a server of h2, which answers so.
@@ -379,7 +439,9 @@ fn calls(name: &'static str, status: u16, answer: &'static str) {
                 assert_eq!(request.method(), "CONNECT");
                 let serve = async {
                     let response = Response::builder().status(status).body(())?;
-                    respond.send_response(response, false)?.send_data(answer.into(), true)?;
+                    respond
+                        .send_response(response, false)?
+                        .send_data(answer.into(), true)?;
                     if status == 200 {
                         let mut body = request.into_body();
                         assert_eq!(receive(&mut body).await, b"Baguette!");
@@ -397,8 +459,10 @@ fn calls(name: &'static str, status: u16, answer: &'static str) {
             let stream = os.connect(addr).await?;
             os.run_future(async |foreign: &Foreign| {
                 let stream = foreign.stream(stream);
-                let (mut sender, connection) = hyper::client::conn::http2::handshake(*foreign, stream).await?;
-                let over = foreign.spawn("connection", async move { connection.await.expect("well") });
+                let (mut sender, connection) =
+                    hyper::client::conn::http2::handshake(*foreign, stream).await?;
+                let over =
+                    foreign.spawn("connection", async move { connection.await.expect("well") });
                 let request = Request::connect("localhost").body(Empty::<Bytes>::new())?;
                 let mut response = sender.send_request(request).await?;
                 assert_eq!(response.status(), status);
@@ -439,12 +503,17 @@ fn http2_connect_detect_close() {
                 let foreign = *foreign;
                 let service = service_fn(move |request: Request<Incoming>| {
                     let upgrade = hyper::upgrade::on(request);
-                    let hello = async move { Tunnel(upgrade.await.unwrap()).write_all(b"hello\n").await };
+                    let hello =
+                        async move { Tunnel(upgrade.await.unwrap()).write_all(b"hello\n").await };
                     foreign.spawn("tunnel", hello.map(drop));
                     ready(Ok::<_, hyper::Error>(Response::new(Empty::<Bytes>::new())))
                 });
                 let builder = http2::Builder::new(foreign);
-                drop(builder.serve_connection(foreign.stream(stream), service).await);
+                drop(
+                    builder
+                        .serve_connection(foreign.stream(stream), service)
+                        .await,
+                );
                 Ok(())
             })
             .await
@@ -453,12 +522,16 @@ fn http2_connect_detect_close() {
             let stream = os.connect(addr).await?;
             os.run_future(async |foreign: &Foreign| {
                 let stream = foreign.stream(stream);
-                let (sender, connection) = hyper::client::conn::http2::handshake(*foreign, stream).await?;
-                let over = foreign.spawn("connection", async move { connection.await.expect("well") });
+                let (sender, connection) =
+                    hyper::client::conn::http2::handshake(*foreign, stream).await?;
+                let over =
+                    foreign.spawn("connection", async move { connection.await.expect("well") });
                 let tunnels = (0..2).map(|_| {
                     let mut sender = sender.clone();
                     async move {
-                        let request = Request::connect("localhost:80").body(Empty::<Bytes>::new()).unwrap();
+                        let request = Request::connect("localhost:80")
+                            .body(Empty::<Bytes>::new())
+                            .unwrap();
                         let response = sender.send_request(request).await.unwrap();
                         assert_eq!(response.status(), 200);
                         hyper::upgrade::on(response).await.unwrap()
