@@ -42,7 +42,7 @@ impl Service {
         let mut child = Command::new(built.join(Path::new(name)))
             .stdout(Stdio::piped())
             .spawn()
-            .expect("`cargo test` builds the examples; with `--test moved`, add `--examples`");
+            .expect("`cargo test` alone builds the examples; before `--test moved`, `cargo build --examples`");
         let output = child.stdout.as_mut().expect("it is a pipe");
         let mut line = String::new();
         BufReader::new(output)
