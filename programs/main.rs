@@ -10,6 +10,7 @@ mod chat;
 mod countdown;
 mod echo;
 mod fake_io;
+mod filters;
 mod http_get;
 mod httpd;
 mod interactive;
@@ -63,6 +64,13 @@ fn main() -> ExitCode {
         program::<swarm::Swarm>("swarm"),
         program::<jobs::Jobs>("jobs"),
         program::<upper::Upper>("upper"),
+        program::<filters::cat::Cat>("cat"),
+        program::<filters::wc::Wc>("wc"),
+        program::<filters::grep::Grep>("grep"),
+        program::<filters::head::Head>("head"),
+        program::<filters::seq::Seq>("seq"),
+        program::<filters::tee::Tee>("tee"),
+        program::<filters::yes::Yes>("yes"),
         program::<inversion::Inversion>("inversion"),
         program::<wal::Wal>("wal"),
         program::<interactive::Interactive>("interactive"),

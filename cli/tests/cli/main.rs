@@ -8,6 +8,7 @@ mod debug;
 mod disk;
 mod explore;
 mod extended;
+mod filters;
 mod input;
 mod lab;
 mod live;
