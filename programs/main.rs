@@ -73,6 +73,7 @@ fn main() -> ExitCode {
         program::<filters::yes::Yes>("yes"),
         program::<inversion::Inversion>("inversion"),
         program::<wal::Wal>("wal"),
+        trapline_cli::shell(),
         program::<interactive::Interactive>("interactive"),
         program::<cases::starved::Starved>("starved"),
         program::<cases::deadlock::Deadlock>("deadlock"),

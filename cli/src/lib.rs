@@ -91,6 +91,7 @@ mod program;
 mod record;
 mod reenact;
 mod replay;
+mod shell;
 mod signals;
 mod stdio;
 mod stuck;
@@ -119,6 +120,7 @@ use commands::Commands;
 use options::BootLine;
 use output::{Log, USAGE, print};
 pub use program::{Entry, Program, program};
+pub use shell::shell;
 pub use values::{addr, duration};
 
 /// The command line of a binary with these programs, for its `main` to return. The binary's name is

@@ -1,6 +1,6 @@
 //! Programs that can be booted, under their names.
 
-use std::{error::Error, fmt};
+use std::{error::Error, fmt, pin::Pin, sync::Arc};
 
 use clap::{ArgMatches, Command};
 use trapline::{Errno, Kernel, Limits, Os, Report, Tid};
@@ -22,26 +22,35 @@ pub trait Program: clap::Args + 'static {
 #[derive(Clone, Copy)]
 pub struct Entry {
     pub(super) name: &'static str,
-    command: fn(Command) -> Command,
-    check: fn(&ArgMatches) -> Result<(), clap::Error>,
-    spawn: fn(&mut Kernel, &str, &Placed) -> Result<Tid, Errno>,
+    pub(super) augment: fn(Command) -> Command,
+    pub(super) check: fn(&ArgMatches) -> Result<(), clap::Error>,
+    pub(super) run: fn(&ArgMatches, &Programs) -> Run,
 }
+
+/// The programs of a binary.
+pub(super) type Programs = Arc<[Entry]>;
+
+/// A program with its arguments, to be spawned.
+pub(super) type Run = Box<dyn FnOnce(&mut Os) -> Running<'_>>;
+pub(super) type Running<'a> = Pin<Box<dyn Future<Output = Result<(), Box<dyn Error>>> + 'a>>;
 
 /// Names a program, for [`main`](super::main).
 #[must_use]
 pub fn program<P: Program>(name: &'static str) -> Entry {
     Entry {
         name,
-        command: P::augment_args,
+        augment: P::augment_args,
         check: |matches| P::from_arg_matches(matches).map(drop),
-        spawn: |kernel, host, placed| {
-            let program = P::from_arg_matches(&placed.matches);
-            let program = program.expect("the same arguments were right before");
-            let main = async move |os: &mut Os| program.main(os).await;
-            // A user did it, and no line of the source.
-            kernel.spawn_from(None, Some(host), placed.limits, placed.entry.name, main)
+        run: |matches, _| {
+            let program = made::<P>(matches);
+            Box::new(move |os| Box::pin(program.main(os)))
         },
     }
+}
+
+/// The arguments, which have been checked.
+pub(super) fn made<P: clap::Args>(matches: &ArgMatches) -> P {
+    P::from_arg_matches(matches).expect("the same arguments were right before")
 }
 
 /// A program with arguments that are right, on its host.
@@ -50,6 +59,8 @@ pub(super) struct Placed {
     pub(super) host: String,
     entry: Entry,
     matches: ArgMatches,
+    /// What the program can start.
+    programs: Programs,
     pub(super) limits: Option<Limits>,
 }
 
@@ -67,6 +78,7 @@ impl Placed {
             host: host.to_string(),
             entry,
             matches: matches.clone(),
+            programs: programs.into(),
             limits: None,
         })
     }
@@ -78,7 +90,27 @@ impl Placed {
 
     /// Starts the program on another host.
     pub(super) fn spawn_on(&self, kernel: &mut Kernel, host: &str) -> Result<Tid, Errno> {
-        (self.entry.spawn)(kernel, host, self)
+        let (name, run) = (
+            self.entry.name,
+            (self.entry.run)(&self.matches, &self.programs),
+        );
+        // A user did it, and no line of the source.
+        kernel.spawn_from(
+            None,
+            Some(host),
+            self.limits,
+            name,
+            async move |os: &mut Os| run(os).await,
+        )
+    }
+
+    /// Starts the program as a child of the task.
+    pub(super) async fn start(&self, os: &mut Os) -> Result<Tid, Errno> {
+        let (name, run) = (
+            self.entry.name,
+            (self.entry.run)(&self.matches, &self.programs),
+        );
+        os.spawn(name, async move |os: &mut Os| run(os).await).await
     }
 }
 
@@ -97,7 +129,7 @@ pub(super) fn hosts(programs: &[Placed]) -> Vec<String> {
 
 impl Entry {
     pub(super) fn command(&self) -> Command {
-        (self.command)(Command::new(self.name))
+        (self.augment)(Command::new(self.name))
     }
 }
 

@@ -3,17 +3,37 @@
 
 use std::{borrow::Cow, env};
 
+/// A part of a line that a shell reads.
+pub(super) enum Token {
+    Word(String),
+    /// A character of the operators, or two that are equal, such as `&&`.
+    Operator(String),
+}
+
 /// The words of `line`. Single quotes keep every character literally; elsewhere a backslash escapes
 /// the next character.
 pub(super) fn split(line: &str) -> Result<Vec<String>, &'static str> {
-    let mut words = Vec::new();
+    let word = |token| match token {
+        Token::Word(text) | Token::Operator(text) => text,
+    };
+    Ok(tokens(line, "")?.into_iter().map(word).collect())
+}
+
+/// The same, where each of these characters is an operator unless it is quoted.
+pub(super) fn tokens(line: &str, operators: &str) -> Result<Vec<Token>, &'static str> {
+    let mut tokens = Vec::new();
     // A word begins with its first character or quote, so that '' is a word.
     let mut word: Option<String> = None;
     let mut quote = None;
-    let mut rest = line.chars();
+    let mut rest = line.chars().peekable();
     while let Some(c) = rest.next() {
         match (quote, c) {
-            (None, c) if c.is_whitespace() => words.extend(word.take()),
+            (None, c) if c.is_whitespace() => tokens.extend(word.take().map(Token::Word)),
+            (None, c) if operators.contains(c) => {
+                tokens.extend(word.take().map(Token::Word));
+                let operator = [Some(c), rest.next_if_eq(&c)];
+                tokens.push(Token::Operator(operator.into_iter().flatten().collect()));
+            }
             (None, '\'' | '"') => {
                 quote = Some(c);
                 word.get_or_insert_default();
@@ -29,8 +49,8 @@ pub(super) fn split(line: &str) -> Result<Vec<String>, &'static str> {
     if quote.is_some() {
         return Err("a quote is not closed");
     }
-    words.extend(word);
-    Ok(words)
+    tokens.extend(word.map(Token::Word));
+    Ok(tokens)
 }
 
 /// The word for a line that a user pastes into a shell: in single quotes, unless every character is

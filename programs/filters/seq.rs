@@ -9,6 +9,7 @@ use trapline_cli::Program;
 /// between them.
 #[derive(clap::Args)]
 pub(crate) struct Seq {
+    /// The numbers, up to three
     #[arg(required = true, num_args = 1..=3, value_name = "N", allow_negative_numbers = true)]
     numbers: Vec<i64>,
 }

@@ -21,6 +21,7 @@ mod reenact;
 mod replay;
 mod screen;
 mod servers;
+mod shell;
 mod signals;
 mod simulated;
 mod support;
