@@ -21,7 +21,7 @@ use std::{
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
 use socket2::{Domain, SockRef, Socket, Type};
 
-use crate::support::{PATIENCE, trapline};
+use crate::support::{PATIENCE, free_addr, trapline};
 
 // ---- tools
 
@@ -236,9 +236,7 @@ fn proxy_ends_both_directions_when_one_fails() {
 
 #[test]
 fn proxy_says_that_it_cannot_connect_and_goes_on() {
-    let closed = TcpListener::bind("127.0.0.1:0").unwrap();
-    let to = closed.local_addr().unwrap();
-    drop(closed);
+    let to = free_addr();
     let proxy = Server::start(&["proxy", "--addr", "127.0.0.1:0", "--to", &to.to_string()]);
     for _ in 0..3 {
         let mut client = proxy.connect();
@@ -339,9 +337,7 @@ fn proxy_lets_clients_go_that_reset_while_it_connects() {
 
 #[test]
 fn proxy_refuses_to_be_its_own_server() {
-    let closed = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = closed.local_addr().unwrap().port();
-    drop(closed);
+    let port = free_addr().port();
     for (listen, to) in [
         ("127.0.0.1", "127.0.0.1"),
         ("127.0.0.1", "0.0.0.0"),

@@ -4,10 +4,15 @@ use std::{
     ffi::OsStr,
     fs::File,
     io::{self, BufRead, BufReader},
+    net::{SocketAddr, TcpListener},
     os::fd::OwnedFd,
     path::Path,
     process::{Child, ChildStderr, ChildStdout, Command, Output, Stdio},
-    sync::{Once, mpsc},
+    sync::{
+        Once,
+        atomic::{AtomicU16, Ordering::Relaxed},
+        mpsc,
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -33,6 +38,19 @@ pub(crate) fn eventually<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T
         }
         assert!(begun.elapsed() < PATIENCE, "{what} takes too long");
         thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// An address of which nothing listens now, for a test whose server cannot say where it listens. The
+/// port is below those that the system gives out: no other socket takes it by chance.
+pub(crate) fn free_addr() -> SocketAddr {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let first = 12_000 + (std::process::id() % 1000) as u16 * 20;
+    loop {
+        let addr = SocketAddr::from(([127, 0, 0, 1], first + NEXT.fetch_add(1, Relaxed)));
+        if TcpListener::bind(addr).is_ok() {
+            return addr;
+        }
     }
 }
 

@@ -3,8 +3,10 @@ use futures::{AsyncReadExt, AsyncWriteExt, StreamExt, stream::FuturesUnordered};
 use futures_rustls::{TlsAcceptor, TlsConnector, rustls};
 use http_body_util::{BodyExt, Full};
 use hyper::{Request, Response, body::Incoming, service::service_fn};
-use std::{cell::RefCell, convert::Infallible, io, rc::Rc, sync::Arc, time::Duration};
-use trapline::{Elapsed, Exit, Kernel, Os, SimNet, SimWorld};
+use std::{
+    cell::RefCell, convert::Infallible, io, net::SocketAddr, rc::Rc, sync::Arc, time::Duration,
+};
+use trapline::{Elapsed, Exit, Kernel, Os, SimNet, SimWorld, TcpListener};
 
 /// hyper over any stream of futures: TLS.
 pub struct Hyper<S>(pub S);
@@ -61,10 +63,7 @@ fn simulated(seed: u64, log: &Log) -> Kernel {
         .unwrap()
 }
 
-const ADDR: &str = "127.0.0.1:45099";
-
-async fn hyper_server(os: &mut Os, port: u16, clients: usize) -> io::Result<()> {
-    let listener = os.listen(([0, 0, 0, 0], port).into()).await?;
+async fn hyper_server(os: &mut Os, listener: TcpListener, clients: usize) -> io::Result<()> {
     for _ in 0..clients {
         let (stream, _) = listener.accept(os).await?;
         os.spawn_detached("connection", async move |os: &mut Os| {
@@ -99,10 +98,12 @@ async fn hyper_server(os: &mut Os, port: u16, clients: usize) -> io::Result<()> 
     Ok(())
 }
 
-async fn hyper_client(os: &mut Os, port: u16, n: usize) -> Result<(), Box<dyn std::error::Error>> {
-    let stream = os
-        .connect((if port < 1000 { "server" } else { "127.0.0.1" }, port))
-        .await?;
+async fn hyper_client(
+    os: &mut Os,
+    addr: SocketAddr,
+    n: usize,
+) -> Result<(), Box<dyn std::error::Error>> {
+    let stream = os.connect(addr).await?;
     os.run_future(async move |foreign| {
         let io = foreign.stream(stream);
         let (mut sender, connection) = hyper::client::conn::http1::handshake(io).await?;
@@ -126,31 +127,28 @@ async fn hyper_client(os: &mut Os, port: u16, n: usize) -> Result<(), Box<dyn st
     .await
 }
 
-fn boot(kernel: &mut Kernel, port: u16) {
-    let far = port < 1000;
-    kernel
-        .spawn_from(
-            None,
-            far.then_some("server"),
-            None,
-            "server",
-            async move |os: &mut Os| hyper_server(os, port, 5).await,
-        )
-        .unwrap();
+/// The server listens before it spawns its clients, which so need not guess a port.
+async fn serve_five(os: &mut Os, host: Option<&str>) -> io::Result<()> {
+    let (listener, addr) = listen(os, host).await?;
     for n in 1..=5 {
-        kernel
-            .spawn_from(
-                None,
-                far.then_some("laptop"),
-                None,
-                format!("client {n}"),
-                async move |os: &mut Os| {
-                    os.sleep(Duration::from_millis(50)).await;
-                    hyper_client(os, port, n).await
-                },
-            )
-            .unwrap();
+        let client = async move |os: &mut Os| hyper_client(os, addr, n).await;
+        match host {
+            Some(_) => os.spawn_on("laptop", format!("client {n}"), client).await?,
+            None => os.spawn(format!("client {n}"), client).await?,
+        };
     }
+    hyper_server(os, listener, 5).await
+}
+
+async fn listen(os: &mut Os, host: Option<&str>) -> io::Result<(TcpListener, SocketAddr)> {
+    let Some(host) = host else {
+        let listener = os.listen(([127, 0, 0, 1], 0).into()).await?;
+        let addr = listener.local_addr()?;
+        return Ok((listener, addr));
+    };
+    let listener = os.listen(([0, 0, 0, 0], 80).into()).await?;
+    let ip = os.resolve(host).await?[0];
+    Ok((listener, (ip, 80).into()))
 }
 
 #[test]
@@ -158,7 +156,11 @@ fn hyper_in_the_simulated_network_is_deterministic() {
     let run = |seed| {
         let log = Log::default();
         let mut kernel = simulated(seed, &log);
-        boot(&mut kernel, 80);
+        kernel
+            .spawn_on("server", "server", async |os: &mut Os| {
+                serve_five(os, Some("server")).await
+            })
+            .unwrap();
         kernel.run().unwrap().check().unwrap();
         kernel.audit_all();
         log.0.take()
@@ -171,7 +173,9 @@ fn hyper_in_the_simulated_network_is_deterministic() {
 #[test]
 fn hyper_in_the_real_world() {
     let mut kernel = Kernel::real().unwrap();
-    boot(&mut kernel, 45097);
+    kernel
+        .spawn("server", async |os: &mut Os| serve_five(os, None).await)
+        .unwrap();
     kernel.run().unwrap().check().unwrap();
 }
 
@@ -201,67 +205,72 @@ fn tls_of(key: &rcgen::KeyPair) -> (TlsAcceptor, TlsConnector) {
     )
 }
 
-fn boot_tls(kernel: &mut Kernel, port: u16, (acceptor, connector): (TlsAcceptor, TlsConnector)) {
-    kernel
-        .spawn("server", async move |os: &mut Os| {
-            let listener = os.listen(([127, 0, 0, 1], port).into()).await?;
-            for _ in 0..3 {
-                let (stream, _) = listener.accept(os).await?;
-                let acceptor = acceptor.clone();
-                os.spawn_detached("connection", async move |os: &mut Os| {
-                    os.run_future(async move |foreign| {
-                        let stream = acceptor.accept(foreign.stream(stream)).await?;
-                        let service = service_fn(async |request: Request<Incoming>| {
-                            let body = request.into_body().collect().await.unwrap().to_bytes();
-                            Ok::<_, Infallible>(Response::new(Full::new(body)))
-                        });
-                        hyper::server::conn::http1::Builder::new()
-                            .auto_date_header(false)
-                            .serve_connection(Hyper(stream), service)
-                            .await
-                            .map_err(|e| io::Error::other(format!("{e:?}")))
-                    })
-                    .await
-                })
-                .await
-                .unwrap();
-            }
-            io::Result::Ok(())
-        })
-        .unwrap();
+async fn serve_tls(
+    os: &mut Os,
+    (acceptor, connector): (TlsAcceptor, TlsConnector),
+) -> io::Result<()> {
+    let listener = os.listen(([127, 0, 0, 1], 0).into()).await?;
+    let addr = listener.local_addr()?;
     for n in 1..=3 {
         let connector = connector.clone();
-        kernel
-            .spawn(format!("client {n}"), async move |os: &mut Os| {
-                os.sleep(Duration::from_millis(50)).await;
-                let stream = os.connect(("127.0.0.1", port)).await?;
-                os.run_future(async move |foreign| {
-                    let name = rustls::pki_types::ServerName::try_from("localhost").unwrap();
-                    let stream = connector.connect(name, foreign.stream(stream)).await?;
-                    let (mut sender, connection) =
-                        hyper::client::conn::http1::handshake(Hyper(stream)).await?;
-                    let requests = async {
-                        let request = Request::post("/")
-                            .header("host", "x")
-                            .body(Full::new(Bytes::from(vec![b'y'; 40_000 * n])))
-                            .unwrap();
-                        let response = sender.send_request(request).await?;
-                        assert_eq!(
-                            response.into_body().collect().await?.to_bytes().len(),
-                            40_000 * n
-                        );
-                        drop(sender);
-                        Ok::<(), hyper::Error>(())
-                    };
-                    let (done, over) = futures::join!(requests, connection);
-                    over?;
-                    done?;
-                    Ok::<(), Box<dyn std::error::Error>>(())
-                })
-                .await
-            })
-            .unwrap();
+        os.spawn(format!("client {n}"), async move |os: &mut Os| {
+            tls_client(os, addr, connector, n).await
+        })
+        .await?;
     }
+    for _ in 0..3 {
+        let (stream, _) = listener.accept(os).await?;
+        let acceptor = acceptor.clone();
+        os.spawn_detached("connection", async move |os: &mut Os| {
+            os.run_future(async move |foreign| {
+                let stream = acceptor.accept(foreign.stream(stream)).await?;
+                let service = service_fn(async |request: Request<Incoming>| {
+                    let body = request.into_body().collect().await.unwrap().to_bytes();
+                    Ok::<_, Infallible>(Response::new(Full::new(body)))
+                });
+                hyper::server::conn::http1::Builder::new()
+                    .auto_date_header(false)
+                    .serve_connection(Hyper(stream), service)
+                    .await
+                    .map_err(|e| io::Error::other(format!("{e:?}")))
+            })
+            .await
+        })
+        .await?;
+    }
+    Ok(())
+}
+
+async fn tls_client(
+    os: &mut Os,
+    addr: SocketAddr,
+    connector: TlsConnector,
+    n: usize,
+) -> Result<(), Box<dyn std::error::Error>> {
+    let stream = os.connect(addr).await?;
+    os.run_future(async move |foreign| {
+        let name = rustls::pki_types::ServerName::try_from("localhost").unwrap();
+        let stream = connector.connect(name, foreign.stream(stream)).await?;
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(Hyper(stream)).await?;
+        let requests = async {
+            let request = Request::post("/")
+                .header("host", "x")
+                .body(Full::new(Bytes::from(vec![b'y'; 40_000 * n])))
+                .unwrap();
+            let response = sender.send_request(request).await?;
+            assert_eq!(
+                response.into_body().collect().await?.to_bytes().len(),
+                40_000 * n
+            );
+            drop(sender);
+            Ok::<(), hyper::Error>(())
+        };
+        let (done, over) = futures::join!(requests, connection);
+        over?;
+        done?;
+        Ok::<(), Box<dyn std::error::Error>>(())
+    })
+    .await
 }
 
 #[test]
@@ -269,7 +278,10 @@ fn https_in_the_simulated_network_is_deterministic() {
     let run = |seed| {
         let log = Log::default();
         let mut kernel = simulated(seed, &log);
-        boot_tls(&mut kernel, 443, tls());
+        let tls = tls();
+        kernel
+            .spawn("server", async move |os: &mut Os| serve_tls(os, tls).await)
+            .unwrap();
         kernel.run().unwrap().check().unwrap();
         log.0.take()
     };
@@ -281,7 +293,10 @@ fn https_in_the_simulated_network_is_deterministic() {
 #[test]
 fn https_in_the_real_world() {
     let mut kernel = Kernel::real().unwrap();
-    boot_tls(&mut kernel, 45098, tls());
+    let tls = tls();
+    kernel
+        .spawn("server", async move |os: &mut Os| serve_tls(os, tls).await)
+        .unwrap();
     kernel.run().unwrap().check().unwrap();
 }
 
@@ -424,7 +439,7 @@ fn streams_of_futures_echo() {
     let mut kernel = Kernel::simulated(3);
     kernel
         .spawn("server", async |os: &mut Os| {
-            let listener = os.listen(ADDR.parse().unwrap()).await?;
+            let listener = os.listen(([127, 0, 0, 1], 80).into()).await?;
             let (stream, _) = listener.accept(os).await?;
             os.run_future(async |foreign| {
                 let (reader, mut writer) = AsyncReadExt::split(foreign.stream(stream));
@@ -436,7 +451,7 @@ fn streams_of_futures_echo() {
         .unwrap();
     kernel
         .spawn("client", async |os: &mut Os| {
-            let stream = os.connect(("127.0.0.1", 45099)).await?;
+            let stream = os.connect(("127.0.0.1", 80)).await?;
             os.run_future(async |foreign| {
                 let (mut reader, mut writer) = AsyncReadExt::split(foreign.stream(stream));
                 let data: Vec<u8> = (0..300_000u32).map(|n| n as u8).collect();

@@ -3,7 +3,7 @@
 use std::{
     fs::File,
     io::{self, BufReader, PipeReader, PipeWriter, Read, Write},
-    net::{TcpListener, TcpStream},
+    net::TcpStream,
     process::Stdio,
 };
 
@@ -190,10 +190,7 @@ fn s53_the_first_sigint_ends_a_virtual_run_that_nobody_reads() {
 
 #[test]
 fn a_server_outlives_a_console_that_is_full() {
-    let addr = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
+    let addr = free_addr();
     let full = File::options().write(true).open("/dev/full").unwrap();
     let mut command = trapline(&["boot", "echo", "--addr", &addr.to_string()]);
     let mut run = Running::start(command.stdout(full).stderr(Stdio::piped()));

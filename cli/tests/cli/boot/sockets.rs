@@ -228,10 +228,7 @@ fn http_get_says_what_went_wrong() {
     assert!(err.contains("does not answer in HTTP"), "{err}");
     server.join().unwrap();
 
-    let closed = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
+    let closed = free_addr();
     let (code, _, err) = texts(http_get(&format!("http://{closed}/")));
     assert_eq!(code, 1);
     has(

@@ -1,6 +1,13 @@
 //! Runs on real sockets with curl, taped, and again from the tape.
 
-use std::{fs, io::Cursor, path::Path, thread, time::Duration};
+use std::{
+    fs,
+    io::Cursor,
+    path::Path,
+    sync::atomic::{AtomicU16, Ordering::Relaxed},
+    thread,
+    time::Duration,
+};
 
 use hyper::Method;
 use trapline::{
@@ -95,9 +102,16 @@ fn clients(port: u16, lines: Vec<Vec<String>>) -> impl FnOnce(Remote) {
     }
 }
 
+/// A port below those that the system gives out, which no other socket can take by chance.
 fn free_port() -> u16 {
-    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
-    listener.local_addr().unwrap().port()
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let first = 12_000 + (std::process::id() % 1000) as u16 * 20;
+    loop {
+        let port = first + NEXT.fetch_add(1, Relaxed);
+        if std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
 }
 
 fn words(line: &str) -> Vec<String> {
