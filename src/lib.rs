@@ -140,6 +140,7 @@ pub use user::{
     scope::{Cancelled, Scope},
     select::{Arm, Arms, Either2, Either3, Either4, Either5, Either6, Source, after},
     signals::Signals,
+    stdio::Stdio,
     stream::{Lines, Reader, Writer},
     supervisor::{Gone, Restart, Strategy, Supervisor},
     sync,

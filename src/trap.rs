@@ -44,7 +44,8 @@ pub use disk::{DiskOp, FileOp};
 pub use footprint::{Continued, Footprints, Note, Object};
 pub(crate) use frame::{CONSOLE_ROOM, DeviceRef, MAX_IO, Parcel, Payload, TrapFrame};
 pub(crate) use new_task::{
-    Caller, Charge, Fate, Keeper, NewTask, Options, Program, Start, Store, ended,
+    Caller, Charge, Fate, Keeper, NewTask, Options, Program, Start, Store, Streams, TextQueue,
+    ended,
 };
 pub(crate) use resume::{fault, resume, screened};
 pub(crate) use scope::ScopeState;

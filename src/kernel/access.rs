@@ -237,7 +237,7 @@ impl Kernel {
             self.close_device(device);
         }
         let fed = self.world.io(DeviceId::NONE, Request::Feed(text.as_ref()));
-        self.frame.unread.borrow_mut().clear();
+        self.frame.unread.borrow_mut().remove(DeviceId::NONE);
         fed.and_then(world::Answer::done)
     }
 

@@ -83,6 +83,9 @@ impl Kernel {
                     devices += 1;
                     self.held.holds(Ticket::Console(ticket), me)
                 }
+                State::Blocked(WaitingOn::Room(queue, ticket)) => {
+                    self.held.holds(Ticket::Text(ticket), me) && queued.contains(&(queue, tid))
+                }
                 State::Blocked(WaitingOn::Queue(queue, _)) => queued.contains(&(queue, tid)),
                 State::Blocked(WaitingOn::Exit(target)) => {
                     self.tasks[target].is_live() && joining.contains(&(target.tid, tid))

@@ -385,6 +385,7 @@ impl Builder {
             ready: Ready::new(self.policy, self.quantum),
             timers: Default::default(),
             devices: Default::default(),
+            stdio: Default::default(),
             console: Default::default(),
             held: Default::default(),
             selects: Default::default(),

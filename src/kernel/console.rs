@@ -166,16 +166,26 @@ impl Kernel {
     /// Blocks a task that has printed more than the console takes, at its call or its end.
     #[cold]
     pub(super) fn hold(&mut self, me: Runnable, call: Option<SystemCall>) {
+        let number = self.hold_call(me, Ticket::Console, call);
+        self.devices.begin_wait(me);
+        self.block(me, WaitingOn::Console(number));
+    }
+
+    /// Holds a call or an end back. Returns its number.
+    pub(super) fn hold_call(
+        &mut self,
+        me: Runnable,
+        ticket: fn(u64) -> Ticket,
+        call: Option<SystemCall>,
+    ) -> u64 {
         if call.is_none() {
             // No body is left that a timeout could cut.
             self.disarm_all(me);
         }
         let number = self.console.next;
         self.console.next += 1;
-        let ticket = Ticket::Console(number);
-        self.held.hold(ticket, me, call, &self.frame);
-        self.devices.begin_wait(me);
-        self.block(me, WaitingOn::Console(number));
+        self.held.hold(ticket(number), me, call, &self.frame);
+        number
     }
 
     #[inline]

@@ -74,10 +74,7 @@ impl Kernel {
         let text = self.frame.take_text();
         let calls = self.frame.take_deferred();
         if !text.is_empty() {
-            self.emit(me.tid, || Fact::Console {
-                text: (&text).into(),
-            });
-            self.print(&text);
+            self.print_for(me, text);
         }
         calls
     }

@@ -219,6 +219,7 @@ impl Kernel {
             return false;
         };
         contain(|| drop(self.world.io(device, Request::Close)));
+        self.frame.unread.borrow_mut().remove(device);
         for task in claims.into_iter().flatten() {
             if self.wake_select(task, Wake::Closed(device)) {
                 // It may be ready already, and does not commute with this turn.
@@ -279,7 +280,12 @@ impl Kernel {
         let is_ahead = self.devices.has_unread(device, &self.frame);
         let mut buffer = self.frame.buffer(room as usize);
         let result = match is_ahead {
-            true => Ok(self.frame.unread.borrow_mut().read(&mut buffer)),
+            true => Ok(self
+                .frame
+                .unread
+                .borrow_mut()
+                .of(self.devices.unread_of(device))
+                .read(&mut buffer)),
             false => {
                 let result = self.world.io(device, Request::Recv(&mut buffer));
                 result.and_then(world::Answer::bytes)

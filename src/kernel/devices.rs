@@ -87,7 +87,17 @@ impl Devices {
     /// Returns whether bytes of this device were read ahead.
     #[inline]
     pub(super) fn has_unread(&self, device: DeviceId, frame: &TrapFrame) -> bool {
-        self.input == Some(device) && !frame.unread.borrow().is_empty()
+        frame.unread.borrow().has_any(self.unread_of(device))
+    }
+
+    /// Returns the name under which is kept what was read ahead of an input. That of the process outlives
+    /// its device.
+    #[inline(always)]
+    pub(super) fn unread_of(&self, device: DeviceId) -> DeviceId {
+        match self.input == Some(device) {
+            true => DeviceId::NONE,
+            false => device,
+        }
     }
 
     /// Returns the open device of standard input.

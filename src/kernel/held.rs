@@ -16,6 +16,8 @@ use crate::{
 pub(super) enum Ticket {
     /// By the console: a number in the order of printing.
     Console(u64),
+    /// By a queue that gets what the task prints: a number of the same order.
+    Text(u64),
     /// By an injection: the number of the delay's timer.
     Delay(u64),
 }
@@ -62,7 +64,7 @@ impl HeldCalls {
     pub(super) fn next_printer(&self, number: u64) -> Option<(u64, Runnable)> {
         match self.0.range(Ticket::Console(number)..).next()? {
             (&Ticket::Console(number), held) => Some((number, held.task)),
-            (Ticket::Delay(_), _) => None,
+            (Ticket::Text(_) | Ticket::Delay(_), _) => None,
         }
     }
 

@@ -50,6 +50,7 @@ impl From<WaitingOn> for On {
             }
             WaitingOn::Device(device, direction, _) => Self::Device(device, direction),
             WaitingOn::Queue(queue, end) => Self::Queue(queue, end),
+            WaitingOn::Room(queue, _) => Self::Queue(queue, End::Put),
             WaitingOn::Console(_) => Self::Device(DeviceId::CONSOLE, Direction::Write),
             WaitingOn::Select(_, sources) => Self::First(sources.into()),
         }
@@ -83,6 +84,12 @@ impl Kernel {
                     && self.holder(queue, count.unwrap_or(1), Some(task)).is_none()
             };
             info.wait.is_lock = kind.is_lock() && !may_go();
+        }
+        if let WaitingOn::Room(queue, _) = on
+            && let Some(status) = self.queues.get(queue).map(MessageQueue::status)
+        {
+            let queue = status.kind.title(queue, status.name());
+            info.wait.thing = Some(format!("room for its text in {queue}"));
         }
         if let WaitingOn::Select(key, _) = on {
             info.wait.thing = Some(self.describe_sources(key));
@@ -157,6 +164,6 @@ fn name(on: WaitingOn, kind: Kind, count: u64) -> &'static str {
         WaitingOn::Queue(queue, End::Put) => kind.verb(SystemCall::Put(queue)),
         WaitingOn::Queue(queue, End::Get) => kind.verb_of(SystemCall::Take(queue), count),
         WaitingOn::Select(..) => "select",
-        WaitingOn::Console(_) | WaitingOn::Delay(_) => "",
+        WaitingOn::Console(_) | WaitingOn::Room(..) | WaitingOn::Delay(_) => "",
     }
 }

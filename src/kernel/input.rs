@@ -28,7 +28,7 @@ impl Kernel {
             let why = "a daemon of the host cannot read the input of the tasks";
             return Err(io::Error::new(io::ErrorKind::Unsupported, why));
         }
-        if let Some(device) = self.devices.input() {
+        if let Some(device) = self.stdio.input(me.tid).or(self.devices.input()) {
             return Ok(device);
         }
         let id = self.devices.next_id(me);
@@ -42,12 +42,13 @@ impl Kernel {
     /// Reads until there is a line, whose task takes it; its bytes stay with the others up to then, so
     /// that none is lost with a task that is cut. `None` if it would block.
     pub(super) fn line(&mut self, me: Runnable, device: DeviceId) -> Option<Answer> {
+        let unread = self.devices.unread_of(device);
         loop {
-            let found = self.frame.unread.borrow_mut().find_line();
+            let found = self.frame.unread.borrow_mut().of(unread).find_line();
             if let Some(len) = found {
                 return Some(Reply::Bytes(len as u64).into());
             }
-            if self.frame.unread.borrow().len() > MAX_LINE {
+            if self.frame.unread.borrow_mut().of(unread).len() > MAX_LINE {
                 let why = "a line of standard input is longer than 1 MiB: read it by Os::input";
                 return Some(failed(io::Error::new(io::ErrorKind::InvalidData, why)));
             }
@@ -55,11 +56,15 @@ impl Kernel {
             let result = self.world.io(device, Request::Recv(&mut buffer));
             let result = result.and_then(world::Answer::bytes);
             let read = result.as_ref().copied().unwrap_or(0);
-            self.frame.unread.borrow_mut().push(&buffer[..read]);
+            self.frame
+                .unread
+                .borrow_mut()
+                .of(unread)
+                .push(&buffer[..read]);
             drop(buffer);
             let answer = self.transferred(me.tid, device, Direction::Read, result)?;
             if read == 0 {
-                let rest = self.frame.unread.borrow().len();
+                let rest = self.frame.unread.borrow_mut().of(unread).len();
                 let is_end = answer.reply == Reply::Bytes(0);
                 return Some(if is_end {
                     Reply::Bytes(rest as u64).into()

@@ -37,6 +37,11 @@ impl Kernel {
         if self.shares.are_used() {
             self.shares.inherit(task, parent, self.tasks[task].name());
         }
+        if let Some(parent) = parent
+            && self.stdio.are_used()
+        {
+            self.stdio.inherit(task.tid, parent.tid);
+        }
         let place = self.frame.place();
         self.places.spawned(task, place);
         if let Some(published) = &mut self.published {
@@ -104,11 +109,17 @@ impl Kernel {
             self.drop_replied(program, sent);
         }
         self.frame.killing.set(outer);
+        if self.stdio.are_used() {
+            self.stdio.leave_input(me.tid);
+        }
     }
 
     /// The second half of an end: the waiters wake, and the children become orphans.
     #[inline(always)]
     pub(super) fn publish_exit(&mut self, me: Runnable, exit: Exit) {
+        if self.stdio.are_used() {
+            self.end_output(me);
+        }
         if self.frame.is_noted() {
             self.note_end(me, self.tasks[me].on_exit);
         }

@@ -21,7 +21,7 @@
 //! | `table.rs`, `waiters.rs` | the tasks; what waits for the end of one |
 //! | `places.rs`, `shares.rs` | source lines; what a policy knows of a task |
 //! | `ready.rs`, `processors.rs` | the ready queue: a policy and a quantum, or neither; what computes |
-//! | `held.rs` | calls that are handled later |
+//! | `held.rs`, `stdio.rs` | calls that are handled later; the standard streams of some tasks |
 //! | `selects.rs`, `scopes.rs` | waits for the first of several sources; scopes and shields |
 //! | `signals.rs` | signals: for the tasks that have caught them, or the end of the run |
 //! | `footprint.rs` | notes for a search of what each call touches |
@@ -81,6 +81,7 @@ mod signals;
 mod socket_calls;
 mod stall;
 mod standstill;
+mod stdio;
 mod syscall;
 mod table;
 mod task;
@@ -123,6 +124,7 @@ pub struct Kernel {
     timers: timers::TimerSets,
     devices: devices::Devices,
     console: console::Console,
+    stdio: stdio::Stdio,
     held: held::HeldCalls,
     selects: selects::Selects,
     signals: signals::Signals,

@@ -78,7 +78,7 @@ impl Places {
         let spot = self.slots.get(task.slot.index())?;
         match on {
             // The kernel holds back any call, also one that notes no caller.
-            WaitingOn::Console(_) | WaitingOn::Delay(_) => None,
+            WaitingOn::Console(_) | WaitingOn::Room(..) | WaitingOn::Delay(_) => None,
             _ => spot.called.map(Place::from),
         }
     }

@@ -3,9 +3,10 @@
 use super::{
     Kernel,
     answer::Answer,
+    held::Ticket,
     outcome::Outcome,
     queues::{Got, MessageQueue, Put, Took},
-    task::WaitingOn,
+    task::{Pending, State, WaitingOn},
 };
 use crate::{
     abi::{End, Errno, QueueId, Reply},
@@ -127,10 +128,37 @@ impl Kernel {
         self.frame.note(Note::Removed(queue, taker));
         if let Some(putter) = admitted {
             self.frame.note(Note::Stored(queue));
-            self.wake(putter, Wake::Queue(queue), Reply::Done);
+            self.wake_putter(putter, queue, Reply::Done.into());
         }
         self.notify_selects(queue);
         Answer::message(Reply::Message(message), queue).into()
+    }
+
+    /// Wakes a task whose message has found room, or was refused.
+    fn wake_putter(&mut self, putter: Runnable, queue: QueueId, answer: Answer) {
+        let by = Wake::Queue(queue);
+        let &State::Blocked(WaitingOn::Room(_, number)) = self.tasks[putter].state() else {
+            return self.wake(putter, by, answer);
+        };
+        if let Reply::Refused(text) = answer.reply {
+            self.discard(queue, text);
+        }
+        self.wake(putter, by, Pending::Held(Ticket::Text(number)));
+    }
+
+    /// Stores a text beyond the room of its queue.
+    pub(super) fn store_text(&mut self, queue: QueueId, text: u64) {
+        let Some(found) = self.queues.get_mut(queue) else {
+            return;
+        };
+        if found.status().closed.get() {
+            found.discard(text);
+        } else {
+            found.store(text);
+            self.frame.note(Note::Sent(queue, text));
+            self.frame.note(Note::Stored(queue));
+            self.notify_selects(queue);
+        }
     }
 
     /// Closes a queue, and wakes the tasks that wait at its ends. Returns whether it was open.
@@ -147,7 +175,7 @@ impl Kernel {
         let next = MessageQueue::pop_putter;
         while let Some((putter, message)) = self.queues.get_mut(queue).and_then(next) {
             let refused = Answer::message(Reply::Refused(message), queue);
-            self.wake(putter, Wake::Queue(queue), refused);
+            self.wake_putter(putter, queue, refused);
         }
         self.serve(queue);
         was_open

@@ -87,6 +87,7 @@ impl Kernel {
         self.timers.reset();
         self.devices.reset();
         self.console = Default::default();
+        self.stdio = Default::default();
         self.queues.reset();
         self.holders.reset();
         self.held = Default::default();

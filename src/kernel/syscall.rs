@@ -179,6 +179,9 @@ impl Kernel {
             Err(errno) => return errno.into(),
         };
         self.tasks[child].host = host;
+        if let Some(streams) = options.streams {
+            self.set_streams(child, streams);
+        }
         if attends {
             self.tasks.attend(child);
         }

@@ -131,6 +131,8 @@ pub(super) enum WaitingOn {
     Queue(QueueId, End),
     /// Room at the console. The call is held back under this number.
     Console(u64),
+    /// Room in the queue that gets what the task prints. The call is held back under this number.
+    Room(QueueId, u64),
     /// The end of a delay. The call is held back.
     Delay(Timer),
     /// The first of several sources: the key of the select, and their number.

@@ -180,9 +180,10 @@ impl Kernel {
         is_late |= has_deferred && self.tasks[me].due().is_some();
         self.emit_call(me.tid, call);
         match is_late.then(|| self.due(me)).flatten() {
-            None if is_held => self.hold(me, Some(call)),
+            None if is_held => self.hold_back(me, Some(call)),
             None => self.carry_out(me, call),
             Some(mut due) => {
+                self.store_waiting();
                 // The wait for the console would be cut at once.
                 due.spent |= is_held;
                 self.carry_out_late(me, call, due);
@@ -201,6 +202,11 @@ impl Kernel {
             let exit = self.frame.take_exit();
             return self.end(me, exit);
         };
+        if let Ticket::Text(_) = ticket
+            && self.is_broken(me)
+        {
+            return self.end_broken(me, Some(call));
+        }
         if let (Ticket::Delay(_), Some(injection)) = (ticket, &mut self.injection) {
             injection.pass_again(me.tid, self.tasks[me].traps());
         }
@@ -245,21 +251,46 @@ impl Kernel {
             }
             Some(true) => {
                 self.frame.put(Payload::Exit(exit));
-                self.hold(me, None);
+                self.hold_back(me, None);
             }
         }
     }
 
-    /// Handles the deferred calls of the task that has stopped. Returns whether it waits for the
-    /// console; `None` if it was killed.
+    fn hold_back(&mut self, me: Runnable, call: Option<SystemCall>) {
+        if !self.stdio.prints_apart(me.tid) {
+            self.hold(me, call);
+        } else if !self.hold_piped(me, call) {
+            self.end_broken(me, call);
+        }
+    }
+
+    /// Ends a task whose text has no reader, as the signal SIGPIPE does.
+    #[cold]
+    fn end_broken(&mut self, me: Runnable, call: Option<SystemCall>) {
+        let exit = match call {
+            Some(call) => {
+                self.abandon(call);
+                Exit::Killed
+            }
+            None => self.frame.take_exit(),
+        };
+        self.end(me, exit);
+    }
+
+    /// Handles the deferred calls of the task that has stopped. Returns whether it waits for room for
+    /// its text; `None` if it was killed.
     #[inline(always)]
     fn run_own_deferred(&mut self, me: Runnable) -> Option<bool> {
         if !self.frame.has_deferred() {
             return Some(false);
         }
+        let is_held = self.stdio.are_used() && self.put_printed(me);
         let prints = self.frame.prints();
-        let lives = self.run_deferred(me);
-        lives.then(|| prints && self.console.is_full())
+        if !self.run_deferred(me) {
+            self.store_waiting();
+            return None;
+        }
+        Some(is_held || prints && self.console.is_full())
     }
 }
 

@@ -128,6 +128,15 @@ impl Kernel {
                 self.devices.end_wait(me);
                 self.drop_held(Ticket::Console(ticket));
             }
+            WaitingOn::Room(queue, ticket) => {
+                self.touch_queue(queue);
+                let found = self.queues.get_mut(queue);
+                let text = found.and_then(|found| found.remove_putter(me));
+                if let Some(text) = text {
+                    self.store_text(queue, text);
+                }
+                self.drop_held(Ticket::Text(ticket));
+            }
             WaitingOn::Delay(timer) => {
                 self.timers.of(me).disarm(timer);
                 self.drop_held(Ticket::Delay(timer.1));

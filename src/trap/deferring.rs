@@ -48,7 +48,8 @@ impl TrapFrame {
     }
 
     pub(crate) fn may_wait_to_print(&self) -> bool {
-        self.prints() && self.kept_text.get() + self.console.borrow().len() >= CONSOLE_ROOM
+        let waits = || self.kept_text.get() + self.console.borrow().len() >= CONSOLE_ROOM;
+        self.prints() && (self.pipes.get() || waits())
     }
 
     pub(crate) fn has_deferred(&self) -> bool {

@@ -22,7 +22,7 @@ use super::{
     new_task::{Caller, Fate, NewTask, Store},
     scope::ScopeState,
     status::{Kept, QueueStatus},
-    unread::Unread,
+    unread::AllUnread,
 };
 use crate::{
     abi::{
@@ -220,8 +220,9 @@ pub(crate) struct TrapFrame {
     place: Cell<Option<Caller>>,
     /// Whether the limits of the running task deny faults of the network.
     pub(crate) denies_faults: Cell<bool>,
-    /// Of standard input.
-    pub(crate) unread: RefCell<Unread>,
+    pub(crate) unread: RefCell<AllUnread>,
+    /// Whether a task had a queue in place of the console.
+    pub(crate) pipes: Cell<bool>,
 }
 
 impl TrapFrame {
@@ -250,6 +251,7 @@ impl TrapFrame {
             place: Cell::default(),
             denies_faults: Cell::default(),
             unread: RefCell::default(),
+            pipes: Cell::default(),
         }
     }
 
@@ -275,7 +277,8 @@ impl TrapFrame {
         }
         self.flags.take();
         self.forget_place();
-        self.unread.borrow_mut().clear();
+        self.unread.take();
+        self.pipes.take();
     }
 
     pub(crate) fn place(&self) -> Option<Caller> {

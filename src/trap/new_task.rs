@@ -4,7 +4,7 @@ use std::{any::Any, panic::Location, pin::Pin, rc::Rc};
 
 use genawaiter::{Coroutine, GeneratorState};
 
-use crate::abi::{Exit, Limits, Nanos, QueueId, SystemCall, Tid};
+use crate::abi::{DeviceId, Exit, Limits, Nanos, QueueId, SystemCall, Tid};
 
 /// The place of the call that a program makes.
 pub(crate) type Caller = &'static Location<'static>;
@@ -46,6 +46,8 @@ pub(crate) struct Options {
     pub(crate) host: Option<Rc<str>>,
     /// Within those of the parent.
     pub(crate) limits: Option<Box<Limits>>,
+    /// What replaces the standard streams of the parent.
+    pub(crate) streams: Option<Streams>,
     /// The number of earlier tasks in its place, under a supervisor. For the trace.
     pub(crate) restart: u32,
 }
@@ -73,6 +75,22 @@ pub(crate) trait Store {
 
     /// Drops all messages, whose destructors may panic; the kernel is being dropped.
     fn clear(&self);
+}
+
+/// What a task has in place of the console and of standard input.
+#[derive(Clone, Default)]
+pub(crate) struct Streams {
+    /// With what keeps it open.
+    pub(crate) input: Option<(DeviceId, Rc<dyn Any>)>,
+    pub(crate) output: Option<Rc<dyn TextQueue>>,
+}
+
+/// The store of a queue that gets what tasks print.
+pub(crate) trait TextQueue: Store {
+    fn id(&self) -> QueueId;
+
+    /// Stores a text. Returns the number of its message.
+    fn push(&self, text: String) -> u64;
 }
 
 #[derive(Clone, Copy, Default)]

@@ -1,7 +1,46 @@
 //! What was read of standard input and not yet taken.
 
+use std::collections::BTreeMap;
+
+use crate::abi::DeviceId;
+
 /// The longest line, in bytes, with its end.
 pub(crate) const MAX_LINE: usize = 1 << 20;
+
+/// By the device of the input. The line that a task takes next is noted.
+#[derive(Default)]
+pub(crate) struct AllUnread {
+    of: BTreeMap<DeviceId, Unread>,
+    /// The input of the last line that was found.
+    found: Option<DeviceId>,
+}
+
+impl AllUnread {
+    #[inline(always)]
+    pub(crate) fn has_any(&self, device: DeviceId) -> bool {
+        !self.of.is_empty()
+            && self
+                .of
+                .get(&device)
+                .is_some_and(|unread| !unread.is_empty())
+    }
+
+    pub(crate) fn of(&mut self, device: DeviceId) -> &mut Unread {
+        self.found = Some(device);
+        self.of.entry(device).or_default()
+    }
+
+    /// Takes so many bytes of the input that was asked for last.
+    pub(crate) fn read_found(&mut self, len: usize) -> Vec<u8> {
+        let unread = self.found.and_then(|device| self.of.get_mut(&device));
+        unread.map_or_else(Vec::new, |unread| unread.read_vec(len))
+    }
+
+    /// Forgets what was read ahead of an input.
+    pub(crate) fn remove(&mut self, device: DeviceId) {
+        self.of.remove(&device);
+    }
+}
 
 #[derive(Default)]
 pub(crate) struct Unread {
@@ -19,10 +58,6 @@ impl Unread {
 
     pub(crate) fn len(&self) -> usize {
         self.bytes.len() - self.taken
-    }
-
-    pub(crate) fn clear(&mut self) {
-        *self = Self::default();
     }
 
     pub(crate) fn push(&mut self, bytes: &[u8]) {

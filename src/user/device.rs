@@ -49,6 +49,10 @@ impl<S> Device<S> {
         Self { handle, source }
     }
 
+    pub(super) fn reference(&self) -> DeviceRef {
+        self.handle.clone()
+    }
+
     pub(crate) fn frame(&self) -> &TrapFrame {
         self.handle.frame()
     }

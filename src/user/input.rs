@@ -125,7 +125,7 @@ impl Decode for Line {
         if len == 0 {
             return Ok(None);
         }
-        let mut line = frame.unread.borrow_mut().read_vec(len as usize);
+        let mut line = frame.unread.borrow_mut().read_found(len as usize);
         if line.ends_with(b"\n") {
             line.pop();
             line.pop_if(|last| *last == b'\r');

@@ -12,7 +12,7 @@ use std::{
 use crate::{
     abi::{QueueId, SystemCall},
     panic::contain,
-    trap::{Charge, QueueStatus, Store, TrapFrame},
+    trap::{Charge, QueueStatus, Store, TextQueue, TrapFrame},
 };
 
 pub(crate) struct Side<T> {
@@ -74,6 +74,16 @@ impl<T> Store for Side<T> {
         for message in in_order(self.messages.take_all()) {
             contain(|| drop(message));
         }
+    }
+}
+
+impl TextQueue for Side<String> {
+    fn id(&self) -> QueueId {
+        self.id.get()
+    }
+
+    fn push(&self, text: String) -> u64 {
+        self.messages.push(text)
     }
 }
 

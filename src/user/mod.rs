@@ -12,6 +12,7 @@
 //! | `disk.rs` | the disk and its files |
 //! | `stream/` | lines and records of any device; copies between two |
 //! | `input.rs` | standard input, and the time of day |
+//! | `stdio.rs` | standard streams other than those of the process |
 //! | `queue.rs`, `messages.rs` | message queues; the store of their messages |
 //! | `promise.rs` | values that are set once |
 //! | `sync/` | semaphore, mutex, flag, barrier, condition, group |
@@ -46,6 +47,7 @@ pub(crate) mod scope;
 pub(crate) mod select;
 mod serve;
 pub(crate) mod signals;
+pub(crate) mod stdio;
 pub(crate) mod stream;
 pub(crate) mod supervisor;
 pub mod sync;

@@ -145,7 +145,7 @@ impl Os {
 
     /// Appends to the console; `writeln!(os, "...")` prints a line. This makes no trap. The text is
     /// printed at the task's next trap or end, which *blocks* while more than 64 KiB wait for the
-    /// console. Text that a failed console does not take is counted in
+    /// console. A task may print to a queue instead ([`Stdio`](crate::Stdio)). Text that a failed console does not take is counted in
     /// [`Report::lost`](crate::Report::lost).
     pub fn write_fmt(&mut self, text: fmt::Arguments<'_>) {
         self.frame.print(text);

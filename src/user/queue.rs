@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     abi::{QueueId, Reply, SystemCall, Tid},
-    trap::{Kind, Object, Payload, QueueStatus, TrapFrame},
+    trap::{Kind, Object, Payload, QueueStatus, TextQueue, TrapFrame},
 };
 
 /// The queue is closed. It holds the message that was not put.
@@ -86,6 +86,13 @@ pub enum TryGetError {
 /// ```
 pub struct Queue<T> {
     side: Rc<Side<T>>,
+}
+
+impl Queue<String> {
+    /// The store of the texts, for the kernel.
+    pub(super) fn texts(&self) -> Rc<dyn TextQueue> {
+        Rc::clone(&self.side) as _
+    }
 }
 
 impl<T: 'static> Queue<T> {
