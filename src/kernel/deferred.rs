@@ -61,6 +61,7 @@ impl Kernel {
                 // A deferred call has run a destructor: of a source, a tracer or a message.
                 calls = self.open_deferred(owner);
             } else if let Some(outer) = under_way.pop() {
+                self.end_output(owner);
                 self.publish_exit(owner, Exit::Killed);
                 (owner, calls) = outer;
             } else {

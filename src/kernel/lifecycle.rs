@@ -76,6 +76,9 @@ impl Kernel {
         if self.frame.has_deferred() {
             self.run_deferred(me);
         }
+        if self.stdio.are_used() {
+            self.end_output(me);
+        }
         // Last, since a deferred call may kill a task that waits for this one, or its parent.
         self.publish_exit(me, exit);
     }
@@ -117,9 +120,6 @@ impl Kernel {
     /// The second half of an end: the waiters wake, and the children become orphans.
     #[inline(always)]
     pub(super) fn publish_exit(&mut self, me: Runnable, exit: Exit) {
-        if self.stdio.are_used() {
-            self.end_output(me);
-        }
         if self.frame.is_noted() {
             self.note_end(me, self.tasks[me].on_exit);
         }

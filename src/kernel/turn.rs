@@ -284,7 +284,19 @@ impl Kernel {
         if !self.frame.has_deferred() {
             return Some(false);
         }
-        let is_held = self.stdio.are_used() && self.put_printed(me);
+        if self.stdio.are_used() {
+            return self.run_deferred_and_pipe(me);
+        }
+        let prints = self.frame.prints();
+        let lives = self.run_deferred(me);
+        lives.then(|| prints && self.console.is_full())
+    }
+
+    /// The same, where the text of the task may go to a queue.
+    #[cold]
+    #[inline(never)]
+    fn run_deferred_and_pipe(&mut self, me: Runnable) -> Option<bool> {
+        let is_held = self.put_printed(me);
         let prints = self.frame.prints();
         if !self.run_deferred(me) {
             self.store_waiting();

@@ -113,7 +113,7 @@ impl Fifo {
 }
 
 impl Policy for Fifo {
-    #[inline]
+    #[inline(always)]
     fn push(&mut self, task: Runnable, _: Cause) {
         self.end_pass();
         if self.list.len() == self.list.capacity() {
