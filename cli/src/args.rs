@@ -16,6 +16,7 @@ use super::{
     policy::{self, Policy},
     program::Entry,
     replay::Replay,
+    shell::{self, ShellLine},
     trace::TraceCommand,
     world::NamedWorld,
 };
@@ -39,6 +40,7 @@ Examples:
   boot multitask --help  the options of one")]
     List,
     Boot(Box<Boot>),
+    Shell(Box<ShellLine>),
     Replay(Replay),
     Debug(Debug),
     Explore(Box<Explore>),
@@ -84,6 +86,19 @@ pub(super) fn command(name: &str, app: &App) -> Command {
         "trapline" => env!("CARGO_PKG_VERSION"),
         _ => concat!("on trapline ", env!("CARGO_PKG_VERSION")),
     };
+    let options_of_boot = move |command: Command| {
+        command
+            .mut_args(|arg| match arg.get_id().as_str() {
+                "on" | "net" | "fault" | "chaos" => arg.requires("simulated"),
+                _ => arg,
+            })
+            .mut_arg("policy", |arg| {
+                arg.help(policy::help()).value_parser(policy)
+            })
+            .mut_arg("world", |arg| arg.value_parser(world).hide(!has_worlds))
+    };
+    let options_of_shell = options_of_boot.clone();
+    let has_shell = programs.iter().any(|entry| entry.name == shell::NAME);
     let command = Cli::command()
         .name(name.to_string())
         .version(version)
@@ -110,17 +125,14 @@ pub(super) fn command(name: &str, app: &App) -> Command {
                 .after_help(lab::help(name, first))
         })
         .mut_subcommand("boot", |command| {
-            of_programs(command, name)
-                .mut_args(|arg| match arg.get_id().as_str() {
-                    "on" | "net" | "fault" | "chaos" => arg.requires("simulated"),
-                    _ => arg,
-                })
-                .mut_arg("policy", |arg| {
-                    arg.help(policy::help()).value_parser(policy)
-                })
-                .mut_arg("world", |arg| arg.value_parser(world).hide(!has_worlds))
+            options_of_boot(of_programs(command, name))
                 .subcommands(programs.iter().map(Entry::command))
                 .after_help(options::help(name, first, last))
+        })
+        .mut_subcommand(shell::NAME, |command| {
+            options_of_shell(command)
+                .hide(!has_shell)
+                .after_help(shell::help(name))
         });
     with_negative_numbers(command)
 }

@@ -169,6 +169,11 @@ fn run(app: &App, args: &[OsString]) -> Result<ExitCode, clap::Error> {
             let line = BootLine::new(commands, options, matches)?;
             return boot::boot(&verbosity, &line, &words(&name, args), None, tracers);
         }
+        CliCommand::Shell(line) => {
+            tape::check_words(&line.boot, args)?;
+            let line = BootLine::of_shell(commands, line.boot, matches)?;
+            return boot::boot(&verbosity, &line, &words(&name, args), None, tracers);
+        }
         CliCommand::Replay(options) => return replay::run(commands, options, &verbosity, tracers),
         CliCommand::Debug(debug) => return debug::run(commands, &debug, &verbosity),
         CliCommand::Explore(options) => {

@@ -22,6 +22,7 @@ use super::{
     output::{Format, Verbosity},
     policy::{NamedShare, Policy, named_share},
     program::Placed,
+    shell,
     values::{duration, signal, size, unknown, whole, within},
     world::NamedWorld,
 };
@@ -264,27 +265,45 @@ impl BootLine {
         options: Box<Boot>,
         boot: &ArgMatches,
     ) -> Result<Self, clap::Error> {
-        let mut programs =
-            commands.placed("boot", &options.net, &options.with, boot.subcommand())?;
+        let programs = commands.placed("boot", &options.net, &options.with, boot.subcommand())?;
+        Ok(Self::with(options, programs))
+    }
+
+    fn with(options: Box<Boot>, mut programs: Vec<Placed>) -> Self {
         if !options.deny.is_empty() {
             let limits = Limits::new().deny(options.deny.iter().copied());
             programs
                 .iter_mut()
                 .for_each(|placed| placed.limits = Some(limits));
         }
-        Ok(Self { options, programs })
+        Self { options, programs }
     }
 
-    /// Parses a command line. Returns `None` for another command than `boot`.
+    /// The options of a line of `shell`, with its program.
+    pub(super) fn of_shell(
+        commands: Commands<'_>,
+        options: Box<Boot>,
+        line: &ArgMatches,
+    ) -> Result<Self, clap::Error> {
+        let named = Some((shell::NAME, line));
+        let programs = commands.placed("boot", &options.net, &options.with, named)?;
+        Ok(Self::with(options, programs))
+    }
+
+    /// Parses a command line. Returns `None` for another command than `boot` and `shell`.
     pub(super) fn parse(
         commands: Commands<'_>,
         words: &[OsString],
     ) -> Result<Option<Self>, clap::Error> {
         let matches = commands.parse(words)?;
-        let Some(boot) = matches.subcommand_matches("boot") else {
+        let Some((name @ ("boot" | shell::NAME), line)) = matches.subcommand() else {
             return Ok(None);
         };
-        let options = Box::new(Boot::from_arg_matches(boot)?);
-        Self::new(commands, options, boot).map(Some)
+        let options = Box::new(Boot::from_arg_matches(line)?);
+        match name {
+            "boot" => Self::new(commands, options, line),
+            _ => Self::of_shell(commands, options, line),
+        }
+        .map(Some)
     }
 }

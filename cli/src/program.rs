@@ -2,8 +2,8 @@
 
 use std::{error::Error, fmt, pin::Pin, sync::Arc};
 
-use clap::{ArgMatches, Command};
-use trapline::{Errno, Kernel, Limits, Os, Report, Tid};
+use clap::{ArgMatches, Command, error::ErrorKind};
+use trapline::{Errno, Kernel, Limits, Os, Report, Stdio, Tid};
 
 /// A program that can be booted from the command line.
 ///
@@ -72,7 +72,11 @@ impl Placed {
         (name, matches): (&str, &ArgMatches),
     ) -> Result<Self, clap::Error> {
         let entry = programs.iter().find(|entry| entry.name == name);
-        let entry = *entry.expect("clap knows these programs only");
+        // clap knows the programs, and `shell`, which not every binary has.
+        let Some(&entry) = entry else {
+            let why = format!("this binary has no program '{name}'; its list has the programs");
+            return Err(clap::Error::raw(ErrorKind::InvalidSubcommand, why + "\n"));
+        };
         (entry.check)(matches)?;
         Ok(Self {
             host: host.to_string(),
@@ -104,13 +108,14 @@ impl Placed {
         )
     }
 
-    /// Starts the program as a child of the task.
-    pub(super) async fn start(&self, os: &mut Os) -> Result<Tid, Errno> {
+    /// Starts the program as a child of the task, with these standard streams.
+    pub(super) async fn start(&self, os: &mut Os, stdio: Stdio) -> Result<Tid, Errno> {
         let (name, run) = (
             self.entry.name,
             (self.entry.run)(&self.matches, &self.programs),
         );
-        os.spawn(name, async move |os: &mut Os| run(os).await).await
+        os.spawn_piped(stdio, name, async move |os: &mut Os| run(os).await)
+            .await
     }
 }
 

@@ -81,6 +81,9 @@ impl Kernel {
     /// Gives a new task streams other than those of its parent.
     #[cold]
     pub(super) fn set_streams(&mut self, task: Runnable, streams: Streams) {
+        if streams.input.is_none() && streams.output.is_none() {
+            return;
+        }
         if let Some(output) = &streams.output {
             // It may be closed with the task that is the last to print there so far.
             self.touch_queue(output.id());

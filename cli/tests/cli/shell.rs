@@ -12,7 +12,7 @@ use crate::{replay::Folder, support::*};
 
 /// Runs a line in the simulated world.
 fn shell(line: &str) -> (i32, String, String) {
-    run(&["boot", "--virtual", "--seed=1", "shell", "-c", line])
+    run(&["shell", "--virtual", "--seed=1", "-c", line])
 }
 
 #[track_caller]
@@ -93,8 +93,31 @@ fn a_wrong_line_says_what_is_wrong_and_fails() {
             "nothing: there is no such program or command: see help",
         ),
         ("seq 'a", "a quote is not closed: seq 'a"),
-        ("seq 1 | wc", "| is no part of a line here"),
-        ("seq 1 > file", "> is no part of a line here"),
+        ("seq 1 <<< word", "<< is no part of a line here"),
+        ("seq 1 |", "there is no command at the end of the line"),
+        ("| wc", "there is no command before |"),
+        ("seq 1 >", "there is no file behind >"),
+        ("seq 1 > | wc", "there is no file behind >"),
+        (
+            "seq 1 > a | wc",
+            "only the last program of a pipe writes a file",
+        ),
+        (
+            "seq 1 | wc < a",
+            "only the first program of a pipe reads a file",
+        ),
+        ("seq 1 > a > b", "> can be there once"),
+        ("> a", "there is no command at the end of the line"),
+        (
+            "kill 3 | wc",
+            "kill is a command of the shell: write it alone",
+        ),
+        (
+            "wc < nowhere",
+            "cannot open nowhere on the disk: No such file",
+        ),
+        ("seq 1 > /a", "it begins with \"/\""),
+        ("where 9", "where: there is no task 9: see ps"),
         ("&& seq 1", "there is no command before &&"),
         ("seq 1 &&", "there is no command at the end of the line"),
         ("kill", "kill: it needs the number of a task"),
@@ -116,6 +139,69 @@ fn a_wrong_line_says_what_is_wrong_and_fails() {
     let (code, _, err) = run(&["boot", "shell", "--script", "/nowhere"]);
     assert_eq!(code, 2);
     has(&err, "cannot read it: No such file");
+}
+
+#[test]
+fn a_pipe_carries_the_text_of_one_program_to_the_next() {
+    prints("seq 5 | grep 3", (0, "3\n"));
+    prints("seq 100000 | cat | wc", (0, "100000 100000 588895\n"));
+    prints("time sleep 2 | sleep 1", (0, "2.000s\n"));
+    prints("help | grep jobs | wc", (0, "3 19 133\n"));
+    prints("seq 2 | run cat; cat --help | head -n 1", (0, HELP_OF_CAT));
+    // The end of a pipe is that of its last program.
+    prints("seq 1 | grep x || seq 2", (0, "1\n2\n"));
+    prints("grep x | wc && seq 1", (0, "0 0 0\n1\n"));
+    prints("seq 1 | grep x", (1, ""));
+}
+
+const HELP_OF_CAT: &str = "1\n2\nPrints files of the disk, or standard input\n";
+
+/// A program without a reader ends, and so does all that carries its text.
+#[test]
+fn nothing_is_left_of_a_pipe_whose_reader_ends() {
+    let only_shell = "   1 shell        running\n";
+    prints("yes | head -n 2; ps", (0, &format!("y\ny\n{only_shell}")));
+    prints(
+        "yes | cat | cat | head -n 1; ps",
+        (0, &format!("y\n{only_shell}")),
+    );
+    prints("yes | sleep 3; ps", (0, only_shell));
+    // A kill of the first ends all.
+    let (code, out, _) =
+        shell("sleep 9 | cat | cat & sleep 1; tree; kill 2; wait; time sleep 1; ps");
+    assert_eq!(code, 0, "{out}");
+    has(&out, "[1] tasks 2, 4, 6\n");
+    has(&out, "   3   |            queue 2 (get)\n");
+    assert!(out.ends_with(&format!("1.000s\n{only_shell}")), "{out}");
+}
+
+#[test]
+fn a_file_of_the_disk_is_read_and_written() {
+    prints(
+        "seq 3 > f; seq 2 >> f; wc < f; cat f | head -n 1",
+        (0, "5 5 10\n1\n"),
+    );
+    prints("seq 9 > f; seq 1 > f; cat f", (0, "1\n"));
+    prints("seq 3 | grep 2 > 'a b' && cat < 'a b' | cat", (0, "2\n"));
+    prints(
+        "seq 100000 > f; wc f; cat < f | wc",
+        (0, "100000 100000 588895\n100000 100000 588895\n"),
+    );
+    // A job has no other input.
+    prints("cat & wait", (0, "[1] task 2\n"));
+    // A full disk fails the line, and ends the program that prints.
+    let full = [
+        "boot",
+        "--virtual",
+        "--seed=1",
+        "--net",
+        "disk-capacity=100000",
+    ];
+    let line = ["shell", "-c", "yes > f; ps"];
+    let (code, out, err) = run(&[&full[..], &line].concat());
+    assert_eq!(code, 0, "{out} {err}");
+    has(&out, "   1 shell        running\n");
+    has(&err, "cannot append to f on the disk");
 }
 
 #[test]
@@ -185,4 +271,23 @@ fn a_session_is_taped_replayed_and_searched() {
     let (code, out, err) = run(&["explore", "shell", "-c", "seq 2 & seq 3; wait"]);
     assert_eq!(code, 0, "{out}{err}");
     has(&out, "1000 schedules pass");
+}
+
+/// On a terminal a job is told of when it ends, while the prompt waits.
+#[test]
+fn a_prompt_tells_of_the_end_of_a_job_at_once() {
+    let (mut terminal, other) = pty();
+    let mut command = trapline(&["shell", "-q"]);
+    let command = command.stdin(other.try_clone().expect("a copy"));
+    let mut child = command.stdout(other).spawn().expect("it starts");
+    writeln!(terminal, "seq 1 | sleep 10ms &").unwrap();
+    // Nothing more is typed.
+    let mut seen = String::new();
+    let mut piece = [0; 1000];
+    while !seen.ends_with("\r\n[1] done: seq 1 | sleep 10ms\r\ntrapline> ") {
+        let n = terminal.read(&mut piece).expect("more comes");
+        seen += str::from_utf8(&piece[..n]).expect("it is text");
+    }
+    writeln!(terminal, "exit").unwrap();
+    assert_eq!(exit_of(&mut child), Some(0), "{seen}");
 }

@@ -1,0 +1,229 @@
+//! Jobs: the programs of a step as tasks, and the tasks that carry text between them.
+
+use std::{collections::BTreeMap, io, time::Duration};
+
+use trapline::{Exit, File, Mode, Os, Queue, Source, Stdio, Tid, UnixStream};
+
+use super::{super::program::Placed, line::Step};
+
+/// The texts that wait between two programs. Each is what a program prints between two traps.
+const ROOM: usize = 16;
+const PIECE: usize = 64 << 10;
+
+/// What a program of a step does.
+pub(super) enum Work {
+    Program(Box<Placed>),
+    /// What a command of the shell says.
+    Text(String),
+    Sleep(Duration),
+}
+
+impl Work {
+    async fn start(self, os: &mut Os, name: &str, stdio: Stdio) -> Result<Tid, String> {
+        let tid = match self {
+            Self::Program(placed) => placed.start(os, stdio).await,
+            Self::Text(text) => {
+                let tell = async move |os: &mut Os| write!(os, "{text}");
+                os.spawn_piped(stdio, name, tell).await
+            }
+            Self::Sleep(span) => {
+                let sleep = async move |os: &mut Os| os.sleep(span).await;
+                os.spawn_piped(stdio, name, sleep).await
+            }
+        };
+        tid.map_err(|errno| format!("{name}: {errno}: raise --max-tasks"))
+    }
+}
+
+/// The tasks of a step.
+#[derive(Default)]
+pub(super) struct Job {
+    pub(super) line: String,
+    /// Those of the programs.
+    pub(super) stages: Vec<Tid>,
+    /// Those that carry text.
+    carriers: Vec<Tid>,
+    ends: BTreeMap<Tid, Exit>,
+}
+
+impl Job {
+    /// Starts the programs of a step. An error is a line for the user, and no task is left.
+    pub(super) async fn start(os: &mut Os, works: Vec<Work>, step: &Step) -> Result<Self, String> {
+        let mut job = Self {
+            line: step.text(),
+            ..Self::default()
+        };
+        let started = job.start_all(os, works, step).await;
+        if started.is_err() {
+            job.kill(os).await;
+            while let Some(tid) = job.next() {
+                job.wait(os, tid).await;
+            }
+        }
+        started.map(|()| job)
+    }
+
+    async fn start_all(
+        &mut self,
+        os: &mut Os,
+        works: Vec<Work>,
+        step: &Step,
+    ) -> Result<(), String> {
+        let failed = |error: io::Error| error.to_string();
+        let mut to = match &step.to {
+            Some((name, appends)) => Some(open(os, name, *appends).await.map_err(failed)?),
+            None => None,
+        };
+        let mut input = match &step.from {
+            Some(name) => {
+                let file = os.disk().open(os, name, Mode::Read).await;
+                let file = file.map_err(failed)?;
+                let (ours, theirs) = os.socketpair().await.map_err(failed)?;
+                let feed = async move |os: &mut Os| feed(os, &file, &ours).await;
+                self.carry(os, "<", feed).await?;
+                Some(theirs)
+            }
+            // The prompt and the program in front have the input: others find its end.
+            None if step.is_behind => Some(os.socketpair().await.map_err(failed)?.1),
+            None => None,
+        };
+        let count = works.len();
+        for (n, (work, words)) in works.into_iter().zip(&step.stages).enumerate() {
+            let file = if n + 1 == count { to.take() } else { None };
+            let mut stdio = Stdio::new();
+            if let Some(input) = &input {
+                stdio = stdio.input(input);
+            }
+            if n + 1 == count && file.is_none() {
+                self.stages.push(work.start(os, &words[0], stdio).await?);
+                break;
+            }
+            let text = Queue::bounded(os, ROOM).await;
+            let stdio = stdio.output(&text);
+            self.stages.push(work.start(os, &words[0], stdio).await?);
+            input = match file {
+                Some(file) => {
+                    let write = async move |os: &mut Os| write(os, &text, &file).await;
+                    self.carry(os, ">", write).await?;
+                    None
+                }
+                None => {
+                    let (ours, theirs) = os.socketpair().await.map_err(failed)?;
+                    let send = async move |os: &mut Os| send(os, &text, &ours).await;
+                    self.carry(os, "|", send).await?;
+                    Some(theirs)
+                }
+            };
+        }
+        Ok(())
+    }
+
+    async fn carry(
+        &mut self,
+        os: &mut Os,
+        name: &str,
+        program: impl AsyncFnOnce(&mut Os) -> io::Result<()> + 'static,
+    ) -> Result<(), String> {
+        let tid = os.spawn(name, program).await;
+        let tid = tid.map_err(|errno| format!("{name}: {errno}: raise --max-tasks"))?;
+        self.carriers.push(tid);
+        Ok(())
+    }
+
+    fn tids(&self) -> impl Iterator<Item = Tid> {
+        self.stages.iter().chain(&self.carriers).copied()
+    }
+
+    /// Returns a task of the job that was not waited for.
+    pub(super) fn next(&self) -> Option<Tid> {
+        self.tids().find(|tid| !self.ends.contains_key(tid))
+    }
+
+    /// Waits for a task of the job. *Blocks* up to its end.
+    pub(super) async fn wait(&mut self, os: &mut Os, tid: Tid) {
+        // Another task may have waited for it.
+        let end = os.wait(tid).await.unwrap_or(Exit::Killed);
+        self.ends.insert(tid, end);
+    }
+
+    /// Waits for those of its tasks that have ended. Returns whether all have.
+    pub(super) async fn is_over(&mut self, os: &mut Os) -> bool {
+        while let Some(tid) = self.next() {
+            let sources = [Source::exit(tid), Source::after(Duration::ZERO)];
+            if os.select(&sources).await == 1 {
+                return false;
+            }
+            self.wait(os, tid).await;
+        }
+        true
+    }
+
+    pub(super) async fn kill(&self, os: &mut Os) {
+        for tid in self.tids() {
+            if !self.ends.contains_key(&tid) {
+                os.kill(tid).await;
+            }
+        }
+    }
+
+    /// The end of its last program, or of what carries the text of that one.
+    pub(super) fn end(&self) -> Exit {
+        let ends = self.stages.last().into_iter().chain(&self.carriers);
+        let mut ends = ends.filter_map(|tid| self.ends.get(tid));
+        let last = ends.next().unwrap_or(&Exit::Done);
+        let failed = ends.find(|end| matches!(end, Exit::Failed(_)));
+        failed
+            .filter(|_| *last == Exit::Killed || *last == Exit::Done)
+            .unwrap_or(last)
+            .clone()
+    }
+}
+
+/// Opens a file for the text of a program.
+async fn open(os: &mut Os, name: &str, appends: bool) -> io::Result<File> {
+    let file = os.disk().open(os, name, Mode::Append).await?;
+    if !appends {
+        file.truncate(os, 0).await?;
+    }
+    Ok(file)
+}
+
+/// Carries what a program prints to the next one, as long as that reads.
+async fn send(os: &mut Os, text: &Queue<String>, to: &UnixStream) -> io::Result<()> {
+    while let Ok(text) = text.get(os).await {
+        if !sent(to.send_all(os, text.as_bytes()).await)? {
+            break;
+        }
+    }
+    Ok(())
+}
+
+async fn write(os: &mut Os, text: &Queue<String>, to: &File) -> io::Result<()> {
+    while let Ok(text) = text.get(os).await {
+        to.append(os, text.as_bytes()).await?;
+    }
+    Ok(())
+}
+
+/// Carries a file to a program, as long as that reads.
+async fn feed(os: &mut Os, from: &File, to: &UnixStream) -> io::Result<()> {
+    let (mut piece, mut at) = (vec![0; PIECE], 0);
+    loop {
+        let read = from.read_at(os, &mut piece, at).await?;
+        if read == 0 || !sent(to.send_all(os, &piece[..read]).await)? {
+            return Ok(());
+        }
+        at += read as u64;
+    }
+}
+
+/// Returns whether the reader is still there.
+fn sent(result: io::Result<()>) -> io::Result<bool> {
+    match result {
+        Ok(()) => Ok(true),
+        Err(error) => match error.kind() {
+            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => Ok(false),
+            _ => Err(error),
+        },
+    }
+}
