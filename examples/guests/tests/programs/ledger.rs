@@ -47,6 +47,11 @@ pub fn call(addr: SocketAddr, method: &str, body: &str) -> Vec<String> {
 /// Makes a call by curl. Returns the head and the trailer as text, and the messages.
 fn by_curl(addr: SocketAddr, method: &str, body: &str) -> (String, Vec<Balance>) {
     curl(call(addr, method, body));
+    answer(body)
+}
+
+/// Reads the answer to the call with this body.
+fn answer(body: &str) -> (String, Vec<Balance>) {
     let answer = fs::read(format!("{body}.answer")).unwrap();
     let end = answer
         .windows(4)
@@ -91,7 +96,11 @@ fn curl_calls_the_ledger() {
         head.contains("grpc-status: 3") && balances.is_empty(),
         "{head}"
     );
-    let (head, _) = by_curl(server.addr, "Withdraw", &body);
+    // Without a body: the server resets a stream whose body it does not read (RFC 9113, 8.1), and for curl
+    // that is an error if it comes before the body is sent.
+    let words = call(server.addr, "Withdraw", &body).into_iter();
+    curl(words.filter(|word| word != "--data-binary" && !word.starts_with('@')));
+    let (head, _) = answer(&body);
     assert!(head.contains("grpc-status: 12"), "{head}");
     // The other program of the pair, in a process of its own.
     let origin = format!("http://{}", server.addr);
