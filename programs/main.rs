@@ -16,6 +16,7 @@ mod httpd;
 mod interactive;
 mod inversion;
 mod jobs;
+mod kv;
 mod lists;
 mod parts;
 mod producer_consumer;
@@ -62,6 +63,7 @@ fn main() -> ExitCode {
         program::<chat::Chat>("chat"),
         program::<supervised::Supervised>("supervised"),
         program::<swarm::Swarm>("swarm"),
+        program::<kv::Kv>("kv"),
         program::<jobs::Jobs>("jobs"),
         program::<upper::Upper>("upper"),
         program::<filters::cat::Cat>("cat"),
