@@ -46,6 +46,7 @@ mod networked {
     pub(crate) mod echo;
     pub(crate) mod http_get;
     pub(crate) mod httpd;
+    pub(crate) mod kv;
     pub(crate) mod proxy;
     pub(crate) mod serve;
 }

@@ -2,6 +2,7 @@
 //! process, as a user's own tests run theirs.
 
 mod chaos;
+mod kv;
 
 use std::{error::Error, io, time::Duration};
 

@@ -1,0 +1,270 @@
+//! The key-value server in the simulated world: power losses, a full disk, and two runs of a seed.
+
+use std::{cell::RefCell, collections::BTreeMap, io, rc::Rc};
+
+use rand_pcg::{
+    Pcg64,
+    rand_core::{Rng, SeedableRng},
+};
+use trapline::{Kernel, Os, Reader, SimNet, SimWorld, Stream, TcpStream};
+
+use super::{SECOND, boot, connect};
+use crate::networked::kv::Kv;
+
+type State = BTreeMap<String, String>;
+
+/// A transaction: what it sets, and what it deletes.
+type Change = Vec<(String, Option<String>)>;
+
+/// What a client knows of its own keys.
+#[derive(Default)]
+struct Client {
+    /// Before the changes.
+    base: State,
+    /// Those that it has sent, in their order.
+    changes: Vec<Change>,
+    /// How many of them were acknowledged.
+    told: usize,
+}
+
+impl Client {
+    /// Checks what the server has after a power loss: all changes up to one, and that is none before the
+    /// last of so many.
+    fn check(&mut self, found: State, least: usize) -> Result<(), String> {
+        let mut state = self.base.clone();
+        for n in 0..=self.changes.len() {
+            if n >= least && state == found {
+                *self = Self {
+                    base: state,
+                    ..Self::default()
+                };
+                return Ok(());
+            }
+            for (key, value) in self.changes.get(n).into_iter().flatten() {
+                match value {
+                    Some(value) => drop(state.insert(key.clone(), value.clone())),
+                    None => drop(state.remove(key)),
+                }
+            }
+        }
+        let (base, changes, told) = (&self.base, &self.changes, self.told);
+        Err(format!(
+            "{found:?} is not {base:?} with {told} or more of {changes:?}"
+        ))
+    }
+}
+
+struct Wire {
+    stream: TcpStream,
+    lines: Reader<Stream>,
+}
+
+impl Wire {
+    async fn connect(os: &mut Os) -> io::Result<Self> {
+        let stream = connect(os, "server:6379").await?;
+        let lines = Reader::new(&stream, 1 << 20);
+        Ok(Self { stream, lines })
+    }
+
+    async fn line(&mut self, os: &mut Os) -> io::Result<String> {
+        let line = self.lines.read_line(os).await?;
+        line.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+    }
+
+    async fn get(&mut self, os: &mut Os, key: &str) -> io::Result<Option<String>> {
+        self.stream
+            .send_all(os, format!("GET {key}\r\n").as_bytes())
+            .await?;
+        match &*self.line(os).await? {
+            "$-1" => Ok(None),
+            head if head.starts_with('$') => self.line(os).await.map(Some),
+            other => Err(io::Error::other(other.to_string())),
+        }
+    }
+
+    /// Sends transactions at once, and waits for their answers. Returns how many have one.
+    async fn change(&mut self, os: &mut Os, changes: &[Change]) -> io::Result<()> {
+        let mut text = String::new();
+        for change in changes {
+            text += "MULTI\r\n";
+            for (key, value) in change {
+                text += &match value {
+                    Some(value) => format!("SET {key} {value}\r\n"),
+                    None => format!("DEL {key}\r\n"),
+                };
+            }
+            text += "EXEC\r\n";
+        }
+        self.stream.send_all(os, text.as_bytes()).await?;
+        for change in changes {
+            for _ in 0..2 * change.len() + 2 {
+                let line = self.line(os).await?;
+                if line.starts_with('-') {
+                    return Err(io::Error::other(line));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn keys(id: usize) -> impl Iterator<Item = String> {
+    (0..5).map(move |n| format!("c{id}:{n}"))
+}
+
+/// Makes changes until the server is gone.
+async fn work(os: &mut Os, id: usize, client: Rc<RefCell<Client>>, seed: u64) -> io::Result<()> {
+    let mut random = Pcg64::seed_from_u64(seed);
+    let mut wire = Wire::connect(os).await?;
+    loop {
+        let changes: Vec<Change> = (0..=random.next_u64() % 2)
+            .map(|_| {
+                let pairs = (0..=random.next_u64() % 2).map(|_| {
+                    let key = format!("c{id}:{}", random.next_u64() % 5);
+                    let len = (random.next_u64() % 300) as usize;
+                    let value = format!("{}{}", random.next_u64(), "x".repeat(len));
+                    let is_set = !random.next_u64().is_multiple_of(4);
+                    (key, is_set.then_some(value))
+                });
+                pairs.collect()
+            })
+            .collect();
+        client.borrow_mut().changes.extend(changes.iter().cloned());
+        wire.change(os, &changes).await?;
+        if random.next_u64().is_multiple_of(8) {
+            wire.stream.send_all(os, b"BGREWRITEAOF\r\n").await?;
+            // One may be under way.
+            wire.line(os).await?;
+        }
+        let mut client = client.borrow_mut();
+        client.told = client.changes.len();
+    }
+}
+
+/// Crashes the server so often, and checks after each crash what it has. Returns how many changes were
+/// acknowledged, or the first promise that was not kept.
+fn crashes(seed: u64, lives: usize, fsync: &str) -> Result<usize, String> {
+    let mut random = Pcg64::seed_from_u64(seed);
+    let ms = std::time::Duration::from_millis;
+    let net = SimNet::new().latency(ms(0)..=ms(2));
+    let mut kernel = Kernel::builder()
+        .world(SimWorld::new(random.next_u64()).net(&net))
+        .build()
+        .expect("it boots");
+    let clients: Vec<Rc<RefCell<Client>>> = (0..3).map(|_| Rc::default()).collect();
+    let mut told = 0;
+    for life in 0..lives {
+        let args = ["--addr", "0.0.0.0:6379", "--aof", "data", "--fsync", fsync];
+        boot::<Kv>(&mut kernel, "server", &args);
+        let found: Rc<RefCell<Vec<State>>> = Rc::default();
+        let theirs = Rc::clone(&found);
+        let reader = kernel.spawn_on("laptop", "reader", async move |os: &mut Os| {
+            let mut wire = Wire::connect(os).await?;
+            for id in 0..3 {
+                let mut state = State::new();
+                for key in keys(id) {
+                    state.extend(wire.get(os, &key).await?.map(|value| (key, value)));
+                }
+                theirs.borrow_mut().push(state);
+            }
+            io::Result::Ok(())
+        });
+        let reader = reader.expect("there is room");
+        kernel.run_until(&[reader]).expect("it ends");
+        if found.borrow().len() != 3 {
+            return Err(format!(
+                "seed {seed}: the server of life {life} does not answer"
+            ));
+        }
+        for (client, found) in clients.iter().zip(found.take()) {
+            let mut client = client.borrow_mut();
+            told += client.told;
+            let least = if fsync == "always" { client.told } else { 0 };
+            let checked = client.check(found, least);
+            checked.map_err(|why| format!("seed {seed}, life {life}: {why}"))?;
+        }
+        let mut tasks = Vec::new();
+        for (id, client) in clients.iter().enumerate() {
+            let (client, seed) = (Rc::clone(client), random.next_u64());
+            let task = async move |os: &mut Os| {
+                // The server is gone at the end.
+                let _ = work(os, id, client, seed).await;
+            };
+            tasks.push(
+                kernel
+                    .spawn_on("laptop", "client", task)
+                    .expect("there is room"),
+            );
+        }
+        for _ in 0..random.next_u64() % 1500 {
+            kernel.step().expect("it goes on");
+        }
+        let net = kernel.net();
+        net.apply(&"power server".parse().expect("it is a fault"))
+            .expect("there is a server");
+        // A host without power tells them nothing.
+        let ender = kernel.spawn("ender", async move |os: &mut Os| {
+            for task in tasks {
+                os.kill(task).await;
+                let _ = os.wait(task).await;
+            }
+        });
+        let ender = ender.expect("there is room");
+        kernel.run_until(&[ender]).expect("they end");
+    }
+    Ok(told)
+}
+
+#[test]
+fn no_power_loss_loses_a_change_that_was_acknowledged() {
+    let told: usize = (0..40)
+        .map(|seed| crashes(seed, 5, "always").unwrap())
+        .sum();
+    assert!(told > 2000, "{told}");
+}
+
+/// Changes may be lost, but none without all that came after it.
+#[test]
+fn without_always_a_power_loss_leaves_the_changes_up_to_one() {
+    for fsync in ["everysec", "no"] {
+        let told: usize = (0..20).map(|seed| crashes(seed, 5, fsync).unwrap()).sum();
+        assert!(told > 2000, "{told}");
+    }
+}
+
+#[test]
+fn a_full_disk_refuses_changes_and_the_rest_goes_on() {
+    let mut kernel = super::kernel();
+    let disk = kernel.net().disk("server").expect("it is a name");
+    let args = [
+        "--addr",
+        "0.0.0.0:6379",
+        "--aof",
+        "data",
+        "--fsync",
+        "always",
+    ];
+    boot::<Kv>(&mut kernel, "server", &args);
+    let client = kernel.spawn_on("laptop", "client", async move |os: &mut Os| {
+        let mut wire = Wire::connect(os).await?;
+        let change = |value: &str| vec![vec![("k".to_string(), Some(value.to_string()))]];
+        wire.change(os, &change("one")).await?;
+        disk.capacity(200);
+        let refusal = wire
+            .change(os, &change(&"x".repeat(300)))
+            .await
+            .unwrap_err();
+        assert!(refusal.to_string().starts_with("-MISCONF "), "{refusal}");
+        let mut other = Wire::connect(os).await?;
+        assert!(other.get(os, "k").await?.is_some());
+        let refusal = other.change(os, &change("two")).await.unwrap_err();
+        assert!(refusal.to_string().contains("No space left"), "{refusal}");
+        disk.capacity(u64::MAX);
+        os.sleep(2 * SECOND).await;
+        let mut wire = Wire::connect(os).await?;
+        wire.change(os, &change("three")).await?;
+        assert_eq!(wire.get(os, "k").await?.as_deref(), Some("three"));
+        io::Result::Ok(())
+    });
+    super::finish(&mut kernel, client.expect("there is room"));
+}
