@@ -2,13 +2,13 @@
 
 use std::{io, mem, ops::Range, time::Duration};
 
-use trapline::{Closed, Elapsed, Os, Queue, Source, TcpStream, TryPutError};
+use trapline::{Elapsed, Os, Queue, Source, TcpStream};
 
 use super::{
     Server,
     aof::settled,
     commands::{Call, answer},
-    db::{Db, Session, Stop},
+    db::{Db, Mailbox, Session, Stop},
     resp,
 };
 
@@ -66,9 +66,15 @@ pub(super) async fn serve(os: &mut Os, stream: &TcpStream, server: &Server) -> i
             client.send(os, stream).await?;
             match client.session.stop.take() {
                 Some(Stop::Quit) => return Ok(()),
-                Some(Stop::Shutdown) => return Ok(server.stop.set(os).await),
+                Some(Stop::Shutdown) => {
+                    server.stop.set(os).await;
+                    return Ok(());
+                }
                 Some(Stop::NeedsMailbox) => {
-                    client.session.mailbox = Some(Queue::bounded(os, MAILBOX).await);
+                    client.session.mailbox = Some(Mailbox {
+                        letters: Queue::bounded(os, MAILBOX).await,
+                        stream: stream.clone(),
+                    });
                 }
                 None if answered == 0 => break,
                 None => {}
@@ -94,20 +100,16 @@ impl Client<'_> {
         stream: &TcpStream,
         input: &mut Vec<u8>,
     ) -> io::Result<bool> {
-        while let Some(mailbox) = self.session.mailbox.clone() {
-            let sources = [Source::message(&mailbox), Source::readable(stream)];
+        while let Some(Mailbox { letters, .. }) = self.session.mailbox.clone() {
+            let sources = [Source::message(&letters), Source::readable(stream)];
             if os.select(&sources).await == 1 {
                 break;
             }
-            while let Ok(letter) = mailbox.try_get(os).await {
+            while let Ok(letter) = letters.try_get(os).await {
                 self.out.extend_from_slice(&letter);
                 if self.out.len() >= BATCH {
                     break;
                 }
-            }
-            if self.out.is_empty() && matches!(mailbox.get(os).await, Err(Closed(()))) {
-                // It was too slow for its messages.
-                return Ok(false);
             }
             self.send(os, stream).await?;
         }
@@ -153,8 +155,9 @@ impl Client<'_> {
     /// Waits until the changes are safe, and puts the messages that were published.
     async fn settle(&mut self, os: &mut Os) {
         for (mailbox, letter) in mem::take(&mut self.session.letters) {
-            if let Err(TryPutError::Full(_)) = mailbox.try_put(os, letter).await {
-                mailbox.close(os).await;
+            if mailbox.letters.try_put(os, letter).await.is_err() {
+                // It is too slow, or gone already.
+                let _ = mailbox.stream.close(os).await;
             }
         }
         let changes = mem::take(&mut self.changes);

@@ -2,15 +2,21 @@
 
 use std::{collections::BTreeMap, rc::Rc};
 
-use trapline::Queue;
+use trapline::{Queue, TcpStream};
 
 use super::{
     aof::Log,
     store::{Key, Store},
 };
 
-/// Messages for a subscriber, as they are sent.
-pub(super) type Mailbox = Queue<Rc<[u8]>>;
+/// Where messages for a subscriber go.
+#[derive(Clone)]
+pub(super) struct Mailbox {
+    /// As they are sent.
+    pub(super) letters: Queue<Rc<[u8]>>,
+    /// Closed if too many wait.
+    pub(super) stream: TcpStream,
+}
 
 pub(super) struct Db {
     pub(super) store: Store,

@@ -88,25 +88,22 @@ impl Program for Kv {
         }
         let run = async move |os: &mut Os| supervisor.run(os).await;
         let workers = os.spawn("workers", run).await?;
-        loop {
+        while !server.drained.is_set() {
             let ends = [Source::flag(&server.drained), Source::exit(workers)];
-            let sources: Vec<Source> = ends
-                .into_iter()
-                .chain(signals.as_ref().map(Source::signal))
-                .collect();
+            let signal = signals.as_ref().map(Source::signal);
+            let sources: Vec<Source> = ends.into_iter().chain(signal).collect();
             match os.select(&sources).await {
-                0 => break,
-                1 => {
-                    return Err(
-                        format!("the workers have ended: {}", os.wait(workers).await?).into(),
-                    );
-                }
-                _ => {
-                    server.stop.set(os).await;
-                    // The next one is not caught: it ends the run.
-                    if let Some(signals) = signals.take() {
-                        signals.next(os).await;
-                    }
+                0 => {}
+                1 => return Err(format!("the workers: {}", os.wait(workers).await?).into()),
+                _ => server.stop.set(os).await,
+            }
+            // The next one is not caught: it ends the run at once.
+            if server.stop.is_set()
+                && let Some(signals) = signals.take()
+            {
+                let pending = [Source::signal(&signals), Source::after(Duration::ZERO)];
+                while os.select(&pending).await == 0 {
+                    signals.next(os).await;
                 }
             }
         }

@@ -2,6 +2,7 @@
 
 mod drain;
 mod httpd;
+mod kv;
 
 use std::{
     collections::HashSet,

@@ -30,10 +30,10 @@ struct Client {
 impl Client {
     /// Checks what the server has after a power loss: all changes up to one, and that is none before the
     /// last of so many.
-    fn check(&mut self, found: State, least: usize) -> Result<(), String> {
+    fn check(&mut self, found: &State, least: usize) -> Result<(), String> {
         let mut state = self.base.clone();
         for n in 0..=self.changes.len() {
-            if n >= least && state == found {
+            if n >= least && state == *found {
                 *self = Self {
                     base: state,
                     ..Self::default()
@@ -180,7 +180,7 @@ fn crashes(seed: u64, lives: usize, fsync: &str) -> Result<usize, String> {
             let mut client = client.borrow_mut();
             told += client.told;
             let least = if fsync == "always" { client.told } else { 0 };
-            let checked = client.check(found, least);
+            let checked = client.check(&found, least);
             checked.map_err(|why| format!("seed {seed}, life {life}: {why}"))?;
         }
         let mut tasks = Vec::new();
@@ -199,11 +199,19 @@ fn crashes(seed: u64, lives: usize, fsync: &str) -> Result<usize, String> {
         for _ in 0..random.next_u64() % 1500 {
             kernel.step().expect("it goes on");
         }
+        // A kill leaves what was written; a power loss does not, and tells the clients nothing.
+        let is_kill = random.next_u64().is_multiple_of(3);
         let net = kernel.net();
-        net.apply(&"power server".parse().expect("it is a fault"))
-            .expect("there is a server");
-        // A host without power tells them nothing.
+        if !is_kill {
+            let power = "power server".parse().expect("it is a fault");
+            net.apply(&power).expect("there is a server");
+        }
         let ender = kernel.spawn("ender", async move |os: &mut Os| {
+            for task in os.tasks().await.iter().rev() {
+                if task.name.ends_with("@server") {
+                    os.kill(task.tid).await;
+                }
+            }
             for task in tasks {
                 os.kill(task).await;
                 let _ = os.wait(task).await;
