@@ -5,11 +5,11 @@ use std::{io, mem, ops::Range, time::Duration};
 use trapline::{Elapsed, Os, Queue, Source, TcpStream};
 
 use super::{
-    Server,
     aof::settled,
     commands::{Call, answer},
     db::{Db, Mailbox, Session, Stop},
     resp,
+    server::Server,
 };
 
 /// The replies that are sent at once, about, and the most that one request may have.

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, rc::Rc};
 use trapline::{Queue, TcpStream};
 
 use super::{
-    aof::Log,
+    log::Log,
     store::{Key, Store},
 };
 

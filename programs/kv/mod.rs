@@ -2,7 +2,9 @@ mod aof;
 mod client;
 mod commands;
 mod db;
+mod log;
 mod resp;
+mod server;
 mod store;
 
 use std::{collections::BTreeMap, error::Error, io, net::SocketAddr, rc::Rc, time::Duration};
@@ -14,8 +16,10 @@ use trapline::{
 use trapline_cli::{Program, addr, duration};
 
 use crate::serve::{Drain, catch, listen};
-use aof::{Aof, Fsync, Log, Progress};
+use aof::Aof;
 use db::Db;
+use log::{Fsync, Log, Progress};
+use server::Server;
 use store::Store;
 
 /// A key-value server that redis-cli and redis-benchmark speak to
@@ -55,25 +59,10 @@ pub(crate) struct Kv {
     drain: Drain,
 }
 
-/// What the tasks of the server share.
-struct Server {
-    db: Shared<Db>,
-    aof: Option<Aof>,
-    slow: Duration,
-    /// How far the append-only file has come.
-    progress: Watch<Progress>,
-    nudge_log: Queue<()>,
-    nudge_expiry: Queue<()>,
-    rewrites: Flag,
-    /// Set to have the server end, and when its clients have finished.
-    stop: Flag,
-    drained: Flag,
-}
-
 impl Program for Kv {
     async fn main(self, os: &mut Os) -> Result<(), Box<dyn Error>> {
         let (addr, drain) = (self.addr, self.drain.span);
-        let server = Rc::new(self.load(os).await?);
+        let (server, aof) = self.load(os).await?;
         let listener = listen(os, addr, "--addr").await?;
         let mut signals = Some(catch(os).await);
         writeln!(os, "Ready at {}", listener.local_addr()?);
@@ -84,7 +73,7 @@ impl Program for Kv {
             Work::Rewrite,
             Work::Serve(listener, drain),
         ] {
-            supervisor = work.add_to(supervisor, &server);
+            supervisor = work.add_to(supervisor, &server, &aof);
         }
         let run = async move |os: &mut Os| supervisor.run(os).await;
         let workers = os.spawn("workers", run).await?;
@@ -107,7 +96,7 @@ impl Program for Kv {
                 }
             }
         }
-        if let Some(aof) = &server.aof {
+        if let Some(aof) = &aof {
             aof.finish(os, &server).await?;
         }
         os.kill(workers).await;
@@ -118,7 +107,7 @@ impl Program for Kv {
 
 impl Kv {
     /// Reads the append-only file, if there is one.
-    async fn load(self, os: &mut Os) -> io::Result<Server> {
+    async fn load(self, os: &mut Os) -> io::Result<(Rc<Server>, Option<Rc<Aof>>)> {
         let mut db = Db {
             store: Store::default(),
             log: Log::new(None),
@@ -130,13 +119,12 @@ impl Kv {
             requests: 0,
         };
         let aof = match &self.aof {
-            Some(name) => Some(Aof::open(os, name, &mut db).await?),
+            Some(name) => Some(Rc::new(Aof::open(os, name, &mut db).await?)),
             None => None,
         };
         db.log = Log::new(aof.is_some().then_some(self.fsync));
-        Ok(Server {
+        let server = Server {
             db: Shared::new(db),
-            aof,
             slow: self.slow,
             progress: Watch::new(os, Progress::default()).await,
             nudge_log: Queue::bounded(os, 1).await,
@@ -144,7 +132,8 @@ impl Kv {
             rewrites: Flag::new(os).await,
             stop: Flag::new(os).await,
             drained: Flag::new(os).await,
-        })
+        };
+        Ok((Rc::new(server), aof))
     }
 }
 
@@ -159,22 +148,27 @@ enum Work {
 }
 
 impl Work {
-    fn add_to(self, supervisor: Supervisor, server: &Rc<Server>) -> Supervisor {
+    fn add_to(
+        self,
+        supervisor: Supervisor,
+        server: &Rc<Server>,
+        aof: &Option<Rc<Aof>>,
+    ) -> Supervisor {
         let (name, restart) = match self {
             Self::Expire => ("expiry", Restart::Permanent),
             Self::Log => ("log", Restart::Permanent),
             Self::Rewrite => ("rewriter", Restart::Permanent),
             Self::Serve(..) => ("listener", Restart::Transient),
         };
-        let server = Rc::clone(server);
+        let (server, aof) = (Rc::clone(server), aof.clone());
         supervisor.child(name, restart, move || {
-            let (work, server) = (self.clone(), Rc::clone(&server));
-            async move |os: &mut Os| work.run(os, server).await
+            let (work, server, aof) = (self.clone(), Rc::clone(&server), aof.clone());
+            async move |os: &mut Os| work.run(os, server, aof).await
         })
     }
 
-    async fn run(self, os: &mut Os, server: Rc<Server>) -> io::Result<()> {
-        match (self, &server.aof) {
+    async fn run(self, os: &mut Os, server: Rc<Server>, aof: Option<Rc<Aof>>) -> io::Result<()> {
+        match (self, aof) {
             (Self::Expire, _) => client::expire(os, &server).await,
             (Self::Log, Some(aof)) => aof.run(os, &server).await?,
             (Self::Rewrite, Some(aof)) => aof.rewrite_when_asked(os, &server).await,
