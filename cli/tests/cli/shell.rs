@@ -6,6 +6,10 @@ use std::{
     process::Stdio,
 };
 
+use rand_pcg::{
+    Pcg64,
+    rand_core::{Rng, SeedableRng},
+};
 use rustix::process::Signal;
 
 use crate::{replay::Folder, support::*};
@@ -290,4 +294,85 @@ fn a_prompt_tells_of_the_end_of_a_job_at_once() {
     }
     writeln!(terminal, "exit").unwrap();
     assert_eq!(exit_of(&mut child), Some(0), "{seen}");
+}
+
+/// 200 lines at random, with jobs, kills and interrupts: no task and no descriptor is left.
+#[test]
+fn a_long_session_leaks_nothing() {
+    let folder = Folder::new("shell-session");
+    for seed in 1..=3 {
+        let mut command = trapline(&["shell", "-q", "--disk", &folder.path("")]);
+        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.stderr(Stdio::null()).spawn().expect("it starts");
+        let mut input = child.stdin.take().expect("it is a pipe");
+        let mut out = BufReader::new(child.stdout.take().expect("it is a pipe"));
+        let pid = rustix::process::Pid::from_child(&child);
+        let mut told = String::new();
+        let mut type_in = |text: &str, n: usize, interrupts: bool| {
+            // The shell itself says this, so no task of a mark is there when the interrupt comes.
+            let mark = format!("mark-{n}");
+            let told_of = format!("{mark}: there is no such program or command: see help\n");
+            match interrupts {
+                true => writeln!(input, "{mark}; {text}").unwrap(),
+                false => writeln!(input, "{text}\n{mark}").unwrap(),
+            }
+            loop {
+                let line = line(&mut out);
+                assert!(
+                    !line.is_empty(),
+                    "seed {seed}, line {n}: it has ended: {told}"
+                );
+                if line == told_of {
+                    break;
+                }
+                told += &line;
+            }
+            if interrupts {
+                rustix::process::kill_process(pid, Signal::INT).unwrap();
+            }
+        };
+        let descriptors = || {
+            let folder = format!("/proc/{}/fd", child.id());
+            fs::read_dir(folder).expect("it runs").count()
+        };
+        type_in("seq 3 > f; cat < f | cat & wait", 0, false);
+        let before = descriptors();
+        let mut source = Pcg64::seed_from_u64(seed);
+        let mut random = |below: u64| source.next_u64() % below;
+        for n in 1..=200 {
+            let some = random(40);
+            let line = match random(14) {
+                0 => format!("seq {some} | grep 1 | wc"),
+                1 => format!("yes {some} | cat | head -n {some} &"),
+                2 => format!("sleep {some}ms | cat | wc & sleep {some}ms &"),
+                3 => format!("seq {some} >> f; wc < f; head -n 2 f | tee g | cat"),
+                4 => format!("kill {}", 2 + random(600)),
+                5 => "sleep 1h & kill 99999 || fg".into(),
+                6 => "yes | cat > /dev/null".into(),
+                7 => "tree | wc; jobs; ps | grep shell".into(),
+                8 => "cat & seq 3 | cat < f | wc; nothing | wc".into(),
+                9 => "cat nowhere | wc; wc < nowhere; seq x".into(),
+                10 => format!("time seq {some} | sleep 1ms && where 1 || wait"),
+                11 => "sleep 1h | cat | cat".into(),
+                12 => "yes | wc".into(),
+                _ => "fg".into(),
+            };
+            let blocks = ["sleep 1h & ", "sleep 1h | ", "yes | wc"];
+            let blocks = blocks.iter().any(|begin| line.starts_with(begin));
+            type_in(&line, n, blocks);
+        }
+        type_in("wait; jobs; ps > p", 201, false);
+        type_in("wc -l p | cat; cat p", 202, false);
+        let lines = told.lines().rev().take(1).collect::<Vec<_>>();
+        assert!(
+            lines[0].ends_with("shell        running"),
+            "seed {seed}: {lines:?}"
+        );
+        let left = fs::read_to_string(folder.path("p")).unwrap();
+        // The carrier of this text is there as well.
+        assert!(left.lines().count() <= 2, "seed {seed}: {left}");
+        assert_eq!(descriptors(), before, "seed {seed}");
+        drop(input);
+        assert!(exit_of(&mut child).is_some());
+    }
 }
