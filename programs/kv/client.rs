@@ -15,6 +15,8 @@ use super::{
 /// The replies that are sent at once, about, and the most that one request may have.
 const BATCH: usize = 64 << 10;
 const MAX_REPLY: usize = 256 << 20;
+/// The words of a request that need no memory.
+const FEW: usize = 8;
 /// The messages that wait for a subscriber.
 const MAILBOX: usize = 1024;
 
@@ -130,14 +132,24 @@ impl Client<'_> {
                 }
             };
             let begin = self.out.len();
-            let places = self.words.iter();
-            let words: Vec<&[u8]> = places.map(|word| &input[used..][word.clone()]).collect();
+            // Few requests have more words than that.
+            let (mut few, mut many) = ([&[][..]; FEW], Vec::new());
+            let words = match few.get_mut(..self.words.len()) {
+                Some(few) => few,
+                None => {
+                    many.resize(self.words.len(), &[][..]);
+                    &mut *many
+                }
+            };
+            for (word, place) in words.iter_mut().zip(&self.words) {
+                *word = &input[used..][place.clone()];
+            }
             if !words.is_empty() {
                 db.requests += 1;
                 let mut call = Call {
                     db,
                     session: &mut self.session,
-                    words: &words,
+                    words,
                     out: &mut self.out,
                 };
                 if answer(&mut call) {
