@@ -1,6 +1,10 @@
 //! Jobs: the programs of a step as tasks, and the tasks that carry text between them.
 
-use std::{collections::BTreeMap, io, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+    time::Duration,
+};
 
 use trapline::{Exit, File, Mode, Os, Queue, Source, Stdio, Tid, UnixStream};
 
@@ -158,8 +162,16 @@ impl Job {
         true
     }
 
+    /// Ends its tasks, and all that they have spawned: a server has tasks that would go on as orphans.
     pub(super) async fn kill(&self, os: &mut Os) {
-        for tid in self.tids() {
+        let mut doomed: BTreeSet<Tid> = self.tids().collect();
+        for task in os.tasks().await {
+            // In the order of their numbers, so each comes behind its parent.
+            if doomed.contains(&task.parent) {
+                doomed.insert(task.tid);
+            }
+        }
+        for tid in doomed.into_iter().rev() {
             if !self.ends.contains_key(&tid) {
                 os.kill(tid).await;
             }

@@ -376,3 +376,23 @@ fn a_long_session_leaks_nothing() {
         assert!(exit_of(&mut child).is_some());
     }
 }
+
+/// A server has tasks of its own, which would go on listening.
+#[test]
+fn an_interrupt_ends_the_children_of_a_program_as_well() {
+    let mut command = trapline(&["shell", "-q"]);
+    let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().expect("it starts");
+    let mut input = child.stdin.take().expect("it is a pipe");
+    let mut out = BufReader::new(child.stdout.take().expect("it is a pipe"));
+    writeln!(input, "kv --addr 127.0.0.1:0").unwrap();
+    assert!(line(&mut out).starts_with("Ready at "));
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, Signal::INT).unwrap();
+    assert_eq!(line(&mut out), "kv --addr 127.0.0.1:0: killed\n");
+    writeln!(input, "ps\nkv --addr 127.0.0.1:0 &").unwrap();
+    assert_eq!(line(&mut out), "   1 shell        running\n");
+    // The end of the input ends the job, too.
+    drop(input);
+    assert_eq!(exit_of(&mut child), Some(0));
+}
