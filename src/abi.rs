@@ -231,9 +231,9 @@ calls! {
         /// [`Os::tasks`](crate::Os::tasks). Returns [`Reply::Tasks`].
         12 "tasks" Tasks => All, Tasks,
         /// [`Os::read_wait`](crate::Os::read_wait). Returns [`Reply::Done`] or [`Reply::Err`].
-        13 "read_wait" ReadWait(device: Device(DeviceId)) => World, Devices; Fails Refuses,
+        13 "read_wait" ReadWait(device: Device(DeviceId)) => Device(device), Devices; Fails Refuses,
         /// [`Os::write_wait`](crate::Os::write_wait). Returns [`Reply::Done`] or [`Reply::Err`].
-        14 "write_wait" WriteWait(device: Device(DeviceId)) => World, Devices; Fails Refuses,
+        14 "write_wait" WriteWait(device: Device(DeviceId)) => Device(device), Devices; Fails Refuses,
         /// [`Os::timeout`](crate::Os::timeout): arms it. Returns [`Reply::Timeout`], or
         /// [`Errno::Invalid`] without a body that it could cut short.
         15 "timeout" Timeout(span: Span(Nanos)) + Body => Nothing, Time; Asks Fails,
@@ -262,26 +262,26 @@ calls! {
         24 "listen" Listen + Addr => World, Network; Io,
         /// [`Os::connect`](crate::Os::connect): starts it. Returns [`Reply::Device`] or
         /// [`Reply::Io`].
-        25 "connect" Connect + Addr => World, Network; Io,
+        25 "connect" Connect + Addr => Opens, Network; Io,
         /// Takes the result of a started connection, once it is writable. Returns [`Reply::Done`]
         /// or an error.
-        26 "connected" Connected(device: Device(DeviceId)) => World, Network; Io,
+        26 "connected" Connected(device: Device(DeviceId)) => Device(device), Network; Io,
         /// [`TcpListener::accept`](crate::TcpListener::accept). Returns [`Reply::Device`] or an
         /// error.
-        27 "accept" Accept(device: Device(DeviceId)) => World, Network; Io,
+        27 "accept" Accept(device: Device(DeviceId)) => Device(device), Network; Io,
         /// [`Device::recv`](crate::Device::recv). Returns [`Reply::Bytes`] or an error.
-        28 "recv" Recv(device: Device(DeviceId)) + Bytes => World, Devices; Io,
+        28 "recv" Recv(device: Device(DeviceId)) + Bytes => Device(device), Devices; Io,
         /// [`Device::send`](crate::Device::send). Returns [`Reply::Bytes`], [`Reply::Again`] or an
         /// error.
-        29 "send" Send(device: Device(DeviceId)) + Bytes => World, Devices; Io,
+        29 "send" Send(device: Device(DeviceId)) + Bytes => Device(device), Devices; Io,
         /// [`TcpStream::shutdown_write`](crate::TcpStream::shutdown_write). Returns [`Reply::Done`]
         /// or an error.
-        30 "shutdown_write" ShutdownWrite(device: Device(DeviceId)) => World, Network; Io,
+        30 "shutdown_write" ShutdownWrite(device: Device(DeviceId)) => Device(device), Network; Io,
         /// [`Device::close`](crate::Device::close). Returns [`Reply::Done`] or [`Reply::Err`].
-        31 "close" Close(device: Device(DeviceId)) => World, Devices; Fails Refuses,
+        31 "close" Close(device: Device(DeviceId)) => Close(device), Devices; Fails Refuses,
         /// [`Device::send_file`](crate::Device::send_file). Returns [`Reply::Bytes`],
         /// [`Reply::Again`] or an error.
-        32 "send_file" SendFile(device: Device(DeviceId)) + File => World, Files; Io,
+        32 "send_file" SendFile(device: Device(DeviceId)) + File => Device(device), Files; Io,
         /// Ends a task, which leaves no zombie. Returns the same as
         /// [`SystemCall::KillTask`]. Deferred, by handles of tasks that are dropped.
         33 "release" Release(tid: Task(Tid)) + Waited => Life(tid), Tasks,
@@ -303,10 +303,10 @@ calls! {
         /// [`Observer`](crate::Observer).
         39 "unobserve" Unobserve(tracer: Number(u64)) => All, Admin,
         /// [`Os::host`](crate::Os::host). Returns [`Reply::Host`].
-        40 "host" Host => World, Network; Asks,
+        40 "host" Host => Nothing, Network; Asks,
         /// [`Os::resolve`](crate::Os::resolve). Returns [`Reply::Addresses`], [`Reply::Io`], or
         /// [`Reply::Again`] where a thread has to ask the operating system.
-        41 "resolve" Resolve + Name => World, Network; Io,
+        41 "resolve" Resolve + Name => Net, Network; Io,
         /// A fault of the simulated network; a crash ends the tasks of its host. Returns
         /// [`Reply::Done`]. Deferred, by [`SimNet`](crate::SimNet).
         42 "fault" Fault + Fault => All, Admin,
@@ -339,7 +339,7 @@ calls! {
         53 "uncatch" Uncatch(queue: Queue(QueueId)) => All, World,
         /// [`TcpStream::shutdown_read`](crate::TcpStream::shutdown_read). Returns [`Reply::Done`]
         /// or an error.
-        54 "shutdown_read" ShutdownRead(device: Device(DeviceId)) => World, Network; Io,
+        54 "shutdown_read" ShutdownRead(device: Device(DeviceId)) => Device(device), Network; Io,
         /// [`Semaphore::acquire_many`](crate::sync::Semaphore::acquire_many), and what takes permits as
         /// it does. Returns [`Reply::Permits`] or [`Reply::Err`].
         55 "take" Take(queue: Queue(QueueId)) + Count => Ends(queue), Queues; Fails,
@@ -382,7 +382,7 @@ calls! {
         /// or an error.
         72 "read_line" ReadLine => World, Devices; Io,
         /// [`Os::wall_clock`](crate::Os::wall_clock). Returns [`Reply::Time`], counted from 1970.
-        73 "wall_clock" WallClock => World, Time; Asks,
+        73 "wall_clock" WallClock => Net, Time; Asks,
         /// [`Os::bind_udp`](crate::Os::bind_udp). Returns [`Reply::Device`] or [`Reply::Io`].
         74 "bind_udp" BindUdp + Addr => World, Network; Io,
         /// [`UdpSocket::recv_from`](crate::UdpSocket::recv_from). Returns [`Reply::Bytes`] or an error.
@@ -399,7 +399,7 @@ calls! {
         /// [`Os::socketpair`](crate::Os::socketpair). Returns [`Reply::Device`] or [`Reply::Io`].
         80 "socketpair" SocketPair => World, Devices; Io,
         /// [`Device::set_options`](crate::Device::set_options). Returns [`Reply::Done`] or an error.
-        81 "set_options" SetOptions(device: Device(DeviceId)) + Options => World, Network; Io,
+        81 "set_options" SetOptions(device: Device(DeviceId)) + Options => Device(device), Network; Io,
     }
 }
 

@@ -1,6 +1,6 @@
 //! What the columns of the table of calls hold, beside arguments.
 
-use super::{Nanos, QueueId, Tid};
+use super::{DeviceId, Nanos, QueueId, Tid};
 
 /// The class of a call: what limits allow or deny together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,6 +36,14 @@ pub(crate) enum Touches {
     Nothing,
     All,
     World,
+    /// It reads what only faults and settings of the network change.
+    Net,
+    /// A device. The network tells which calls on it commute with those on other devices.
+    Device(DeviceId),
+    /// The same, and the call closes it.
+    Close(DeviceId),
+    /// The call opens a connection, which gets the next number of a device.
+    Opens,
     Random,
     Tids,
     /// The call ends the task.

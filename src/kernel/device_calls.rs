@@ -241,7 +241,7 @@ impl Kernel {
     /// Reads off a device for a task whose turn it is. Where there is nothing, the task blocks, and
     /// `None` says that its turn is over; a due timeout cuts it instead.
     pub(super) fn read(&mut self, me: Runnable, device: DeviceId, op: ReadOp) -> Option<Answer> {
-        self.touch(Object::World);
+        self.touch_device(device);
         let read = match op {
             ReadOp::Bytes(room) => self.recv(me, device, room),
             ReadOp::Datagram(room) => self.recv_from(me, device, room),
@@ -322,6 +322,9 @@ impl Kernel {
             world::Answer::Done => Ok(None),
             other => other.addr().map(Some),
         });
+        if result.is_ok() {
+            self.touch_device(id);
+        }
         let peer = result.as_ref().ok().copied();
         let answer = self.transferred(me.tid, listener, Direction::Read, result.map(|_| 0))?;
         Some(match peer {

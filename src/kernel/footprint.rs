@@ -6,7 +6,7 @@
 
 use super::{Kernel, builder::Limits, queues::MessageQueue, task::OnExit};
 use crate::{
-    abi::{Beside, Nanos, QueueId, SystemCall, Tid, Touches},
+    abi::{Beside, DeviceId, Nanos, QueueId, SystemCall, Tid, Touches},
     sched::Runnable,
     trap::{Footprints, Note, Object},
 };
@@ -45,6 +45,13 @@ impl Kernel {
             // Each turn of another task may have to wait for the processor.
             Touches::All | Touches::Processor(_) => self.touch(Object::All),
             Touches::World => self.touch(Object::World),
+            Touches::Net => self.frame.touch(Object::World, false),
+            Touches::Device(device) => self.touch_device(device),
+            Touches::Close(device) => {
+                self.touch_device(device);
+                self.frame.touch(Object::Devices, false);
+            }
+            Touches::Opens => self.note_opens(),
             Touches::Random => self.touch(Object::Random),
             Touches::Tids => self.touch(Object::Tids),
             Touches::Life(tid) => self.note_kill(tid),
@@ -83,6 +90,25 @@ impl Kernel {
     #[inline]
     pub(super) fn touch(&self, object: Object) {
         self.frame.touch(object, true);
+    }
+
+    /// Notes that the turn changes what a device is, or waits for it.
+    #[inline]
+    pub(super) fn touch_device(&self, device: DeviceId) {
+        if self.frame.is_noted() {
+            let net = self.world.net();
+            let object = net.and_then(|net| net.object_of(device));
+            self.frame.touch(Object::World, object.is_none());
+            if let Some(object) = object {
+                self.touch(object);
+            }
+        }
+    }
+
+    fn note_opens(&self) {
+        let commutes = self.world.net().is_some_and(|net| net.is_calm());
+        self.frame.touch(Object::World, !commutes);
+        self.touch(Object::Devices);
     }
 
     /// Notes that the turn changes a queue in a way that does not commute with a call at either end.

@@ -97,7 +97,7 @@ impl Kernel {
                 instant.is_some_and(|instant| instant <= now)
             }
             Interest::Device(device, direction) => {
-                self.touch(Object::World);
+                self.touch_device(device);
                 match self.devices.check_for(me, device, direction) {
                     Err(_) => true,
                     Ok(())
@@ -182,7 +182,7 @@ impl Kernel {
                         self.selects.unwatch(key, at, list);
                     }
                     Interest::Device(device, direction) => {
-                        self.touch(Object::World);
+                        self.touch_device(device);
                         self.devices.leave(device, direction, me);
                     }
                     Interest::Queue(queue, end) => {

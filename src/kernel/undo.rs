@@ -76,7 +76,7 @@ impl Kernel {
             State::Ready(answer) => self.take_back_answer(answer),
             State::Late(answer) => self.take_back_answer(*answer),
             State::Pending(Pending::Read(device, op)) => {
-                self.touch(Object::World);
+                self.touch_device(device);
                 self.end_read(device, op, false);
             }
             State::Pending(Pending::Held(ticket)) => self.drop_held(ticket),
@@ -112,7 +112,7 @@ impl Kernel {
             }
             WaitingOn::Timer(timer) => self.timers.of(me).disarm(timer),
             WaitingOn::Device(device, direction, then) => {
-                self.touch(Object::World);
+                self.touch_device(device);
                 self.devices.end_wait(me);
                 match then {
                     Then::Read(op) => self.end_read(device, op, false),

@@ -33,8 +33,14 @@ pub enum Object {
     Tids,
     /// The sequence of random numbers.
     Random,
-    /// Everything outside of the kernel: devices, jobs.
+    /// Everything outside of the kernel: devices, jobs. A call on a connection whose packets no draw
+    /// and no limit delays only reads it, and changes the [`Connection`](Self::Connection).
     World,
+    /// The numbers of devices and ports, and the listeners. A close of a connection reads it.
+    Devices,
+    /// Both ends of a connection of the simulated network, by its number: what is under way, and the
+    /// tasks that wait at one of them.
+    Connection(u32),
     /// How often a call of this kind was made: an injection counts them.
     Calls(u8),
     /// The end of a queue where messages are put.

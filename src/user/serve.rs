@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     abi::{DeviceId, Errno, SystemCall, Tid},
-    trap::Caller,
+    trap::{Caller, Object},
 };
 
 /// How long a server waits after an error of `accept`. Most likely the process has no free descriptors:
@@ -98,8 +98,9 @@ impl Os {
         let client = Rc::new(client);
         let mut group = Group::new(self).await;
         let mut streams: BTreeMap<Tid, DeviceId> = BTreeMap::new();
-        // A search sees it by the calls around it, which are all of the world.
         let stops = Rc::new(Cell::new(false));
+        // A search finds it beside the group.
+        let flag = Object::Beside(group.ended().id());
         let (mut is_paused, mut quiet_until) = (false, Duration::ZERO);
         loop {
             let next = match is_paused {
@@ -142,6 +143,7 @@ impl Os {
             let (last, stops) = (stream.clone(), Rc::clone(&stops));
             let member = async move |os: &mut Self| {
                 let exit = client(os, stream, peer).await;
+                os.frame().touch(flag, false);
                 if stops.get() {
                     farewell(os, &last, FAREWELL.min(drain / 2)).await;
                 }
@@ -153,6 +155,7 @@ impl Os {
                 Err(errno) => tracing::warn!("cannot serve {peer:?}: {errno}"),
             }
         }
+        self.frame().touch(flag, true);
         stops.set(true);
         // Another task may have closed it.
         let _ = listener.close(self).await;

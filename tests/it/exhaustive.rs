@@ -3,6 +3,7 @@
 mod every;
 mod proved;
 mod random;
+mod services;
 mod sharing;
 
 use std::{

@@ -222,6 +222,22 @@ impl SimNet {
         end.side == CLIENT && (asks || direction == Direction::Write)
     }
 
+    /// What a call on this device changes besides it, for a search: the connection, or the listeners.
+    /// `None` if it may change more.
+    pub(crate) fn object_of(&self, device: DeviceId) -> Option<Object> {
+        let net = self.state();
+        match net.devices.get(&device)? {
+            _ if !net.is_calm() => None,
+            Socket::Stream(end) => Some(Object::Connection(end.serial)),
+            Socket::Listener(_) => Some(Object::Devices),
+            Socket::Udp(_) => None,
+        }
+    }
+
+    pub(crate) fn is_calm(&self) -> bool {
+        self.state().is_calm()
+    }
+
     pub(crate) fn is_up(&self, host: HostId) -> bool {
         self.state().hosts.get(host).is_up
     }

@@ -99,6 +99,17 @@ impl Links {
         }
     }
 
+    /// Whether each packet takes a time of its own, drawn by no one, and arrives.
+    pub(super) fn is_calm(&self) -> bool {
+        let is_fixed = |span: &Span| span.from == span.to;
+        let has_limit = self.bandwidth > 0 || !self.bandwidths.is_empty();
+        let is_blocked = !self.cut.is_empty() || !self.held.is_empty();
+        is_fixed(&self.latency)
+            && self.latencies.values().all(is_fixed)
+            && !has_limit
+            && !is_blocked
+    }
+
     /// Forgets what has happened on the ways.
     pub(super) fn clear(&mut self) {
         self.free_from.clear();

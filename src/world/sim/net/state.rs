@@ -275,6 +275,11 @@ impl Net {
         self.agenda.next().into_iter().chain(chaos).min()
     }
 
+    /// Whether calls on different connections commute: no draw and no limit makes one depend on another.
+    pub(super) fn is_calm(&self) -> bool {
+        self.chaos.is_none() && !self.limits.fragments && self.links.is_calm()
+    }
+
     /// Whether nothing will happen by itself, chaos apart.
     pub(in crate::world::sim) fn is_idle(&self) -> bool {
         self.ready.is_empty() && self.agenda.next().is_none()
