@@ -117,7 +117,7 @@ fn each_command_has_the_reply_of_redis() {
         ),
         (
             "SCAN 0 COUNT 2 / SCAN x / SCAN 0 MATCH a*",
-            "*2 $2 10 *2 $2 ab $2 ac -ERR invalid cursor \
+            "*2 $2 23 *2 $2 ab $2 ac -ERR invalid cursor \
           *2 $1 0 *2 $2 ab $2 ac",
         ),
         (
