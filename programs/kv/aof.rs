@@ -7,10 +7,10 @@
 
 use std::{io, mem, rc::Rc, time::Duration};
 
-use trapline::{Disk, File, Mode, Os, Source};
+use trapline::{File, Mode, Os, Source};
 
 use super::{
-    resp,
+    resp::{self, Unread},
     state::{Db, Fsync, Log, Server},
     store::{Key, Store},
 };
@@ -24,8 +24,8 @@ const SECOND: Duration = Duration::from_secs(1);
 const GATHERING: Duration = Duration::from_millis(10);
 
 /// The file, and what the task that writes it knows of it.
+#[derive(Default)]
 pub(super) struct Aof {
-    disk: Disk,
     name: String,
     /// `None` if it is not known what of the file is on the disk.
     file: Option<File>,
@@ -48,32 +48,22 @@ struct Rewrite {
 }
 
 impl Aof {
-    pub(super) fn new(os: &Os, name: String) -> Self {
+    pub(super) fn new(name: String) -> Self {
         Self {
-            disk: os.disk(),
             name,
-            file: None,
-            len: 0,
-            base: 0,
-            unsynced: None,
-            rewrite: None,
+            ..Self::default()
         }
     }
 
     /// Takes what is known of the file.
     pub(super) fn take(&mut self) -> Self {
-        let unknown = Self {
-            name: self.name.clone(),
-            file: None,
-            rewrite: None,
-            ..*self
-        };
+        let unknown = Self::new(self.name.clone());
         mem::replace(self, unknown)
     }
 
     /// Opens the file, carries out its entries, and cuts what a crash has left behind them.
     pub(super) async fn load(&mut self, os: &mut Os, db: &mut Db) -> io::Result<()> {
-        let (disk, name) = (self.disk, &self.name);
+        let (disk, name) = (os.disk(), &self.name);
         let file = disk.open(os, name, Mode::Write).await?;
         let (mut bytes, mut at, mut good) = (Vec::new(), 0, 0);
         let mut piece = vec![0; PIECE];
@@ -200,7 +190,7 @@ impl Aof {
             return Ok(());
         };
         let new = format!("{}.new", self.name);
-        let file = match rewrite.append(os, self.disk, &new, bytes).await {
+        let file = match rewrite.append(os, &new, bytes).await {
             Ok(None) => return Ok(()),
             Ok(Some(file)) => file,
             // The old one may have room for what comes, if this one has none.
@@ -208,12 +198,12 @@ impl Aof {
                 tracing::warn!("{}: cannot rewrite it: {error}", self.name);
                 self.rewrite = None;
                 self.base = self.len;
-                return self.disk.remove(os, &new).await;
+                return os.disk().remove(os, &new).await;
             }
             Err(error) => return Err(error),
         };
-        self.disk.rename(os, &new, &self.name).await?;
-        self.disk.sync_dir(os, parent(&self.name)).await?;
+        os.disk().rename(os, &new, &self.name).await?;
+        os.disk().sync_dir(os, parent(&self.name)).await?;
         self.file = Some(file);
         (self.len, self.base, self.unsynced) = (rewrite.len, rewrite.len, None);
         self.rewrite = None;
@@ -243,17 +233,11 @@ impl Rewrite {
     }
 
     /// Appends entries. Returns the file when it has all keys, and is synced.
-    async fn append(
-        &mut self,
-        os: &mut Os,
-        disk: Disk,
-        name: &str,
-        bytes: &[u8],
-    ) -> io::Result<Option<File>> {
+    async fn append(&mut self, os: &mut Os, name: &str, bytes: &[u8]) -> io::Result<Option<File>> {
         let file = match self.file.take() {
             Some(file) => file,
             None => {
-                let file = disk.open(os, name, Mode::Append).await?;
+                let file = os.disk().open(os, name, Mode::Append).await?;
                 // A crash may have left one.
                 file.truncate(os, 0).await?;
                 file
@@ -276,9 +260,9 @@ fn replay(bytes: &[u8], db: &mut Db) -> (usize, bool) {
     let (mut entries, mut words) = (Vec::new(), Vec::new());
     loop {
         let len = match resp::request(&bytes[at..], &mut words) {
-            Ok(Some(len)) => len,
-            Ok(None) => return (good, true),
-            Err(_) => return (good, false),
+            Ok(len) => len,
+            Err(Unread::Part) => return (good, true),
+            Err(Unread::Wrong(_)) => return (good, false),
         };
         if let [b"SUM", sum] = *words {
             let found = format!("{:08x}", crc32fast::hash(&bytes[good..at]));

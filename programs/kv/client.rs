@@ -6,7 +6,7 @@ use trapline::{Elapsed, Os, Queue, Source, TcpStream};
 
 use super::{
     commands::{Call, answer},
-    resp,
+    resp::{self, Unread},
     state::{Db, Fsync, Outbox, Server, Session, Stop, wall_clock},
 };
 
@@ -107,14 +107,14 @@ impl Client<'_> {
         while self.session.stop.is_none() && self.out.len() < BATCH {
             let rest = &input[used..];
             let refusal = match resp::request(rest, &mut words) {
-                Ok(Some(len)) => {
+                Ok(len) => {
                     used += len;
                     self.one(db, &words);
                     continue;
                 }
-                Ok(None) if rest.len() <= resp::MAX_REQUEST => break,
-                Ok(None) => "ERR Protocol error: too big request",
-                Err(refusal) => refusal,
+                Err(Unread::Part) if rest.len() <= resp::MAX_REQUEST => break,
+                Err(Unread::Part) => "ERR Protocol error: too big request",
+                Err(Unread::Wrong(refusal)) => refusal,
             };
             resp::error(&mut self.out, refusal);
             self.session.stop = Some(Stop::Quit);
@@ -128,12 +128,12 @@ impl Client<'_> {
         }
         db.requests += 1;
         let (begin, before) = (self.out.len(), db.log.queued);
-        answer(&mut Call {
+        let mut call = Call {
             db,
             session: &mut self.session,
             words,
-            out: &mut self.out,
-        });
+        };
+        answer(&mut call, &mut self.out);
         if db.log.queued != before {
             self.change.get_or_insert(begin);
         }
@@ -155,8 +155,9 @@ impl Client<'_> {
         let (queued, fsync, has_entries, expires) = server.db.update(|db| {
             let log = &db.log;
             let has_entries = !log.pending.is_empty() || log.is_rewrite_asked;
-            let first = db.store.first_expiry().map_or(u64::MAX, |(at, _)| *at);
-            (log.queued, log.fsync, has_entries, first < db.expiry_at)
+            let first = db.store.expiries.first();
+            let expires = first.is_some_and(|(at, _)| *at < db.expiry_at);
+            (log.queued, log.fsync, has_entries, expires)
         });
         if has_entries && server.nudge_log.is_empty() {
             let _ = server.nudge_log.try_put(os, ()).await;

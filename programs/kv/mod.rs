@@ -1,6 +1,7 @@
 mod aof;
 mod client;
 mod commands;
+mod pattern;
 mod resp;
 mod state;
 mod store;
@@ -101,7 +102,7 @@ impl Kv {
             expiry_at: u64::MAX,
             ..Db::default()
         };
-        let mut aof = self.aof.map(|name| Aof::new(os, name));
+        let mut aof = self.aof.map(Aof::new);
         if let Some(aof) = &mut aof {
             aof.load(os, &mut db).await?;
             db.log.fsync = Some(self.fsync);

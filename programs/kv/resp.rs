@@ -2,82 +2,75 @@
 
 /// The longest request, the longest text of one, and the most texts.
 pub(super) const MAX_REQUEST: usize = 64 << 20;
-const MAX_TEXTS: i64 = 1 << 20;
+const MAX_TEXTS: usize = 1 << 20;
 /// The longest line.
 const MAX_LINE: usize = 64 << 10;
 /// The most bytes of replies that may wait to be sent.
 pub(super) const MAX_REPLY: usize = 256 << 20;
 
-type Parsed<T> = Result<Option<T>, &'static str>;
+/// Why there is no request to read.
+pub(super) enum Unread {
+    /// A part of it is still to come.
+    Part,
+    /// Nothing more can be read. This is the reply.
+    Wrong(&'static str),
+}
+use Unread::{Part, Wrong};
 
-/// Reads the first request into `words`. Returns its length, and `None` if a part is still to come.
-/// An error is a reply after which nothing more can be read.
-pub(super) fn request<'a>(bytes: &'a [u8], words: &mut Vec<&'a [u8]>) -> Parsed<usize> {
+/// Reads the first request into `words`. Returns its length.
+pub(super) fn request<'a>(bytes: &'a [u8], words: &mut Vec<&'a [u8]>) -> Result<usize, Unread> {
     words.clear();
     if bytes.first() != Some(&b'*') {
-        return Ok(line(bytes, 0)?.map(|(line, end)| {
-            let all = line.split(u8::is_ascii_whitespace);
-            words.extend(all.filter(|word| !word.is_empty()));
-            end
-        }));
+        let (line, end) = line(bytes, 0)?;
+        let all = line.split(u8::is_ascii_whitespace);
+        words.extend(all.filter(|word| !word.is_empty()));
+        return Ok(end);
     }
-    let Some((count, mut at)) = header(bytes, 1)? else {
-        return Ok(None);
-    };
-    if !(-1..=MAX_TEXTS).contains(&count) {
-        return Err("ERR Protocol error: invalid multibulk length");
-    }
+    let (count, mut at) = header(bytes, 0, b'*', MAX_TEXTS)?;
     for _ in 0..count {
-        match bytes.get(at) {
-            None => return Ok(None),
-            Some(b'$') => {}
-            Some(_) => return Err("ERR Protocol error: expected '$'"),
-        }
-        let Some((len, begin)) = header(bytes, at + 1)? else {
-            return Ok(None);
-        };
-        if !(0..=MAX_REQUEST as i64).contains(&len) {
-            return Err("ERR Protocol error: invalid bulk length");
-        }
-        let end = begin + len as usize;
+        let (len, begin) = header(bytes, at, b'$', MAX_REQUEST)?;
+        let end = begin + len;
         match bytes.get(end..end + 2) {
-            None => return Ok(None),
+            None => return Err(Part),
             Some(b"\r\n") => words.push(&bytes[begin..end]),
-            Some(_) => return Err("ERR Protocol error: a text is longer than its length"),
+            Some(_) => {
+                return Err(Wrong(
+                    "ERR Protocol error: a text is longer than its length",
+                ));
+            }
         }
         at = end + 2;
     }
-    Ok(Some(at))
+    Ok(at)
 }
 
-/// Returns the line that begins here, without its end, and where the next one begins.
-fn line(bytes: &[u8], from: usize) -> Parsed<(&[u8], usize)> {
+/// Reads the line that begins here. Returns it without its end, and where the next one begins.
+fn line(bytes: &[u8], from: usize) -> Result<(&[u8], usize), Unread> {
     let rest = &bytes[from..];
     match rest.iter().take(MAX_LINE).position(|byte| *byte == b'\n') {
         Some(len) => {
-            let line = &rest[..len];
-            let line = line.strip_suffix(b"\r").unwrap_or(line);
-            Ok(Some((line, from + len + 1)))
+            let line = rest[..len].strip_suffix(b"\r");
+            Ok((line.unwrap_or(&rest[..len]), from + len + 1))
         }
-        None if rest.len() < MAX_LINE => Ok(None),
-        None => Err("ERR Protocol error: too big inline request"),
+        None if rest.len() < MAX_LINE => Err(Part),
+        None => Err(Wrong("ERR Protocol error: too big inline request")),
     }
 }
 
-/// Reads the number of a line. Returns it, and where the next line begins.
-fn header(bytes: &[u8], from: usize) -> Parsed<(i64, usize)> {
-    match line(bytes, from)? {
-        None => Ok(None),
-        Some((digits, end)) => match number(digits) {
-            Some(number) => Ok(Some((number, end))),
-            None => Err("ERR Protocol error: invalid length"),
-        },
+/// Reads the line of a length. Returns it, and where the next line begins.
+fn header(bytes: &[u8], from: usize, kind: u8, most: usize) -> Result<(usize, usize), Unread> {
+    let (line, end) = line(bytes, from)?;
+    let digits = line.strip_prefix(&[kind]).and_then(number);
+    match digits.map(usize::try_from) {
+        Some(Ok(len)) if len <= most => Ok((len, end)),
+        _ => Err(Wrong("ERR Protocol error: invalid length")),
     }
 }
 
 pub(super) fn number(text: &[u8]) -> Option<i64> {
-    let text = text.strip_prefix(b"+").map_or(text, |_| b"");
-    str::from_utf8(text).ok()?.parse().ok()
+    let is_signed = text.first() == Some(&b'+');
+    let text = str::from_utf8(text).ok().filter(|_| !is_signed);
+    text?.parse().ok()
 }
 
 pub(super) fn status(out: &mut Vec<u8>, text: &str) {
@@ -109,8 +102,8 @@ pub(super) fn texts(out: &mut Vec<u8>, all: &[&[u8]]) {
     all.iter().for_each(|one| text(out, one));
 }
 
-/// A value, or that there is none. It leaves the value out if the replies are too long already: they
-/// are not sent then.
+/// A value, or that there is none. It is left out if the replies are too long already: they are not
+/// sent then.
 pub(super) fn value(out: &mut Vec<u8>, bytes: Option<&[u8]>) {
     match bytes {
         None => out.extend_from_slice(b"$-1\r\n"),

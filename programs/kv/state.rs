@@ -2,11 +2,12 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt, mem,
+    mem,
     rc::Rc,
     time::{Duration, UNIX_EPOCH},
 };
 
+use clap::ValueEnum;
 use trapline::{
     Os, Queue, Shared, TcpStream,
     sync::{Flag, Watch},
@@ -65,7 +66,7 @@ pub(super) struct Log {
     pub(super) refused: Option<String>,
 }
 
-#[derive(Clone, Copy, PartialEq, Debug, clap::ValueEnum)]
+#[derive(Clone, Copy, PartialEq, Debug, ValueEnum)]
 pub(crate) enum Fsync {
     /// A reply comes when all changes that it may show are on the disk
     Always,
@@ -102,6 +103,15 @@ pub(super) enum Stop {
 }
 
 impl Session {
+    /// Keeps a request for EXEC.
+    pub(super) fn queue(&mut self, words: &[&[u8]]) {
+        let (count, requests) = self.queue.get_or_insert_default();
+        let before = requests.len();
+        resp::texts(requests, words);
+        self.kept += requests.len() - before;
+        *count += 1;
+    }
+
     /// Watches no key any more, and has no transaction.
     pub(super) fn unwatch(&mut self) {
         self.watched.clear();
@@ -174,7 +184,7 @@ impl Db {
     /// clock may step. The log needs no entry: a key expires there, too.
     pub(super) fn expire(&mut self, now: u64) -> Option<Duration> {
         for _ in 0..100 {
-            match self.store.first_expiry() {
+            match self.store.expiries.first() {
                 Some((at, key)) if *at <= now => {
                     let key = Rc::clone(key);
                     self.store.remove(&key);
@@ -182,10 +192,44 @@ impl Db {
                 _ => break,
             }
         }
-        let first = self.store.first_expiry().map(|(at, _)| *at);
+        let first = self.store.expiries.first().map(|(at, _)| *at);
         let next = first.map(|at| at.clamp(now, now + 1000));
         self.expiry_at = next.unwrap_or(u64::MAX);
         next.map(|at| Duration::from_millis(at - now))
+    }
+
+    /// The options of the command line, by the names that redis gives them.
+    pub(super) fn settings(&self) -> [(&'static str, String); 5] {
+        let fsync = self.log.fsync.and_then(|fsync| fsync.to_possible_value());
+        let fsync = fsync.as_ref().map_or("no", |value| value.get_name());
+        let is_on = if self.log.fsync.is_some() {
+            "yes"
+        } else {
+            "no"
+        };
+        [
+            ("appendfsync", fsync.into()),
+            ("appendonly", is_on.into()),
+            ("maxclients", self.max_clients.to_string()),
+            ("maxmemory", self.max_memory.to_string()),
+            ("save", String::new()),
+        ]
+    }
+
+    pub(super) fn facts(&self) -> [(&'static str, String); 6] {
+        let (keys, expires) = (self.store.entries.len(), self.store.expiries.len());
+        let is_right = self.log.refused.is_none();
+        [
+            (
+                "aof_last_write_status",
+                if is_right { "ok" } else { "err" }.into(),
+            ),
+            ("connected_clients", self.clients.len().to_string()),
+            ("db0", format!("keys={keys},expires={expires}")),
+            ("total_commands_processed", self.requests.to_string()),
+            ("total_connections_received", self.last.to_string()),
+            ("used_memory", self.store.bytes.to_string()),
+        ]
     }
 
     pub(super) fn unsubscribe(&mut self, id: u64, channel: &[u8]) {
@@ -209,16 +253,6 @@ impl Db {
         for channel in &session.channels {
             self.unsubscribe(session.id, channel);
         }
-    }
-}
-
-impl fmt::Display for Fsync {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Always => "always",
-            Self::Everysec => "everysec",
-            Self::No => "no",
-        })
     }
 }
 

@@ -15,13 +15,13 @@ const OVERHEAD: usize = 128;
 pub(super) struct Store {
     /// The wall clock in milliseconds, as it was read last.
     pub(super) now: u64,
-    entries: BTreeMap<Key, Entry>,
+    pub(super) entries: BTreeMap<Key, Entry>,
     /// The keys in the order in which they came, for SCAN.
     order: BTreeMap<u64, Key>,
-    expiries: BTreeSet<(u64, Key)>,
+    pub(super) expiries: BTreeSet<(u64, Key)>,
     changes: u64,
     /// About the memory that all of it takes.
-    bytes: usize,
+    pub(super) bytes: usize,
 }
 
 pub(super) struct Entry {
@@ -29,30 +29,12 @@ pub(super) struct Entry {
     /// In milliseconds of the wall clock.
     pub(super) expires: Option<u64>,
     /// The number of the last change.
-    pub(super) version: u64,
+    version: u64,
     /// That of the first: a key keeps it as long as it exists.
     number: u64,
 }
 
 impl Store {
-    pub(super) fn len(&self) -> usize {
-        self.entries.len()
-    }
-
-    pub(super) fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    /// Returns how many keys expire.
-    pub(super) fn expiring(&self) -> usize {
-        self.expiries.len()
-    }
-
-    /// Returns the key that expires first, and when.
-    pub(super) fn first_expiry(&self) -> Option<&(u64, Key)> {
-        self.expiries.first()
-    }
-
     pub(super) fn get(&self, key: &[u8]) -> Option<&Entry> {
         let entry = self.entries.get(key)?;
         entry
@@ -107,8 +89,9 @@ impl Store {
         };
     }
 
-    pub(super) fn keys(&self) -> impl Iterator<Item = &Key> {
-        self.entries.keys().filter(|key| self.get(key).is_some())
+    /// Returns the number of a key's last change; zero if it does not exist.
+    pub(super) fn version(&self, key: &[u8]) -> u64 {
+        self.get(key).map_or(0, |entry| entry.version)
     }
 
     /// Returns the entries behind this key, or all.
