@@ -19,6 +19,7 @@ mod decisions;
 mod disk;
 mod echo;
 mod files;
+mod kv;
 mod memory;
 mod meter;
 mod net;
@@ -43,7 +44,7 @@ use serde_json::{Value, json};
 
 type Contests = fn(&Plan) -> Vec<Contest>;
 
-const WORKLOADS: [(&str, Contests); 15] = [
+const WORKLOADS: [(&str, Contests); 16] = [
     ("switch", switch::contests),
     ("decisions", decisions::contests),
     ("spawn", spawn::contests),
@@ -56,6 +57,7 @@ const WORKLOADS: [(&str, Contests); 15] = [
     ("datagrams", echo::datagrams::contests),
     ("net", net::contests),
     ("files", files::contests),
+    ("kv", kv::contests),
     ("disk", disk::contests),
     ("start", start::contests),
     ("observation", observation::contests),
@@ -65,8 +67,8 @@ const USAGE: &str = "\
 usage: trapline-bench [OPTION]... [WORKLOAD]...
 
 workloads, all of them unless some are named:
-  switch decisions spawn queues schedules sleepers timeouts memory echo datagrams net files disk
-  start observation
+  switch decisions spawn queues schedules sleepers timeouts memory echo datagrams net files kv
+  disk start observation
 --quick      less work, fewer rounds, no millions
 --rounds N   how often each contender runs; 7 unless it is given, 3 with --quick
 --json       the table as JSON, on standard output

@@ -47,7 +47,7 @@ pub(crate) fn contests(plan: &Plan) -> Vec<Contest> {
     FILES.map(contest).into()
 }
 
-fn is_there(tool: &str) -> bool {
+pub(crate) fn is_there(tool: &str) -> bool {
     let mut command = Command::new(tool);
     let quiet = command
         .arg("-v")
@@ -79,10 +79,10 @@ fn nginx(root: &Path, addr: SocketAddr, nopush: &str) -> io::Result<Vec<OsString
 }
 
 /// The directory that is served. Dropping this removes it.
-struct Root(PathBuf);
+pub(crate) struct Root(pub(crate) PathBuf);
 
 impl Root {
-    fn new(len: usize) -> io::Result<Self> {
+    pub(crate) fn new(len: usize) -> io::Result<Self> {
         let path = std::env::temp_dir().join(format!("trapline-bench-{}", std::process::id()));
         fs::create_dir_all(&path)?;
         let root = Self(path);
@@ -99,10 +99,10 @@ impl Drop for Root {
 }
 
 /// A server. Dropping this ends it.
-struct Server(Child);
+pub(crate) struct Server(pub(crate) Child);
 
 impl Server {
-    fn start(line: &[OsString], addr: SocketAddr) -> io::Result<Self> {
+    pub(crate) fn start(line: &[OsString], addr: SocketAddr) -> io::Result<Self> {
         let mut command = Command::new(&line[0]);
         let mut server = Self(command.args(&line[1..]).stdout(Stdio::null()).spawn()?);
         let began = Instant::now();

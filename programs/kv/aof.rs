@@ -1,49 +1,69 @@
-//! The append-only file: an entry for each change, in the form of a request. A sum of their bytes is
-//! behind the entries of each write, so what a crash has torn or mixed up is found, and is cut.
+//! The append-only file: an entry for each change, in the form of a request that says all about its key.
+//! A sum of their bytes is behind the entries of each write, so what a crash has torn or mixed up is
+//! found, and is cut.
 //!
-//! One write and one sync are for all changes that wait meanwhile, of all clients. After an error the file
-//! is written anew, since what of it is on the disk is not known.
+//! One task writes. A new file takes the place of the old one when that has grown, and after an error,
+//! since what of it is on the disk is not known then. Both have the changes until the new one has all.
 
-use std::{io, mem, time::Duration};
+use std::{io, mem, rc::Rc, time::Duration};
 
-use trapline::{Disk, File, Mode, Os, Source, sync::Mutex};
+use trapline::{File, Mode, Os, Source};
 
 use super::{
-    db::{Db, dump},
-    log::{Fsync, Log, Progress},
-    resp,
-    server::Server,
-    store::Key,
+    resp::{self, Unread},
+    state::{Db, Fsync, Log, Server},
+    store::{Key, Store},
 };
 
-/// How much a rewrite reads and writes at once.
+/// How much is read and rewritten at once.
 const PIECE: usize = 256 << 10;
 /// The least size of a file that is rewritten because it has grown to twice its size.
 const REWRITTEN: u64 = 1 << 20;
-/// The most bytes that wait to be written while clients go on.
-const WAITING: u64 = 16 << 20;
+const SECOND: Duration = Duration::from_secs(1);
+/// How long changes gather for one write, without `always`.
+const GATHERING: Duration = Duration::from_millis(10);
 
-/// The file.
+/// The file, and what the task that writes it knows of it.
+#[derive(Default)]
 pub(super) struct Aof {
-    disk: Disk,
     name: String,
-    state: Mutex<State>,
-    /// One rewrite at a time.
-    rewriting: Mutex<()>,
-}
-
-struct State {
-    file: File,
+    /// `None` if it is not known what of the file is on the disk.
+    file: Option<File>,
     len: u64,
     /// The length after the last rewrite.
     base: u64,
-    is_synced: bool,
+    /// When the first change was written that is not synced.
+    unsynced: Option<Duration>,
+    rewrite: Option<Rewrite>,
+}
+
+/// A new file: each turn of the worker writes a piece of the keys to it.
+#[derive(Default)]
+struct Rewrite {
+    file: Option<File>,
+    len: u64,
+    /// The last key of the pieces so far.
+    last: Option<Key>,
+    has_all: bool,
 }
 
 impl Aof {
-    /// Opens the file, reads its entries into the store, and cuts what a crash has left behind them.
-    pub(super) async fn open(os: &mut Os, name: &str, db: &mut Db) -> io::Result<Self> {
-        let disk = os.disk();
+    pub(super) fn new(name: String) -> Self {
+        Self {
+            name,
+            ..Self::default()
+        }
+    }
+
+    /// Takes what is known of the file.
+    pub(super) fn take(&mut self) -> Self {
+        let unknown = Self::new(self.name.clone());
+        mem::replace(self, unknown)
+    }
+
+    /// Opens the file, carries out its entries, and cuts what a crash has left behind them.
+    pub(super) async fn load(&mut self, os: &mut Os, db: &mut Db) -> io::Result<()> {
+        let (disk, name) = (os.disk(), &self.name);
         let file = disk.open(os, name, Mode::Write).await?;
         let (mut bytes, mut at, mut good) = (Vec::new(), 0, 0);
         let mut piece = vec![0; PIECE];
@@ -68,233 +88,191 @@ impl Aof {
         // What was read may be in memory alone, and the file's name as well.
         file.sync(os).await?;
         disk.sync_dir(os, parent(name)).await?;
-        let file = disk.open(os, name, Mode::Append).await?;
-        let state = State {
-            file,
-            len: good,
-            base: good,
-            is_synced: true,
-        };
-        Ok(Self {
-            disk,
-            name: name.into(),
-            state: Mutex::new(os, state).await,
-            rewriting: Mutex::new(os, ()).await,
-        })
-    }
-
-    /// Writes the entries that wait, and syncs if that is to be.
-    async fn write(&self, os: &mut Os, server: &Server, syncs: bool) -> io::Result<()> {
-        let Ok(mut state) = self.state.lock(os).await else {
-            return Err(io::Error::other(
-                "its writer has ended in the middle of a write",
-            ));
-        };
-        let (bytes, queued) = server.db.update(|db| (db.log.take(), db.log.queued()));
-        if !bytes.is_empty() {
-            state.is_synced = false;
-            state.file.append(os, &bytes).await?;
-            state.len += bytes.len() as u64;
-        }
-        if syncs && !state.is_synced {
-            state.file.sync(os).await?;
-            state.is_synced = true;
-        }
-        if state.len >= REWRITTEN.max(2 * state.base) {
-            // It may be under way already.
-            let _ = server.db.update(|db| db.log.ask_for_rewrite());
-        }
-        drop(state);
-        let failed = server.progress.get().failed;
-        let done = queued;
-        server.progress.set(os, Progress { done, failed }).await;
+        self.file = Some(disk.open(os, name, Mode::Append).await?);
+        (self.len, self.base) = (good, good);
         Ok(())
     }
 
-    /// Writes the store into a new file, which takes the place of the old one. Other tasks go on: their
-    /// changes since then are written behind it. Each entry says all about its key, so it does no harm twice.
-    async fn rewrite(&self, os: &mut Os, server: &Server) -> io::Result<()> {
-        let _one = self
-            .rewriting
-            .lock(os)
-            .await
-            .unwrap_or_else(|poisoned| poisoned.0);
-        server.db.update(|db| db.log.since = Some(Vec::new()));
-        let rewritten = self.rewritten(os, server).await;
-        server.db.update(|db| db.log.since = None);
-        rewritten
+    /// The worker that writes, up to the end of the server. After an error changes are refused, and the
+    /// supervisor starts it again: then it has no file, and begins with a new one.
+    pub(super) async fn work(mut self, os: &mut Os, server: &Server) -> io::Result<()> {
+        let Err(error) = self.write(os, server).await else {
+            return Ok(());
+        };
+        let name = &self.name;
+        tracing::warn!("{name}: {error}; changes are refused until it works again");
+        server
+            .db
+            .update(|db| db.log.refused = Some(error.to_string()));
+        // Clients that wait look again.
+        server.written.set(os, server.written.get()).await;
+        if server.drained.is_set() {
+            Ok(())
+        } else {
+            Err(error)
+        }
     }
 
-    async fn rewritten(&self, os: &mut Os, server: &Server) -> io::Result<()> {
+    async fn write(&mut self, os: &mut Os, server: &Server) -> io::Result<()> {
+        let fsync = server.db.update(|db| db.log.fsync);
+        loop {
+            let is_last = server.drained.is_set();
+            if !is_last && self.rewrite.is_none() && self.file.is_some() {
+                self.wait(os, server, fsync).await;
+            }
+            let (bytes, piece, queued) = server.db.update(|db| self.turn(db));
+            let now = os.now().await;
+            if let Some(file) = &self.file {
+                if !bytes.is_empty() {
+                    file.append(os, &bytes).await?;
+                    self.len += bytes.len() as u64;
+                    self.unsynced.get_or_insert(now);
+                }
+                let is_due = |since| match fsync {
+                    Some(Fsync::Always) => true,
+                    Some(Fsync::Everysec) => is_last || since + SECOND <= now,
+                    _ => is_last,
+                };
+                if self.unsynced.is_some_and(is_due) {
+                    file.sync(os).await?;
+                    self.unsynced = None;
+                }
+            }
+            if let Some(piece) = piece {
+                self.rewrite(os, &[bytes, piece].concat()).await?;
+            }
+            if self.file.is_some() {
+                server.db.update(|db| db.log.refused = None);
+                if server.written.get() != queued {
+                    server.written.set(os, queued).await;
+                }
+                if is_last {
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// Waits for changes, for a sync that is due, or for the end.
+    async fn wait(&self, os: &mut Os, server: &Server, fsync: Option<Fsync>) {
+        let ends = [
+            Source::flag(&server.drained),
+            Source::message(&server.nudge_log),
+        ];
+        let due = self.unsynced.filter(|_| fsync == Some(Fsync::Everysec));
+        let due = due.map(|since| Source::at(since + SECOND));
+        let sources: Vec<Source> = ends.into_iter().chain(due).collect();
+        if os.select(&sources).await == 1 {
+            // Nothing closes it.
+            let _ = server.nudge_log.get(os).await;
+            if fsync != Some(Fsync::Always) {
+                os.sleep(GATHERING).await;
+            }
+        }
+    }
+
+    /// Takes the entries that wait, and a piece of the keys if the file is to be rewritten.
+    fn turn(&mut self, db: &mut Db) -> (Vec<u8>, Option<Vec<u8>>, u64) {
+        let is_asked = mem::take(&mut db.log.is_rewrite_asked);
+        if is_asked || self.file.is_none() || self.len >= REWRITTEN.max(2 * self.base) {
+            self.rewrite.get_or_insert_default();
+        }
+        let piece = self
+            .rewrite
+            .as_mut()
+            .map(|rewrite| rewrite.piece(&db.store));
+        (db.log.take(), piece, db.log.queued)
+    }
+
+    /// Writes these entries to the new file, which takes the place of the old one when it has all.
+    async fn rewrite(&mut self, os: &mut Os, bytes: &[u8]) -> io::Result<()> {
+        let Some(rewrite) = &mut self.rewrite else {
+            return Ok(());
+        };
         let new = format!("{}.new", self.name);
-        let file = self.disk.open(os, &new, Mode::Append).await?;
-        // A crash may have left one.
-        file.truncate(os, 0).await?;
-        let (mut len, mut behind): (_, Option<Key>) = (0, None);
-        loop {
-            let mut piece = Log::new(Some(Fsync::No));
-            let last = server
-                .db
-                .update(|db| dump(&db.store, behind.as_ref(), PIECE, &mut piece));
-            let bytes = piece.take();
-            file.append(os, &bytes).await?;
-            len += bytes.len() as u64;
-            if last.is_none() {
-                break;
-            }
-            behind = last;
-        }
-        // What an earlier writer has left of the old file does not matter.
-        let mut state = self
-            .state
-            .lock(os)
-            .await
-            .unwrap_or_else(|poisoned| poisoned.0);
-        let (since, queued) = server.db.update(|db| {
-            let rest = db.log.take();
-            drop(rest);
-            (db.log.since.take().unwrap_or_default(), db.log.queued())
-        });
-        file.append(os, &since).await?;
-        file.sync(os).await?;
-        self.disk.rename(os, &new, &self.name).await?;
-        self.disk.sync_dir(os, parent(&self.name)).await?;
-        len += since.len() as u64;
-        *state = State {
-            file,
-            len,
-            base: len,
-            is_synced: true,
-        };
-        self.state.clear_poison();
-        drop(state);
-        let failed = server.progress.get().failed;
-        let done = queued;
-        server.progress.set(os, Progress { done, failed }).await;
-        Ok(())
-    }
-
-    /// The worker that writes: at once when there is something, and with `everysec` a sync a second
-    /// later. After an error it refuses changes until the file could be written anew.
-    pub(super) async fn run(&self, os: &mut Os, server: &Server) -> io::Result<()> {
-        let mut dirty_since: Option<Duration> = None;
-        loop {
-            let mut sources = vec![Source::message(&server.nudge_log)];
-            sources.extend(dirty_since.map(|since| Source::at(since + Duration::from_secs(1))));
-            let is_nudged = os.select(&sources).await == 0;
-            if is_nudged {
-                // Closed by nothing.
-                let _ = server.nudge_log.get(os).await;
-            }
-            let fsync = server.db.update(|db| db.log.fsync());
-            let syncs = fsync == Fsync::Always || !is_nudged;
-            let written = self.write(os, server, syncs).await;
-            dirty_since = match fsync {
-                Fsync::Everysec if is_nudged => Some(dirty_since.unwrap_or(os.now().await)),
-                _ => None,
-            };
-            if let Err(error) = written {
-                self.recover(os, server, error).await;
-            }
-            if server
-                .db
-                .update(|db| mem::take(&mut db.log.is_rewrite_asked))
-            {
-                server.rewrites.set(os).await;
-            }
-        }
-    }
-
-    async fn recover(&self, os: &mut Os, server: &Server, error: io::Error) {
-        tracing::warn!(
-            "{}: {error}; changes are refused until it works again",
-            self.name
-        );
-        let mut why = error.to_string();
-        loop {
-            server
-                .db
-                .update(|db| db.log.refused = Some(mem::take(&mut why)));
-            let (done, failed) = (
-                server.progress.get().done,
-                server.db.update(|db| db.log.queued()),
-            );
-            server.progress.set(os, Progress { done, failed }).await;
-            os.sleep(Duration::from_secs(1)).await;
-            match self.rewrite(os, server).await {
-                Ok(()) => break,
-                Err(error) => why = error.to_string(),
-            }
-        }
-        server.db.update(|db| db.log.refused = None);
-        tracing::warn!("{}: it works again", self.name);
-    }
-
-    /// The worker that rewrites the file.
-    pub(super) async fn rewrite_when_asked(&self, os: &mut Os, server: &Server) {
-        loop {
-            server.rewrites.wait(os).await;
-            server.rewrites.clear(os).await;
-            if server.db.update(|db| db.log.since.is_none())
-                && let Err(error) = self.rewrite(os, server).await
-            {
+        let file = match rewrite.append(os, &new, bytes).await {
+            Ok(None) => return Ok(()),
+            Ok(Some(file)) => file,
+            // The old one may have room for what comes, if this one has none.
+            Err(error) if self.file.is_some() => {
                 tracing::warn!("{}: cannot rewrite it: {error}", self.name);
+                self.rewrite = None;
+                self.base = self.len;
+                return os.disk().remove(os, &new).await;
             }
-        }
-    }
-
-    /// Writes and syncs all that is left, at the end.
-    pub(super) async fn finish(&self, os: &mut Os, server: &Server) -> io::Result<()> {
-        self.write(os, server, true).await
+            Err(error) => return Err(error),
+        };
+        os.disk().rename(os, &new, &self.name).await?;
+        os.disk().sync_dir(os, parent(&self.name)).await?;
+        self.file = Some(file);
+        (self.len, self.base, self.unsynced) = (rewrite.len, rewrite.len, None);
+        self.rewrite = None;
+        Ok(())
     }
 }
 
-/// Waits until the changes up to here are as safe as --fsync says. Returns whether they are. Without
-/// `always` it waits only if too much is waiting to be written.
-pub(super) async fn settled(os: &mut Os, server: &Server, queued: u64) -> bool {
-    let room = if server.db.update(|db| db.log.fsync()) == Fsync::Always {
-        0
-    } else {
-        WAITING
-    };
-    let progress = server.progress.clone();
-    loop {
-        let now = progress.get();
-        if now.done + room >= queued {
-            return true;
+impl Rewrite {
+    /// Returns entries for the next keys.
+    fn piece(&mut self, store: &Store) -> Vec<u8> {
+        let mut log = Log {
+            fsync: Some(Fsync::No),
+            ..Log::default()
+        };
+        let mut last = None;
+        self.has_all = true;
+        for (key, entry) in store.behind(self.last.as_ref()) {
+            log.set(key, &entry.value, entry.expires);
+            last = Some(Rc::clone(key));
+            if log.pending.len() >= PIECE {
+                self.has_all = false;
+                break;
+            }
         }
-        if now.failed >= queued {
-            return room > 0;
+        self.last = last.or(self.last.take());
+        log.take()
+    }
+
+    /// Appends entries. Returns the file when it has all keys, and is synced.
+    async fn append(&mut self, os: &mut Os, name: &str, bytes: &[u8]) -> io::Result<Option<File>> {
+        let file = match self.file.take() {
+            Some(file) => file,
+            None => {
+                let file = os.disk().open(os, name, Mode::Append).await?;
+                // A crash may have left one.
+                file.truncate(os, 0).await?;
+                file
+            }
+        };
+        file.append(os, bytes).await?;
+        self.len += bytes.len() as u64;
+        if self.has_all {
+            file.sync(os).await?;
+            return Ok(Some(file));
         }
-        progress.changed(os).await;
+        self.file = Some(file);
+        Ok(None)
     }
 }
 
 /// Carries out the whole entries up to a sum that is wrong. Returns their length, and whether none is wrong.
 fn replay(bytes: &[u8], db: &mut Db) -> (usize, bool) {
     let (mut at, mut good) = (0, 0);
-    let mut entries = Vec::new();
-    let mut words = Vec::new();
+    let (mut entries, mut words) = (Vec::new(), Vec::new());
     loop {
         let len = match resp::request(&bytes[at..], &mut words) {
-            Ok(Some(len)) => len,
-            Ok(None) => return (good, true),
-            Err(_) => return (good, false),
+            Ok(len) => len,
+            Err(Unread::Part) => return (good, true),
+            Err(Unread::Wrong(_)) => return (good, false),
         };
-        let entry: Vec<&[u8]> = words
-            .iter()
-            .map(|word| &bytes[at..][word.clone()])
-            .collect();
-        if let [b"SUM", sum] = *entry {
-            let found = crc32fast::hash(&bytes[good..at]);
-            if sum != format!("{found:08x}").as_bytes()
-                || !entries.drain(..).all(|entry: Vec<&[u8]>| db.replay(&entry))
-            {
+        if let [b"SUM", sum] = *words {
+            let found = format!("{:08x}", crc32fast::hash(&bytes[good..at]));
+            let is_right = sum == found.as_bytes();
+            if !is_right || !entries.drain(..).all(|entry: Vec<&[u8]>| db.replay(&entry)) {
                 return (good, false);
             }
             good = at + len;
         } else {
-            entries.push(entry);
+            entries.push(mem::take(&mut words));
         }
         at += len;
     }

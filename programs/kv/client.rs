@@ -1,248 +1,214 @@
 //! A client: a task that reads its requests, and answers all that have come in one send.
 
-use std::{io, mem, ops::Range, time::Duration};
+use std::{io, mem};
 
 use trapline::{Elapsed, Os, Queue, Source, TcpStream};
 
 use super::{
-    aof::settled,
     commands::{Call, answer},
-    db::{Db, Mailbox, Session, Stop},
-    resp,
-    server::Server,
+    resp::{self, Unread},
+    state::{Db, Fsync, Outbox, Server, Session, Stop, wall_clock},
 };
 
-/// The replies that are sent at once, about, and the most that one request may have.
+/// The replies that are sent at once, about.
 const BATCH: usize = 64 << 10;
-const MAX_REPLY: usize = 256 << 20;
-/// The words of a request that need no memory.
-const FEW: usize = 8;
-/// The messages that wait for a subscriber.
-const MAILBOX: usize = 1024;
+/// The most bytes of entries that wait to be written while clients go on.
+const WAITING: u64 = 16 << 20;
 
 /// What a client's task has. Whatever ends that, the client is forgotten.
 struct Client<'a> {
     server: &'a Server,
+    stream: &'a TcpStream,
     session: Session,
+    /// Told when messages of channels wait.
+    nudge: Queue<()>,
     out: Vec<u8>,
-    /// Where the replies to changes are.
-    changes: Vec<Range<usize>>,
-    words: Vec<Range<usize>>,
+    /// Where the reply to the first change is.
+    change: Option<usize>,
 }
 
 impl Drop for Client<'_> {
     fn drop(&mut self) {
-        self.server.db.update(|db| db.leave(&mut self.session));
+        self.server.db.update(|db| db.leave(&self.session));
     }
 }
 
 /// Serves a client up to its end.
 pub(super) async fn serve(os: &mut Os, stream: &TcpStream, server: &Server) -> io::Result<()> {
-    let id = server.db.update(|db| {
-        db.last += 1;
-        db.clients += 1;
-        (db.clients <= db.max_clients).then_some(db.last)
-    });
+    let nudge = Queue::bounded(os, 1).await;
+    let outbox = Outbox {
+        letters: Vec::new(),
+        nudge: nudge.clone(),
+        stream: stream.clone(),
+    };
     let mut client = Client {
         server,
+        stream,
         session: Session {
-            id: id.unwrap_or(0),
+            id: server.db.update(|db| db.join(outbox)),
             ..Session::default()
         },
+        nudge,
         out: Vec::new(),
-        changes: Vec::new(),
-        words: Vec::new(),
+        change: None,
     };
-    if id.is_none() {
+    if server.db.update(|db| db.clients.len() > db.max_clients) {
         resp::error(&mut client.out, "ERR max number of clients reached");
-        return client.send(os, stream).await;
+        return client.send(os).await;
     }
     let mut input = Vec::new();
-    while client.receive(os, stream, &mut input).await? {
-        client.session.now = wall_clock(os).await;
-        let mut used = 0;
+    while client.receive(os, &mut input).await? {
+        let now = wall_clock(os).await;
         loop {
-            let answered = server.db.update(|db| client.answer(db, &input[used..]));
-            used += answered;
+            let used = server.db.update(|db| {
+                db.store.now = now;
+                client.answer(db, &input)
+            });
+            input.drain(..used);
             client.settle(os).await;
-            client.send(os, stream).await?;
-            match client.session.stop.take() {
-                Some(Stop::Quit) => return Ok(()),
-                Some(Stop::Shutdown) => {
+            client.send(os).await?;
+            if let Some(stop) = client.session.stop {
+                if stop == Stop::Shutdown {
                     server.stop.set(os).await;
-                    return Ok(());
                 }
-                Some(Stop::NeedsMailbox) => {
-                    client.session.mailbox = Some(Mailbox {
-                        letters: Queue::bounded(os, MAILBOX).await,
-                        stream: stream.clone(),
-                    });
-                }
-                None if answered == 0 => break,
-                None => {}
+                return Ok(());
+            }
+            if used == 0 || input.is_empty() {
+                break;
             }
         }
-        input.drain(..used);
     }
     Ok(())
-}
-
-/// The wall clock in milliseconds.
-pub(super) async fn wall_clock(os: &mut Os) -> u64 {
-    let since = os.wall_clock().await.duration_since(std::time::UNIX_EPOCH);
-    since.map_or(0, |since| since.as_millis() as u64)
 }
 
 impl Client<'_> {
     /// Waits for more requests, and meanwhile sends the messages of channels. Returns whether the client
     /// is still there.
-    async fn receive(
-        &mut self,
-        os: &mut Os,
-        stream: &TcpStream,
-        input: &mut Vec<u8>,
-    ) -> io::Result<bool> {
-        while let Some(Mailbox { letters, .. }) = self.session.mailbox.clone() {
-            let sources = [Source::message(&letters), Source::readable(stream)];
+    async fn receive(&mut self, os: &mut Os, input: &mut Vec<u8>) -> io::Result<bool> {
+        while !self.session.channels.is_empty() {
+            let sources = [Source::message(&self.nudge), Source::readable(self.stream)];
             if os.select(&sources).await == 1 {
                 break;
             }
-            while let Ok(letter) = letters.try_get(os).await {
-                self.out.extend_from_slice(&letter);
-                if self.out.len() >= BATCH {
-                    break;
-                }
-            }
-            self.send(os, stream).await?;
+            // Nothing closes it.
+            let _ = self.nudge.get(os).await;
+            self.out = self.server.db.update(|db| {
+                let outbox = db.clients.get_mut(&self.session.id);
+                outbox.map_or(Vec::new(), |outbox| mem::take(&mut outbox.letters))
+            });
+            self.send(os).await?;
         }
-        Ok(stream.recv_into(os, input).await? > 0)
+        Ok(self.stream.recv_into(os, input).await? > 0)
     }
 
     /// Answers requests as long as their replies are few. Returns the bytes of them.
     fn answer(&mut self, db: &mut Db, input: &[u8]) -> usize {
-        let mut used = 0;
+        let (mut used, mut words) = (0, Vec::new());
         while self.session.stop.is_none() && self.out.len() < BATCH {
-            let len = match resp::request(&input[used..], &mut self.words) {
-                Ok(Some(len)) => len,
-                Ok(None) => break,
-                Err(refusal) => {
-                    resp::error(&mut self.out, refusal);
-                    self.session.stop = Some(Stop::Quit);
-                    break;
+            let rest = &input[used..];
+            let refusal = match resp::request(rest, &mut words) {
+                Ok(len) => {
+                    used += len;
+                    self.one(db, &words);
+                    continue;
                 }
+                Err(Unread::Part) if rest.len() <= resp::MAX_REQUEST => break,
+                Err(Unread::Part) => "ERR Protocol error: too big request",
+                Err(Unread::Wrong(refusal)) => refusal,
             };
-            let begin = self.out.len();
-            // Few requests have more words than that.
-            let (mut few, mut many) = ([&[][..]; FEW], Vec::new());
-            let words = match few.get_mut(..self.words.len()) {
-                Some(few) => few,
-                None => {
-                    many.resize(self.words.len(), &[][..]);
-                    &mut *many
-                }
-            };
-            for (word, place) in words.iter_mut().zip(&self.words) {
-                *word = &input[used..][place.clone()];
-            }
-            if !words.is_empty() {
-                db.requests += 1;
-                let mut call = Call {
-                    db,
-                    session: &mut self.session,
-                    words,
-                    out: &mut self.out,
-                };
-                if answer(&mut call) {
-                    self.changes.push(begin..self.out.len());
-                }
-            }
-            if self.session.stop == Some(Stop::NeedsMailbox) {
-                break;
-            }
-            used += len;
+            resp::error(&mut self.out, refusal);
+            self.session.stop = Some(Stop::Quit);
         }
         used
     }
 
-    /// Waits until the changes are safe, and puts the messages that were published.
+    fn one(&mut self, db: &mut Db, words: &[&[u8]]) {
+        if words.is_empty() {
+            return;
+        }
+        db.requests += 1;
+        let (begin, before) = (self.out.len(), db.log.queued);
+        let mut call = Call {
+            db,
+            session: &mut self.session,
+            words,
+        };
+        answer(&mut call, &mut self.out);
+        if db.log.queued != before {
+            self.change.get_or_insert(begin);
+        }
+    }
+
+    /// Wakes the tasks that have something to do, and waits until the replies may be sent. If the
+    /// changes may not be on the disk, the first one is replied to with an error, and the client is
+    /// disconnected.
     async fn settle(&mut self, os: &mut Os) {
-        for (mailbox, letter) in mem::take(&mut self.session.letters) {
-            if mailbox.letters.try_put(os, letter).await.is_err() {
-                // It is too slow, or gone already.
-                let _ = mailbox.stream.close(os).await;
-            }
+        for nudge in mem::take(&mut self.session.nudges) {
+            // If it is full, the client is about to look.
+            let _ = nudge.try_put(os, ()).await;
         }
-        let changes = mem::take(&mut self.changes);
-        if changes.is_empty() && !mem::take(&mut self.session.asks_log) {
-            return;
+        for stream in mem::take(&mut self.session.too_slow) {
+            // It may be gone already.
+            let _ = stream.close(os).await;
         }
-        let (queued, expires) = self
-            .server
-            .db
-            .update(|db| (db.log.queued(), db.store.expiring()));
-        if expires > 0 {
-            let _ = self.server.nudge_expiry.try_put(os, ()).await;
+        let server = self.server;
+        let (queued, fsync, has_entries, expires) = server.db.update(|db| {
+            let log = &db.log;
+            let has_entries = !log.pending.is_empty() || log.is_rewrite_asked;
+            let first = db.store.expiries.first();
+            let expires = first.is_some_and(|(at, _)| *at < db.expiry_at);
+            (log.queued, log.fsync, has_entries, expires)
+        });
+        if has_entries && server.nudge_log.is_empty() {
+            let _ = server.nudge_log.try_put(os, ()).await;
         }
-        // If it is full, the worker is about to look.
-        let _ = self.server.nudge_log.try_put(os, ()).await;
-        if settled(os, self.server, queued).await {
-            return;
+        if expires && server.nudge_expiry.is_empty() {
+            let _ = server.nudge_expiry.try_put(os, ()).await;
         }
-        let replies = mem::take(&mut self.out);
-        let mut at = 0;
-        for change in changes {
-            self.out.extend_from_slice(&replies[at..change.start]);
-            resp::error(
-                &mut self.out,
-                "MISCONF the change is made, and may not be on the disk",
-            );
-            at = change.end;
+        let change = self.change.take();
+        let room = if fsync == Some(Fsync::Always) {
+            0
+        } else {
+            WAITING
+        };
+        if !written(os, server, queued.saturating_sub(room)).await
+            && let Some(change) = change
+        {
+            self.out.truncate(change);
+            let text = "MISCONF the change is made, and may not be on the disk";
+            resp::error(&mut self.out, text);
+            self.session.stop = Some(Stop::Quit);
         }
-        self.out.extend_from_slice(&replies[at..]);
     }
 
     /// Sends the replies. A client that reads nothing of them for a while is disconnected.
-    async fn send(&mut self, os: &mut Os, stream: &TcpStream) -> io::Result<()> {
+    async fn send(&mut self, os: &mut Os) -> io::Result<()> {
         let mut rest = &*self.out;
-        if rest.len() > MAX_REPLY {
+        if rest.len() > resp::MAX_REPLY {
             return Err(io::Error::other("a reply is too long"));
         }
         while !rest.is_empty() {
-            let slow = self.server.slow;
-            match os
-                .timeout(slow, async |os| stream.send(os, rest).await)
-                .await
-            {
+            let send = async |os: &mut Os| self.stream.send(os, rest).await;
+            match os.timeout(self.server.slow, send).await {
                 Ok(sent) => rest = &rest[sent?..],
                 Err(Elapsed) => return Err(io::ErrorKind::TimedOut.into()),
             }
         }
         self.out.clear();
-        if self.out.capacity() > 4 * BATCH {
-            self.out = Vec::new();
-        }
+        self.out.shrink_to(4 * BATCH);
         Ok(())
     }
 }
 
-/// The worker that removes keys which have expired.
-pub(super) async fn expire(os: &mut Os, server: &Server) {
-    loop {
-        let now = wall_clock(os).await;
-        let (next, queued) = server.db.update(|db| {
-            let before = db.log.queued();
-            let next = db.expire_some(now);
-            (next, db.log.queued() != before)
-        });
-        if queued {
-            let _ = server.nudge_log.try_put(os, ()).await;
+/// Waits until so many bytes of entries are written. Returns whether they are.
+async fn written(os: &mut Os, server: &Server, bytes: u64) -> bool {
+    // A handle of its own: each one has seen other values.
+    let written = server.written.clone();
+    while written.get() < bytes {
+        if server.db.update(|db| db.log.refused.is_some()) {
+            return false;
         }
-        let mut sources = vec![Source::message(&server.nudge_expiry)];
-        // The wall clock may step: look again at least every second.
-        let span = |at: u64| Duration::from_millis(at.saturating_sub(now).clamp(1, 1000));
-        sources.extend(next.map(|at| Source::after(span(at))));
-        if os.select(&sources).await == 0 {
-            let _ = server.nudge_expiry.get(os).await;
-        }
+        written.changed(os).await;
     }
+    true
 }

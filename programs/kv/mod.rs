@@ -1,26 +1,24 @@
 mod aof;
 mod client;
 mod commands;
-mod db;
-mod log;
+mod pattern;
 mod resp;
-mod server;
+mod state;
 mod store;
 
-use std::{collections::BTreeMap, error::Error, io, net::SocketAddr, rc::Rc, time::Duration};
+use std::{error::Error, io, net::SocketAddr, rc::Rc, time::Duration};
 
 use trapline::{
-    Os, Queue, Restart, Shared, Source, Strategy, Supervisor, TcpListener, TcpStream,
+    Os, Queue, Restart, Shared, Signals, Source, Strategy, Supervisor, TcpListener, TcpStream,
     sync::{Flag, Watch},
 };
 use trapline_cli::{Program, addr, duration};
 
 use crate::serve::{Drain, catch, listen};
 use aof::Aof;
-use db::Db;
-use log::{Fsync, Log, Progress};
-use server::Server;
-use store::Store;
+use state::{Db, Fsync, Server, wall_clock};
+
+const SECOND: Duration = Duration::from_secs(1);
 
 /// A key-value server that redis-cli and redis-benchmark speak to
 ///
@@ -64,42 +62,32 @@ impl Program for Kv {
         let (addr, drain) = (self.addr, self.drain.span);
         let (server, aof) = self.load(os).await?;
         let listener = listen(os, addr, "--addr").await?;
-        let mut signals = Some(catch(os).await);
+        let signals = catch(os).await;
         writeln!(os, "Ready at {}", listener.local_addr()?);
-        let mut supervisor = Supervisor::new(Strategy::OneForOne);
-        for work in [
-            Work::Expire,
-            Work::Log,
-            Work::Rewrite,
-            Work::Serve(listener, drain),
-        ] {
-            supervisor = work.add_to(supervisor, &server, &aof);
+        let ours = Rc::clone(&server);
+        let stopper = async move |os: &mut Os| stop_at_signal(os, signals, &ours).await;
+        os.spawn_daemon("signals", stopper).await?;
+        let (keys, log, all) = (Rc::clone(&server), Rc::clone(&server), Rc::clone(&server));
+        let mut workers = Supervisor::new(Strategy::OneForOne)
+            .restarts(u32::MAX, SECOND)
+            .backoff(SECOND..SECOND)
+            .child("expiry", Restart::Transient, move || {
+                expire(Rc::clone(&keys))
+            })
+            .child("listener", Restart::Transient, move || {
+                serve(listener.clone(), drain, Rc::clone(&all))
+            });
+        if let Some(mut aof) = aof {
+            workers = workers.child("log", Restart::Transient, move || {
+                // One that has to start again knows nothing of the file.
+                let (aof, log) = (aof.take(), Rc::clone(&log));
+                async move |os: &mut Os| aof.work(os, &log).await
+            });
         }
-        let run = async move |os: &mut Os| supervisor.run(os).await;
-        let workers = os.spawn("workers", run).await?;
-        while !server.drained.is_set() {
-            let ends = [Source::flag(&server.drained), Source::exit(workers)];
-            let signal = signals.as_ref().map(Source::signal);
-            let sources: Vec<Source> = ends.into_iter().chain(signal).collect();
-            match os.select(&sources).await {
-                0 => {}
-                1 => return Err(format!("the workers: {}", os.wait(workers).await?).into()),
-                _ => server.stop.set(os).await,
-            }
-            // The next one is not caught: it ends the run at once.
-            if server.stop.is_set()
-                && let Some(signals) = signals.take()
-            {
-                let pending = [Source::signal(&signals), Source::after(Duration::ZERO)];
-                while os.select(&pending).await == 0 {
-                    signals.next(os).await;
-                }
-            }
+        workers.run(os).await?;
+        if let Some(why) = server.db.update(|db| db.log.refused.take()) {
+            return Err(format!("changes may not be on the disk: {why}").into());
         }
-        if let Some(aof) = &aof {
-            aof.finish(os, &server).await?;
-        }
-        os.kill(workers).await;
         writeln!(os, "Stopped");
         Ok(())
     }
@@ -107,29 +95,24 @@ impl Program for Kv {
 
 impl Kv {
     /// Reads the append-only file, if there is one.
-    async fn load(self, os: &mut Os) -> io::Result<(Rc<Server>, Option<Rc<Aof>>)> {
+    async fn load(self, os: &mut Os) -> io::Result<(Rc<Server>, Option<Aof>)> {
         let mut db = Db {
-            store: Store::default(),
-            log: Log::new(None),
-            channels: BTreeMap::new(),
-            clients: 0,
             max_clients: self.maxclients,
             max_memory: self.maxmemory,
-            last: 0,
-            requests: 0,
+            expiry_at: u64::MAX,
+            ..Db::default()
         };
-        let aof = match &self.aof {
-            Some(name) => Some(Rc::new(Aof::open(os, name, &mut db).await?)),
-            None => None,
-        };
-        db.log = Log::new(aof.is_some().then_some(self.fsync));
+        let mut aof = self.aof.map(Aof::new);
+        if let Some(aof) = &mut aof {
+            aof.load(os, &mut db).await?;
+            db.log.fsync = Some(self.fsync);
+        }
         let server = Server {
             db: Shared::new(db),
             slow: self.slow,
-            progress: Watch::new(os, Progress::default()).await,
+            written: Watch::new(os, 0).await,
             nudge_log: Queue::bounded(os, 1).await,
             nudge_expiry: Queue::bounded(os, 1).await,
-            rewrites: Flag::new(os).await,
             stop: Flag::new(os).await,
             drained: Flag::new(os).await,
         };
@@ -137,55 +120,52 @@ impl Kv {
     }
 }
 
-/// What a worker does.
-#[derive(Clone)]
-enum Work {
-    Expire,
-    Log,
-    Rewrite,
-    /// With the span for clients to finish.
-    Serve(TcpListener, Duration),
+/// Has the server end at a signal. The next one is not caught: it ends the run at once.
+async fn stop_at_signal(os: &mut Os, signals: Signals, server: &Server) {
+    signals.next(os).await;
+    server.stop.set(os).await;
+    // One that came together with the first is the same.
+    let pending = [Source::signal(&signals), Source::after(Duration::ZERO)];
+    while os.select(&pending).await == 0 {
+        signals.next(os).await;
+    }
 }
 
-impl Work {
-    fn add_to(
-        self,
-        supervisor: Supervisor,
-        server: &Rc<Server>,
-        aof: &Option<Rc<Aof>>,
-    ) -> Supervisor {
-        let (name, restart) = match self {
-            Self::Expire => ("expiry", Restart::Permanent),
-            Self::Log => ("log", Restart::Permanent),
-            Self::Rewrite => ("rewriter", Restart::Permanent),
-            Self::Serve(..) => ("listener", Restart::Transient),
+/// The worker that accepts clients, until the server stops and they have finished.
+fn serve(
+    listener: TcpListener,
+    drain: Duration,
+    server: Rc<Server>,
+) -> impl AsyncFnOnce(&mut Os) -> io::Result<()> {
+    async move |os: &mut Os| {
+        let theirs = Rc::clone(&server);
+        let client = async move |os: &mut Os, stream: TcpStream, peer| {
+            if let Err(error) = client::serve(os, &stream, &theirs).await {
+                tracing::info!("{peer}: {error}");
+            }
         };
-        let (server, aof) = (Rc::clone(server), aof.clone());
-        supervisor.child(name, restart, move || {
-            let (work, server, aof) = (self.clone(), Rc::clone(&server), aof.clone());
-            async move |os: &mut Os| work.run(os, server, aof).await
-        })
+        let stop = Source::flag(&server.stop);
+        os.serve_until(&listener, stop, drain, client).await?;
+        server.drained.set(os).await;
+        Ok(())
     }
+}
 
-    async fn run(self, os: &mut Os, server: Rc<Server>, aof: Option<Rc<Aof>>) -> io::Result<()> {
-        match (self, aof) {
-            (Self::Expire, _) => client::expire(os, &server).await,
-            (Self::Log, Some(aof)) => aof.run(os, &server).await?,
-            (Self::Rewrite, Some(aof)) => aof.rewrite_when_asked(os, &server).await,
-            // There is nothing to do.
-            (Self::Log | Self::Rewrite, None) => server.drained.wait(os).await,
-            (Self::Serve(listener, span), _) => {
-                let theirs = Rc::clone(&server);
-                let client = async move |os: &mut Os, stream: TcpStream, peer| {
-                    if let Err(error) = client::serve(os, &stream, &theirs).await {
-                        tracing::info!("{peer}: {error}");
-                    }
-                };
-                let stop = Source::flag(&server.stop);
-                os.serve_until(&listener, stop, span, client).await?;
-                server.drained.set(os).await;
+/// The worker that removes keys which have expired.
+fn expire(server: Rc<Server>) -> impl AsyncFnOnce(&mut Os) {
+    async move |os: &mut Os| {
+        while !server.drained.is_set() {
+            let now = wall_clock(os).await;
+            let span = server.db.update(|db| db.expire(now));
+            let ends = [
+                Source::flag(&server.drained),
+                Source::message(&server.nudge_expiry),
+            ];
+            let sources: Vec<Source> = ends.into_iter().chain(span.map(Source::after)).collect();
+            if os.select(&sources).await == 1 {
+                // Nothing closes it.
+                let _ = server.nudge_expiry.get(os).await;
             }
         }
-        Ok(())
     }
 }

@@ -240,6 +240,80 @@ fn without_always_a_power_loss_leaves_the_changes_up_to_one() {
     }
 }
 
+/// Counts up for 70 seconds, on new connections where one is lost. Each number that comes back is
+/// greater than the last one. Returns how many came back, and how many requests were sent.
+async fn count(os: &mut Os, seed: u64) -> Result<(u64, u64), String> {
+    let (mut wire, mut told, mut sent, mut last) = (None, 0, 0, 0);
+    while os.now().await < 70 * SECOND {
+        os.sleep(SECOND / 4).await;
+        sent += 1;
+        let once = os.timeout(3 * SECOND, async |os: &mut Os| {
+            let wire = match &mut wire {
+                Some(wire) => wire,
+                none => none.insert(Wire::connect(os).await?),
+            };
+            wire.stream.send_all(os, b"INCR n\r\n").await?;
+            wire.line(os).await
+        });
+        match once.await {
+            Ok(Ok(line)) => {
+                let number = line[1..].parse().map_err(|_| line.clone())?;
+                if number <= last {
+                    return Err(format!("seed {seed}: {number} after {last}"));
+                }
+                (told, last) = (told + 1, number);
+            }
+            _ => wire = None,
+        }
+    }
+    Ok((told, sent))
+}
+
+/// Cuts, resets, slow hosts and crashes; segments come in fragments.
+#[test]
+fn chaos_loses_no_change_that_was_acknowledged() {
+    let mut all = 0;
+    for seed in 0..20 {
+        let ms = std::time::Duration::from_millis;
+        let net = SimNet::new()
+            .latency(ms(1)..=ms(20))
+            .fragment(true)
+            .chaos(2);
+        let world = SimWorld::new(seed).net(&net);
+        let kernel = Kernel::builder().world(world).max_ticks(10_000_000);
+        let mut kernel = kernel.build().expect("it boots");
+        let args = [
+            "--addr",
+            "0.0.0.0:6379",
+            "--aof",
+            "data",
+            "--fsync",
+            "always",
+        ];
+        boot::<Kv>(&mut kernel, "server", &args);
+        let again = move |kernel: &mut Kernel| drop(boot::<Kv>(kernel, "server", &args));
+        kernel.on_restart("server", again).expect("it is a name");
+        let counted = Rc::new(RefCell::new((0, 0)));
+        let theirs = Rc::clone(&counted);
+        let client = kernel.spawn_on("laptop", "client", async move |os: &mut Os| {
+            let (told, sent) = count(os, seed).await?;
+            let mut wire = Wire::connect(os).await.map_err(|error| error.to_string())?;
+            let found = wire.get(os, "n").await.map_err(|error| error.to_string())?;
+            let found: u64 = found.unwrap_or_default().parse().map_err(|_| "no number")?;
+            if !(told..=sent).contains(&found) {
+                return Err(format!("seed {seed}: {found} of {told} to {sent}"));
+            }
+            *theirs.borrow_mut() = (told, sent);
+            Ok::<(), String>(())
+        });
+        super::finish(&mut kernel, client.expect("there is room"));
+        let (told, sent) = *counted.borrow();
+        assert!(told > 50 && told < sent, "seed {seed}: {told} of {sent}");
+        all += told;
+    }
+    assert!(all > 2000, "{all}");
+}
+
 #[test]
 fn a_full_disk_refuses_changes_and_the_rest_goes_on() {
     let mut kernel = super::kernel();
