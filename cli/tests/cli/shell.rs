@@ -1,5 +1,8 @@
 //! The program `shell`: lines from a script, a pipe and a terminal.
 
+mod commands;
+mod terminal;
+
 use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},
@@ -73,7 +76,8 @@ fn a_job_runs_behind_the_prompt() {
         &script,
     ];
     let (code, out, err) = run(&boot);
-    let expected = "[1] task 2\n[1] done: sleep 1\n[1] task 4\n[1] killed: sleep 9\n1 shell: running\n";
+    let expected =
+        "[1] task 2\n[1] done: sleep 1\n[1] task 4\n[1] killed: sleep 9\n1 shell: running\n";
     assert_eq!((code, &*out), (0, expected), "{err}");
 }
 
@@ -153,7 +157,7 @@ fn a_pipe_carries_the_text_of_one_program_to_the_next() {
     prints("seq 5 | grep 3", (0, "3\n"));
     prints("seq 100000 | cat | wc", (0, "100000 100000 588895\n"));
     prints("time sleep 2 | sleep 1", (0, "2.000s\n"));
-    prints("help | grep jobs | wc", (0, "3 17 112\n"));
+    prints("help | grep jobs | wc", (0, "3 20 138\n"));
     prints("seq 2 | run cat; cat --help | head -n 1", (0, HELP_OF_CAT));
     // The end of a pipe is that of its last program.
     prints("seq 1 | grep x || seq 2", (0, "1\n2\n"));
@@ -240,25 +244,6 @@ fn an_interrupt_ends_the_job_in_front_and_not_the_shell() {
 }
 
 #[test]
-fn a_terminal_has_prompts_and_may_go_on_after_its_end() {
-    let (mut window, tty) = pty();
-    let mut command = trapline(&["boot", "-q", "shell"]);
-    let mut child = Running::start(command.stdin(tty).stdout(Stdio::piped()));
-    window.write_all(b"sleep 100000s &\n\x04").unwrap();
-    assert_eq!(child.out_line(), "trapline> [1] task 2\n");
-    assert_eq!(
-        child.out_line(),
-        "trapline> Jobs run: end the input again to end them\n"
-    );
-    window.write_all(b"seq 2\n\x04").unwrap();
-    assert_eq!(child.out_line(), "trapline> 1\n");
-    assert_eq!(child.out_line(), "2\n");
-    child.out_line();
-    window.write_all(b"\x04").unwrap();
-    assert_eq!(exit_of(&mut child.child), Some(0));
-}
-
-#[test]
 fn a_session_is_taped_replayed_and_searched() {
     let folder = Folder::new("shell-tape");
     let tape = folder.path("tape");
@@ -278,25 +263,6 @@ fn a_session_is_taped_replayed_and_searched() {
     let (code, out, err) = run(&["explore", "shell", "-c", "seq 2 & seq 3; wait"]);
     assert_eq!(code, 0, "{out}{err}");
     has(&out, "1000 schedules pass");
-}
-
-/// On a terminal a job is told of when it ends, while the prompt waits.
-#[test]
-fn a_prompt_tells_of_the_end_of_a_job_at_once() {
-    let (mut terminal, other) = pty();
-    let mut command = trapline(&["shell", "-q"]);
-    let command = command.stdin(other.try_clone().expect("a copy"));
-    let mut child = command.stdout(other).spawn().expect("it starts");
-    writeln!(terminal, "seq 1 | sleep 10ms &").unwrap();
-    // Nothing more is typed.
-    let mut seen = String::new();
-    let mut piece = [0; 1000];
-    while !seen.ends_with("\r\n[1] done: seq 1 | sleep 10ms\r\ntrapline> ") {
-        let n = terminal.read(&mut piece).expect("more comes");
-        seen += str::from_utf8(&piece[..n]).expect("it is text");
-    }
-    writeln!(terminal, "exit").unwrap();
-    assert_eq!(exit_of(&mut child), Some(0), "{seen}");
 }
 
 /// 200 lines at random, with jobs, kills and interrupts: no task and no descriptor is left.
