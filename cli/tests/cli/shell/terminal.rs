@@ -152,6 +152,7 @@ fn words_are_completed_and_lines_come_back() {
         window.key("C-d");
         window.ends(&["trapline> leep 1000h &"]);
         window.key("C-c");
+        window.ends(&["trapline> leep 1000h &", PROMPT]);
         window.line("kill 4");
         window.ends(&["trapline> kill 4", "[1] killed: sleep 1000h", PROMPT]);
     });
@@ -178,6 +179,9 @@ fn a_job_prints_above_a_line_that_is_half_typed() {
         window.key("C-u");
         // A stream of lines, among which a line is typed letter by letter.
         window.line("alive --every 3ms &");
+        let begun = |screen: &[String]| screen.iter().any(|line| line == "[1] task 6");
+        eventually("the job", || begun(&window.screen()).then_some(()));
+        window.ends(&["I'm alive", PROMPT]);
         for letter in "seq 777 | head -n 1".chars() {
             window.text(&letter.to_string());
         }
@@ -198,7 +202,7 @@ fn a_job_prints_above_a_line_that_is_half_typed() {
             let is_whole = line.ends_with("I'm alive")
                 || line.starts_with(PROMPT)
                 || line.ends_with(": killed")
-                || ["", "1", "fg", "^C", "^Calive --every 3ms: killed"].contains(&&*line)
+                || ["", "1", "2", "3", "fg", "^C", "^Calive --every 3ms: killed"].contains(&&*line)
                 || line.starts_with('[');
             assert!(is_whole, "{line:?} in {:#?}", window.screen());
         }
