@@ -154,7 +154,8 @@ impl Shell {
             None => Lines::typed(os, desk.as_ref()).await?,
         };
         let recent = feed::ledger();
-        feed::introduce(&mut *recent.borrow_mut(), &os.tasks().await, os.now().await);
+        let (tasks, now) = (os.tasks().await, os.now().await);
+        feed::introduce(&mut *recent.borrow_mut(), &tasks, now);
         let _follows = os.observe(feed::follow(&recent));
         let shared = Shared {
             programs,

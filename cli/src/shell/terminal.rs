@@ -102,7 +102,8 @@ impl Terminal {
             drop(editor);
             self.text().is_typing = false;
             self.changed.notify_all();
-            shows.map(|shows| shows.join());
+            // A panic there is no reason to lose the line.
+            shows.map(thread::ScopedJoinHandle::join);
             line
         });
         let mut text = self.text();
