@@ -400,6 +400,9 @@ calls! {
         80 "socketpair" SocketPair => World, Devices; Io,
         /// [`Device::set_options`](crate::Device::set_options). Returns [`Reply::Done`] or an error.
         81 "set_options" SetOptions(device: Device(DeviceId)) + Options => Device(device), Network; Io,
+        /// [`Os::set_policy`](crate::Os::set_policy). Returns [`Reply::Done`], or
+        /// [`Errno::Invalid`] where the policy stays.
+        82 "set_policy" SetPolicy + Policy => All, Admin; Fails,
     }
 }
 

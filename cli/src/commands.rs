@@ -10,6 +10,7 @@ use clap::{
 
 use super::{
     net,
+    policy::Register,
     program::{Entry, Placed},
     values::LOCK,
     words,
@@ -20,6 +21,7 @@ use super::{
 pub(super) struct Commands<'a> {
     pub(super) command: &'a Command,
     pub(super) programs: &'a [Entry],
+    pub(super) policies: &'a [(String, Register)],
 }
 
 impl Commands<'_> {

@@ -43,6 +43,7 @@
 //! | `args.rs`, `commands.rs` | the commands; reading a command line, and the messages about a wrong one |
 //! | `attached.rs`, `stuck.rs` | what a tape does not hold: I/O of a program's own, and a wait for it |
 //! | `crash.rs`, `panics.rs`, `signals.rs` | signals that kill; panics of tasks; signals that end a run |
+//! | `desk.rs` | what the shell can change of the run that it is in |
 //! | `log.rs` | `--trace`: the layer under it, and what it shows |
 //! | `options.rs` | the options of `boot`, which other commands share |
 //! | `outfile.rs` | a file that a command writes at its end |
@@ -72,6 +73,7 @@ mod boot;
 mod commands;
 mod crash;
 mod debug;
+mod desk;
 mod exits;
 mod explore;
 mod inject;
@@ -155,6 +157,7 @@ fn run(app: &App, args: &[OsString]) -> Result<ExitCode, clap::Error> {
     let commands = Commands {
         command: &command,
         programs,
+        policies: &app.policies,
     };
     let matches = commands.parse(args)?;
     let Cli {

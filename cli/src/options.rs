@@ -20,7 +20,7 @@ use super::{
     live::watch,
     net,
     output::{Format, Verbosity},
-    policy::{NamedShare, Policy, named_share},
+    policy::{NamedShare, Policy, Registered, named_share},
     program::Placed,
     shell,
     values::{duration, signal, size, unknown, whole, within},
@@ -256,6 +256,8 @@ fn recording(file: OsString) -> Result<PathBuf, &'static str> {
 pub(super) struct BootLine {
     pub(super) options: Box<Boot>,
     pub(super) programs: Vec<Placed>,
+    /// The policies of the binary.
+    pub(super) policies: Registered,
 }
 
 impl BootLine {
@@ -266,17 +268,27 @@ impl BootLine {
         boot: &ArgMatches,
     ) -> Result<Self, clap::Error> {
         let programs = commands.placed("boot", &options.net, &options.with, boot.subcommand())?;
-        Ok(Self::with(options, programs))
+        Ok(Self::with(commands, options, programs))
     }
 
-    fn with(options: Box<Boot>, mut programs: Vec<Placed>) -> Self {
+    fn with(commands: Commands<'_>, options: Box<Boot>, mut programs: Vec<Placed>) -> Self {
         if !options.deny.is_empty() {
             let limits = Limits::new().deny(options.deny.iter().copied());
             programs
                 .iter_mut()
                 .for_each(|placed| placed.limits = Some(limits));
         }
-        Self { options, programs }
+        Self {
+            options,
+            programs,
+            policies: commands.policies.into(),
+        }
+    }
+
+    /// Whether one of the programs is the shell.
+    pub(super) fn has_shell(&self) -> bool {
+        let is_shell = |placed: &Placed| placed.name() == shell::NAME;
+        self.programs.iter().any(is_shell)
     }
 
     /// The options of a line of `shell`, with its program.
@@ -287,7 +299,7 @@ impl BootLine {
     ) -> Result<Self, clap::Error> {
         let named = Some((shell::NAME, line));
         let programs = commands.placed("boot", &options.net, &options.with, named)?;
-        Ok(Self::with(options, programs))
+        Ok(Self::with(commands, options, programs))
     }
 
     /// Parses a command line. Returns `None` for another command than `boot` and `shell`.

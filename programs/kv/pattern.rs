@@ -1,5 +1,8 @@
 //! Patterns of keys.
 
+/// Ranges of bytes.
+type Set = Vec<(u8, u8)>;
+
 /// Returns whether a key is like this pattern of `*`, `?`, `[a-z]`, `[^a-z]` and `\`. It goes through
 /// the pattern once, with all beginnings of the key that are like what came before.
 pub(super) fn is_like(mut pattern: &[u8], key: &[u8]) -> bool {
@@ -26,7 +29,7 @@ pub(super) fn is_like(mut pattern: &[u8], key: &[u8]) -> bool {
 }
 
 /// Returns the ranges of bytes that the first item of a pattern is, whether it is all others, and its length.
-fn item(pattern: &[u8]) -> Option<(Vec<(u8, u8)>, bool, usize)> {
+fn item(pattern: &[u8]) -> Option<(Set, bool, usize)> {
     match *pattern {
         [b'?', ..] => Some((Vec::new(), true, 1)),
         [b'\\', byte, ..] => Some((vec![(byte, byte)], false, 2)),

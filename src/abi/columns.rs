@@ -88,6 +88,8 @@ pub(crate) enum Beside {
     /// And an offset, and a number of bytes.
     File,
     Tracer,
+    /// A scheduling policy.
+    Policy,
     /// An operation on names of a disk.
     Disk,
     /// An operation on an open file.

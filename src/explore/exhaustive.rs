@@ -384,6 +384,10 @@ impl Policy for Tree {
         }
     }
 
+    fn stays(&self) -> bool {
+        true
+    }
+
     fn pop(&mut self) -> Option<Runnable> {
         let this = &mut *self.0.borrow_mut();
         this.end_turn(false);

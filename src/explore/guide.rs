@@ -77,6 +77,10 @@ impl Policy for Guide {
         }
     }
 
+    fn stays(&self) -> bool {
+        true
+    }
+
     fn pop(&mut self) -> Option<Runnable> {
         let this = &mut *self.0.borrow_mut();
         let width = this.ready.len() as u32;

@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use super::{
     Kernel,
+    outcome::Outcome,
     report::{Error, Limit},
     turn::Turn,
 };
 use crate::{
-    abi::{Nanos, Tid},
+    abi::{Errno, Nanos, Reply, Tid},
     sched::{Cause, Runnable},
-    trap::Note,
+    trap::{Note, Payload},
 };
 
 /// Where a run or a sequence of steps ends, if tasks are left.
@@ -145,11 +146,38 @@ impl Kernel {
 
     #[cold]
     fn leave_policy(&mut self, why: String) -> Error {
+        self.hand_over_ready();
+        Error::Policy(why)
+    }
+
+    /// Gives a policy that has none all tasks that are ready, by their numbers.
+    fn hand_over_ready(&mut self) {
         self.processors.clear_done();
         for task in self.tasks.ready().collect::<Vec<_>>() {
             self.enqueue(task, Cause::Woken);
         }
-        Error::Policy(why)
+    }
+
+    pub(super) fn set_policy(&mut self) -> Outcome {
+        let Some(Payload::Policy(policy)) = self.frame.take() else {
+            return Errno::Invalid.into();
+        };
+        let name = "of Os::set_policy";
+        if !self.ready.set_next((name, policy)) {
+            return Errno::Invalid.into();
+        }
+        self.poll_soon();
+        Reply::Done.into()
+    }
+
+    /// Replaces the policy between two passes, where no task has its turn. Computations are interrupted:
+    /// the new policy gives them slices.
+    #[cold]
+    fn replace_policy(&mut self) {
+        self.interrupt_all();
+        self.ready.replace();
+        self.hand_over_ready();
+        self.frame.set_requeued(!self.ready.is_plain());
     }
 
     /// Prefetches what later turns of a crowd touch: the task that is 16 turns away, and the program of
@@ -208,6 +236,9 @@ impl Kernel {
             return Err(self.stuck());
         }
         self.check_standstill();
+        if self.ready.has_next() {
+            self.replace_policy();
+        }
         self.ready.begin();
         self.next_poll = self.stats.ticks.saturating_add(self.ready.pass());
         self.check_time(ends.time)

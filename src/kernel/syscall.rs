@@ -97,6 +97,7 @@ impl Kernel {
             SystemCall::Close(device) => done_if(self.close_device(device), Errno::BadFd),
             SystemCall::Observe(number) => self.observe(number),
             SystemCall::Unobserve(number) => self.unobserve(number),
+            SystemCall::SetPolicy => self.set_policy(),
             SystemCall::Host => self.host(me),
             SystemCall::Resolve => self.resolve(),
             SystemCall::Fault => self.fault(me),

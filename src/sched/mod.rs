@@ -213,6 +213,12 @@ pub trait Policy {
         Nanos::FOREVER
     }
 
+    /// Returns whether no task may replace it by [`Os::set_policy`](crate::Os::set_policy). That of a
+    /// search stays: the search chooses the order. By default a policy does not stay.
+    fn stays(&self) -> bool {
+        false
+    }
+
     /// Returns whether a task that holds a lock has the priority of the tasks that wait for it.
     fn inherits(&self) -> bool {
         false
@@ -243,6 +249,7 @@ impl Policy for Box<dyn Policy> {
         [mut] changed(facts: &Facts<'_>);
         [mut] ended(task: Runnable);
         [mut] alarm(now: Nanos) -> Nanos;
+        [] stays() -> bool;
         [] inherits() -> bool;
     }
 }

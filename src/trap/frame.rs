@@ -32,6 +32,7 @@ use crate::{
     interrupt::{Job, Remote},
     log::{Detail, Tracer},
     panic::contain,
+    sched::Policy,
 };
 
 /// The most bytes that one `recv` or `send` moves: the limit of a frame's buffer.
@@ -70,6 +71,7 @@ pub(crate) enum Payload {
     Queue(Rc<dyn Store>, Rc<QueueStatus>),
     Job(Job),
     Tracer(Box<dyn Tracer>),
+    Policy(Box<dyn Policy>),
     /// The sources of a select.
     Interests(Vec<Interest>),
     Scope(Rc<ScopeState>),
@@ -116,7 +118,8 @@ impl Payload {
             | Self::Source(_)
             | Self::Opened(..)
             | Self::Job(_)
-            | Self::Tracer(_) => Detail::None,
+            | Self::Tracer(_)
+            | Self::Policy(_) => Detail::None,
         }
     }
 }

@@ -124,9 +124,9 @@ pub(super) fn run(
 /// Runs the programs once. The outcome is what they print. Servers that are left are no failure.
 fn trial(kernel: &mut Kernel, programs: &[Placed], options: &Explore) -> Result<(), Error> {
     for placed in programs {
-        placed.spawn(kernel)?;
+        placed.spawn(kernel, None)?;
     }
-    options.net.arrange(kernel, programs, Log::SILENT)?;
+    options.net.arrange(kernel, programs, None, Log::SILENT)?;
     for (at, signal) in &options.signal {
         kernel.signal_at(*at, *signal);
     }

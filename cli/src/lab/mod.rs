@@ -88,7 +88,7 @@ pub(super) fn run(
 ) -> Result<ExitCode, Failure> {
     let named = matches.subcommand().expect("clap requires a program");
     let placed = Placed::new(programs, LOCALHOST, named)?;
-    let image = |kernel: &mut Kernel| placed.spawn(kernel).map(drop);
+    let image = |kernel: &mut Kernel| placed.spawn(kernel, None).map(drop);
     let settings = Settings {
         processors: options.processors,
         seed: options.seed,

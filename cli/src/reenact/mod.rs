@@ -130,13 +130,14 @@ fn script_of(playing: Playing, line: &BootLine, log: Log) -> Result<Script, Stri
     let rules = Rules::new(&line.options.inject);
     // Of its warnings, only that of a task that waits.
     let world = Attached::replayed(world, Log::SILENT, io::sink(), log)?;
-    let builder = boot::settings(&line.options, seed, &rules, Outside::of(world));
+    let builder = boot::settings(line, seed, &rules, Outside::of(world));
     let opened = Rc::default();
     let mut kernel = builder
         .tracer(peers::listening(&opened))
         .build()
         .map_err(|error| format!("cannot boot: {error}"))?;
-    boot::load(&mut kernel, line, Log::SILENT)?;
+    let desk = boot::desk(line, &rules);
+    boot::load(&mut kernel, line, desk, Log::SILENT)?;
     if let Err(error) = kernel.run() {
         match tape::Error::of(&error) {
             Some(tape::Error::Left(left)) => {
@@ -270,7 +271,7 @@ fn with_peers(
 ) -> Result<Report, Error> {
     peers::listen(kernel, tally)?;
     for placed in programs {
-        placed.spawn_on(kernel, tally.script.home())?;
+        placed.spawn_on(kernel, tally.script.home(), None)?;
     }
     peers::connect(kernel, tally)?;
     for (at, signal) in &tally.script.signals {

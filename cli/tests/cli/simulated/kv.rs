@@ -291,7 +291,9 @@ fn chaos_loses_no_change_that_was_acknowledged() {
             "always",
         ];
         boot::<Kv>(&mut kernel, "server", &args);
-        let again = move |kernel: &mut Kernel| drop(boot::<Kv>(kernel, "server", &args));
+        let again = move |kernel: &mut Kernel| {
+            boot::<Kv>(kernel, "server", &args);
+        };
         kernel.on_restart("server", again).expect("it is a name");
         let counted = Rc::new(RefCell::new((0, 0)));
         let theirs = Rc::clone(&counted);
