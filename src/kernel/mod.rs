@@ -63,6 +63,7 @@ mod limits;
 mod outcome;
 mod permits;
 mod places;
+mod policy_calls;
 mod processors;
 mod published;
 mod queue_calls;

@@ -4,14 +4,13 @@ use std::time::Duration;
 
 use super::{
     Kernel,
-    outcome::Outcome,
     report::{Error, Limit},
     turn::Turn,
 };
 use crate::{
-    abi::{Errno, Nanos, Reply, Tid},
+    abi::{Nanos, Tid},
     sched::{Cause, Runnable},
-    trap::{Note, Payload},
+    trap::Note,
 };
 
 /// Where a run or a sequence of steps ends, if tasks are left.
@@ -156,18 +155,6 @@ impl Kernel {
         for task in self.tasks.ready().collect::<Vec<_>>() {
             self.enqueue(task, Cause::Woken);
         }
-    }
-
-    pub(super) fn set_policy(&mut self) -> Outcome {
-        let Some(Payload::Policy(policy)) = self.frame.take() else {
-            return Errno::Invalid.into();
-        };
-        let name = "of Os::set_policy";
-        if !self.ready.set_next((name, policy)) {
-            return Errno::Invalid.into();
-        }
-        self.poll_soon();
-        Reply::Done.into()
     }
 
     /// Replaces the policy between two passes, where no task has its turn. Computations are interrupted:
