@@ -400,6 +400,9 @@ calls! {
         80 "socketpair" SocketPair => World, Devices; Io,
         /// [`Device::set_options`](crate::Device::set_options). Returns [`Reply::Done`] or an error.
         81 "set_options" SetOptions(device: Device(DeviceId)) + Options => World, Network; Io,
+        /// [`Os::choose`](crate::Os::choose), with the number of alternatives. Returns
+        /// [`Reply::Random`], below that number, or [`Errno::Invalid`] if it is 0.
+        82 "choose" Choose(of: Number(u64)) + Text => Nothing, World; Asks Fails,
     }
 }
 

@@ -67,6 +67,8 @@ pub(crate) enum Beside {
     Source,
     Addr,
     Name,
+    /// What a choice is about, or nothing.
+    Text,
     Fault,
     /// In the buffer, or only their number.
     Bytes,

@@ -11,6 +11,7 @@ use rustc_hash::{FxHashMap, FxHasher};
 use super::{
     clock::{Clock, index},
     notes::Made,
+    space::{Move, Pick},
 };
 use crate::{DeviceId, Note, Object, QueueId, Tid, sched::Draws};
 
@@ -63,6 +64,15 @@ struct Handles {
 }
 
 impl Foot {
+    /// Adds what another turn touches.
+    pub(super) fn join(&mut self, other: &Self) {
+        for (name, writes) in &other.names {
+            self.add(*name, *writes);
+        }
+        self.handles.extend(other.handles.iter().cloned());
+        self.closes.extend(&other.closes);
+    }
+
     fn add(&mut self, name: Name, writes: bool) {
         match self.names.binary_search_by_key(&name, |(name, _)| *name) {
             Ok(at) => self.names[at].1 |= writes,
@@ -182,9 +192,23 @@ pub(super) struct Turn {
     before: Vec<usize>,
     /// The barriers before it.
     barriers: u64,
+    /// What was chosen in it.
+    picks: Vec<Pick>,
 }
 
 impl Turn {
+    /// Returns what makes it run again.
+    pub(super) fn again(&self) -> Move {
+        Move {
+            task: self.task,
+            answers: self.picks.iter().map(|pick| pick.answer).collect(),
+        }
+    }
+
+    pub(super) fn picks(&self) -> &[Pick] {
+        &self.picks
+    }
+
     /// Returns whether this turn comes before one with that clock.
     fn is_before(&self, clock: &Clock) -> bool {
         self.number <= clock.of(self.task)
@@ -249,6 +273,8 @@ pub(super) struct Causality {
     reads: Vec<Read>,
     /// The last turn that touched everything.
     of_all: Option<usize>,
+    /// What is chosen in the turn under way.
+    picks: Vec<Pick>,
 }
 
 impl Causality {
@@ -265,6 +291,12 @@ impl Causality {
         self.objects.clear();
         self.reads.clear();
         self.of_all = None;
+        self.picks.clear();
+    }
+
+    /// Adds a choice to the turn under way.
+    pub(super) fn pick(&mut self, pick: Pick) {
+        self.picks.push(pick);
     }
 
     fn lane(&mut self, task: Tid) -> &mut Lane {
@@ -361,6 +393,7 @@ impl Causality {
         self.name_queues(task, notes);
         let foot = std::mem::take(&mut self.turns[here].foot);
         self.hash(task, &foot);
+        self.picks.clear();
         self.touch(task, here, &foot);
         self.turns[here].foot = foot;
         let clock = self.turns[here].clock.clone();
@@ -376,6 +409,7 @@ impl Causality {
     pub(super) fn add_to_hash(&mut self, task: Tid, foot: &Foot) {
         self.ran += 1;
         self.hash(task, foot);
+        self.picks.clear();
     }
 
     /// Adds a turn. Returns the turns with which it races, the latest first.
@@ -406,6 +440,7 @@ impl Causality {
             clock,
             before,
             barriers: self.barriers,
+            picks: std::mem::take(&mut self.picks),
         });
         self.ran += 1;
         self.follow(task, here, notes);
@@ -546,6 +581,9 @@ impl Causality {
     fn hash(&mut self, task: Tid, foot: &Foot) {
         let mut hasher = FxHasher::default();
         (task, self.lane(task).hash, self.barriers).hash(&mut hasher);
+        self.picks
+            .iter()
+            .for_each(|pick| pick.answer.hash(&mut hasher));
         self.version(Name::All).hash(&mut hasher);
         if foot.has_all() {
             self.class().hash(&mut hasher);
@@ -582,17 +620,17 @@ impl Causality {
 
     /// Returns an order of the same turns with the same causal order: the latest possible turn
     /// first. `None` if there is no other.
-    pub(super) fn other_order(&self) -> Option<Vec<Tid>> {
+    pub(super) fn other_order(&self) -> Option<Vec<Move>> {
         self.order_by(|at| at as u64)
     }
 
     /// Returns more of them, each once: some that are drawn, and some in which a task rests after one
     /// of its turns until no other task has a turn left. There is one of these for each turn, up to
     /// `rests`.
-    pub(super) fn more_orders(&self, drawn: usize, rests: usize) -> Vec<Vec<Tid>> {
+    pub(super) fn more_orders(&self, drawn: usize, rests: usize) -> Vec<Vec<Move>> {
         let mut draws = Draws::new(0);
-        let mut orders: Vec<Vec<Tid>> = Vec::new();
-        let mut add = |order: Option<Vec<Tid>>| {
+        let mut orders: Vec<Vec<Move>> = Vec::new();
+        let mut add = |order: Option<Vec<Move>>| {
             let new = order.filter(|order| !orders.contains(order));
             orders.extend(new);
         };
@@ -610,7 +648,7 @@ impl Causality {
     }
 
     /// Returns an order that takes, of the turns that are possible, the one with the greatest key.
-    fn order_by(&self, mut key: impl FnMut(usize) -> u64) -> Option<Vec<Tid>> {
+    fn order_by(&self, mut key: impl FnMut(usize) -> u64) -> Option<Vec<Move>> {
         let turns = self.turns.get(..self.ran)?;
         // For each turn, the number of turns for which it waits, and a list of those that wait for it.
         let mut waits = vec![0_u32; turns.len()];
@@ -633,7 +671,7 @@ impl Causality {
             let free = here.filter(|at| waits[*at] == 0);
             let mut free: BinaryHeap<(u64, usize)> = free.map(|at| (key(at), at)).collect();
             while let Some((_, at)) = free.pop() {
-                order.push(turns[at].task);
+                order.push(at);
                 let mut next = waiting[at];
                 while let Some((waiter, after)) = next.map(|pair| pairs[pair]) {
                     next = after;
@@ -644,8 +682,10 @@ impl Causality {
                 }
             }
         }
-        let is_same = order.iter().eq(turns.iter().map(|turn| &turn.task));
-        (!is_same).then_some(order)
+        let tasks = order.iter().map(|at| turns[*at].task);
+        let is_same = tasks.eq(turns.iter().map(|turn| turn.task));
+        let order = order.iter().map(|at| turns[*at].again());
+        (!is_same).then(|| order.collect())
     }
 }
 
@@ -660,7 +700,8 @@ mod tests {
         for task in [one, two] {
             causality.add(task, Foot::default(), &[]);
         }
-        assert_eq!(causality.other_order(), Some(vec![two, one]));
+        let again = [two, one].map(Move::of);
+        assert_eq!(causality.other_order(), Some(again.to_vec()));
         let known = causality.take_turns();
         causality.reset(known);
         assert!(causality.repeat(one, &[]));

@@ -15,11 +15,12 @@ use std::{cell::RefCell, collections::VecDeque, iter, rc::Rc};
 use super::{
     causal::{Causality, Foot, Turn},
     notes,
-    plan::{Delay, Plan},
+    plan::{Delay, Plan, Step},
     settings::Settings,
+    space::{Decide, Move, Pick},
     watchdog::TrialWatch,
 };
-use crate::{Cause, Footprints, Note, Policy, Runnable, Tid};
+use crate::{Cause, Footprints, Note, Policy, Runnable, Tid, sched::Draws};
 
 /// The tree of schedules, and the policy that goes through it. Clones are handles to the same tree.
 #[derive(Clone)]
@@ -49,7 +50,7 @@ struct TreeState {
 /// A part of the tree: the schedules that begin with these turns.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Part {
-    pub(super) turns: Vec<Tid>,
+    pub(super) turns: Vec<Move>,
     /// The tasks whose next turn leads only to causal orders of other parts.
     pub(super) sleep: Vec<(Tid, Foot)>,
     /// The first part of the search has the longest audit.
@@ -62,16 +63,20 @@ pub(super) enum Decider {
     #[default]
     Tree,
     /// These turns. The schedule is cut after them.
-    Probe(Vec<Tid>),
+    Probe(Vec<Move>),
     /// These turns, in order.
-    Order(VecDeque<Tid>),
-    Policy(Box<dyn Policy>),
+    Order(VecDeque<Move>),
+    /// A policy, and what answers choices, if the seed does not.
+    Policy(Box<dyn Policy>, Option<Draws>),
 }
 
 struct Node {
     /// The ready tasks, by tid. Nodes share what is the same.
     ready: Rc<[Tid]>,
     chosen: Tid,
+    /// What is decided in the turn of that task, and what it touched with earlier decisions.
+    picks: Vec<Pick>,
+    foot: Foot,
     /// The tasks whose turn here leads only to causal orders that were run before.
     sleep: Vec<(Tid, Foot)>,
     /// The tasks to choose here, in turn.
@@ -89,6 +94,10 @@ struct TreeRun {
     sleep: Vec<(Tid, Foot)>,
     made: Plan,
     cut: Option<Cut>,
+    /// What the turn under way is to decide, if no node says so, and how many decisions it has made.
+    given: Vec<u64>,
+    picked: usize,
+    choices: u32,
 }
 
 /// Why a schedule was not run to its end.
@@ -108,9 +117,9 @@ pub(super) struct Ran {
     pub(super) cut: Option<Cut>,
     pub(super) class: u64,
     /// Another order of the same turns that only independent turns tell apart.
-    pub(super) other: Option<Vec<Tid>>,
+    pub(super) other: Option<Vec<Move>>,
     /// More of them, if it is the first schedule that has any.
-    pub(super) more: Vec<Vec<Tid>>,
+    pub(super) more: Vec<Vec<Move>>,
     pub(super) turns: usize,
 }
 
@@ -177,19 +186,22 @@ impl Tree {
     }
 
     /// Returns the order of turns of the last schedule that no order has decided.
-    pub(super) fn order(&self) -> Vec<Tid> {
+    pub(super) fn order(&self) -> Vec<Move> {
         let this = self.0.borrow();
-        this.turns.iter().map(|turn| turn.task).collect()
+        this.turns.iter().map(Turn::again).collect()
     }
 
     pub(super) fn has_choice(&self) -> bool {
         self.0.borrow().has_choice
     }
 
-    /// Takes what the last turn of the last schedule has touched.
-    pub(super) fn last_foot(&self) -> Foot {
+    /// Takes what the last turn of the last schedule has touched and decided.
+    pub(super) fn last_turn(&self) -> (Foot, Vec<Pick>) {
         let last = self.0.borrow_mut().turns.pop();
-        last.map(|turn| turn.foot).unwrap_or_default()
+        last.map_or_else(Default::default, |turn| {
+            let picks = turn.picks().to_vec();
+            (turn.foot, picks)
+        })
     }
 
     /// Moves to the next schedule. Returns whether there is one.
@@ -200,7 +212,12 @@ impl Tree {
         while this.nodes.len() > this.part.turns.len()
             && let (Some(node), Some(turn)) = (this.nodes.last_mut(), turns.pop())
         {
-            node.done.push((node.chosen, turn.foot));
+            node.foot.join(&turn.foot);
+            if next_picks(&mut node.picks) {
+                return true;
+            }
+            node.done
+                .push((node.chosen, std::mem::take(&mut node.foot)));
             if let Some(next) = node.next() {
                 node.chosen = next;
                 return true;
@@ -219,7 +236,22 @@ impl TreeRun {
         self.sleep.clear();
         self.made.0.clear();
         self.cut = None;
+        self.given.clear();
+        (self.picked, self.choices) = (0, 0);
     }
+}
+
+/// Moves to the next decisions of a turn: the last one that has another answer has it. Those after it
+/// are made anew. Returns whether there are such decisions.
+pub(super) fn next_picks(picks: &mut Vec<Pick>) -> bool {
+    while let Some(Pick { answer, of }) = picks.pop() {
+        if answer + 1 < of {
+            let answer = answer + 1;
+            picks.push(Pick { answer, of });
+            return true;
+        }
+    }
+    false
 }
 
 impl Node {
@@ -231,6 +263,11 @@ impl Node {
 }
 
 impl TreeState {
+    fn make(&mut self, step: Step) {
+        self.watch.decide_also(&step);
+        self.run.made.0.push(step);
+    }
+
     /// Adds what the turn under way has touched, and looks for races.
     fn end_turn(&mut self, is_last: bool) {
         let mut lines = std::mem::take(&mut self.lines);
@@ -302,18 +339,23 @@ impl TreeState {
     fn choose(&mut self) -> Result<Tid, Cut> {
         let depth = self.run.causality.len();
         let mut ready = self.run.ready.iter().map(|task| task.tid);
+        self.run.picked = 0;
         let next = match &mut self.decider {
             Decider::Tree => return self.choose_in_tree(),
             // A policy may return a task that has ended meanwhile.
-            Decider::Policy(policy) => iter::from_fn(|| policy.pop())
-                .map(|task| task.tid)
-                .find(|next| ready.clone().any(|ready| ready == *next)),
+            Decider::Policy(policy, _) => iter::from_fn(|| policy.pop())
+                .map(|task| Move::of(task.tid))
+                .find(|next| ready.clone().any(|ready| ready == next.task)),
             Decider::Order(turns) => turns.pop_front(),
             Decider::Probe(turns) if depth == turns.len() => {
                 return Err(Cut::Probed(ready.collect()));
             }
-            Decider::Probe(turns) => turns.get(depth).copied(),
+            Decider::Probe(turns) => turns.get(depth).cloned(),
         };
+        let next = next.map(|next| {
+            self.run.given = next.answers;
+            next.task
+        });
         let next = next.filter(|next| ready.any(|ready| ready == *next));
         next.ok_or_else(|| self.unrepeatable())
     }
@@ -343,8 +385,12 @@ impl TreeState {
         if depth == self.part.turns.len() {
             sleep.clone_from(&self.part.sleep);
         }
+        self.run.given.clear();
         let chosen = match self.part.turns.get(depth) {
-            Some(next) if ready.contains(next) => *next,
+            Some(next) if ready.contains(&next.task) => {
+                self.run.given.extend(&next.answers);
+                next.task
+            }
             Some(_) => return Err(self.unrepeatable()),
             None => {
                 let is_awake = |task: &&Tid| !sleep.iter().any(|(other, _)| other == *task);
@@ -358,11 +404,42 @@ impl TreeState {
         self.nodes.push(Node {
             ready,
             chosen,
+            picks: Vec::new(),
+            foot: Foot::default(),
             sleep,
             backtrack: vec![chosen],
             done: Vec::new(),
         });
         Ok(chosen)
+    }
+
+    /// Answers a choice within the turn under way.
+    fn answer(&mut self, of: u64, drawn: u64) -> u64 {
+        let (depth, at) = (self.run.causality.len(), self.run.picked);
+        self.run.picked += 1;
+        let given = self.run.given.get(at).copied().unwrap_or(0) % of;
+        let answer = match &mut self.decider {
+            Decider::Policy(_, None) => drawn,
+            Decider::Policy(_, Some(draws)) => draws.below(of),
+            Decider::Order(_) | Decider::Probe(_) => given,
+            Decider::Tree => match self.nodes.get_mut(depth) {
+                None => 0,
+                Some(node) if at >= node.picks.len() => {
+                    node.picks.push(Pick { answer: given, of });
+                    given
+                }
+                Some(node) if node.picks[at].of == of => node.picks[at].answer,
+                Some(_) => {
+                    self.run.cut = Some(Cut::Unrepeatable(format!(
+                        "after {depth} turns, which were taken before, a choice has {of} answers, and \
+                         had others"
+                    )));
+                    0
+                }
+            },
+        };
+        self.run.causality.pick(Pick { answer, of });
+        answer
     }
 
     fn unrepeatable(&self) -> Cut {
@@ -375,11 +452,23 @@ impl TreeState {
     }
 }
 
+impl Decide for Tree {
+    fn choose(&self, of: u64, drawn: u64) -> u64 {
+        let this = &mut *self.0.borrow_mut();
+        let answer = this.answer(of, drawn);
+        this.run.choices += 1;
+        if answer > 0 {
+            this.make(Step::Choice(this.run.choices, answer));
+        }
+        answer
+    }
+}
+
 impl Policy for Tree {
     fn push(&mut self, task: Runnable, cause: Cause) {
         let this = &mut *self.0.borrow_mut();
         this.run.ready.push_back(task);
-        if let Decider::Policy(policy) = &mut this.decider {
+        if let Decider::Policy(policy, _) = &mut this.decider {
             policy.push(task, cause);
         }
     }
@@ -397,19 +486,17 @@ impl Policy for Tree {
         if at > 0 {
             let turn = run.causality.len() as u32 + 1;
             let by = at as u32;
-            let delay = Delay { turn, by };
-            this.watch.decide_also(&delay);
-            run.made.0.push(delay);
-            run.ready.rotate_left(at);
+            this.make(Step::Delay(Delay { turn, by }));
+            this.run.ready.rotate_left(at);
         }
-        run.current = Some(chosen);
-        run.ready.pop_front()
+        this.run.current = Some(chosen);
+        this.run.ready.pop_front()
     }
 
     fn remove(&mut self, task: Runnable) {
         let this = &mut *self.0.borrow_mut();
         this.run.ready.retain(|other| *other != task);
-        if let Decider::Policy(policy) = &mut this.decider {
+        if let Decider::Policy(policy, _) = &mut this.decider {
             policy.remove(task);
         }
     }

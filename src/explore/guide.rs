@@ -3,7 +3,8 @@
 use std::{cell::RefCell, collections::VecDeque, iter, mem::take, rc::Rc};
 
 use super::{
-    plan::{Decisions, Delay, Plan},
+    plan::{Decisions, Delay, Plan, Step},
+    space::Decide,
     timed::Timed,
     trial::{Test, Trial, Trials},
     watchdog::TrialWatch,
@@ -17,14 +18,44 @@ pub(super) struct Guide(Rc<RefCell<Guided>>);
 #[derive(Default)]
 struct Guided {
     ready: VecDeque<Runnable>,
-    /// The departures that lie ahead, the next of them at the end.
-    ahead: Vec<Delay>,
+    /// The decisions that lie ahead and have a turn, the next of them at the end; and the answers of
+    /// choices.
+    ahead: Vec<Step>,
+    answers: Vec<(u32, u64)>,
     /// Decides instead of a plan.
     chooser: Option<Box<dyn Policy>>,
     made: Plan,
-    widths: Vec<u32>,
+    turns: u32,
+    choices: u32,
+    /// What could have been decided otherwise.
+    points: Vec<Point>,
+    /// How many of them are not after the last decision of the plan.
+    decided: usize,
     /// The task that the last departure has sent back, and its turn.
     preempted: Option<(u32, Runnable)>,
+}
+
+/// A place in a schedule where there are several decisions.
+#[derive(Clone, Copy, Debug)]
+enum Point {
+    /// So many tasks are ready at this turn.
+    Turn(u32, u32),
+    /// The choice of this number has so many answers.
+    Choice(u32, u64),
+}
+
+impl Point {
+    /// Returns the decisions that are not the usual one.
+    fn steps(self) -> impl Iterator<Item = Step> {
+        let (turns, answers) = match self {
+            Self::Turn(turn, width) => (Some((turn, width)), None),
+            Self::Choice(number, of) => (None, Some((number, of))),
+        };
+        let delays = |(turn, width)| (1..width).map(move |by| Step::Delay(Delay { turn, by }));
+        let others = |(number, of)| (1..of).map(move |answer| Step::Choice(number, answer));
+        let delays = turns.into_iter().flat_map(delays);
+        delays.chain(answers.into_iter().flat_map(others))
+    }
 }
 
 impl Guide {
@@ -42,13 +73,19 @@ impl Guide {
     fn follow(&self, plan: &Plan) {
         let mut this = self.0.borrow_mut();
         // The memory is kept.
-        let (mut ready, mut widths) = (take(&mut this.ready), take(&mut this.widths));
+        let (mut ready, mut points) = (take(&mut this.ready), take(&mut this.points));
         ready.clear();
-        widths.clear();
+        points.clear();
+        let steps = plan.0.iter().rev().copied();
+        let answer = |step| match step {
+            Step::Choice(number, answer) => Some((number, answer)),
+            Step::Delay(_) => None,
+        };
         *this = Guided {
             ready,
-            widths,
-            ahead: plan.0.iter().rev().copied().collect(),
+            points,
+            answers: steps.clone().filter_map(answer).collect(),
+            ahead: steps.filter(|step| step.turn().is_some()).collect(),
             ..Guided::default()
         };
     }
@@ -58,13 +95,36 @@ impl Guide {
     }
 
     pub(super) fn turns(&self) -> u32 {
-        self.0.borrow().widths.len() as u32
+        self.0.borrow().turns
     }
 
     /// Returns the task that the turn under way has sent back.
     pub(super) fn preempted(&self) -> Option<Runnable> {
         let (turn, task) = self.0.borrow().preempted?;
         (turn == self.turns()).then_some(task)
+    }
+}
+
+impl Decide for Guide {
+    fn choose(&self, of: u64, drawn: u64) -> u64 {
+        let this = &mut *self.0.borrow_mut();
+        this.choices += 1;
+        let number = this.choices;
+        this.points.push(Point::Choice(number, of));
+        let answer = match &this.chooser {
+            Some(_) => drawn,
+            None => match this.answers.pop_if(|(next, _)| *next == number) {
+                Some((_, answer)) => {
+                    this.decided = this.points.len();
+                    answer % of
+                }
+                None => 0,
+            },
+        };
+        if answer > 0 {
+            this.made.0.push(Step::Choice(number, answer));
+        }
+        answer
     }
 }
 
@@ -83,8 +143,9 @@ impl Policy for Guide {
         if width == 0 {
             return None;
         }
-        this.widths.push(width);
-        let turn = this.widths.len() as u32;
+        this.turns += 1;
+        let turn = this.turns;
+        this.points.push(Point::Turn(turn, width));
         let by = match &mut this.chooser {
             Some(chooser) => {
                 // A policy may return a task that has ended meanwhile.
@@ -92,13 +153,16 @@ impl Policy for Guide {
                 chosen.find_map(|task| this.ready.iter().position(|ready| *ready == task))? as u32
             }
             // A program that has changed may have fewer tasks than the plan sends back.
-            None => {
-                let delay = this.ahead.pop_if(|next| next.turn == turn);
-                delay.map_or(0, |delay| delay.by % width)
-            }
+            None => match this.ahead.pop_if(|next| next.turn() == Some(turn)) {
+                Some(Step::Delay(delay)) => {
+                    this.decided = this.points.len();
+                    delay.by % width
+                }
+                _ => 0,
+            },
         };
         if by > 0 {
-            this.made.0.push(Delay { turn, by });
+            this.made.0.push(Step::Delay(Delay { turn, by }));
             this.preempted = this.ready.front().map(|task| (turn, *task));
             this.ready.rotate_left(by as usize);
         }
@@ -137,10 +201,12 @@ pub(super) struct Planned<'a> {
 
 impl<'a> Planned<'a> {
     pub(super) fn new(test: Test<'a>, seed: u64, watch: TrialWatch) -> Self {
+        let (trials, guide) = (Trials::new(test, watch), Guide::default());
+        trials.space.decide_by(guide.clone());
         Self {
-            trials: Trials::new(test, watch),
+            trials,
             seed,
-            guide: Guide::default(),
+            guide,
         }
     }
 
@@ -164,19 +230,41 @@ impl<'a> Planned<'a> {
         settings.is_exhaustive() && u64::from(self.guide.turns()) > settings.steps()
     }
 
-    /// Returns every departure after a turn that the last run offers.
-    pub(super) fn delays(&self, after: u32) -> impl Iterator<Item = Delay> + use<> {
-        let widths = self.guide.0.borrow().widths.clone();
-        let turns = widths.into_iter().zip(1..).skip(after as usize);
-        turns.flat_map(|(width, turn)| (1..width).map(move |by| Delay { turn, by }))
+    /// Returns every preemption that the last run offers.
+    pub(super) fn delays(&self) -> impl Iterator<Item = Step> + use<> {
+        self.steps(0).filter(Step::is_delay)
     }
 
-    /// Returns the plans that have one departure more than this one, which ran last.
-    pub(super) fn longer(&self, plan: &Plan) -> impl Iterator<Item = Plan> + use<> {
+    /// Returns the decisions that the last run offers, without those of its first points.
+    fn steps(&self, skipped: usize) -> impl Iterator<Item = Step> + use<> {
+        let points = self.guide.0.borrow().points.clone();
+        points.into_iter().skip(skipped).flat_map(Point::steps)
+    }
+
+    /// Whether the last run offers other decisions than preemptions.
+    pub(super) fn offers_others(&self) -> bool {
+        let guided = self.guide.0.borrow();
+        let is_other = |point: &Point| !matches!(point, Point::Turn(..));
+        guided.points.iter().any(is_other)
+    }
+
+    /// Whether the last run offers preemptions after the last decision of its plan.
+    pub(super) fn offers_more(&self) -> bool {
+        let guided = self.guide.0.borrow();
+        let is_wide = |point: &Point| matches!(point, Point::Turn(_, 2..));
+        guided.points[guided.decided..].iter().any(is_wide)
+    }
+
+    /// Returns the plans that have one decision more than this one, which ran last: a preemption only if
+    /// that is asked for.
+    pub(super) fn longer(&self, plan: &Plan, preempts: bool) -> impl Iterator<Item = Plan> + use<> {
         let plan = plan.clone();
-        self.delays(plan.last_turn()).map(move |delay| {
+        let decided = self.guide.0.borrow().decided;
+        let steps = self.steps(decided);
+        let steps = steps.filter(move |step| preempts || !step.is_delay());
+        steps.map(move |step| {
             let mut longer = plan.clone();
-            longer.0.push(delay);
+            longer.0.push(step);
             longer
         })
     }

@@ -9,7 +9,8 @@
 //! | `tally.rs`, `explored.rs` | what a search finds; what it returns |
 //! | `trial.rs`, `notes.rs`, `quiet.rs` | one schedule: its run, its notes, its panics |
 //! | `audit.rs`, `twice.rs` | the same turns in another order; the same again |
-//! | `plan.rs`, `guide.rs`, `minimise.rs` | departures from first in, first out; the fewest |
+//! | `plan.rs`, `guide.rs`, `minimise.rs` | the decisions that are not the usual ones; the fewest |
+//! | `space.rs` | what a schedule decides besides the order of turns |
 //! | `reruns.rs`, `story.rs`, `excerpt.rs` | a failing schedule, explained and recorded |
 //! | `deadline.rs`, `timed.rs`, `watchdog.rs` | the end of a search's time, within turns too |
 //! | `shared.rs`, `sometimes.rs` | [`Shared`]; [`sometimes!`](crate::sometimes) |
@@ -39,6 +40,7 @@ mod search;
 mod settings;
 mod shared;
 mod sometimes;
+mod space;
 mod story;
 mod strategy;
 mod tally;

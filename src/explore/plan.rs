@@ -12,25 +12,88 @@ pub(super) struct Delay {
     pub(super) by: u32,
 }
 
-/// The departures of a schedule, by turn. Its text is `3-9x2`: at turn 3 by one task, at turn 9 by
-/// two.
+/// A decision of a schedule that is not the usual one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Step {
+    Delay(Delay),
+    /// The choice of this number, counted from 1, has this answer, and not 0.
+    Choice(u32, u64),
+}
+
+/// The decisions of a schedule that are not the usual ones, in their order. Its text is
+/// `3-c2=1-9x2`: a departure at turn 3 by one task, the answer 1 to the second choice, and a departure
+/// at turn 9 by two.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(super) struct Plan(pub(super) Vec<Delay>);
+pub(super) struct Plan(pub(super) Vec<Step>);
+
+impl Step {
+    /// The turn of a decision that has one.
+    pub(super) fn turn(self) -> Option<u32> {
+        match self {
+            Self::Delay(delay) => Some(delay.turn),
+            Self::Choice(..) => None,
+        }
+    }
+
+    pub(super) fn is_delay(&self) -> bool {
+        matches!(self, Self::Delay(_))
+    }
+}
 
 impl Plan {
-    /// Returns the turn of the last departure, or 0.
+    /// Returns the turn of the last decision that has one, or 0.
     pub(super) fn last_turn(&self) -> u32 {
-        self.0.last().map_or(0, |delay| delay.turn)
+        let mut turns = self.0.iter().rev().copied();
+        turns.find_map(Step::turn).unwrap_or(0)
+    }
+
+    /// The turns at which the task that is next is not resumed.
+    pub(super) fn preemptions(&self) -> usize {
+        self.0.iter().filter(|step| step.is_delay()).count()
+    }
+
+    /// Whether a step can follow those of this plan.
+    fn takes(&self, step: Step) -> bool {
+        let same = |other: &&Step| std::mem::discriminant(*other) == std::mem::discriminant(&step);
+        match (step, self.0.iter().rev().find(same)) {
+            (Step::Delay(delay), Some(Step::Delay(last))) => last.turn < delay.turn,
+            (Step::Choice(number, _), Some(Step::Choice(last, _))) => *last < number,
+            _ => true,
+        }
     }
 }
 
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, delay) in self.0.iter().enumerate() {
+        for (at, step) in self.0.iter().enumerate() {
             let dash = if at == 0 { "" } else { "-" };
-            write!(f, "{dash}{delay}")?;
+            write!(f, "{dash}{step}")?;
         }
         Ok(())
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Delay(delay) => delay.fmt(f),
+            Self::Choice(number, answer) => write!(f, "c{number}={answer}"),
+        }
+    }
+}
+
+impl FromStr for Step {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let number = |text: &str| text.parse().ok().filter(|number| *number > 0).ok_or(());
+        if let Some(choice) = text.strip_prefix('c') {
+            let (nth, answer) = choice.split_once('=').ok_or(())?;
+            return Ok(Self::Choice(number(nth)?, answer.parse().map_err(drop)?));
+        }
+        let (turn, by) = text.split_once('x').unwrap_or((text, "1"));
+        let (turn, by) = (number(turn)?, number(by)?);
+        Ok(Self::Delay(Delay { turn, by }))
     }
 }
 
@@ -47,17 +110,15 @@ impl FromStr for Plan {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {
-        let mut plan = Vec::new();
+        let mut plan = Self::default();
         for part in text.split('-').filter(|_| !text.is_empty()) {
-            let (turn, by) = part.split_once('x').unwrap_or((part, "1"));
-            let number = |text: &str| text.parse().ok().filter(|number| *number > 0).ok_or(());
-            let (turn, by) = (number(turn)?, number(by)?);
-            if plan.last().is_some_and(|last: &Delay| last.turn >= turn) {
+            let step = part.parse()?;
+            if !plan.takes(step) {
                 return Err(());
             }
-            plan.push(Delay { turn, by });
+            plan.0.push(step);
         }
-        Ok(Self(plan))
+        Ok(plan)
     }
 }
 
@@ -72,8 +133,11 @@ impl Decisions {
     /// Names the policy of the schedule, for the header of a recording.
     pub(super) fn policy(&self) -> String {
         match self {
-            Self::Plan(Plan(delays)) if delays.is_empty() => "fifo".into(),
-            Self::Plan(plan) => format!("fifo with preemptions {plan}"),
+            Self::Plan(plan) if plan.0.is_empty() => "fifo".into(),
+            Self::Plan(plan) if plan.preemptions() == plan.0.len() => {
+                format!("fifo with preemptions {plan}")
+            }
+            Self::Plan(plan) => format!("fifo with decisions {plan}"),
             Self::Strategy(SearchStrategy::Fifo | SearchStrategy::Exhaustive) => "fifo".into(),
             Self::Strategy(strategy) => strategy.to_string(),
         }
@@ -135,7 +199,7 @@ impl FromStr for Replay {
                 .map_err(|_| wrong("its seed is no whole number".into()))?,
             decisions: decisions
                 .parse()
-                .map_err(|()| wrong("its preemptions are no list such as 3-9x2".into()))?,
+                .map_err(|()| wrong("its decisions are no list such as 3-9x2-c1=2".into()))?,
             hash: hash.ok_or_else(|| wrong("its hash is not 8 hexadecimal digits".into()))?,
         })
     }
@@ -166,11 +230,12 @@ mod tests {
             "0..00000000",
             "18446744073709551615.1.ffffffff",
             "7.pct:3.00000000",
+            "7.c1=2-3-c2=7-9x2.0123abcd",
         ] {
             assert_eq!(text.parse::<Replay>().unwrap().to_string(), text);
         }
         const HASH: &str = "its hash is not 8 hexadecimal digits";
-        const PLAN: &str = "its preemptions are no list such as 3-9x2";
+        const PLAN: &str = "its decisions are no list such as 3-9x2-c1=2";
         for (text, what) in [
             ("", "it has 1 of 3 parts"),
             ("7.3", "it has 2 of 3 parts"),
@@ -184,6 +249,11 @@ mod tests {
             ("7.3-3.0123abcd", PLAN),
             ("7.3x0.0123abcd", PLAN),
             ("7.a.0123abcd", PLAN),
+            ("7.c.0123abcd", PLAN),
+            ("7.c0=1.0123abcd", PLAN),
+            ("7.c1.0123abcd", PLAN),
+            ("7.c1=-1.0123abcd", PLAN),
+            ("7.c1=1-c1=2.0123abcd", PLAN),
         ] {
             let error = text.parse::<Replay>().unwrap_err();
             let begin = format!("{text:?} is no replay: {what};");

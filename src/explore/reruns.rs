@@ -47,7 +47,7 @@ struct Recorded {
 impl Recorded {
     /// Returns how many turns are preempted, in words.
     fn preempted(&self) -> String {
-        let preempted = match self.plan.0.len() {
+        let preempted = match self.plan.preemptions() {
             0 => "none".to_string(),
             preempted => preempted.to_string(),
         };
@@ -146,7 +146,7 @@ impl Reruns<'_> {
             return self.describe(&found, why + &note, &first);
         };
         let preempted = run.preempted();
-        let fewer = match (fewest.is_least, run.plan.0.is_empty()) {
+        let fewer = match (fewest.is_least, run.plan.preemptions() == 0) {
             (_, true) => "",
             (true, _) => "; no schedule of this seed fails with fewer",
             (false, _) => "; fewer may suffice",
@@ -177,7 +177,7 @@ impl Reruns<'_> {
         }
         Ok(Failure {
             why,
-            preemptions: run.plan.0.len(),
+            preemptions: run.plan.preemptions(),
             replay,
             details,
         })
@@ -219,7 +219,10 @@ impl Reruns<'_> {
         let recorder = Recorder::create(path, &header)?;
         let handle = recorder.handle();
         let guide = Guide::of(seed, decisions);
-        let mut trials = self.trials(seed, decisions, |it| it.policy(guide).tracer(recorder))?;
+        let policy = guide.clone();
+        let mut trials = self.trials(seed, decisions, &guide, |it| {
+            it.policy(policy).tracer(recorder)
+        })?;
         trials.run();
         // Before the kernel is dropped: the end of the last tasks is no part of the run.
         handle.close()?;
@@ -231,10 +234,12 @@ impl Reruns<'_> {
         &self,
         seed: u64,
         decisions: &Decisions,
+        guide: &Guide,
         set: impl FnOnce(Builder) -> Builder,
     ) -> Result<Trials<'_>, Error> {
         let mut trials = Trials::new(self.0, self.0.settings.watch_without_end());
         trials.watch.decide(decisions);
+        trials.space.decide_by(guide.clone());
         trials.prepare(seed, |builder, _| set(builder))?;
         Ok(trials)
     }
@@ -253,7 +258,7 @@ impl Reruns<'_> {
                 traps.set(hashed(hash, call.number().into()));
             }
         };
-        let mut trials = self.trials(seed, decisions, |builder| {
+        let mut trials = self.trials(seed, decisions, &guide, |builder| {
             let builder = builder.policy(guide.clone());
             builder.tracer(story.tracer()).tracer(tracer)
         })?;

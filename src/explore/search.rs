@@ -100,7 +100,7 @@ fn work(test: Test<'_>, claims: &Claims, meter: &Meter<'_>) -> Result<Tally, Err
         let mut found = None;
         let mut trial = match &mut audited {
             Some(runs) => {
-                let decider = Decider::Policy(settings.strategy.policy(seed));
+                let decider = Decider::Policy(settings.strategy.policy(seed), None);
                 let (trial, ran) = runs.run(seed, decider)?;
                 found = runs.audit(seed, schedule, &trial, &ran)?;
                 tally.classes.insert(ran.class);

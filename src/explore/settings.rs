@@ -13,6 +13,7 @@ use super::{
     deadline::Deadline,
     explored::Progress,
     plan::Replay,
+    space::Space,
     strategy::SearchStrategy,
     timed::TimedWorld,
     watchdog::{TrialWatch, UnderWay},
@@ -119,7 +120,7 @@ impl Settings {
     }
 
     /// Returns the settings of the kernel of a trial. The watch ends its waits for other threads.
-    pub(super) fn builder(&self, seed: u64, watch: &TrialWatch) -> Builder {
+    pub(super) fn builder(&self, seed: u64, watch: &TrialWatch, space: &Space) -> Builder {
         let net = self
             .net
             .as_ref()
@@ -127,7 +128,7 @@ impl Settings {
         if let Some(level) = self.chaos {
             net.chaos(level);
         }
-        let world = TimedWorld::new(SimWorld::new(seed).net(&net), watch);
+        let world = TimedWorld::new(SimWorld::new(seed).net(&net), watch, space);
         let builder = Kernel::builder().world(world).max_stall(STALL);
         // A task that lives on must not hide that others lock each other out.
         let builder = builder.on_deadlock(OnDeadlock::Stop);

@@ -4,6 +4,8 @@ use super::{
     notes::{self, Notes},
     quiet,
     settings::Settings,
+    space::{First, Space},
+    strategy::SearchStrategy,
     watchdog::TrialWatch,
 };
 use crate::{Builder, Error, Kernel};
@@ -64,6 +66,7 @@ pub(super) const THREADS: &str = "the program counts on threads of the operating
 pub(super) struct Trials<'a> {
     pub(super) test: Test<'a>,
     pub(super) watch: TrialWatch,
+    pub(super) space: Space,
     kernel: Option<Kernel>,
 }
 
@@ -72,6 +75,7 @@ impl<'a> Trials<'a> {
         Self {
             test,
             watch,
+            space: Space::default(),
             kernel: None,
         }
     }
@@ -85,7 +89,7 @@ impl<'a> Trials<'a> {
         self.watch.seed(seed);
         let kept = self.kernel.as_mut();
         if kept.is_none_or(|kernel| kernel.reset(seed).is_err()) {
-            let builder = self.test.settings.builder(seed, &self.watch);
+            let builder = self.test.settings.builder(seed, &self.watch, &self.space);
             self.kernel = Some(set(builder, &self.watch).build()?);
         }
         Ok(self.kernel())
@@ -93,6 +97,9 @@ impl<'a> Trials<'a> {
 
     pub(super) fn by_seed(&mut self, seed: u64) -> Result<&mut Kernel, Error> {
         let strategy = self.test.settings.strategy;
+        if strategy == SearchStrategy::Exhaustive {
+            self.space.decide_by(First);
+        }
         self.prepare(seed, |builder, watch| {
             watch.decide(&strategy);
             strategy.set(builder, seed, watch)

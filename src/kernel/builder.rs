@@ -408,6 +408,7 @@ impl Builder {
             pass_ends: 0,
             stepping: None,
             daemons: Default::default(),
+            choices: Default::default(),
             slept: None,
             happened: Vec::new(),
             over: [0; 2],

@@ -151,6 +151,7 @@ pub struct Kernel {
     /// Where the steps end, if the last call of the host was a step after which the run goes on.
     stepping: Option<Ends>,
     daemons: daemons::Daemons,
+    choices: daemons::Mixed,
     /// A wait that the log has not recorded yet: its begin and its end.
     slept: Option<(Duration, Duration)>,
     /// What starts the programs of hosts again.

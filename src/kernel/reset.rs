@@ -107,6 +107,7 @@ impl Kernel {
         (self.next_poll, self.pass_ends) = (0, 0);
         self.stepping = None;
         self.daemons = Default::default();
+        self.choices = Default::default();
         self.slept = None;
         self.happened.clear();
         self.over = [0; 2];

@@ -54,6 +54,9 @@ macro_rules! forward_world {
     (@random $this:ident, $inner:expr) => {
         $crate::forward_world!(@ask $this, $inner, random() -> u64);
     };
+    (@choose $this:ident, $inner:expr) => {
+        $crate::forward_world!(@ask $this, $inner, choose(of: u64, drawn: u64) -> u64);
+    };
     (@reseed $this:ident, $inner:expr) => {
         $crate::forward_world!(@ask $this, $inner, reseed(seed: u64) -> ());
     };

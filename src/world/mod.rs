@@ -69,7 +69,7 @@ use crate::{
 ///
 ///     forward_world!(inner: now, now_for_log, random, reseed, seed, reset, print, take_console);
 ///     forward_world!(inner: wait, wait_for_threads, holds_tasks, is_idle, remote, submit);
-///     forward_world!(inner: spins, spin, net);
+///     forward_world!(inner: spins, spin, net, choose);
 /// }
 ///
 /// let world = Firewall { inner: RealWorld::new()?, closed: 6000 };
@@ -96,6 +96,12 @@ pub trait World {
 
     /// The next random number.
     fn random(&mut self) -> u64;
+
+    /// Answers [`Os::choose`](crate::Os::choose), below `of`. `drawn` is the answer that follows from the
+    /// seed.
+    fn choose(&mut self, _of: u64, drawn: u64) -> u64 {
+        drawn
+    }
 
     /// Starts the sequence of random numbers anew.
     fn reseed(&mut self, seed: u64);
@@ -217,7 +223,7 @@ pub trait World {
 
 impl<W: World + ?Sized> World for Box<W> {
     forward_world!(@all this, **this; now, now_for_log, random, reseed, seed, reset, print, take_console,
-        wait, wait_for_threads, holds_tasks, is_idle, remote, submit, io, spins, spin, net);
+        wait, wait_for_threads, holds_tasks, is_idle, remote, submit, io, spins, spin, net, choose);
 }
 
 /// What a world reports, unasked, from [`World::wait`].

@@ -45,6 +45,7 @@ mod serve;
 mod signals;
 mod sim_disk;
 mod sockets;
+mod space;
 mod stdio;
 mod stepping;
 mod streams;

@@ -1,0 +1,3 @@
+//! What a search decides besides the order of turns: choices, the time of turns, faults.
+
+mod choices;
