@@ -104,7 +104,7 @@ pub use abi::{
     ListenOptions, Mode, Nanos, On, Place, QueueId, QueueInfo, Reply, Share, Signal, StreamOptions,
     SystemCall, TaskInfo, TaskState, Tid, UnknownSignal, Wait,
 };
-pub use explore::{Check, Explored, Failure, Progress, SearchStrategy, Shared, check};
+pub use explore::{Check, Explored, Failure, MayFault, Progress, SearchStrategy, Shared, check};
 pub use interrupt::{External, Interrupt, Interrupts, Remote};
 pub use kernel::{
     Blocked, Builder, CurrentTurn, Deadlock, Error, Failures, Kernel, Limit, OnDeadlock, Report,
@@ -149,6 +149,6 @@ pub use user::{
     unix::{UnixListener, UnixListening, UnixPeer, UnixStream},
 };
 pub use world::{
-    Answer, BadFault, Fault, Happening, Images, Leap, RealWorld, Request, SimDisk, SimNet,
-    SimWorld, World, open_again, tape,
+    Answer, BadFault, BeforeTurn, Fault, Happening, Images, Leap, RealWorld, Request, SimDisk,
+    SimNet, SimWorld, World, open_again, tape,
 };

@@ -36,6 +36,8 @@ pub(crate) enum Touches {
     Nothing,
     All,
     World,
+    /// The call reads the clock, or arms or disarms a timer.
+    Clock,
     Random,
     Tids,
     /// The call ends the task.

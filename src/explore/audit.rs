@@ -7,17 +7,14 @@
 
 use super::{
     exhaustive::{Cut, Decider, Part, Ran, Tree},
-    space::Move,
+    space::{Drawn, Move},
     tally::{Found, Tally},
     timed::Timed,
     trial::{HIDDEN, THREADS, Test, Trial, Trials},
     twice::NONDETERMINISM,
     watchdog::TrialWatch,
 };
-use crate::{
-    Error,
-    sched::{Draws, Random},
-};
+use crate::{Error, sched::Random};
 
 /// The begin of the report on tasks that share what the search does not see.
 pub(super) const UNSEEN: &str = "the tasks share something that the search does not see";
@@ -220,7 +217,7 @@ pub(super) fn draw(test: Test<'_>, tally: &mut Tally) -> Result<(), Error> {
         let drawn = number.wrapping_mul(settings.shard.of);
         let drawn = drawn.wrapping_add(settings.shard.number);
         let policy = Box::new(Random::new(drawn));
-        let decider = Decider::Policy(policy, Some(Draws::new(drawn)));
+        let decider = Decider::Policy(policy, Drawn::with_choices(drawn));
         let (trial, ran) = runs.run(settings.seed, decider)?;
         if trial.counts_on_threads {
             (tally.bound, tally.complete) = (Some(THREADS.to_string()), false);

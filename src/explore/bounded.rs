@@ -72,8 +72,8 @@ fn explore(
                 return Ok(tally);
             }
         }
-        // Choices do not count: each of their answers runs.
-        let takes_more = plan.preemptions() < most;
+        // Choices and faults do not count.
+        let takes_more = plan.counted() < most;
         if !part.is_alone {
             let more: Vec<Plan> = runs.longer(&plan, takes_more).collect();
             ahead.extend(more.into_iter().rev());

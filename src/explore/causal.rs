@@ -27,6 +27,7 @@ enum Name {
     Tids,
     Random,
     World,
+    Clock,
     Calls(u8),
     PutEnd(Made),
     GetEnd(Made),
@@ -84,6 +85,20 @@ impl Foot {
         self.touched |= bit;
         if writes {
             self.changed |= bit;
+        }
+    }
+
+    /// Whether it may disarm a timer, or keep a packet from its arrival.
+    pub(super) fn changes_clock(&self) -> bool {
+        self.has_all() || self.touches(Name::Clock) || self.touches(Name::World)
+    }
+
+    /// Adds an object that has no number, and is changed.
+    pub(super) fn touch(&mut self, object: Object) {
+        match object {
+            Object::Clock => self.add(Name::Clock, true),
+            Object::World => self.add(Name::World, true),
+            _ => self.touch_all(),
         }
     }
 
@@ -201,7 +216,7 @@ impl Turn {
     pub(super) fn again(&self) -> Move {
         Move {
             task: self.task,
-            answers: self.picks.iter().map(|pick| pick.answer).collect(),
+            picks: self.picks.clone(),
         }
     }
 
@@ -334,6 +349,7 @@ impl Causality {
             Object::Tids => Name::Tids,
             Object::Random => Name::Random,
             Object::World => Name::World,
+            Object::Clock => Name::Clock,
             Object::Calls(number) => Name::Calls(number),
             Object::PutEnd(queue) => Name::PutEnd(made(queue)),
             Object::GetEnd(queue) => Name::GetEnd(made(queue)),
@@ -444,6 +460,21 @@ impl Causality {
         });
         self.ran += 1;
         self.follow(task, here, notes);
+        races
+    }
+
+    /// Returns the turns with which a turn of a task would race that does not run, the latest first.
+    pub(super) fn races(&mut self, task: Tid, foot: &Foot) -> Vec<usize> {
+        let mut clock = self.lane(task).clock.clone();
+        clock.join(&self.floor);
+        let mut races = Vec::new();
+        for at in (0..self.ran).rev() {
+            let turn = &self.turns[at];
+            if turn.task != task && !turn.is_before(&clock) && conflict(&turn.foot, foot) {
+                clock.join(&turn.clock);
+                races.push(at);
+            }
+        }
         races
     }
 
@@ -581,9 +612,8 @@ impl Causality {
     fn hash(&mut self, task: Tid, foot: &Foot) {
         let mut hasher = FxHasher::default();
         (task, self.lane(task).hash, self.barriers).hash(&mut hasher);
-        self.picks
-            .iter()
-            .for_each(|pick| pick.answer.hash(&mut hasher));
+        let taken = self.picks.iter().filter(|pick| pick.answer > 0);
+        taken.for_each(|pick| (pick.is_fault, pick.answer).hash(&mut hasher));
         self.version(Name::All).hash(&mut hasher);
         if foot.has_all() {
             self.class().hash(&mut hasher);

@@ -95,7 +95,7 @@ where
 #[must_use = "a check does nothing until `run` or `explore`"]
 pub struct Check<F> {
     body: F,
-    settings: Settings,
+    pub(super) settings: Settings,
     /// Set if the closure is `Sync`.
     in_threads: Option<InThreads<F>>,
 }

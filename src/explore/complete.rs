@@ -75,10 +75,10 @@ fn divide(test: Test<'_>) -> Result<Vec<Part>, Error> {
             if asleep.iter().any(|(other, _)| *other == task) {
                 continue;
             }
-            let (mut picks, mut foot) = (Vec::new(), Foot::default());
+            let (mut picks, mut foot): (Vec<Pick>, Foot) = Default::default();
             loop {
-                let answers = picks.iter().map(|pick: &Pick| pick.answer).collect();
-                let turns = [&part.turns[..], &[Move { task, answers }]].concat();
+                let next = Move { task, picks };
+                let turns = [&part.turns[..], &[next]].concat();
                 let (next, (last, decided)) = probe(&turns)?;
                 probes = probes.saturating_sub(1);
                 let sleep = asleep.iter();

@@ -4,7 +4,7 @@ use std::{cell::RefCell, collections::VecDeque, iter, mem::take, rc::Rc};
 
 use super::{
     plan::{Decisions, Delay, Plan, Step},
-    space::Decide,
+    space::{Before, Decide, Drawn, Happens, Which},
     timed::Timed,
     trial::{Test, Trial, Trials},
     watchdog::TrialWatch,
@@ -22,8 +22,9 @@ struct Guided {
     /// choices.
     ahead: Vec<Step>,
     answers: Vec<(u32, u64)>,
-    /// Decides instead of a plan.
+    /// These decide instead of a plan.
     chooser: Option<Box<dyn Policy>>,
+    drawn: Option<Drawn>,
     made: Plan,
     turns: u32,
     choices: u32,
@@ -42,19 +43,24 @@ enum Point {
     Turn(u32, u32),
     /// The choice of this number has so many answers.
     Choice(u32, u64),
+    /// The step is possible.
+    Step(Step),
 }
 
 impl Point {
     /// Returns the decisions that are not the usual one.
     fn steps(self) -> impl Iterator<Item = Step> {
-        let (turns, answers) = match self {
-            Self::Turn(turn, width) => (Some((turn, width)), None),
-            Self::Choice(number, of) => (None, Some((number, of))),
-        };
+        let (mut turns, mut answers, mut step) = (None, None, None);
+        match self {
+            Self::Turn(turn, width) => turns = Some((turn, width)),
+            Self::Choice(number, of) => answers = Some((number, of)),
+            Self::Step(possible) => step = Some(possible),
+        }
         let delays = |(turn, width)| (1..width).map(move |by| Step::Delay(Delay { turn, by }));
         let others = |(number, of)| (1..of).map(move |answer| Step::Choice(number, answer));
         let delays = turns.into_iter().flat_map(delays);
-        delays.chain(answers.into_iter().flat_map(others))
+        let others = answers.into_iter().flat_map(others);
+        delays.chain(others).chain(step)
     }
 }
 
@@ -64,7 +70,10 @@ impl Guide {
         match decisions {
             Decisions::Plan(plan) => guide.follow(plan),
             Decisions::Strategy(strategy) => {
-                guide.0.borrow_mut().chooser = Some(strategy.policy(seed));
+                let mut this = guide.0.borrow_mut();
+                this.chooser = Some(strategy.policy(seed));
+                this.drawn = Some(Drawn::new(seed));
+                drop(this);
             }
         }
         guide
@@ -79,7 +88,7 @@ impl Guide {
         let steps = plan.0.iter().rev().copied();
         let answer = |step| match step {
             Step::Choice(number, answer) => Some((number, answer)),
-            Step::Delay(_) => None,
+            _ => None,
         };
         *this = Guided {
             ready,
@@ -126,6 +135,63 @@ impl Decide for Guide {
         }
         answer
     }
+
+    fn before_turn(&self, may: &Before) -> Option<Happens> {
+        let this = &mut *self.0.borrow_mut();
+        let turn = this.turns + 1;
+        let clock = (may.fits && !may.waits).then_some(Happens::Clock);
+        let faults = may.faults.iter().copied().map(Happens::Fault);
+        let all: Vec<Happens> = clock.into_iter().chain(faults).collect();
+        let step = |happens: &Happens| match *happens {
+            Happens::Clock => Step::Time(turn),
+            Happens::Fault(which) => Step::Fault(turn, which),
+        };
+        this.points.extend(all.iter().map(step).map(Point::Step));
+        let taken = match &this.drawn {
+            Some(drawn) => drawn.before_turn(may)?,
+            None => {
+                this.forget(turn);
+                let next = *this.ahead.last()?;
+                *all.iter().find(|happens| step(happens) == next)?
+            }
+        };
+        this.take(step(&taken));
+        Some(taken)
+    }
+
+    fn at_call(&self, faults: &[u32]) -> Option<u32> {
+        let this = &mut *self.0.borrow_mut();
+        let turn = this.turns;
+        let step = |at: u32| Step::Fault(turn, Which { at, ends: false });
+        let steps = faults.iter().map(|at| Point::Step(step(*at)));
+        this.points.extend(steps);
+        let taken = match &this.drawn {
+            Some(drawn) => drawn.at_call(faults)?,
+            None => {
+                this.forget(turn);
+                let next = *this.ahead.last()?;
+                *faults.iter().find(|at| step(**at) == next)?
+            }
+        };
+        this.take(step(taken));
+        Some(taken)
+    }
+}
+
+impl Guided {
+    /// Forgets decisions of earlier turns, which the schedule does not offer.
+    fn forget(&mut self, turn: u32) {
+        while self.ahead.pop_if(|next| next.turn() < Some(turn)).is_some() {}
+    }
+
+    /// Takes a decision, which is the next of the plan if there is one.
+    fn take(&mut self, step: Step) {
+        if self.drawn.is_none() {
+            self.ahead.pop();
+            self.decided = self.points.len();
+        }
+        self.made.0.push(step);
+    }
 }
 
 impl Policy for Guide {
@@ -153,13 +219,20 @@ impl Policy for Guide {
                 chosen.find_map(|task| this.ready.iter().position(|ready| *ready == task))? as u32
             }
             // A program that has changed may have fewer tasks than the plan sends back.
-            None => match this.ahead.pop_if(|next| next.turn() == Some(turn)) {
-                Some(Step::Delay(delay)) => {
-                    this.decided = this.points.len();
-                    delay.by % width
+            None => {
+                this.forget(turn);
+                let steps = this.ahead.iter().rev();
+                let here = steps.take_while(|step| step.turn() == Some(turn));
+                // What comes before it in its turn was not possible.
+                match here.copied().enumerate().find(|(_, step)| step.is_delay()) {
+                    Some((before, Step::Delay(delay))) => {
+                        this.ahead.truncate(this.ahead.len() - before - 1);
+                        this.decided = this.points.len();
+                        delay.by % width
+                    }
+                    _ => 0,
                 }
-                _ => 0,
-            },
+            }
         };
         if by > 0 {
             this.made.0.push(Step::Delay(Delay { turn, by }));
@@ -248,10 +321,11 @@ impl<'a> Planned<'a> {
         guided.points.iter().any(is_other)
     }
 
-    /// Whether the last run offers preemptions after the last decision of its plan.
+    /// Whether the last run offers what counts as a preemption after the last decision of its plan.
     pub(super) fn offers_more(&self) -> bool {
         let guided = self.guide.0.borrow();
-        let is_wide = |point: &Point| matches!(point, Point::Turn(_, 2..));
+        let is_wide =
+            |point: &Point| matches!(point, Point::Turn(_, 2..) | Point::Step(Step::Time(_)));
         guided.points[guided.decided..].iter().any(is_wide)
     }
 
@@ -261,7 +335,7 @@ impl<'a> Planned<'a> {
         let plan = plan.clone();
         let decided = self.guide.0.borrow().decided;
         let steps = self.steps(decided);
-        let steps = steps.filter(move |step| preempts || !step.is_delay());
+        let steps = steps.filter(move |step| preempts || !step.counts());
         steps.map(move |step| {
             let mut longer = plan.clone();
             longer.0.push(step);

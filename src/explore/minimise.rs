@@ -69,7 +69,11 @@ pub(super) fn minimise(test: Test<'_>, seed: u64, found: &Plan) -> Result<Fewest
 }
 
 /// What is removed from a schedule before its preemptions, in this order.
-const KINDS: [fn(&Step) -> bool; 1] = [|step| matches!(step, Step::Choice(..))];
+const KINDS: [fn(&Step) -> bool; 3] = [
+    |step| matches!(step, Step::Fault(..)),
+    |step| matches!(step, Step::Time(_)),
+    |step| matches!(step, Step::Choice(..)),
+];
 
 /// Returns a schedule that passes, and departs from `failing` as little as possible: it lacks one
 /// departure, or has one more.

@@ -10,7 +10,7 @@
 //! | `trial.rs`, `notes.rs`, `quiet.rs` | one schedule: its run, its notes, its panics |
 //! | `audit.rs`, `twice.rs` | the same turns in another order; the same again |
 //! | `plan.rs`, `guide.rs`, `minimise.rs` | the decisions that are not the usual ones; the fewest |
-//! | `space.rs` | what a schedule decides besides the order of turns |
+//! | `space.rs`, `vary.rs`, `may.rs` | what a schedule decides besides the order of turns |
 //! | `reruns.rs`, `story.rs`, `excerpt.rs` | a failing schedule, explained and recorded |
 //! | `deadline.rs`, `timed.rs`, `watchdog.rs` | the end of a search's time, within turns too |
 //! | `shared.rs`, `sometimes.rs` | [`Shared`]; [`sometimes!`](crate::sometimes) |
@@ -30,6 +30,7 @@ mod excerpt;
 mod exhaustive;
 mod explored;
 mod guide;
+mod may;
 mod meter;
 mod minimise;
 mod notes;
@@ -47,10 +48,12 @@ mod tally;
 mod timed;
 mod trial;
 mod twice;
+mod vary;
 mod watchdog;
 
 pub use check::{Check, check};
 pub use explored::{Explored, Failure, Progress};
+pub use may::MayFault;
 pub use shared::Shared;
 #[doc(hidden)]
 pub use sometimes::{SITES, Site, held, name_of};

@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-use super::strategy::SearchStrategy;
+use super::{space::Which, strategy::SearchStrategy};
 
 /// A departure: at this turn, counted from 1, the task that is next goes to the back of the ready
 /// queue, and so do the tasks behind it, `by` in all.
@@ -16,13 +16,18 @@ pub(super) struct Delay {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Step {
     Delay(Delay),
+    /// The clock goes on to the next deadline before this turn.
+    Time(u32),
     /// The choice of this number, counted from 1, has this answer, and not 0.
     Choice(u32, u64),
+    /// A fault happens before this turn, or at its call; or it ends.
+    Fault(u32, Which),
 }
 
 /// The decisions of a schedule that are not the usual ones, in their order. Its text is
-/// `3-c2=1-9x2`: a departure at turn 3 by one task, the answer 1 to the second choice, and a departure
-/// at turn 9 by two.
+/// `3-c2=1-t8-9x2-f12=0-h15=0`: a departure at turn 3 by one task, the answer 1 to the second choice, a
+/// step of the clock before turn 8, a departure at turn 9 by two, the first fault of the list before
+/// turn 12 or at its call, and its end before turn 15.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Plan(pub(super) Vec<Step>);
 
@@ -31,8 +36,14 @@ impl Step {
     pub(super) fn turn(self) -> Option<u32> {
         match self {
             Self::Delay(delay) => Some(delay.turn),
+            Self::Time(turn) | Self::Fault(turn, _) => Some(turn),
             Self::Choice(..) => None,
         }
+    }
+
+    /// Whether it counts as a preemption.
+    pub(super) fn counts(&self) -> bool {
+        matches!(self, Self::Delay(_) | Self::Time(_))
     }
 
     pub(super) fn is_delay(&self) -> bool {
@@ -52,13 +63,19 @@ impl Plan {
         self.0.iter().filter(|step| step.is_delay()).count()
     }
 
+    /// The decisions that a limit of preemptions counts.
+    pub(super) fn counted(&self) -> usize {
+        self.0.iter().filter(|step| step.counts()).count()
+    }
+
     /// Whether a step can follow those of this plan.
     fn takes(&self, step: Step) -> bool {
         let same = |other: &&Step| std::mem::discriminant(*other) == std::mem::discriminant(&step);
         match (step, self.0.iter().rev().find(same)) {
             (Step::Delay(delay), Some(Step::Delay(last))) => last.turn < delay.turn,
             (Step::Choice(number, _), Some(Step::Choice(last, _))) => *last < number,
-            _ => true,
+            (Step::Choice(..), _) => true,
+            _ => Some(self.last_turn()) <= step.turn(),
         }
     }
 }
@@ -77,7 +94,10 @@ impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Delay(delay) => delay.fmt(f),
+            Self::Time(turn) => write!(f, "t{turn}"),
             Self::Choice(number, answer) => write!(f, "c{number}={answer}"),
+            Self::Fault(turn, Which { at, ends: false }) => write!(f, "f{turn}={at}"),
+            Self::Fault(turn, Which { at, ends: true }) => write!(f, "h{turn}={at}"),
         }
     }
 }
@@ -87,9 +107,19 @@ impl FromStr for Step {
 
     fn from_str(text: &str) -> Result<Self, ()> {
         let number = |text: &str| text.parse().ok().filter(|number| *number > 0).ok_or(());
-        if let Some(choice) = text.strip_prefix('c') {
-            let (nth, answer) = choice.split_once('=').ok_or(())?;
-            return Ok(Self::Choice(number(nth)?, answer.parse().map_err(drop)?));
+        if let Some(turn) = text.strip_prefix('t') {
+            return number(turn).map(Self::Time);
+        }
+        let mut letters = text.chars();
+        if let Some(letter @ ('c' | 'f' | 'h')) = letters.next() {
+            let (nth, answer) = letters.as_str().split_once('=').ok_or(())?;
+            let (nth, answer) = (number(nth)?, answer.parse::<u64>().map_err(drop)?);
+            let at = u32::try_from(answer).map_err(drop);
+            let ends = letter == 'h';
+            return Ok(match letter {
+                'c' => Self::Choice(nth, answer),
+                _ => Self::Fault(nth, Which { at: at?, ends }),
+            });
         }
         let (turn, by) = text.split_once('x').unwrap_or((text, "1"));
         let (turn, by) = (number(turn)?, number(by)?);
@@ -231,6 +261,7 @@ mod tests {
             "18446744073709551615.1.ffffffff",
             "7.pct:3.00000000",
             "7.c1=2-3-c2=7-9x2.0123abcd",
+            "7.t3-t3-3-c2=7-f4=1-t4-h9=1.0123abcd",
         ] {
             assert_eq!(text.parse::<Replay>().unwrap().to_string(), text);
         }
@@ -249,6 +280,12 @@ mod tests {
             ("7.3-3.0123abcd", PLAN),
             ("7.3x0.0123abcd", PLAN),
             ("7.a.0123abcd", PLAN),
+            ("7.t.0123abcd", PLAN),
+            ("7.t0.0123abcd", PLAN),
+            ("7.t4-3.0123abcd", PLAN),
+            ("7.f4-9.0123abcd", PLAN),
+            ("7.f4=-9.0123abcd", PLAN),
+            ("7.h4=4294967296.0123abcd", PLAN),
             ("7.c.0123abcd", PLAN),
             ("7.c0=1.0123abcd", PLAN),
             ("7.c1.0123abcd", PLAN),

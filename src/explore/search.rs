@@ -8,6 +8,7 @@ use super::{
     exhaustive::{Decider, Part},
     meter::Meter,
     settings::Settings,
+    space::Drawn,
     strategy::SearchStrategy,
     tally::{Found, Tally},
     trial::{Test, Trials},
@@ -100,7 +101,7 @@ fn work(test: Test<'_>, claims: &Claims, meter: &Meter<'_>) -> Result<Tally, Err
         let mut found = None;
         let mut trial = match &mut audited {
             Some(runs) => {
-                let decider = Decider::Policy(settings.strategy.policy(seed), None);
+                let decider = Decider::Policy(settings.strategy.policy(seed), Drawn::new(seed));
                 let (trial, ran) = runs.run(seed, decider)?;
                 found = runs.audit(seed, schedule, &trial, &ran)?;
                 tally.classes.insert(ran.class);

@@ -13,7 +13,7 @@ use super::{
     deadline::Deadline,
     explored::Progress,
     plan::Replay,
-    space::Space,
+    space::{Limits, Space},
     strategy::SearchStrategy,
     timed::TimedWorld,
     watchdog::{TrialWatch, UnderWay},
@@ -55,6 +55,8 @@ pub(super) struct Settings {
     pub(super) chaos: Option<u8>,
     pub(super) inject: Option<Arc<Ask>>,
     pub(super) progress: Option<Arc<Report>>,
+    /// What is varied besides the order of turns.
+    pub(super) space: Limits,
 }
 
 type Report = dyn Fn(&Progress) + Send + Sync;
@@ -139,9 +141,12 @@ impl Settings {
         if let Some(tasks) = self.tasks {
             builder = builder.max_tasks(tasks);
         }
-        match self.inject.clone() {
-            Some(ask) => builder.inject(move |tid, call, nth| ask(tid, call, nth)),
-            None => builder,
+        let asks_space = self.space.most > 0;
+        match (self.inject.clone(), space.clone()) {
+            (Some(ask), space) => builder
+                .inject(move |tid, call, nth| ask(tid, call, nth).or_else(|| space.at_call(call))),
+            (None, space) if asks_space => builder.inject_each(move |_, call| space.at_call(call)),
+            _ => builder,
         }
     }
 

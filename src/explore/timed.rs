@@ -7,7 +7,7 @@ use super::{
     space::Space,
     watchdog::{CutAt, TrialWatch},
 };
-use crate::{Cause, Happening, Policy, Runnable, SimWorld, World, forward_world};
+use crate::{BeforeTurn, Cause, Happening, Policy, Runnable, SimWorld, World, forward_world};
 
 /// The turns between two looks at the clock.
 const TURNS: u32 = 256;
@@ -39,6 +39,16 @@ impl World for TimedWorld {
 
     fn choose(&mut self, of: u64, drawn: u64) -> u64 {
         self.space.choose(of, drawn)
+    }
+
+    fn is_asked(&self) -> bool {
+        self.space.is_asked()
+    }
+
+    fn before_turn(&mut self, at: BeforeTurn) -> Option<Duration> {
+        let (now, report) = (self.inner.now(), self.inner.next_report());
+        let net = World::net(&self.inner);
+        self.space.before_turn(at, now, report, net.as_ref())
     }
 
     fn wait_for_threads(

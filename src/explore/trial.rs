@@ -4,7 +4,7 @@ use super::{
     notes::{self, Notes},
     quiet,
     settings::Settings,
-    space::{First, Space},
+    space::{Drawn, First, Space},
     strategy::SearchStrategy,
     watchdog::TrialWatch,
 };
@@ -72,10 +72,11 @@ pub(super) struct Trials<'a> {
 
 impl<'a> Trials<'a> {
     pub(super) fn new(test: Test<'a>, watch: TrialWatch) -> Self {
+        let settings = test.settings;
         Self {
             test,
             watch,
-            space: Space::default(),
+            space: Space::new(settings.space.clone(), settings.steps()),
             kernel: None,
         }
     }
@@ -97,8 +98,10 @@ impl<'a> Trials<'a> {
 
     pub(super) fn by_seed(&mut self, seed: u64) -> Result<&mut Kernel, Error> {
         let strategy = self.test.settings.strategy;
-        if strategy == SearchStrategy::Exhaustive {
-            self.space.decide_by(First);
+        match strategy {
+            SearchStrategy::Exhaustive => self.space.decide_by(First),
+            _ if self.test.settings.space.is_used() => self.space.decide_by(Drawn::new(seed)),
+            _ => {}
         }
         self.prepare(seed, |builder, watch| {
             watch.decide(&strategy);
@@ -112,6 +115,7 @@ impl<'a> Trials<'a> {
 
     /// Runs the body on the kernel, which is as new.
     pub(super) fn run(&mut self) -> Trial {
+        self.space.begin();
         let kernel = self.kernel.as_mut().expect("it was prepared");
         self.test.run(kernel, &self.watch)
     }

@@ -309,6 +309,19 @@ impl Builder {
         self
     }
 
+    /// Injects as [`Builder::inject`] does, without the numbers of calls. A search knows then that calls of
+    /// one kind do not depend on one another.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn inject_each(
+        mut self,
+        mut injector: impl FnMut(Tid, SystemCall) -> Option<Inject> + 'static,
+    ) -> Self {
+        let injector = move |tid, call, _| injector(tid, call);
+        self.injection = Some(Injection::new(Box::new(injector)).uncounted());
+        self
+    }
+
     /// Adds a tracer, which receives every event. Each call adds one more. Independently, events go
     /// to `tracing` if a subscriber enables the target `trapline::kernel`.
     pub fn tracer(mut self, tracer: impl Tracer + 'static) -> Self {
@@ -397,6 +410,7 @@ impl Builder {
             places: Default::default(),
             published: None,
             is_watched: false,
+            is_asked: world.is_asked(),
             world,
             frame: Rc::new(TrapFrame::new(remote.clone())),
             restarts: Default::default(),

@@ -45,6 +45,7 @@ impl Kernel {
             // Each turn of another task may have to wait for the processor.
             Touches::All | Touches::Processor(_) => self.touch(Object::All),
             Touches::World => self.touch(Object::World),
+            Touches::Clock => self.touch_clock(),
             Touches::Random => self.touch(Object::Random),
             Touches::Tids => self.touch(Object::Tids),
             Touches::Life(tid) => self.note_kill(tid),
@@ -69,7 +70,7 @@ impl Kernel {
     #[cold]
     #[inline(never)]
     pub(super) fn note_trap(&self, call: SystemCall) {
-        if self.injection.is_some() {
+        if self.injection.as_ref().is_some_and(|it| it.counts) {
             self.touch(Object::Calls(call.number()));
         }
         if let Some(place) = self.frame.place() {
@@ -83,6 +84,15 @@ impl Kernel {
     #[inline]
     pub(super) fn touch(&self, object: Object) {
         self.frame.touch(object, true);
+    }
+
+    /// Notes that the turn reads the clock, or arms or disarms a timer. No clock advances between turns,
+    /// unless turns take time.
+    #[inline]
+    pub(super) fn touch_clock(&self) {
+        if self.is_asked {
+            self.frame.touch(Object::Clock, false);
+        }
     }
 
     /// Notes that the turn changes a queue in a way that does not commute with a call at either end.

@@ -20,6 +20,7 @@ pub(super) type Injector = Box<dyn FnMut(Tid, SystemCall, u64) -> Option<Inject>
 pub(super) struct Injection {
     injector: Injector,
     seen: BTreeMap<u8, u64>,
+    pub(super) counts: bool,
     /// The calls that the injector has seen before: the task, and the number of its trap.
     again: BTreeMap<Tid, u64>,
 }
@@ -29,7 +30,16 @@ impl Injection {
         Self {
             injector,
             seen: BTreeMap::new(),
+            counts: true,
             again: BTreeMap::new(),
+        }
+    }
+
+    /// The injector does not look at the numbers of calls.
+    pub(super) fn uncounted(self) -> Self {
+        Self {
+            counts: false,
+            ..self
         }
     }
 
@@ -93,6 +103,7 @@ impl Kernel {
                 Answer::with(Reply::Io, Payload::Io(kind.into())).into()
             }
             Inject::Delay(span) => {
+                self.touch_clock();
                 let deadline = Nanos::from(self.world.now()).saturating_add(Nanos::from(span));
                 let timer = self.timers.of(me).arm(deadline, me.slot);
                 let ticket = Ticket::Delay(timer.1);

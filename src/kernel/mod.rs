@@ -137,6 +137,8 @@ pub struct Kernel {
     published: Option<Box<published::Published>>,
     /// Whether tracers or other threads learn of each turn.
     is_watched: bool,
+    /// Whether the world is asked before each turn.
+    is_asked: bool,
     world: Box<dyn World>,
     frame: Rc<TrapFrame>,
     log: Log,

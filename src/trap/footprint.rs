@@ -35,6 +35,8 @@ pub enum Object {
     Random,
     /// Everything outside of the kernel: devices, jobs.
     World,
+    /// The clock and the timers, where turns take time. The clock changes it when it goes on.
+    Clock,
     /// How often a call of this kind was made: an injection counts them.
     Calls(u8),
     /// The end of a queue where messages are put.

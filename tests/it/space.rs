@@ -1,3 +1,5 @@
 //! What a search decides besides the order of turns: choices, the time of turns, faults.
 
+mod brute;
 mod choices;
+mod time;
