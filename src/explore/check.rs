@@ -514,6 +514,7 @@ where
             classes: tally.classes.len() as u64,
             complete: tally.complete,
             proved,
+            premise: settings.premise(),
             unaudited: tally.unaudited,
             bound: tally.bound,
             part: (settings.shard.of > 1).then(|| settings.shard.to_string()),

@@ -13,12 +13,12 @@ pub struct Explored {
     /// [`Check::audit`](crate::Check::audit). Two schedules have the same causal order if they differ
     /// only in the order of turns that do not affect each other.
     pub classes: u64,
-    /// Whether the search was complete: it ran each causal order of turns, for its seed, if turns take
-    /// no time. With a shard, each of its part. If tasks share memory that the search does not see,
+    /// Whether the search was complete: it ran each causal order of turns, for its
+    /// [`premise`](Self::premise). With a shard, each of its part. If tasks share memory that the search does not see,
     /// another order of turns may have another outcome: see [`proved`](Self::proved).
     pub complete: bool,
-    /// Whether the search was complete, and its audit agrees: no order of turns has another outcome,
-    /// for its seed, if turns take no time. With a shard, none of its part.
+    /// Whether the search was complete, and its audit agrees: no order of turns has another outcome, for
+    /// its [`premise`](Self::premise). With a shard, none of its part.
     ///
     /// The audit runs other orders of turns that should not differ, and draws schedules. If all orders
     /// of turns have one causal order, it cannot tell whether tasks share undeclared memory, and nothing
@@ -26,6 +26,8 @@ pub struct Explored {
     /// [`Shared`](crate::Shared) that shows neither in a failure nor in an
     /// [outcome](crate::Kernel::outcome) of the orders that the audit has run.
     pub proved: bool,
+    /// What the search takes for granted, such as `turns take no time and the seed is 0`.
+    pub premise: String,
     /// What a complete search has left out of its audit, in words.
     pub unaudited: Option<String>,
     /// What kept an exhaustive search from being complete, in words.
@@ -68,6 +70,9 @@ pub struct Failure {
     /// The number of turns at which the schedule departs from first in, first out: the task that is
     /// next is not resumed.
     pub preemptions: usize,
+    /// The faults of the schedule, in the words of [`Check::faults`](crate::Check::faults), with the turn
+    /// of each and what felt it first: `reset server client before turn 41, felt by recv at echo.rs:52`.
+    pub faults: Vec<String>,
     /// The value of `TRAPLINE_REPLAY` that repeats the schedule.
     pub replay: String,
     /// Where it failed, and how to see it again.
@@ -79,10 +84,6 @@ impl fmt::Display for Failure {
         write!(f, "{}\n\n{}", self.why, self.details)
     }
 }
-
-/// What a search has proved.
-const PROVED: &str =
-    "no other order of turns has another outcome, for this seed, if turns take no time";
 
 /// Why a complete search whose audit left out nothing has proved nothing.
 const ONE_ORDER: &str = "all orders of turns have one causal order, so the search cannot tell whether \
@@ -100,7 +101,11 @@ impl fmt::Display for Explored {
             n => write!(f, "{n} schedules{part} pass")?,
         }
         if self.proved {
-            write!(f, "; proved: {PROVED}")?;
+            let premise = &self.premise;
+            write!(
+                f,
+                "; proved: no other order of turns, if {premise}, has another outcome"
+            )?;
         } else if self.complete {
             let why = self.unaudited.as_deref().unwrap_or(ONE_ORDER);
             write!(f, "; the search is complete, and nothing is proved: {why}")?;

@@ -11,7 +11,7 @@
 //! | `audit.rs`, `twice.rs` | the same turns in another order; the same again |
 //! | `plan.rs`, `guide.rs`, `minimise.rs` | the decisions that are not the usual ones; the fewest |
 //! | `space.rs`, `vary.rs`, `may.rs` | what a schedule decides besides the order of turns |
-//! | `reruns.rs`, `story.rs`, `excerpt.rs` | a failing schedule, explained and recorded |
+//! | `reruns.rs`, `story.rs`, `excerpt.rs`, `befell.rs` | a failing schedule, explained and recorded |
 //! | `deadline.rs`, `timed.rs`, `watchdog.rs` | the end of a search's time, within turns too |
 //! | `shared.rs`, `sometimes.rs` | [`Shared`]; [`sometimes!`](crate::sometimes) |
 //!
@@ -19,6 +19,7 @@
 //! to its end, and clears them.
 
 mod audit;
+mod befell;
 mod bounded;
 mod causal;
 mod check;

@@ -42,6 +42,7 @@ struct Recorded {
     turns: u32,
     /// Its turns as text, and how many of them the text leaves out.
     story: (String, usize),
+    faults: Vec<String>,
 }
 
 impl Recorded {
@@ -164,7 +165,9 @@ impl Reruns<'_> {
             true => ", with all its turns",
             false => "",
         };
-        let mut details = format!("{first}\n{story}to see it again{whole}:  {again}");
+        let faults = run.faults.iter().map(|fault| format!("  fault: {fault}\n"));
+        let faults: String = faults.collect();
+        let mut details = format!("{first}\n{faults}{story}to see it again{whole}:  {again}");
         if let Some(folder) = &self.0.settings.record {
             details += &self.record(folder, run).unwrap_or_else(|error| {
                 let why = match error {
@@ -178,6 +181,7 @@ impl Reruns<'_> {
         Ok(Failure {
             why,
             preemptions: run.plan.preemptions(),
+            faults: run.faults.clone(),
             replay,
             details,
         })
@@ -283,6 +287,7 @@ impl Reruns<'_> {
             plan,
             turns,
             story: story.text(self.0.settings.replay.is_some() && turns <= WHOLE),
+            faults: story.faults(),
         })
     }
 }

@@ -121,6 +121,21 @@ impl Settings {
         self.under_way.set_failure(why, replay, &self.command);
     }
 
+    /// What a proof takes for granted, in words.
+    pub(super) fn premise(&self) -> String {
+        let turns = match self.space.turn {
+            None => "turns take no time".to_string(),
+            Some(most) => format!("a turn takes at most {most:?}"),
+        };
+        let seed = format!("the seed is {}", self.seed);
+        if self.space.most == 0 {
+            return format!("{turns} and {seed}");
+        }
+        let faults: Vec<String> = self.space.faults.iter().map(|it| format!("{:?}", it.text)).collect();
+        let (most, faults) = (self.space.most, faults.join(", "));
+        format!("{turns}, {seed} and at most {most} of these faults happen: {faults}")
+    }
+
     /// Returns the settings of the kernel of a trial. The watch ends its waits for other threads.
     pub(super) fn builder(&self, seed: u64, watch: &TrialWatch, space: &Space) -> Builder {
         let net = self

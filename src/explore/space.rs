@@ -86,19 +86,6 @@ struct Asked {
     used: usize,
     /// Those that last.
     lasting: Vec<u32>,
-    turn: u64,
-    happened: Vec<Happened>,
-}
-
-/// A fault that has happened.
-#[derive(Clone, Debug)]
-pub(super) struct Happened {
-    pub(super) which: Which,
-    pub(super) text: String,
-    /// Counted from 1.
-    pub(super) turn: u64,
-    /// What has felt it first, in words.
-    pub(super) felt: Option<String>,
 }
 
 impl Space {
@@ -110,8 +97,6 @@ impl Space {
             taken: Duration::ZERO,
             used: 0,
             lasting: Vec::new(),
-            turn: 0,
-            happened: Vec::new(),
         })))
     }
 
@@ -127,28 +112,12 @@ impl Space {
     /// Begins a schedule.
     pub(super) fn begin(&self) {
         let this = &mut *self.0.borrow_mut();
-        (this.taken, this.used, this.turn) = (Duration::ZERO, 0, 0);
+        (this.taken, this.used) = (Duration::ZERO, 0);
         this.lasting.clear();
-        this.happened.clear();
     }
 
     pub(super) fn is_asked(&self) -> bool {
         self.0.borrow().limits.is_asked()
-    }
-
-    /// Returns the faults of the schedule, in order.
-    pub(super) fn happened(&self) -> Vec<Happened> {
-        self.0.borrow().happened.clone()
-    }
-
-    /// Notes what has felt the faults that nothing has felt so far.
-    pub(super) fn felt(&self, by: impl FnOnce() -> String) {
-        let this = &mut *self.0.borrow_mut();
-        if this.happened.iter().any(|fault| fault.felt.is_none()) {
-            let by = by();
-            let unfelt = this.happened.iter_mut().filter(|it| it.felt.is_none());
-            unfelt.for_each(|fault| fault.felt = Some(by.clone()));
-        }
     }
 
     pub(super) fn choose(&self, of: u64, drawn: u64) -> u64 {
@@ -177,7 +146,7 @@ impl Space {
                 Some(next)
             }
             Happens::Fault(which) => {
-                self.apply(which, at.turns + 1, net?);
+                self.apply(which, net?);
                 Some(now)
             }
         }
@@ -185,7 +154,6 @@ impl Space {
 
     fn may(&self, at: BeforeTurn, span: Option<Duration>) -> Before {
         let this = &mut *self.0.borrow_mut();
-        this.turn = at.turns + 1;
         let room = |turns: u64| {
             let turns = u32::try_from(turns).unwrap_or(u32::MAX);
             let most = this.limits.turn.map(|turn| turn.saturating_mul(turns));
@@ -201,7 +169,7 @@ impl Space {
         }
     }
 
-    fn apply(&self, which: Which, turn: u64, net: &SimNet) {
+    fn apply(&self, which: Which, net: &SimNet) {
         let mut this = self.0.borrow_mut();
         let What::Between(fault) = this.limits.faults[which.at as usize].what.clone() else {
             return;
@@ -216,19 +184,8 @@ impl Space {
         }
         drop(this);
         let fault = if which.ends { end } else { Some(fault) };
-        let applied = fault.as_ref().is_some_and(|fault| net.apply(fault).is_ok());
-        if let Some(fault) = fault.filter(|_| applied) {
-            self.note(which, turn, fault.to_string());
-        }
-    }
-
-    fn note(&self, which: Which, turn: u64, text: String) {
-        self.0.borrow_mut().happened.push(Happened {
-            which,
-            text,
-            turn,
-            felt: None,
-        });
+        // What it names may not be there yet, or be down.
+        let _ = fault.map(|fault| net.apply(&fault));
     }
 
     /// Decides whether a fault befalls a call.
@@ -246,7 +203,6 @@ impl Space {
             .filter(|it| is_of_call(it.1))
             .map(|it| it.0)
             .collect();
-        let turn = this.turn;
         drop(this);
         if faults.is_empty() {
             return None;
@@ -254,14 +210,10 @@ impl Space {
         let at = self.decider()?.at_call(&faults)?;
         let mut this = self.0.borrow_mut();
         this.used += 1;
-        let fault = &this.limits.faults[at as usize];
-        let What::Call(_, inject) = fault.what else {
-            return None;
-        };
-        let text = fault.text.clone();
-        drop(this);
-        self.note(Which { at, ends: false }, turn, text);
-        Some(inject)
+        match this.limits.faults[at as usize].what {
+            What::Call(_, inject) => Some(inject),
+            What::Between(_) => None,
+        }
     }
 }
 

@@ -7,11 +7,12 @@ use std::{
 };
 
 use super::{
+    befell::{Befell, Felt, is_felt},
     excerpt::{self, Place, Row, Used},
     guide::Guide,
     notes::{self, Made},
 };
-use crate::{Call, Event, Exit, Footprints, Ledger, Note, SystemCall, Tid, Tracer};
+use crate::{Call, Event, Exit, Fact, Footprints, Ledger, Note, SystemCall, Tid, Tracer};
 
 /// The most turns whose text is kept. A story of a longer schedule ends there.
 const MOST: usize = 100_000;
@@ -34,6 +35,7 @@ struct Told {
     /// The rows of the preempted tasks that have had no turn since.
     held: BTreeMap<Tid, usize>,
     turn: Option<Turn>,
+    faults: Vec<Befell>,
     /// The kernel's notes, which have the places of calls.
     footprints: Footprints,
     notes: Vec<Note>,
@@ -65,6 +67,17 @@ impl Story {
     /// Takes the places of calls from the notes of this kernel.
     pub(super) fn locate(&self, footprints: Footprints) {
         self.0.borrow_mut().footprints = footprints;
+    }
+
+    /// Describes the faults of the schedule, in order.
+    pub(super) fn faults(&self) -> Vec<String> {
+        let told = self.0.borrow();
+        let place = |row: usize| match told.rows.get(row) {
+            Some(row) => told.place(&row.place),
+            None => String::new(),
+        };
+        let faults = told.faults.iter();
+        faults.map(|fault| fault.describe(place)).collect()
     }
 
     /// Returns the text, and how many turns it leaves out. Each line is indented.
@@ -108,6 +121,15 @@ impl Told {
         if fact.spawned().is_some() {
             return self.files.extend(event.place.as_ref().map(file));
         }
+        self.feel(event);
+        if let Fact::Fault { text } = fact
+            && event.tid == Tid::KERNEL
+        {
+            self.end_turn();
+            self.faults
+                .push(Befell::before(text, self.guide.turns() + 1));
+            return self.tell_apart(&format!("fault: {text}"), BTreeSet::new());
+        }
         if fact.jumped_from().is_some() {
             self.end_turn();
             let text = format!("the clock jumps to {:?}", event.at);
@@ -118,6 +140,8 @@ impl Told {
         } else if fact.answer().is_some() && self.is_turn_of(event.tid) {
             let answer = self.ledger.line(fact, event.tid).answer();
             format!("= {}", answer.unwrap_or_default())
+        } else if let Fact::Injected { inject } = fact {
+            format!("[{inject}]")
         } else if fact.blocked_on().is_some() {
             "...".into()
         } else if let Some(by) = fact.woken_by() {
@@ -133,6 +157,24 @@ impl Told {
         };
         if let Some(turn) = &mut self.turn {
             turn.row.text += &format!(" {text}");
+        }
+    }
+
+    /// Notes what befalls a call, and what is the effect of a fault.
+    fn feel(&mut self, event: &Event<'_>) {
+        let call = self.calls.get(&event.tid);
+        let felt = call.map(|(text, row)| Felt::call(text, *row));
+        if let (Fact::Injected { inject }, Some((text, _)), Some(felt)) = (&event.fact, call, &felt)
+        {
+            let fault = Befell::call(text, *inject, self.guide.turns(), felt.clone());
+            self.faults.push(fault);
+        } else if is_felt(&event.fact, self.turn.is_none()) {
+            let task = || Felt::task(&self.ledger.comm(event.tid), event.tid);
+            let felt = match event.fact.exit() {
+                Some(_) => task(),
+                None => felt.unwrap_or_else(task),
+            };
+            self.faults.iter_mut().for_each(|fault| fault.feel(&felt));
         }
     }
 
@@ -329,7 +371,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::{Fact, Kernel};
+    use crate::Kernel;
 
     #[test]
     fn a_story_that_is_full_says_so_and_takes_no_more() {

@@ -80,6 +80,9 @@ impl Kernel {
             let turn = self.turn(me);
             if turn == Turn::Void {
                 self.ready.leave();
+                if self.is_asked {
+                    self.poll_soon();
+                }
             } else {
                 last = Some(me.tid);
             }
