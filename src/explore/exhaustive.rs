@@ -337,6 +337,11 @@ impl TreeState {
         }
         let barrier = lines.iter().position(|note| *note == Note::Barrier);
         let (mine, after) = lines.split_at(barrier.unwrap_or(lines.len()));
+        if self.run.is_wait {
+            // All that has happened is before the wait, too.
+            self.try_before_barrier();
+            self.run.causality.barrier();
+        }
         if let Some(task) = self.run.current.take()
             && !self.run.causality.repeat(task, mine)
         {

@@ -131,7 +131,12 @@ impl Settings {
         if self.space.most == 0 {
             return format!("{turns} and {seed}");
         }
-        let faults: Vec<String> = self.space.faults.iter().map(|it| format!("{:?}", it.text)).collect();
+        let faults: Vec<String> = self
+            .space
+            .faults
+            .iter()
+            .map(|it| format!("{:?}", it.text))
+            .collect();
         let (most, faults) = (self.space.most, faults.join(", "));
         format!("{turns}, {seed} and at most {most} of these faults happen: {faults}")
     }

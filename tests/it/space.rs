@@ -2,4 +2,5 @@
 
 mod brute;
 mod choices;
+mod faults;
 mod time;

@@ -36,6 +36,8 @@ pub(super) fn help(name: &str, first: &str, last: &str) -> String {
          {name} explore --strategy pct:3 --schedules 100000 {first}\n  \
          {name} explore --strategy exhaustive {first}\n  \
          {name} explore --on server:{first} --chaos 1 {last}\n  \
+         {name} explore --strategy exhaustive --turns-take 0..5ms {first}\n  \
+         {name} explore --faults 1 --may send:error=ConnectionReset {first}\n  \
          {name} explore --shard 3/8 --json {first} > part-3.json\n  \
          {name} explore merge part-*.json"
     )

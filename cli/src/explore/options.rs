@@ -3,7 +3,7 @@
 use std::{env, num::NonZeroU64, path::PathBuf, time::Duration};
 
 use clap::{ArgMatches, Args, Command, ValueHint};
-use trapline::{Check, Error, Kernel, SearchStrategy, Signal, check};
+use trapline::{Check, Error, Kernel, MayFault, SearchStrategy, Signal, check};
 
 use crate::{
     inject::{self, Rule, Rules},
@@ -16,6 +16,21 @@ fn span(text: &str) -> Result<Duration, String> {
         Duration::ZERO => Err("no schedule runs in no time: it takes a time above zero".into()),
         span => Ok(span),
     }
+}
+
+/// Reads the time that turns may take.
+fn turns(text: &str) -> Result<Duration, String> {
+    let most = text
+        .strip_prefix("0..")
+        .ok_or("it takes a range from 0, such as 0..5ms")?;
+    match duration(most)? {
+        Duration::ZERO => Err("turns take no time by default: the range ends above zero".into()),
+        most => Ok(most),
+    }
+}
+
+fn may(text: &str) -> Result<MayFault, String> {
+    text.parse()
 }
 
 /// Run a program under many schedules, to find one that breaks it
@@ -63,6 +78,17 @@ pub(crate) struct Explore {
     /// :when=RANGE; can be repeated
     #[arg(long, value_name = "RULE", value_parser = inject::rule)]
     pub(super) inject: Vec<Rule>,
+    /// Let a turn take from no time to TIME: a timer may fire while tasks are ready
+    #[arg(long, value_name = "0..TIME", value_parser = turns)]
+    turns_take: Option<Duration>,
+    /// Let up to N faults of --may happen in each schedule, at any trap; the end of a lasting one does
+    /// not count
+    #[arg(long, value_name = "N", value_parser = whole::<usize>)]
+    faults: Option<usize>,
+    /// A fault that may happen: one of --fault without a time, as in "reset server client", or one of
+    /// --inject without :when, as in send:error=ConnectionReset; can be repeated
+    #[arg(long, value_name = "FAULT", value_parser = may)]
+    may: Vec<MayFault>,
     /// Send a signal at this time, as boot does, such as 3s:TERM; can be repeated
     #[arg(long, value_name = "TIME:SIGNAL", value_parser = signal)]
     pub(super) signal: Vec<(Duration, Signal)>,
@@ -104,6 +130,11 @@ impl Explore {
         if self.shard.is_some() && self.shards.is_some() {
             return clash("--shards", "--shard");
         }
+        match (self.faults, self.may.is_empty()) {
+            (Some(1..), true) => return Err("--faults needs --may FAULT: which ones".into()),
+            (None, false) => return Err("--may needs --faults N: how many at most".into()),
+            _ => {}
+        }
         Ok(())
     }
 
@@ -128,6 +159,12 @@ impl Explore {
         }
         let schedules = self.schedules.map(NonZeroU64::get);
         search = given(search, self.preemptions, Check::preemptions);
+        search = given(search, self.turns_take, |search, most| {
+            search.turns_take(Duration::ZERO..=most)
+        });
+        search = given(search, self.faults, |search, most| {
+            search.faults(most, &self.may)
+        });
         search = given(search, self.steps, Check::steps);
         search = given(search, schedules, Check::schedules);
         search = given(search, self.seed, Check::seed);
