@@ -169,7 +169,7 @@ impl Told {
             let fault = Befell::call(text, *inject, self.guide.turns(), felt.clone());
             self.faults.push(fault);
         } else if is_felt(&event.fact, self.turn.is_none()) {
-            let task = || Felt::task(&self.ledger.comm(event.tid), event.tid);
+            let task = || Felt::task(self.ledger.comm(event.tid), event.tid);
             let felt = match event.fact.exit() {
                 Some(_) => task(),
                 None => felt.unwrap_or_else(task),

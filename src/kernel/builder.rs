@@ -312,7 +312,6 @@ impl Builder {
     /// Injects as [`Builder::inject`] does, without the numbers of calls. A search knows then that calls of
     /// one kind do not depend on one another.
     #[doc(hidden)]
-    #[must_use]
     pub fn inject_each(
         mut self,
         mut injector: impl FnMut(Tid, SystemCall) -> Option<Inject> + 'static,
