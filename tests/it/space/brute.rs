@@ -345,7 +345,7 @@ fn a_search_has_the_outcomes_of_every_sequence_of_decisions() {
     };
     let (first, count) = (
         number("TRAPLINE_FIRST", 0),
-        number("TRAPLINE_PROGRAMS", 150),
+        number("TRAPLINE_PROGRAMS", 40),
     );
     let (mut compared, mut runs, mut schedules, mut wrong) = (0, 0, 0, Vec::new());
     for seed in first..first + count {
