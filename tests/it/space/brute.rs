@@ -343,10 +343,7 @@ fn a_search_has_the_outcomes_of_every_sequence_of_decisions() {
         let text = env::var(name).ok();
         text.map_or(usual, |text| text.parse::<u64>().unwrap())
     };
-    let (first, count) = (
-        number("TRAPLINE_FIRST", 0),
-        number("TRAPLINE_PROGRAMS", 40),
-    );
+    let (first, count) = (number("TRAPLINE_FIRST", 0), number("TRAPLINE_PROGRAMS", 40));
     let (mut compared, mut runs, mut schedules, mut wrong) = (0, 0, 0, Vec::new());
     for seed in first..first + count {
         let program = program(seed);
