@@ -115,6 +115,8 @@ pub use log::{
     Span, Topic, TraceLine, Tracer, Wake, recording as record,
 };
 pub use sched::{Cause, Facts, Fifo, Policy, Runnable};
+#[doc(hidden)]
+pub use trap::Label;
 pub use trap::{Continued, Descriptor, DiskOp, FileOp, Footprints, Note, Object, pause::pause};
 #[cfg(feature = "hyper")]
 pub use user::guest::ForeignTimer;

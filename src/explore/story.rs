@@ -220,7 +220,9 @@ impl Told {
                     self.shared.push(shared);
                 }
                 let verb = if writes { "writes" } else { "reads" };
-                texts.push(format!("{verb} shared {}", at + 1));
+                let name = notes::name_of_shared(shared);
+                let name = name.map_or(String::new(), |name| format!(" {name:?}"));
+                texts.push(format!("{verb} shared {}{name}", at + 1));
             }
         }
         let used = seen.into_iter().map(|(shared, _)| Used::Shared(shared));
