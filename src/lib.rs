@@ -104,6 +104,7 @@ pub use abi::{
     ListenOptions, Mode, Nanos, On, Place, QueueId, QueueInfo, Reply, Share, Signal, StreamOptions,
     SystemCall, TaskInfo, TaskState, Tid, UnknownSignal, Wait,
 };
+pub use explore::linear;
 pub use explore::{Check, Explored, Failure, Progress, SearchStrategy, Shared, check};
 pub use interrupt::{External, Interrupt, Interrupts, Remote};
 pub use kernel::{

@@ -12,6 +12,7 @@
 //! | `plan.rs`, `guide.rs`, `minimise.rs` | departures from first in, first out; the fewest |
 //! | `reruns.rs`, `story.rs`, `excerpt.rs` | a failing schedule, explained and recorded |
 //! | `deadline.rs`, `timed.rs`, `watchdog.rs` | the end of a search's time, within turns too |
+//! | `linear/` | [`linear`]: histories of operations that some order explains |
 //! | `shared.rs`, `sometimes.rs` | [`Shared`]; [`sometimes!`](crate::sometimes) |
 //!
 //! Thread locals are in `notes.rs` and `quiet.rs` alone. A trial runs on one thread from its begin
@@ -29,6 +30,7 @@ mod excerpt;
 mod exhaustive;
 mod explored;
 mod guide;
+pub mod linear;
 mod meter;
 mod minimise;
 mod notes;

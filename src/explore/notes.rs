@@ -109,6 +109,11 @@ pub(super) fn name_shared(name: Option<&Rc<str>>) -> Made {
     })
 }
 
+/// Names something that tasks share, and that a report does not name: its name is empty.
+pub(super) fn name_mark() -> Made {
+    name_shared(Some(&Rc::from("")))
+}
+
 /// Returns the name that a shared value has from its maker.
 pub(super) fn name_of_shared(made: Made) -> Option<Rc<str>> {
     ACCESSES.with_borrow(|accesses| accesses.names.get(&made).cloned())

@@ -26,6 +26,7 @@ mod input;
 mod layers;
 mod ledger;
 mod limits;
+mod linear;
 mod locks;
 mod log;
 mod net;
