@@ -154,6 +154,7 @@ mod tests {
             ("exhaustive", "fifo"),
             ("random", "random"),
             ("pct:3", "pct:3"),
+            ("surw:3/4<1", "surw:3/4<1"),
         ] {
             assert_eq!(decisions.parse::<Decisions>().unwrap().policy(), policy);
         }
@@ -166,6 +167,7 @@ mod tests {
             "0..00000000",
             "18446744073709551615.1.ffffffff",
             "7.pct:3.00000000",
+            "7.surw:12/30<1/8<1.00000000",
         ] {
             assert_eq!(text.parse::<Replay>().unwrap().to_string(), text);
         }
