@@ -94,7 +94,8 @@ impl Window {
         match (&self.why, self.before) {
             (Why::Unordered(..), 0) => format!("no order explains these {count} operations{on}"),
             (Why::Unordered(..), before) => {
-                format!("no order explains these {count} operations{on}, behind {before} others")
+                let s = if before == 1 { "" } else { "s" };
+                format!("no order explains these {count} operations{on}, behind {before} other{s}")
             }
             (Why::NoOperation(usage), _) => {
                 let Operation { task, input, .. } = &self.operations[0];
