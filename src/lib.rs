@@ -104,6 +104,7 @@ pub use abi::{
     ListenOptions, Mode, Nanos, On, Place, QueueId, QueueInfo, Reply, Share, Signal, StreamOptions,
     SystemCall, TaskInfo, TaskState, Tid, UnknownSignal, Wait,
 };
+pub use explore::linear;
 pub use explore::{Check, Explored, Failure, MayFault, Progress, SearchStrategy, Shared, check};
 pub use interrupt::{External, Interrupt, Interrupts, Remote};
 pub use kernel::{
@@ -115,6 +116,8 @@ pub use log::{
     Span, Topic, TraceLine, Tracer, Wake, recording as record,
 };
 pub use sched::{Cause, Facts, Fifo, Policy, Runnable};
+#[doc(hidden)]
+pub use trap::Label;
 pub use trap::{Continued, Descriptor, DiskOp, FileOp, Footprints, Note, Object, pause::pause};
 #[cfg(feature = "hyper")]
 pub use user::guest::ForeignTimer;

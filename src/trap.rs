@@ -16,10 +16,12 @@
 //! | `drops.rs` | destructors that run one after another |
 //! | `footprint.rs` | what a turn touches: [`Footprints`] |
 //! | `noting.rs`, `deferring.rs` | the notes of a search; what a task leaves without a trap |
+//! | `accesses.rs` | accesses to shared values, for the event log |
 //! | `pause.rs` | how blocking work pauses |
 //! | `unread.rs` | what was read of standard input ahead |
 //! | `status.rs` | the status of a queue, which its handles read without a trap |
 
+pub(crate) mod accesses;
 mod deferred;
 mod deferring;
 mod descriptor;
@@ -36,6 +38,7 @@ mod status;
 pub(crate) mod unread;
 
 pub(crate) use crate::abi::Kind;
+pub use accesses::Label;
 pub(crate) use deferred::Deferred;
 #[cfg(feature = "serde")]
 pub(crate) use descriptor::Carrier;

@@ -67,7 +67,7 @@ use crate::{Error, Inject, Kernel, SimNet, SystemCall, Tid, sched::Pct};
 /// |---|---|---|
 /// | `TRAPLINE_SCHEDULES` | `100000` | [`Check::schedules`] |
 /// | `TRAPLINE_SEED` | `7` | [`Check::seed`] |
-/// | `TRAPLINE_STRATEGY` | `random`, `pct:3`, `fifo`, `exhaustive` | [`Check::random`] and its neighbours |
+/// | `TRAPLINE_STRATEGY` | `random`, `pct:3`, `surw`, `fifo`, `exhaustive` | [`Check::random`] and its neighbours |
 /// | `TRAPLINE_TIME` | `30s` | [`Check::time`] |
 /// | `TRAPLINE_THREADS` | `8` | [`Check::threads`], where the source calls it |
 /// | `TRAPLINE_SHARD` | `3/8` | runs one of 8 parts of the schedules; the parts are disjoint |
@@ -153,6 +153,15 @@ where
     /// *Panics* if there are more than 1,000 changes.
     pub fn pct(self, changes: u32) -> Self {
         self.strategy(SearchStrategy::Pct(changes, None))
+    }
+
+    /// Draws each turn in proportion to the turns that tasks have left
+    /// ([`Surw`](crate::sched::Surw)), so that long tasks do not run their last turns alone. Finds a
+    /// defect that needs a short task to be late. Before its first schedule the search counts the turns of
+    /// tasks in eight runs that are drawn. A run that fails ends the search. Of more than 32 tasks, those
+    /// with the least numbers are counted.
+    pub fn surw(self) -> Self {
+        self.strategy(SearchStrategy::Surw(None))
     }
 
     /// Runs one schedule of each causal order, all with one seed. Two schedules have the same causal
@@ -296,6 +305,29 @@ where
     /// ```
     pub fn audit(mut self) -> Self {
         self.settings.audits = true;
+        self
+    }
+
+    /// Counts the causal orders of a search that draws its schedules, and estimates how likely the next
+    /// schedule has one that none has had: [`Explored::unseen`]. Each schedule takes about twice as long.
+    /// A search that is exhaustive panics.
+    ///
+    /// ```
+    /// use trapline::{Os, Shared, check};
+    ///
+    /// let explored = check(|kernel| {
+    ///     let sum = Shared::new(0);
+    ///     for name in ["left", "right"] {
+    ///         let sum = sum.clone();
+    ///         kernel.spawn(name, async move |_: &mut Os| sum.update(|sum| *sum += 1))?;
+    ///     }
+    ///     kernel.run()?.check()
+    /// }).estimate().schedules(100).explore();
+    /// assert_eq!((explored.classes, explored.unseen), (2, Some(0.0)));
+    /// assert!(explored.to_string().contains("less than 1.00 % of the probability"));
+    /// ```
+    pub fn estimate(mut self) -> Self {
+        self.settings.estimates = true;
         self
     }
 
@@ -473,6 +505,10 @@ where
             let why = "`audit` does not go with `preemptions`: leave one of them out";
             panic!("the search cannot begin: {why}");
         }
+        if self.settings.estimates && self.settings.is_exhaustive() {
+            let why = "`estimate` is for a search that draws its schedules: leave it out";
+            panic!("the search cannot begin: {why}");
+        }
         self.settings.deadline = Deadline::after(self.settings.time, self.settings.stop);
         let _watchdog = Watchdog::start(
             &self.settings.under_way,
@@ -505,13 +541,15 @@ where
             (None, Some(most)) => bounded::search(&crew, test, most)?,
             (None, None) => complete::search(&crew, test)?,
         };
-        let proved = tally.is_proved();
+        let (proved, unseen) = (tally.is_proved(), tally.unseen());
         let failure = tally.failure.map(|found| Reruns(test).explain(found));
         let claims = claims_in(std::any::type_name::<F>());
+        let draws = !settings.is_exhaustive();
         let never = claims.filter(|claim| !tally.held.contains(claim));
         Ok(Explored {
             schedules: tally.schedules,
             classes: tally.classes.len() as u64,
+            unseen: unseen.filter(|_| draws),
             complete: tally.complete,
             proved,
             premise: settings.premise(),

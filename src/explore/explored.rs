@@ -10,9 +10,16 @@ pub struct Explored {
     /// [`Check::pct`](crate::Check::pct) counts turns count only if the search ends among them.
     pub schedules: u64,
     /// The number of causal orders among them, in an exhaustive search or one with
-    /// [`Check::audit`](crate::Check::audit). Two schedules have the same causal order if they differ
+    /// [`Check::audit`](crate::Check::audit) or [`Check::estimate`](crate::Check::estimate). Two schedules have the same causal order if they differ
     /// only in the order of turns that do not affect each other.
     pub classes: u64,
+    /// An estimate of how likely the next schedule of a search that draws has a causal order that none
+    /// has had: the share of schedules whose causal order no other one has (Good-Turing). With 0, read it
+    /// as less than 1 / [`schedules`](Self::schedules). It is about the schedules that the strategy draws,
+    /// and says nothing of those that it cannot draw. Only [`Check::estimate`](crate::Check::estimate) and
+    /// [`Check::audit`](crate::Check::audit) count causal orders. An exhaustive search draws nothing, and
+    /// has none.
+    pub unseen: Option<f64>,
     /// Whether the search was complete: it ran each causal order of turns, for its
     /// [`premise`](Self::premise). With a shard, each of its part. If tasks share memory that the search does not see,
     /// another order of turns may have another outcome: see [`proved`](Self::proved).
@@ -112,9 +119,31 @@ impl fmt::Display for Explored {
         } else if let Some(bound) = &self.bound {
             write!(f, "; the search is not complete: {bound}")?;
         }
+        if let Some(unseen) = self.unseen {
+            let orders = self.classes;
+            let share = share(unseen, self.schedules);
+            write!(
+                f,
+                "; {orders} causal orders, and {share} of the probability is in orders not yet seen"
+            )?;
+        }
         for text in &self.never {
             write!(f, "\nsometimes!({text:?}) held in none of them")?;
         }
         Ok(())
+    }
+}
+
+/// Says an estimated share. Nothing below one schedule is known.
+fn share(share: f64, schedules: u64) -> String {
+    let percent = 100.0 * share;
+    if share == 0.0 {
+        let least = 100.0 / schedules.max(1) as f64;
+        return format!("less than {least:.2} %");
+    }
+    match percent {
+        10.0.. => format!("about {percent:.0} %"),
+        1.0.. => format!("about {percent:.1} %"),
+        _ => format!("about {percent:.2} %"),
     }
 }

@@ -13,6 +13,7 @@
 //! | `space.rs`, `vary.rs`, `may.rs` | what a schedule decides besides the order of turns |
 //! | `reruns.rs`, `story.rs`, `excerpt.rs`, `befell.rs` | a failing schedule, explained and recorded |
 //! | `deadline.rs`, `timed.rs`, `watchdog.rs` | the end of a search's time, within turns too |
+//! | `linear/` | [`linear`]: histories of operations that some order explains |
 //! | `shared.rs`, `sometimes.rs` | [`Shared`]; [`sometimes!`](crate::sometimes) |
 //!
 //! Thread locals are in `notes.rs` and `quiet.rs` alone. A trial runs on one thread from its begin
@@ -31,6 +32,7 @@ mod excerpt;
 mod exhaustive;
 mod explored;
 mod guide;
+pub mod linear;
 mod may;
 mod meter;
 mod minimise;

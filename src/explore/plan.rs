@@ -248,6 +248,7 @@ mod tests {
             ("exhaustive", "fifo"),
             ("random", "random"),
             ("pct:3", "pct:3"),
+            ("surw:3/4<1", "surw:3/4<1"),
         ] {
             assert_eq!(decisions.parse::<Decisions>().unwrap().policy(), policy);
         }
@@ -262,6 +263,7 @@ mod tests {
             "7.pct:3.00000000",
             "7.c1=2-3-c2=7-9x2.0123abcd",
             "7.t3-t3-3-c2=7-f4=1-t4-h9=1.0123abcd",
+            "7.surw:12/30<1/8<1.00000000",
         ] {
             assert_eq!(text.parse::<Replay>().unwrap().to_string(), text);
         }

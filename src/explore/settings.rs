@@ -50,6 +50,8 @@ pub(super) struct Settings {
     pub(super) ignores_environment: bool,
     /// Whether a search by seeds runs each schedule in a second order, too.
     pub(super) audits: bool,
+    /// Whether it counts their causal orders.
+    pub(super) estimates: bool,
     pub(super) net: Option<Arc<dyn Fn() -> SimNet + Send + Sync>>,
     /// The level of chaos in the network. Without one, the network has its own.
     pub(super) chaos: Option<u8>,

@@ -255,14 +255,17 @@ impl Told {
     fn tell_accesses(&mut self, accesses: Vec<(Made, bool)>) -> (Vec<String>, BTreeSet<Used>) {
         let (mut texts, mut seen) = (Vec::new(), BTreeSet::new());
         for (shared, writes) in accesses {
-            if seen.insert((shared, writes)) {
+            let name = notes::name_of_shared(shared);
+            let is_mark = name.as_ref().is_some_and(|name| name.is_empty());
+            if !is_mark && seen.insert((shared, writes)) {
                 let known = self.shared.iter().position(|other| *other == shared);
                 let at = known.unwrap_or(self.shared.len());
                 if known.is_none() {
                     self.shared.push(shared);
                 }
                 let verb = if writes { "writes" } else { "reads" };
-                texts.push(format!("{verb} shared {}", at + 1));
+                let name = name.map_or(String::new(), |name| format!(" {name:?}"));
+                texts.push(format!("{verb} shared {}{name}", at + 1));
             }
         }
         let used = seen.into_iter().map(|(shared, _)| Used::Shared(shared));

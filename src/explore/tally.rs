@@ -17,6 +17,8 @@ pub(super) struct Tally {
     pub(super) held: BTreeSet<&'static str>,
     pub(super) failure: Option<Found>,
     pub(super) classes: FxHashSet<u64>,
+    /// Those of them that several schedules have.
+    pub(super) repeated: FxHashSet<u64>,
     pub(super) complete: bool,
     /// What keeps the search from being complete, in words.
     pub(super) bound: Option<String>,
@@ -95,6 +97,21 @@ impl Tally {
         self.complete && self.unaudited.is_none() && !is_one
     }
 
+    /// Counts the causal order of a schedule.
+    pub(super) fn add_class(&mut self, class: u64) {
+        if !self.classes.insert(class) {
+            self.repeated.insert(class);
+        }
+    }
+
+    /// Estimates how likely the next schedule has a causal order that none has had, if schedules are
+    /// drawn and their orders counted. (Good, "The population frequencies of species and the estimation of
+    /// population parameters", 1953.)
+    pub(super) fn unseen(&self) -> Option<f64> {
+        let once = self.classes.len() - self.repeated.len();
+        (!self.classes.is_empty()).then(|| once as f64 / self.schedules.max(1) as f64)
+    }
+
     /// Adds what a trial has noted, apart from its failure.
     pub(super) fn add(&mut self, trial: &mut Trial) {
         self.schedules += 1;
@@ -127,7 +144,11 @@ impl Tally {
         self.held.extend(other.held);
         let failures = self.failure.take().into_iter().chain(other.failure);
         self.failure = failures.min_by_key(|found| found.schedule);
-        self.classes.extend(other.classes);
+        other
+            .classes
+            .into_iter()
+            .for_each(|class| self.add_class(class));
+        self.repeated.extend(other.repeated);
         self.complete &= other.complete;
         self.bound = self.bound.take().or(other.bound);
         self.unaudited = self.unaudited.take().or(other.unaudited);

@@ -415,6 +415,7 @@ impl Builder {
             restarts: Default::default(),
             remote,
             log: self.log,
+            shown: 0,
             limits: self.limits,
             clock: Nanos::ZERO,
             next_poll: 0,

@@ -27,6 +27,7 @@
 //! | `footprint.rs` | notes for a search of what each call touches |
 //! | `limits.rs`, `screen.rs` | the limits of tasks; what they decide on a trap |
 //! | `holders.rs`, `inject.rs` | cycles of waits, found when they close; faults at the trap |
+//! | `accesses.rs` | accesses to shared values, as events |
 //! | `access.rs`, `reset.rs` | the other calls of the host; a kernel for one more run |
 //! | `published.rs` | the turn under way, for other threads |
 //! | `stall.rs`, `standstill.rs` | a wait that only threads end; a task that stops the clock |
@@ -37,6 +38,7 @@
 //! poll.
 
 mod access;
+mod accesses;
 mod answer;
 mod audit;
 mod builder;
@@ -142,6 +144,8 @@ pub struct Kernel {
     world: Box<dyn World>,
     frame: Rc<TrapFrame>,
     log: Log,
+    /// How many shared values the log has shown.
+    shown: u64,
     remote: Remote,
     limits: builder::Limits,
     /// The world's time at the last poll.

@@ -104,6 +104,7 @@ impl Kernel {
         }
         self.clock = Nanos::ZERO;
         self.log.set_clock(Duration::ZERO);
+        self.shown = 0;
         (self.next_poll, self.pass_ends) = (0, 0);
         self.stepping = None;
         self.daemons = Default::default();

@@ -45,6 +45,7 @@ impl Kernel {
 
     /// Ends the turns of a run or a step: what follows is done by the host.
     pub(super) fn leave(&mut self) {
+        self.end_accesses();
         self.remote.runs(Tid::KERNEL);
         self.frame.note(Note::Barrier);
     }

@@ -7,6 +7,7 @@
 
 use super::{
     Kernel,
+    accesses::begin_accesses,
     answer::Beside,
     deadlines::Due,
     emit::emit_resumed,
@@ -62,6 +63,8 @@ impl Kernel {
                 published.resumed(me);
             }
             if self.log.is_observed() {
+                let shown = &mut self.shown;
+                begin_accesses(&mut self.log, self.number, me.tid, shown);
                 emit_resumed(&mut self.log, &mut self.slept, me.tid);
                 self.frame.put_located_reply(&mut reply);
             }
@@ -124,6 +127,7 @@ impl Kernel {
     #[cold]
     #[inline(never)]
     fn dispatch(&mut self, me: Runnable, call: SystemCall) {
+        self.emit_accesses();
         if self.frame.is_in_observed_lane() {
             self.answer_and_emit(me, call);
         } else if self.published.is_some() {
@@ -223,6 +227,7 @@ impl Kernel {
     #[cold]
     #[inline(never)]
     fn finish(&mut self, me: Runnable, panic: Option<Panic>) {
+        self.emit_accesses();
         self.ready.leave();
         let task = &mut self.tasks[me];
         task.run();

@@ -405,6 +405,11 @@ impl TrapFrame {
         self.unwound.set(false);
     }
 
+    /// Returns the task whose turn it is.
+    pub(crate) fn running(&self) -> Tid {
+        self.remote.running()
+    }
+
     pub(crate) fn has_payload(&self) -> bool {
         self.flags.get() & PAYLOAD != 0
     }

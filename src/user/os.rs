@@ -12,7 +12,7 @@ use std::{
 use genawaiter::stack::Co;
 
 use crate::{
-    abi::{Errno, Reply, SystemCall},
+    abi::{Errno, Reply, SystemCall, Tid},
     trap::{Caller, Payload, TrapFrame},
 };
 
@@ -75,6 +75,13 @@ impl Os {
         let place = Location::caller();
         self.frame.set_place(place);
         place
+    }
+
+    /// Returns the number of the task, without a trap.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn running(&self) -> Tid {
+        self.frame.running()
     }
 
     /// Makes a trap. `prepare` puts what travels beside the call into the frame.

@@ -37,7 +37,7 @@ fn may(text: &str) -> Result<MayFault, String> {
 #[derive(Args)]
 pub(crate) struct Explore {
     /// How schedules are chosen: random draws each turn; pct:D gives tasks random priorities, of
-    /// which D change; fifo changes only the random numbers; exhaustive runs each causal
+    /// which D change; surw draws each turn by the turns that tasks have left; fifo changes only the random numbers; exhaustive runs each causal
     /// order of turns once. The order in which different tasks print lines does not count then
     #[arg(long, value_name = "NAME")]
     strategy: Option<SearchStrategy>,
@@ -51,6 +51,9 @@ pub(crate) struct Explore {
     /// first out, is not resumed
     #[arg(long, value_name = "N", value_parser = whole::<usize>, conflicts_with = "strategy")]
     preemptions: Option<usize>,
+    /// Count the causal orders of schedules that are drawn, and estimate how likely the next one is new
+    #[arg(long, conflicts_with = "preemptions")]
+    estimate: bool,
     /// Limit the turns of a schedule. A longer one fails; an exhaustive search cuts it [default:
     /// 1000000; 10000 for exhaustive]
     #[arg(long, value_name = "N", value_parser = whole::<u64>)]
@@ -127,6 +130,11 @@ impl Explore {
         if self.strategy.is_some() && self.preemptions.is_some() {
             return clash("--preemptions", "--strategy");
         }
+        if self.estimate && (self.is_by_causal_order() || self.preemptions.is_some()) {
+            return Err(
+                "--estimate is for a search that draws its schedules: random, pct or surw".into(),
+            );
+        }
         if self.shard.is_some() && self.shards.is_some() {
             return clash("--shards", "--shard");
         }
@@ -154,6 +162,9 @@ impl Explore {
             .strategy(self.strategy.unwrap_or_default())
             .net(move || net.network(&hosts, None).expect("it was right before"))
             .threads(self.jobs.unwrap_or(0));
+        if self.estimate {
+            search = search.estimate();
+        }
         if !self.inject.is_empty() {
             search = search.inject(rules.injection());
         }

@@ -43,6 +43,7 @@ pub(super) fn object(
         "shard": shard.map(|(number, of)| format!("{number}/{of}")),
         "schedules": explored.schedules,
         "classes": explored.classes,
+        "unseen": explored.unseen,
         "complete": explored.complete,
         "proved": explored.proved,
         "unaudited": explored.unaudited,
