@@ -4,6 +4,7 @@ use std::{cell::RefCell, collections::VecDeque, iter, mem::take, rc::Rc};
 
 use super::{
     plan::{Decisions, Delay, Plan},
+    strategy::SearchStrategy,
     timed::Timed,
     trial::{Test, Trial, Trials},
     watchdog::TrialWatch,
@@ -19,8 +20,9 @@ struct Guided {
     ready: VecDeque<Runnable>,
     /// The departures that lie ahead, the next of them at the end.
     ahead: Vec<Delay>,
-    /// Decides instead of a plan.
+    /// Decides instead of a plan, behind so many turns.
     chooser: Option<Box<dyn Policy>>,
+    until: u32,
     made: Plan,
     widths: Vec<u32>,
     /// The task that the last departure has sent back, and its turn.
@@ -51,6 +53,13 @@ impl Guide {
             ahead: plan.0.iter().rev().copied().collect(),
             ..Guided::default()
         };
+    }
+
+    /// Draws the turns behind so many.
+    fn draw_behind(&self, until: u32, seed: u64) {
+        let mut this = self.0.borrow_mut();
+        this.chooser = Some(SearchStrategy::Random.policy(seed));
+        this.until = until;
     }
 
     pub(super) fn made(&self) -> Plan {
@@ -86,13 +95,13 @@ impl Policy for Guide {
         this.widths.push(width);
         let turn = this.widths.len() as u32;
         let by = match &mut this.chooser {
-            Some(chooser) => {
+            Some(chooser) if turn > this.until => {
                 // A policy may return a task that has ended meanwhile.
                 let mut chosen = iter::from_fn(|| chooser.pop());
                 chosen.find_map(|task| this.ready.iter().position(|ready| *ready == task))? as u32
             }
             // A program that has changed may have fewer tasks than the plan sends back.
-            None => {
+            _ => {
                 let delay = this.ahead.pop_if(|next| next.turn == turn);
                 delay.map_or(0, |delay| delay.by % width)
             }
@@ -102,7 +111,13 @@ impl Policy for Guide {
             this.preempted = this.ready.front().map(|task| (turn, *task));
             this.ready.rotate_left(by as usize);
         }
-        this.ready.pop_front()
+        let next = this.ready.pop_front();
+        if let (Some(chooser), Some(next)) = (&mut this.chooser, next)
+            && turn <= this.until
+        {
+            chooser.remove(next);
+        }
+        next
     }
 
     fn remove(&mut self, task: Runnable) {
@@ -145,13 +160,33 @@ impl<'a> Planned<'a> {
     }
 
     pub(super) fn run(&mut self, plan: &Plan) -> Result<Trial, Error> {
+        self.run_as(plan, |_| ())
+    }
+
+    fn run_as(&mut self, plan: &Plan, set: impl FnOnce(&Guide)) -> Result<Trial, Error> {
         let guide = &self.guide;
         self.trials.prepare(self.seed, |builder, watch| {
             builder.policy(Timed::new(guide.clone(), watch))
         })?;
         guide.follow(plan);
+        set(guide);
         self.trials.watch.decide(plan);
         Ok(self.trials.run())
+    }
+
+    /// Returns whether a schedule passes, of which the turns behind so many are drawn; and its plan.
+    pub(super) fn passes_beyond(
+        &mut self,
+        plan: &Plan,
+        until: u32,
+        seed: u64,
+    ) -> Result<(bool, Plan), Error> {
+        let trial = self.run_as(plan, |guide| guide.draw_behind(until, seed))?;
+        Ok((trial.failure.is_none() && !self.is_cut(), self.guide.made()))
+    }
+
+    pub(super) fn passes(&mut self, plan: &Plan) -> Result<bool, Error> {
+        Ok(self.run(plan)?.failure.is_none() && !self.is_cut())
     }
 
     pub(super) fn fails(&mut self, plan: &Plan) -> Result<bool, Error> {

@@ -9,7 +9,11 @@
 //! | `tally.rs`, `explored.rs` | what a search finds; what it returns |
 //! | `trial.rs`, `notes.rs`, `quiet.rs` | one schedule: its run, its notes, its panics |
 //! | `audit.rs`, `twice.rs` | the same turns in another order; the same again |
+//! | `mutate.rs` | searches of programs in which one call does nothing |
+//! | `worth.rs` | what both of these find |
+//! | `cut.rs`, `cuts.rs` | schedules in which a task is cut |
 //! | `plan.rs`, `guide.rs`, `minimise.rs` | departures from first in, first out; the fewest |
+//! | `doom.rs` | the turn from which a schedule fails, however it goes on |
 //! | `reruns.rs`, `story.rs`, `excerpt.rs` | a failing schedule, explained and recorded |
 //! | `deadline.rs`, `timed.rs`, `watchdog.rs` | the end of a search's time, within turns too |
 //! | `shared.rs`, `sometimes.rs` | [`Shared`]; [`sometimes!`](crate::sometimes) |
@@ -24,13 +28,17 @@ mod check;
 mod clock;
 mod complete;
 mod crew;
+mod cut;
+mod cuts;
 mod deadline;
+mod doom;
 mod excerpt;
 mod exhaustive;
 mod explored;
 mod guide;
 mod meter;
 mod minimise;
+mod mutate;
 mod notes;
 mod plan;
 mod quiet;
@@ -46,6 +54,7 @@ mod timed;
 mod trial;
 mod twice;
 mod watchdog;
+mod worth;
 
 pub use check::{Check, check};
 pub use explored::{Explored, Failure, Progress};
@@ -53,3 +62,4 @@ pub use shared::Shared;
 #[doc(hidden)]
 pub use sometimes::{SITES, Site, held, name_of};
 pub use strategy::SearchStrategy;
+pub use worth::{CutPlace, Cuts, Mutants, Survivor};

@@ -59,3 +59,4 @@ mod timeouts;
 mod verdicts;
 mod words;
 mod worlds;
+mod worth;
