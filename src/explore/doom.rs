@@ -78,16 +78,18 @@ impl Search<'_> {
     fn find(&mut self, turns: u32) -> Result<Option<Doom>, Error> {
         // The prefix of the first length has a continuation that passes, and the other one has none.
         let (mut saved, mut doomed): (Option<u32>, _) = (None, turns);
+        let mut probed = None;
         loop {
             while saved.map_or(0, |saved| saved + 1) < doomed {
                 let middle = saved.map_or(0, |saved| saved + (doomed - saved) / 2);
                 match self.count(middle, PROBES, true)? {
                     None => return Ok(None),
                     Some(count) if count.passed > 0 => saved = Some(middle),
-                    Some(_) => doomed = middle,
+                    Some(count) => (doomed, probed) = (middle, Some(count)),
                 }
             }
-            let Some(from) = self.count(doomed, COUNTED, false)? else {
+            // If the time is over, the last probe has counted some.
+            let Some(from) = self.count(doomed, COUNTED, false)?.or(probed.take()) else {
                 return Ok(None);
             };
             if from.passed > 0 && doomed < turns {
@@ -108,7 +110,7 @@ impl Search<'_> {
     }
 
     /// Counts continuations of a prefix: all of them if there are at most so many, or as many that are drawn.
-    /// It may end with the first that passes. Returns `None` if the time is over.
+    /// A probe ends with the first that passes. Returns `None` if the time is over, and none was drawn.
     fn count(&mut self, prefix: u32, most: u64, is_probe: bool) -> Result<Option<Count>, Error> {
         let failing = self.failing.0.iter();
         let ahead = failing.take_while(|delay| delay.turn <= prefix).copied();
@@ -148,7 +150,7 @@ impl Search<'_> {
         let mut count = Count::default();
         while count.of < most && !(is_probe && count.passed > 0) {
             if self.budget.is_spent() {
-                return Ok(None);
+                return Ok(Some(count).filter(|count| !is_probe && count.of > 0));
             }
             let (passes, made) = self.runs.passes_beyond(begin, prefix, count.of)?;
             count.add(passes, || made);
