@@ -105,7 +105,8 @@ pub use abi::{
     SystemCall, TaskInfo, TaskState, Tid, UnknownSignal, Wait,
 };
 pub use explore::{
-    Check, CutPlace, Cuts, Explored, Failure, Mutants, Progress, SearchStrategy, Shared, Survivor, check,
+    Check, CutPlace, Cuts, Explored, Failure, Mutants, Progress, SearchStrategy, Shared, Survivor,
+    check,
 };
 pub use interrupt::{External, Interrupt, Interrupts, Remote};
 pub use kernel::{

@@ -147,9 +147,7 @@ impl FromStr for Replay {
             decisions: decisions
                 .parse()
                 .map_err(|()| wrong("its preemptions are no list such as 3-9x2".into()))?,
-            cut: cut.map_err(|()| {
-                wrong("behind its + is no cut such as killed-in:2:5".into())
-            })?,
+            cut: cut.map_err(|()| wrong("behind its + is no cut such as killed-in:2:5".into()))?,
             hash: hash.ok_or_else(|| wrong("its hash is not 8 hexadecimal digits".into()))?,
         })
     }

@@ -188,7 +188,9 @@ impl Reruns<'_> {
     fn saves(&self, seed: u64, passing: &Plan, turn: u32) -> Result<String, Error> {
         let (run, story) = self.tell(seed, &Decisions::Plan(passing.clone()), true)?;
         let sibling = story.turn(turn).filter(|_| run.trial.failure.is_none());
-        Ok(sibling.map_or(String::new(), |sibling| format!(", with {sibling} in its place")))
+        Ok(sibling.map_or(String::new(), |sibling| {
+            format!(", with {sibling} in its place")
+        }))
     }
 
     fn describe(&self, run: &Recorded, why: String, first: &str) -> Result<Failure, Error> {

@@ -52,7 +52,11 @@ impl fmt::Display for Cuts {
             widths.max().unwrap_or(0).max(5)
         };
         let (place, call) = (width(|it| &it.place), width(|it| &it.call));
-        write!(f, "{:place$}  {:call$}  {:7}  {:>5}  {:>5}", "place", "call", "by", "cuts", "fail")?;
+        write!(
+            f,
+            "{:place$}  {:call$}  {:7}  {:>5}  {:>5}",
+            "place", "call", "by", "cuts", "fail"
+        )?;
         for it in &self.places {
             let by = if it.by_timeout { "timeout" } else { "kill" };
             let verdict = it.why.as_deref().unwrap_or("safe");

@@ -107,7 +107,10 @@ pub(super) fn run(
         let object = results::object(&options, &explored, name, shard, &identity);
         format!("{object}\n")
     } else {
-        let table = explored.cuts.as_ref().filter(|_| options.table == Some(true));
+        let table = explored
+            .cuts
+            .as_ref()
+            .filter(|_| options.table == Some(true));
         let table = table.map_or(String::new(), |cuts| format!("{cuts}\n"));
         report(&explored) + &table
     };

@@ -95,13 +95,22 @@ fn the_cures_of_the_races_are_proved() {
 fn each_planted_bug_has_its_turning_point() {
     for (name, wrong, _) in PROGRAMS {
         let failure = check(wrong).explore().failure.expect("it is found");
-        let doomed = failure.details.lines().find(|line| line.starts_with("doomed from "));
+        let doomed = failure
+            .details
+            .lines()
+            .find(|line| line.starts_with("doomed from "));
         let doomed = doomed.unwrap_or_else(|| panic!("{name}: {failure}"));
         if name == "lost wakeup" {
-            assert!(doomed.contains("programs/cases/lost_wakeup.rs:32: 0 of "), "{doomed}");
+            assert!(
+                doomed.contains("programs/cases/lost_wakeup.rs:32: 0 of "),
+                "{doomed}"
+            );
             assert!(doomed.contains(" in its place"), "{doomed}");
         } else {
-            assert!(doomed.starts_with("doomed from the begin: 0 of "), "{name}: {doomed}");
+            assert!(
+                doomed.starts_with("doomed from the begin: 0 of "),
+                "{name}: {doomed}"
+            );
         }
     }
 }

@@ -73,7 +73,11 @@ fn a_timeout_leaves_an_answer_and_cuts_the_next_call() {
 
 #[test]
 fn a_cut_that_fails_is_named_and_its_replay_repeats_it() {
-    let search = || check(|kernel| takes(kernel, false)).schedules(20).cut("worker");
+    let search = || {
+        check(|kernel| takes(kernel, false))
+            .schedules(20)
+            .cut("worker")
+    };
     let failure = search().explore().failure.expect("a message is lost");
     assert!(failure.why.contains("a message is lost"), "{failure}");
     let first = failure.details.lines().next().unwrap();
@@ -83,14 +87,24 @@ fn a_cut_that_fails_is_named_and_its_replay_repeats_it() {
         ),
         "{first}"
     );
-    assert!(first.contains(", fails, seed 0; one fails with none of its "), "{first}");
-    assert!(failure.replay.ends_with("+killed-at:2:2"), "{}", failure.replay);
+    assert!(
+        first.contains(", fails, seed 0; one fails with none of its "),
+        "{first}"
+    );
+    assert!(
+        failure.replay.ends_with("+killed-at:2:2"),
+        "{}",
+        failure.replay
+    );
     assert!(failure.details.contains(&failure.replay), "{failure}");
     assert!(failure.details.contains("exits: killed"), "{failure}");
     let again = search().replay(&failure.replay).unwrap().explore();
     assert_eq!(again.changed, None);
     let again = again.failure.expect("it fails again");
-    assert_eq!((again.why, again.replay), (failure.why, failure.replay.clone()));
+    assert_eq!(
+        (again.why, again.replay),
+        (failure.why, failure.replay.clone())
+    );
     // Without the cut the same schedule passes.
     let (schedule, _) = failure.replay.split_once('+').unwrap();
     let without = search().replay(schedule).unwrap().explore();

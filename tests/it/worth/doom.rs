@@ -36,7 +36,9 @@ fn the_turn_and_the_counts_of_a_lost_update_are_exact() {
         let search = check(lost_update).strategy(strategy.parse().unwrap());
         let failure = search.explore().failure.expect("it is found");
         let line = line(&failure.details);
-        let (turn, rest) = line.split_once(" at tests/it/worth/doom.rs:17: ").expect(line);
+        let (turn, rest) = line
+            .split_once(" at tests/it/worth/doom.rs:17: ")
+            .expect(line);
         assert_eq!(turn, "doomed from turn 2, right 2: yield()", "{strategy}");
         assert_eq!(
             rest,
@@ -58,8 +60,10 @@ fn a_deadlock_is_doomed_from_the_second_first_lock() {
         kernel.spawn("main", async |os: &mut Os| {
             let (one, other) = (Mutex::new(os, ()).await, Mutex::new(os, ()).await);
             let (first, second) = (one.clone(), other.clone());
-            os.spawn("there", async move |os: &mut Os| both(os, first, second).await)
-                .await?;
+            os.spawn("there", async move |os: &mut Os| {
+                both(os, first, second).await
+            })
+            .await?;
             os.spawn("back", async move |os: &mut Os| both(os, other, one).await)
                 .await?;
             Ok::<(), Errno>(())
@@ -104,7 +108,10 @@ fn cargills_buffer_is_doomed_by_a_wake_of_the_wrong_reader() {
     let failure = check(body).pct(3).explore().failure.expect("it is found");
     let line = line(&failure.details);
     assert!(line.starts_with("doomed from turn "), "{line}");
-    assert!(line.contains(": 0 of ") && line.contains("; before it "), "{line}");
+    assert!(
+        line.contains(": 0 of ") && line.contains("; before it "),
+        "{line}"
+    );
 }
 
 #[test]

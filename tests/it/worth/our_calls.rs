@@ -62,11 +62,17 @@ fn put(kernel: &mut Kernel) -> Result<(), Error> {
         let kept = Rc::clone(&message);
         let put = async move |os: &mut Os| {
             let _mine = mine;
-            hears.borrow_mut().push(theirs.put(os, message).await.is_ok());
+            hears
+                .borrow_mut()
+                .push(theirs.put(os, message).await.is_ok());
         };
         worker(os, put, async |os| drop(queue.get(os).await)).await?;
         // In the queue, or dropped: never both, and no second time.
-        assert_eq!(Rc::strong_count(&kept) - 1, queue.len(), "a message is lost or doubled");
+        assert_eq!(
+            Rc::strong_count(&kept) - 1,
+            queue.len(),
+            "a message is lost or doubled"
+        );
         assert!(heard.borrow().is_empty() || queue.len() == 1);
         Ok(())
     })
@@ -192,7 +198,6 @@ fn broadcast(kernel: &mut Kernel) -> Result<(), Error> {
     })
 }
 
-
 fn once(kernel: &mut Kernel) -> Result<(), Error> {
     run(kernel, async |os| {
         let value = Once::new(os).await;
@@ -209,7 +214,10 @@ fn once(kernel: &mut Kernel) -> Result<(), Error> {
 
 fn select(kernel: &mut Kernel) -> Result<(), Error> {
     run(kernel, async |os| {
-        let (one, other) = (Queue::unbounded(os).await, Queue::<i32>::unbounded(os).await);
+        let (one, other) = (
+            Queue::unbounded(os).await,
+            Queue::<i32>::unbounded(os).await,
+        );
         let heard = Heard::default();
         let (theirs, not, hears) = (one.clone(), other.clone(), Rc::clone(&heard));
         let either = async move |os: &mut Os| {
@@ -238,7 +246,9 @@ async fn bytes(os: &mut Os, by_line: bool) -> Result<(), Failed> {
         if by_line {
             #[expect(clippy::await_holding_refcell_ref, reason = "no other task borrows it")]
             let line = theirs.borrow_mut().read_line(os).await;
-            hears.borrow_mut().extend(line.ok().flatten().map(String::into_bytes));
+            hears
+                .borrow_mut()
+                .extend(line.ok().flatten().map(String::into_bytes));
         } else {
             let mut buf = [0; 64];
             let n = from.recv(os, &mut buf).await.unwrap_or(0);
@@ -313,7 +323,10 @@ fn append(kernel: &mut Kernel) -> Result<(), Error> {
             let _ = theirs.append(os, b"hello").await;
             let _ = theirs.sync(os).await;
         };
-        worker(os, append, async |os| os.sleep(Duration::from_secs(1)).await).await?;
+        worker(os, append, async |os| {
+            os.sleep(Duration::from_secs(1)).await
+        })
+        .await?;
         // All or nothing, and the file is of use.
         assert!(matches!(file.len(os).await?, 0 | 5), "a part is written");
         file.append(os, b"x").await?;
@@ -366,7 +379,9 @@ fn lost(name: &str, body: Body, by_timeout: bool) -> String {
         false => search.cut("worker"),
     };
     let explored = search.explore();
-    let cuts = explored.cuts.unwrap_or_else(|| panic!("{name}: {:?}", explored.failure));
+    let cuts = explored
+        .cuts
+        .unwrap_or_else(|| panic!("{name}: {:?}", explored.failure));
     assert!(cuts.len() >= 2, "{name}: {cuts}");
     let failed = cuts.places.iter().find_map(|place| place.why.clone());
     let Some(why) = failed else {
@@ -384,6 +399,9 @@ fn the_table_of_our_own_calls_is_in_the_docs() -> io::Result<()> {
         writeln!(table, "| {name} | {kill} | {timeout} |").expect("it is a string");
     }
     let page = fs::read_to_string("docs/25-what-a-test-is-worth.md")?;
-    assert!(page.contains(&table), "the page has another table than:\n{table}");
+    assert!(
+        page.contains(&table),
+        "the page has another table than:\n{table}"
+    );
     Ok(())
 }

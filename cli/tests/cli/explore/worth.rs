@@ -4,16 +4,29 @@ use super::{has, object, run};
 
 #[test]
 fn a_lock_that_another_one_makes_superfluous_survives() {
-    let args = ["--strategy", "exhaustive", "--mutate", "deadlock", "--cured"];
+    let args = [
+        "--strategy",
+        "exhaustive",
+        "--mutate",
+        "deadlock",
+        "--cured",
+    ];
     let (code, out, err) = run(&args, &[]);
     assert_eq!((code, &*err), (0, ""), "{out}");
-    has(&out, "mutations: 1 of 2 calls are needed, since the test fails without them\n");
-    let survives = "\n  lock at programs/cases/deadlock.rs:42 survives: proved redundant in this test\n";
+    has(
+        &out,
+        "mutations: 1 of 2 calls are needed, since the test fails without them\n",
+    );
+    let survives =
+        "\n  lock at programs/cases/deadlock.rs:42 survives: proved redundant in this test\n";
     has(&out, survives);
     let object = object(&[&["--json"], &args[..]].concat());
     let mutants = &object["mutants"];
     assert_eq!(mutants["killed"], 1);
-    assert_eq!(mutants["survivors"][0]["call"], "lock at programs/cases/deadlock.rs:42");
+    assert_eq!(
+        mutants["survivors"][0]["call"],
+        "lock at programs/cases/deadlock.rs:42"
+    );
     assert_eq!(mutants["survivors"][0]["proved"], true);
     // A program that fails has none.
     let (code, out, _) = run(&["--mutate", "deadlock"], &[]);
@@ -35,7 +48,10 @@ fn a_table_says_which_calls_are_safe_to_cut() {
         // From the folder of the tests.
         let row = row.trim_start_matches("../");
         assert!(row.starts_with("programs/cases/lost_wakeup.rs:"), "{row}");
-        assert!(row.contains("  kill     ") && row.ends_with("  safe"), "{row}");
+        assert!(
+            row.contains("  kill     ") && row.ends_with("  safe"),
+            "{row}"
+        );
     }
     let json = object(&[&["--json", "--cut", "reader"], &cured[..]].concat());
     assert_eq!(json["cuts"]["places"][0]["by"], "kill");
@@ -46,11 +62,23 @@ fn a_table_says_which_calls_are_safe_to_cut() {
 fn what_cuts_nothing_and_what_clashes_is_an_error() {
     let (code, out, _) = run(&["--cut", "raeder", "lost-wakeup", "--cured"], &[]);
     assert_eq!(code, 1);
-    has(&out, "the search cuts nothing: no task \"raeder\" makes a call; there are lost-wakeup, reader");
+    has(
+        &out,
+        "the search cuts nothing: no task \"raeder\" makes a call; there are lost-wakeup, reader",
+    );
     for (args, why) in [
-        (&["--table", "deadlock"][..], "--table needs --cut TASK or --cut-by-timeout TASK"),
-        (&["--mutate", "--shard", "1/2", "deadlock"], "--mutate cannot be used with --shard"),
-        (&["--mutate", "--shards", "2", "deadlock"], "--mutate cannot be used with --shards"),
+        (
+            &["--table", "deadlock"][..],
+            "--table needs --cut TASK or --cut-by-timeout TASK",
+        ),
+        (
+            &["--mutate", "--shard", "1/2", "deadlock"],
+            "--mutate cannot be used with --shard",
+        ),
+        (
+            &["--mutate", "--shards", "2", "deadlock"],
+            "--mutate cannot be used with --shards",
+        ),
     ] {
         let (code, _, err) = run(args, &[]);
         assert_eq!(code, 2, "{args:?}");
