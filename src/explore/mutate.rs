@@ -41,7 +41,7 @@ pub(super) fn search(
         let settings = mutated(settings, *site, first);
         let _watchdog = settings.watchdog();
         let tally = search(&settings)?;
-        add(&mut mutants, call, site.effect(), first, tally);
+        add(&mut mutants, call, site.effect(), first, &tally);
     }
     Ok(mutants)
 }
@@ -64,7 +64,7 @@ fn mutated(settings: &Settings, site: CallSite, first: &Tally) -> Settings {
     }
 }
 
-fn add(mutants: &mut Mutants, call: String, effect: Effect, first: &Tally, tally: Tally) {
+fn add(mutants: &mut Mutants, call: String, effect: Effect, first: &Tally, tally: &Tally) {
     let is_killed = tally.failure.is_some() || !first.held.is_subset(&tally.held);
     if tally.schedules == 0 && tally.failure.is_none() {
         return mutants.left.push(call);

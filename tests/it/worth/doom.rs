@@ -75,7 +75,7 @@ fn a_deadlock_is_doomed_from_the_second_first_lock() {
         let line = line(&failure.details);
         // Whichever comes second: its first lock.
         assert!(
-            line.contains(": lock(mutex ") && line.contains("doom.rs:51: 0 of "),
+            line.contains(": lock(mutex ") && line.contains("doom.rs:53: 0 of "),
             "{line}"
         );
         assert!(line.contains(" in its place"), "{line}");
