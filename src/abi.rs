@@ -564,6 +564,14 @@ pub enum Inject {
     Delay(Duration),
     /// The task is killed at the call, which has no effect.
     Kill,
+    /// The task is killed once its call is made. The call waits then, or it had its effect and its answer
+    /// is lost.
+    KillIn,
+    /// The innermost timeout or scope around the call drops its body at the call, which has no effect.
+    /// Without one, and if a shield holds it back, nothing changes.
+    Cut,
+    /// The same once the call is made. A call that is answered keeps its answer, and the next one is cut.
+    CutIn,
 }
 
 impl fmt::Display for Inject {
@@ -572,6 +580,9 @@ impl fmt::Display for Inject {
             Self::Fail(kind) => kind.fmt(f),
             Self::Delay(span) => write!(f, "a delay of {span:?}"),
             Self::Kill => f.write_str("a kill"),
+            Self::KillIn => f.write_str("a kill within it"),
+            Self::Cut => f.write_str("a cut"),
+            Self::CutIn => f.write_str("a cut within it"),
         }
     }
 }

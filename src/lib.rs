@@ -105,7 +105,10 @@ pub use abi::{
     SystemCall, TaskInfo, TaskState, Tid, UnknownSignal, Wait,
 };
 pub use explore::linear;
-pub use explore::{Check, Explored, Failure, MayFault, Progress, SearchStrategy, Shared, check};
+pub use explore::{
+    Check, CutPlace, Cuts, Explored, Failure, MayFault, Mutants, Progress, SearchStrategy, Shared,
+    Survivor, check,
+};
 pub use interrupt::{External, Interrupt, Interrupts, Remote};
 pub use kernel::{
     Blocked, Builder, CurrentTurn, Deadlock, Error, Failures, Kernel, Limit, OnDeadlock, Report,
@@ -118,7 +121,10 @@ pub use log::{
 pub use sched::{Cause, Facts, Fifo, Policy, Runnable};
 #[doc(hidden)]
 pub use trap::Label;
-pub use trap::{Continued, Descriptor, DiskOp, FileOp, Footprints, Note, Object, pause::pause};
+pub use trap::{
+    CallSite, Continued, Descriptor, DiskOp, Effect, FileOp, Footprints, Mutation, Note, Object,
+    pause::pause,
+};
 #[cfg(feature = "hyper")]
 pub use user::guest::ForeignTimer;
 pub use user::{

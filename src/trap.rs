@@ -15,6 +15,7 @@
 //! | `disk.rs` | operations on a disk, and the rules for its names |
 //! | `drops.rs` | destructors that run one after another |
 //! | `footprint.rs` | what a turn touches: [`Footprints`] |
+//! | `mutation.rs` | calls that are left out: [`Mutation`] |
 //! | `noting.rs`, `deferring.rs` | the notes of a search; what a task leaves without a trap |
 //! | `accesses.rs` | accesses to shared values, for the event log |
 //! | `pause.rs` | how blocking work pauses |
@@ -29,6 +30,7 @@ pub(crate) mod disk;
 mod drops;
 mod footprint;
 mod frame;
+mod mutation;
 mod new_task;
 mod noting;
 pub(crate) mod pause;
@@ -46,6 +48,7 @@ pub use descriptor::Descriptor;
 pub use disk::{DiskOp, FileOp};
 pub use footprint::{Continued, Footprints, Note, Object};
 pub(crate) use frame::{CONSOLE_ROOM, DeviceRef, MAX_IO, Parcel, Payload, TrapFrame};
+pub use mutation::{CallSite, Effect, Mutation};
 pub(crate) use new_task::{
     Caller, Charge, Fate, Keeper, NewTask, Options, Program, Start, Store, Streams, TextQueue,
     ended,

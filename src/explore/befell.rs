@@ -58,6 +58,9 @@ impl Befell {
             Inject::Fail(kind) => format!("error={kind:?}"),
             Inject::Delay(span) => format!("delay={span:?}"),
             Inject::Kill => "kill".to_string(),
+            Inject::KillIn => "kill within it".to_string(),
+            Inject::Cut => "timeout".to_string(),
+            Inject::CutIn => "timeout within it".to_string(),
         };
         Self {
             text: format!("{call}:{what}"),

@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeSet, fmt, time::Duration};
 
+use super::worth::{Cuts, Mutants};
+
 /// The result of a search: [`Check::explore`](crate::Check::explore). Its `Display` is the report
 /// with which [`Check::run`](crate::Check::run) panics, or a line with what was covered.
 #[derive(Clone, Debug, Default)]
@@ -48,6 +50,12 @@ pub struct Explored {
     pub never: BTreeSet<String>,
     /// Why a schedule that is replayed alone made other traps than in its report, in words.
     pub changed: Option<String>,
+    /// What the cuts of tasks have found ([`Check::cut`](crate::Check::cut)). `None` if a schedule fails without
+    /// any.
+    pub cuts: Option<Cuts>,
+    /// What the searches of mutations have found ([`Check::mutate`](crate::Check::mutate)). `None` if a
+    /// schedule has failed without any.
+    pub mutants: Option<Mutants>,
     /// The first schedule that failed. The search ends with it.
     pub failure: Option<Failure>,
 }
@@ -130,7 +138,14 @@ impl fmt::Display for Explored {
         for text in &self.never {
             write!(f, "\nsometimes!({text:?}) held in none of them")?;
         }
-        Ok(())
+        if let Some(cuts) = &self.cuts {
+            let (all, places) = (cuts.len(), cuts.places.len());
+            write!(f, "\n{all} cuts at {places} calls of the source pass")?;
+        }
+        match &self.mutants {
+            Some(mutants) => write!(f, "\n{mutants}"),
+            None => Ok(()),
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use std::{cell::RefCell, collections::VecDeque, iter, mem::take, rc::Rc};
 use super::{
     plan::{Decisions, Delay, Plan, Step},
     space::{Before, Decide, Drawn, Happens, Which},
+    strategy::SearchStrategy,
     timed::Timed,
     trial::{Test, Trial, Trials},
     watchdog::TrialWatch,
@@ -22,14 +23,15 @@ struct Guided {
     /// choices.
     ahead: Vec<Step>,
     answers: Vec<(u32, u64)>,
-    /// These decide instead of a plan.
+    /// These decide instead of a plan, behind so many turns.
     chooser: Option<Box<dyn Policy>>,
     drawn: Option<Drawn>,
+    until: u32,
     made: Plan,
     turns: u32,
     choices: u32,
-    /// What could have been decided otherwise.
-    points: Vec<Point>,
+    /// What could have been decided otherwise, and its turn.
+    points: Vec<(u32, Point)>,
     /// How many of them are not after the last decision of the plan.
     decided: usize,
     /// The task that the last departure has sent back, and its turn.
@@ -99,6 +101,14 @@ impl Guide {
         };
     }
 
+    /// Draws what is decided behind so many turns.
+    fn draw_behind(&self, until: u32, seed: u64) {
+        let mut this = self.0.borrow_mut();
+        this.chooser = Some(SearchStrategy::Random.policy(seed));
+        this.drawn = Some(Drawn::with_choices(seed));
+        this.until = until;
+    }
+
     pub(super) fn made(&self) -> Plan {
         self.0.borrow().made.clone()
     }
@@ -119,9 +129,10 @@ impl Decide for Guide {
         let this = &mut *self.0.borrow_mut();
         this.choices += 1;
         let number = this.choices;
-        this.points.push(Point::Choice(number, of));
-        let answer = match &this.chooser {
-            Some(_) => drawn,
+        let turn = this.turns;
+        this.points.push((turn, Point::Choice(number, of)));
+        let answer = match this.draws_at(turn) {
+            Some(draws) => draws.choose(of, drawn),
             None => match this.answers.pop_if(|(next, _)| *next == number) {
                 Some((_, answer)) => {
                     this.decided = this.points.len();
@@ -146,8 +157,9 @@ impl Decide for Guide {
             Happens::Clock => Step::Time(turn),
             Happens::Fault(which) => Step::Fault(turn, which),
         };
-        this.points.extend(all.iter().map(step).map(Point::Step));
-        let taken = match &this.drawn {
+        let steps = all.iter().map(step);
+        this.points.extend(steps.map(|it| (turn, Point::Step(it))));
+        let taken = match this.draws_at(turn) {
             Some(drawn) => drawn.before_turn(may)?,
             None => {
                 this.forget(turn);
@@ -164,8 +176,8 @@ impl Decide for Guide {
         let turn = this.turns;
         let step = |at: u32| Step::Fault(turn, Which { at, ends: false });
         let steps = faults.iter().map(|at| Point::Step(step(*at)));
-        this.points.extend(steps);
-        let taken = match &this.drawn {
+        this.points.extend(steps.map(|it| (turn, it)));
+        let taken = match this.draws_at(turn) {
             Some(drawn) => drawn.at_call(faults)?,
             None => {
                 this.forget(turn);
@@ -184,9 +196,14 @@ impl Guided {
         while self.ahead.pop_if(|next| next.turn() < Some(turn)).is_some() {}
     }
 
-    /// Takes a decision, which is the next of the plan if there is one.
+    /// Returns what decides at this turn in the place of the plan.
+    fn draws_at(&self, turn: u32) -> Option<&Drawn> {
+        self.drawn.as_ref().filter(|_| turn > self.until)
+    }
+
+    /// Takes a decision, which is the next of the plan if that decides.
     fn take(&mut self, step: Step) {
-        if self.drawn.is_none() {
+        if self.draws_at(step.turn().unwrap_or(0)).is_none() {
             self.ahead.pop();
             self.decided = self.points.len();
         }
@@ -211,15 +228,15 @@ impl Policy for Guide {
         }
         this.turns += 1;
         let turn = this.turns;
-        this.points.push(Point::Turn(turn, width));
+        this.points.push((turn, Point::Turn(turn, width)));
         let by = match &mut this.chooser {
-            Some(chooser) => {
+            Some(chooser) if turn > this.until => {
                 // A policy may return a task that has ended meanwhile.
                 let mut chosen = iter::from_fn(|| chooser.pop());
                 chosen.find_map(|task| this.ready.iter().position(|ready| *ready == task))? as u32
             }
             // A program that has changed may have fewer tasks than the plan sends back.
-            None => {
+            _ => {
                 this.forget(turn);
                 let steps = this.ahead.iter().rev();
                 let here = steps.take_while(|step| step.turn() == Some(turn));
@@ -239,7 +256,13 @@ impl Policy for Guide {
             this.preempted = this.ready.front().map(|task| (turn, *task));
             this.ready.rotate_left(by as usize);
         }
-        this.ready.pop_front()
+        let next = this.ready.pop_front();
+        if let (Some(chooser), Some(next)) = (&mut this.chooser, next)
+            && turn <= this.until
+        {
+            chooser.remove(next);
+        }
+        next
     }
 
     fn remove(&mut self, task: Runnable) {
@@ -284,13 +307,33 @@ impl<'a> Planned<'a> {
     }
 
     pub(super) fn run(&mut self, plan: &Plan) -> Result<Trial, Error> {
+        self.run_as(plan, |_| ())
+    }
+
+    fn run_as(&mut self, plan: &Plan, set: impl FnOnce(&Guide)) -> Result<Trial, Error> {
         let guide = &self.guide;
         self.trials.prepare(self.seed, |builder, watch| {
             builder.policy(Timed::new(guide.clone(), watch))
         })?;
         guide.follow(plan);
+        set(guide);
         self.trials.watch.decide(plan);
         Ok(self.trials.run())
+    }
+
+    /// Returns whether a schedule passes, of which all decisions behind so many turns are drawn; and its plan.
+    pub(super) fn passes_beyond(
+        &mut self,
+        plan: &Plan,
+        until: u32,
+        seed: u64,
+    ) -> Result<(bool, Plan), Error> {
+        let trial = self.run_as(plan, |guide| guide.draw_behind(until, seed))?;
+        Ok((trial.failure.is_none() && !self.is_cut(), self.guide.made()))
+    }
+
+    pub(super) fn passes(&mut self, plan: &Plan) -> Result<bool, Error> {
+        Ok(self.run(plan)?.failure.is_none() && !self.is_cut())
     }
 
     pub(super) fn fails(&mut self, plan: &Plan) -> Result<bool, Error> {
@@ -305,37 +348,65 @@ impl<'a> Planned<'a> {
 
     /// Returns every preemption that the last run offers.
     pub(super) fn delays(&self) -> impl Iterator<Item = Step> + use<> {
-        self.steps(0).filter(Step::is_delay)
+        self.steps(0, 0).filter(Step::is_delay)
     }
 
-    /// Returns the decisions that the last run offers, without those of its first points.
-    fn steps(&self, skipped: usize) -> impl Iterator<Item = Step> + use<> {
+    /// Returns the decisions that the last run offers behind so many turns, without those of its first
+    /// points.
+    fn steps(&self, skipped: usize, turns: u32) -> impl Iterator<Item = Step> + use<> {
         let points = self.guide.0.borrow().points.clone();
-        points.into_iter().skip(skipped).flat_map(Point::steps)
+        let points = points.into_iter().skip(skipped);
+        let points = points.filter(move |(turn, _)| *turn > turns);
+        points.flat_map(|(_, point)| point.steps())
+    }
+
+    /// Returns the turn of each decision of the plan that ran last.
+    pub(super) fn turns_of(&self, plan: &Plan) -> Vec<u32> {
+        let points = &self.guide.0.borrow().points;
+        let of_choice = |number| {
+            let is_it =
+                |point: &&(u32, Point)| matches!(point.1, Point::Choice(it, _) if it == number);
+            points.iter().find(is_it).map_or(0, |(turn, _)| *turn)
+        };
+        let turn = |step: &Step| match step {
+            Step::Choice(number, _) => of_choice(*number),
+            _ => step.turn().unwrap_or(0),
+        };
+        plan.0.iter().map(turn).collect()
     }
 
     /// Whether the last run offers other decisions than preemptions.
     pub(super) fn offers_others(&self) -> bool {
         let guided = self.guide.0.borrow();
-        let is_other = |point: &Point| !matches!(point, Point::Turn(..));
+        let is_other = |(_, point): &(u32, Point)| !matches!(point, Point::Turn(..));
         guided.points.iter().any(is_other)
     }
 
     /// Whether the last run offers what counts as a preemption after the last decision of its plan.
     pub(super) fn offers_more(&self) -> bool {
         let guided = self.guide.0.borrow();
-        let is_wide =
-            |point: &Point| matches!(point, Point::Turn(_, 2..) | Point::Step(Step::Time(_)));
+        let is_wide = |(_, point): &(u32, Point)| {
+            matches!(point, Point::Turn(_, 2..) | Point::Step(Step::Time(_)))
+        };
         guided.points[guided.decided..].iter().any(is_wide)
     }
 
     /// Returns the plans that have one decision more than this one, which ran last: a preemption only if
     /// that is asked for.
     pub(super) fn longer(&self, plan: &Plan, preempts: bool) -> impl Iterator<Item = Plan> + use<> {
+        let longer = self.longer_behind(plan, 0);
+        longer.filter(move |longer| preempts || longer.0.last().is_some_and(|step| !step.counts()))
+    }
+
+    /// Returns the plans that have one decision more than this one, which ran last, behind so many turns.
+    pub(super) fn longer_behind(
+        &self,
+        plan: &Plan,
+        turns: u32,
+    ) -> impl Iterator<Item = Plan> + use<> {
         let plan = plan.clone();
         let decided = self.guide.0.borrow().decided;
-        let steps = self.steps(decided);
-        let steps = steps.filter(move |step| preempts || !step.counts());
+        let steps = self.steps(decided, turns);
         steps.map(move |step| {
             let mut longer = plan.clone();
             longer.0.push(step);

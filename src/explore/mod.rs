@@ -9,8 +9,12 @@
 //! | `tally.rs`, `explored.rs` | what a search finds; what it returns |
 //! | `trial.rs`, `notes.rs`, `quiet.rs` | one schedule: its run, its notes, its panics |
 //! | `audit.rs`, `twice.rs` | the same turns in another order; the same again |
+//! | `mutate.rs` | searches of programs in which one call does nothing |
+//! | `worth.rs` | what both of these find |
+//! | `cut.rs`, `cuts.rs` | schedules in which a task is cut |
 //! | `plan.rs`, `guide.rs`, `minimise.rs` | the decisions that are not the usual ones; the fewest |
 //! | `space.rs`, `vary.rs`, `may.rs` | what a schedule decides besides the order of turns |
+//! | `doom.rs` | the turn from which a schedule fails, however it goes on |
 //! | `reruns.rs`, `story.rs`, `excerpt.rs`, `befell.rs` | a failing schedule, explained and recorded |
 //! | `deadline.rs`, `timed.rs`, `watchdog.rs` | the end of a search's time, within turns too |
 //! | `linear/` | [`linear`]: histories of operations that some order explains |
@@ -27,7 +31,10 @@ mod check;
 mod clock;
 mod complete;
 mod crew;
+mod cut;
+mod cuts;
 mod deadline;
+mod doom;
 mod excerpt;
 mod exhaustive;
 mod explored;
@@ -36,6 +43,7 @@ pub mod linear;
 mod may;
 mod meter;
 mod minimise;
+mod mutate;
 mod notes;
 mod plan;
 mod quiet;
@@ -53,6 +61,7 @@ mod trial;
 mod twice;
 mod vary;
 mod watchdog;
+mod worth;
 
 pub use check::{Check, check};
 pub use explored::{Explored, Failure, Progress};
@@ -61,3 +70,4 @@ pub use shared::Shared;
 #[doc(hidden)]
 pub use sometimes::{SITES, Site, held, name_of};
 pub use strategy::SearchStrategy;
+pub use worth::{CutPlace, Cuts, Mutants, Survivor};

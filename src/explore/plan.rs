@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-use super::{space::Which, strategy::SearchStrategy};
+use super::{cut::Cut, space::Which, strategy::SearchStrategy};
 
 /// A departure: at this turn, counted from 1, the task that is next goes to the back of the ready
 /// queue, and so do the tasks behind it, `by` in all.
@@ -193,17 +193,23 @@ impl FromStr for Decisions {
 }
 
 /// A schedule that can be run again: the seed of its kernel, its decisions, and a hash of the traps
-/// that the program made in it, or 0 where it is not known. Its text is `SEED.DELAYS.HASH`.
+/// that the program made in it, or 0 where it is not known. Its text is `SEED.DELAYS.HASH`, with `+CUT`
+/// behind it if a task is cut.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Replay {
     pub(super) seed: u64,
     pub(super) decisions: Decisions,
+    pub(super) cut: Option<Cut>,
     pub(super) hash: u32,
 }
 
 impl fmt::Display for Replay {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}.{:08x}", self.seed, self.decisions, self.hash)
+        write!(f, "{}.{}.{:08x}", self.seed, self.decisions, self.hash)?;
+        match &self.cut {
+            Some(cut) => write!(f, "+{cut}"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -217,7 +223,12 @@ impl FromStr for Replay {
                  from a report"
             )
         };
-        let parts: Vec<&str> = text.split('.').collect();
+        let (schedule, cut) = match text.split_once('+') {
+            Some((schedule, cut)) => (schedule, Some(cut)),
+            None => (text, None),
+        };
+        let cut = cut.map(str::parse::<Cut>).transpose();
+        let parts: Vec<&str> = schedule.split('.').collect();
         let [seed, decisions, hash] = parts[..] else {
             return Err(wrong(format!("it has {} of 3 parts", parts.len())));
         };
@@ -230,6 +241,7 @@ impl FromStr for Replay {
             decisions: decisions
                 .parse()
                 .map_err(|()| wrong("its decisions are no list such as 3-9x2-c1=2".into()))?,
+            cut: cut.map_err(|()| wrong("behind its + is no cut such as killed-in:2:5".into()))?,
             hash: hash.ok_or_else(|| wrong("its hash is not 8 hexadecimal digits".into()))?,
         })
     }
@@ -264,10 +276,13 @@ mod tests {
             "7.c1=2-3-c2=7-9x2.0123abcd",
             "7.t3-t3-3-c2=7-f4=1-t4-h9=1.0123abcd",
             "7.surw:12/30<1/8<1.00000000",
+            "7..00000000+killed-at:2:5",
+            "7.3.00000000+cut-in:1:18446744073709551615",
         ] {
             assert_eq!(text.parse::<Replay>().unwrap().to_string(), text);
         }
         const HASH: &str = "its hash is not 8 hexadecimal digits";
+        const CUT: &str = "behind its + is no cut such as killed-in:2:5";
         const PLAN: &str = "its decisions are no list such as 3-9x2-c1=2";
         for (text, what) in [
             ("", "it has 1 of 3 parts"),
@@ -293,6 +308,10 @@ mod tests {
             ("7.c1.0123abcd", PLAN),
             ("7.c1=-1.0123abcd", PLAN),
             ("7.c1=1-c1=2.0123abcd", PLAN),
+            ("7..0123abcd+", CUT),
+            ("7..0123abcd+cut-in:2", CUT),
+            ("7..0123abcd+cut-in:0:2", CUT),
+            ("7..0123abcd+saved:1:2", CUT),
         ] {
             let error = text.parse::<Replay>().unwrap_err();
             let begin = format!("{text:?} is no replay: {what};");

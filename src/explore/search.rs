@@ -91,6 +91,7 @@ fn measure<P: Policy + 'static>(
         trials.prepare(seed, |builder, watch| {
             builder.policy(Timed::new(policy(seed), watch))
         })?;
+        trials.draw(seed);
         let mut trial = trials.run();
         tally.bound = settings.end_within(&watch);
         if tally.bound.is_none() {

@@ -10,15 +10,18 @@ use std::{
 };
 
 use super::{
+    cut::{Cut, Victims},
     deadline::Deadline,
     explored::Progress,
     plan::Replay,
     space::{Limits, Space},
     strategy::SearchStrategy,
     timed::TimedWorld,
-    watchdog::{TrialWatch, UnderWay},
+    watchdog::{TrialWatch, UnderWay, Watchdog},
 };
-use crate::{Builder, Inject, Kernel, OnDeadlock, SimNet, SimWorld, SystemCall, Tid};
+use crate::{
+    Builder, Effect, Inject, Kernel, Mutation, OnDeadlock, SimNet, SimWorld, SystemCall, Tid,
+};
 
 /// The longest wait of a schedule that only other threads can end.
 const STALL: Duration = Duration::from_secs(4);
@@ -56,6 +59,13 @@ pub(super) struct Settings {
     /// The level of chaos in the network. Without one, the network has its own.
     pub(super) chaos: Option<u8>,
     pub(super) inject: Option<Arc<Ask>>,
+    /// The tasks that are cut after the search, and the cut of the schedules under way.
+    pub(super) cuts: Vec<Victims>,
+    pub(super) cut: Option<Cut>,
+    /// Of the program, or what notes its calls for the searches of mutations.
+    pub(super) mutation: Option<Mutation>,
+    /// The effects that mutations leave out; all of them if this is empty.
+    pub(super) mutates: Vec<Effect>,
     pub(super) progress: Option<Arc<Report>>,
     /// What is varied besides the order of turns.
     pub(super) space: Limits,
@@ -103,6 +113,12 @@ impl Settings {
         Ok(())
     }
 
+    /// Starts the thread that ends the process if the search does not end.
+    pub(super) fn watchdog(&self) -> Watchdog {
+        let command = self.command.clone();
+        Watchdog::start(&self.under_way, self.deadline, self.time, command)
+    }
+
     /// Returns what ends a schedule when the time is over, on one thread.
     pub(super) fn watch(&self) -> TrialWatch {
         TrialWatch::new(self.deadline, &self.under_way, self.deadline.is_set())
@@ -117,6 +133,14 @@ impl Settings {
     pub(super) fn end_within(&self, watch: &TrialWatch) -> Option<String> {
         let within = watch.within()?;
         Some(format!("{}, {within}", self.end()))
+    }
+
+    /// Returns the settings of schedules with this cut.
+    pub(super) fn with_cut(&self, cut: Option<Cut>) -> Self {
+        Self {
+            cut,
+            ..self.clone()
+        }
     }
 
     pub(super) fn tell(&self, why: &str, replay: &str) {
@@ -162,6 +186,12 @@ impl Settings {
         let mut builder = builder.max_ticks(self.steps().saturating_add(behind));
         if let Some(tasks) = self.tasks {
             builder = builder.max_tasks(tasks);
+        }
+        if let Some(mutation) = &self.mutation {
+            builder = builder.mutation(mutation);
+        }
+        if let Some(Cut { tid, trap, inject }) = self.cut {
+            builder = builder.inject_into(tid, trap, inject);
         }
         let asks_space = self.space.most > 0;
         match (self.inject.clone(), space.clone()) {

@@ -8,6 +8,7 @@ use std::{
 
 use super::{
     befell::{Befell, Felt, is_felt},
+    cut::Await,
     excerpt::{self, Place, Row, Used},
     guide::Guide,
     notes::{self, Made},
@@ -80,6 +81,47 @@ impl Story {
         faults.map(|fault| fault.describe(place)).collect()
     }
 
+    /// Returns the traps of all tasks, in order.
+    pub(super) fn awaits(&self) -> Vec<Await> {
+        let mut told = self.0.borrow_mut();
+        told.end_turn();
+        let mut traps: BTreeMap<Tid, u64> = BTreeMap::new();
+        let calls = told.rows.iter().filter(|row| !row.call.is_empty());
+        calls
+            .map(|row| {
+                let tid = row.task.unwrap_or(Tid::KERNEL);
+                let trap = traps.entry(tid).or_default();
+                *trap += 1;
+                Await {
+                    tid,
+                    name: row.name.clone(),
+                    trap: *trap,
+                    call: row.call.clone(),
+                    verb: row.call.split('(').next().unwrap_or_default().into(),
+                    place: told.place(&row.place),
+                    waits: row.waits,
+                }
+            })
+            .collect()
+    }
+
+    /// Describes a turn, counted from 1: its task, its call and the place of that.
+    pub(super) fn turn(&self, number: u32) -> Option<String> {
+        let told = self.0.borrow();
+        let mut turns = told.rows.iter().filter(|row| row.is_turn());
+        let row = turns.find(|row| row.turn == number)?;
+        let what = match &*row.call {
+            "" => "its last turn",
+            call => call,
+        };
+        let place = match &*told.place(&row.place) {
+            "" => String::new(),
+            place => format!(" at {place}"),
+        };
+        let task = row.task.unwrap_or(Tid::KERNEL);
+        Some(format!("{} {task}: {what}{place}", row.name))
+    }
+
     /// Returns the text, and how many turns it leaves out. Each line is indented.
     pub(super) fn text(&self, is_whole: bool) -> (String, usize) {
         let mut told = self.0.borrow_mut();
@@ -143,6 +185,9 @@ impl Told {
         } else if let Fact::Injected { inject } = fact {
             format!("[{inject}]")
         } else if fact.blocked_on().is_some() {
+            if let Some(turn) = &mut self.turn {
+                turn.row.waits = true;
+            }
             "...".into()
         } else if let Some(by) = fact.woken_by() {
             let by = self.ledger.cause(by);
@@ -189,11 +234,14 @@ impl Told {
             self.preempt(victim.tid);
         }
         self.held.remove(&task);
-        let who = format!("{} {task}", self.ledger.comm(task));
+        let name = self.ledger.comm(task);
+        let who = format!("{name} {task}");
         self.turn = Some(Turn {
             row: Row {
                 text: format!("{:>5}  {who:<14}", self.guide.turns()),
                 task: Some(task),
+                turn: self.guide.turns(),
+                name: name.to_string(),
                 ..Row::default()
             },
             has_call: false,
@@ -208,6 +256,7 @@ impl Told {
         self.calls.insert(task, (text.clone(), self.rows.len()));
         if let Some(turn) = &mut self.turn {
             turn.has_call = true;
+            turn.row.call.clone_from(&text);
             turn.row.used.extend(call.queue().map(Used::Queue));
         }
         text

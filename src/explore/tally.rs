@@ -5,9 +5,11 @@ use std::collections::BTreeSet;
 use rustc_hash::FxHashSet;
 
 use super::{
+    cut::Cut,
     plan::{Decisions, Plan, Replay},
     settings::Settings,
     trial::{THREADS, Trial},
+    worth::Cuts,
 };
 
 #[derive(Debug, Default)]
@@ -29,6 +31,8 @@ pub(super) struct Tally {
     pub(super) has_choice: bool,
     /// Whether a schedule has another order of turns with the same causal order.
     pub(super) is_reordered: bool,
+    /// What the cuts have found, if there are any.
+    pub(super) cuts: Option<Cuts>,
     /// The turns of the longest schedule, where causal orders are known.
     pub(super) turns: u64,
 }
@@ -45,6 +49,8 @@ pub(super) struct Found {
     pub(super) beside: Option<Plan>,
     /// What the report says after the reason.
     pub(super) note: Option<String>,
+    /// Where a task of it is cut.
+    pub(super) cut: Option<Cut>,
 }
 
 impl Found {
@@ -83,6 +89,7 @@ impl Found {
         let replay = Replay {
             seed,
             decisions,
+            cut: self.cut,
             hash: 0,
         };
         settings.tell(&self.why, &replay.to_string());

@@ -100,13 +100,19 @@ impl<'a> Trials<'a> {
         let strategy = self.test.settings.strategy;
         match strategy {
             SearchStrategy::Exhaustive => self.space.decide_by(First),
-            _ if self.test.settings.space.is_used() => self.space.decide_by(Drawn::new(seed)),
-            _ => {}
+            _ => self.draw(seed),
         }
         self.prepare(seed, |builder, watch| {
             watch.decide(&strategy);
             strategy.set(builder, seed, watch)
         })
+    }
+
+    /// Draws what the next schedule decides besides the order of turns.
+    pub(super) fn draw(&self, seed: u64) {
+        if self.test.settings.space.is_used() {
+            self.space.decide_by(Drawn::new(seed));
+        }
     }
 
     pub(super) fn kernel(&mut self) -> &mut Kernel {

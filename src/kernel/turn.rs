@@ -17,7 +17,7 @@ use super::{
     task::{Pending, State, WaitingOn},
 };
 use crate::{
-    abi::{Exit, Reply, SystemCall},
+    abi::{Exit, Inject, Reply, SystemCall},
     log::Detail,
     panic::Panic,
     sched::{Cause, Runnable},
@@ -439,6 +439,7 @@ impl Kernel {
                     self.reply(me, call, Reply::Yes.into());
                 }
             }
+            Outcome::Injected(inject) => self.settle_injected(me, call, inject),
             Outcome::Over => {}
         }
     }
@@ -447,6 +448,48 @@ impl Kernel {
     #[inline(never)]
     fn settle_apart(&mut self, me: Runnable, call: SystemCall, outcome: Outcome) {
         self.settle(me, call, outcome);
+    }
+
+    /// Kills or cuts the caller, before its call has an effect or once that is made. The cut is that of the
+    /// innermost timeout, as if it had fired.
+    #[cold]
+    #[inline(never)]
+    fn settle_injected(&mut self, me: Runnable, call: SystemCall, inject: Inject) {
+        let innermost = self.tasks[me].timeouts().last().copied();
+        let is_within = inject != Inject::Cut;
+        if is_within {
+            let outcome = self.handle(me, call);
+            self.settle_apart(me, call, outcome);
+        }
+        if !self.tasks.is_live(me) {
+            return;
+        }
+        if inject == Inject::KillIn {
+            return self.end(me, Exit::Killed);
+        }
+        let mut armed = self.tasks[me].timeouts();
+        let Some(timer) = innermost.filter(|timer| armed.any(|it| it == timer)) else {
+            return;
+        };
+        drop(armed);
+        self.timers.of(me).disarm(timer);
+        self.fire(me, timer.1);
+        if is_within {
+            return self.run_deferred_of_cut(me);
+        }
+        match self.tasks[me].due() {
+            Some(due) => {
+                self.poisoning(|kernel| kernel.abandon(call));
+                let cut = self.cut(me, due.number);
+                self.settle_apart(me, call, cut);
+                self.run_deferred_of_cut(me);
+            }
+            // A shield holds it back.
+            None => {
+                let outcome = self.handle(me, call);
+                self.settle_apart(me, call, outcome);
+            }
+        }
     }
 
     /// Kills the task that is to break the cycle of waits that this closes.

@@ -19,6 +19,7 @@ use super::{
     disk::{DiskOp, FileOp},
     drops::Drops,
     footprint::{Footprints, Object},
+    mutation::Mutated,
     new_task::{Caller, Fate, NewTask, Store},
     scope::ScopeState,
     status::{Kept, QueueStatus},
@@ -223,6 +224,7 @@ pub(crate) struct TrapFrame {
     pub(crate) unread: RefCell<AllUnread>,
     /// Whether a task had a queue in place of the console.
     pub(crate) pipes: Cell<bool>,
+    pub(crate) mutated: Mutated,
 }
 
 impl TrapFrame {
@@ -252,6 +254,7 @@ impl TrapFrame {
             denies_faults: Cell::default(),
             unread: RefCell::default(),
             pipes: Cell::default(),
+            mutated: Mutated::default(),
         }
     }
 
@@ -279,6 +282,7 @@ impl TrapFrame {
         self.forget_place();
         self.unread.take();
         self.pipes.take();
+        self.mutated.reset();
     }
 
     pub(crate) fn place(&self) -> Option<Caller> {

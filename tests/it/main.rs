@@ -62,3 +62,4 @@ mod timeouts;
 mod verdicts;
 mod words;
 mod worlds;
+mod worth;

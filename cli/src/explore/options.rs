@@ -102,6 +102,19 @@ pub(crate) struct Explore {
     /// that choose schedules change nothing then: the report has them in its line
     #[arg(long, value_name = "SEED.DELAYS.HASH")]
     replay: Option<String>,
+    /// Kill each task of this name at each of its traps, in one more schedule for each; can be repeated
+    #[arg(long, value_name = "TASK")]
+    cut: Vec<String>,
+    /// The same, and let the innermost timeout or scope around the trap end there; can be repeated
+    #[arg(long, value_name = "TASK")]
+    cut_by_timeout: Vec<String>,
+    /// Print a table of the calls that were cut: which of them are safe to cut
+    #[arg(long, num_args = 0, default_missing_value = "true")]
+    pub(super) table: Option<bool>,
+    /// Search again for each call in the source that takes a lock or permits, notifies, sets, syncs or arms
+    /// a timeout, as if that call did nothing, and print the calls without which nothing fails
+    #[arg(long, num_args = 0, default_missing_value = "true")]
+    pub(super) mutate: Option<bool>,
     /// Record a failing schedule in this folder, and the nearest that passes
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     record: Option<PathBuf>,
@@ -142,6 +155,15 @@ impl Explore {
             (Some(1..), true) => return Err("--faults needs --may FAULT: which ones".into()),
             (None, false) => return Err("--may needs --faults N: how many at most".into()),
             _ => {}
+        }
+        if self.table == Some(true) && self.cut.is_empty() && self.cut_by_timeout.is_empty() {
+            return Err("--table needs --cut TASK or --cut-by-timeout TASK".into());
+        }
+        if self.mutates() && self.shard.is_some() {
+            return clash("--mutate", "--shard");
+        }
+        if self.mutates() && self.shards.is_some() {
+            return clash("--mutate", "--shards");
         }
         Ok(())
     }
@@ -184,15 +206,30 @@ impl Explore {
         search = given(search, shard, |search, (number, of)| {
             search.shard(number, of)
         });
+        for task in &self.cut {
+            search = search.cut(task);
+        }
+        for task in &self.cut_by_timeout {
+            search = search.cut_by_timeout(task);
+        }
+        if self.mutates() {
+            search = search.mutate();
+        }
         match &self.replay {
             Some(replay) => search.replay(replay),
             None => Ok(search),
         }
     }
 
-    /// Returns the part to run: as told, or by what a cluster tells this process.
+    fn mutates(&self) -> bool {
+        self.mutate == Some(true)
+    }
+
+    /// Returns the part to run: as told, or by what a cluster tells this process. A search of mutations has
+    /// no parts.
     pub(super) fn shard(&self) -> Result<Option<Part>, String> {
         match self.shard {
+            _ if self.mutates() => Ok(None),
             Some(shard) => Ok(Some(shard)),
             None => of_cluster(self.shards),
         }

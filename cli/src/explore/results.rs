@@ -50,6 +50,28 @@ pub(super) fn object(
         "bound": explored.bound,
         "never": explored.never,
         "outcomes": explored.outcomes,
+        "cuts": explored.cuts.as_ref().map(|cuts| json!({
+            "places": cuts.places.iter().map(|it| json!({
+                "place": it.place,
+                "call": it.call,
+                "by": if it.by_timeout { "timeout" } else { "kill" },
+                "cuts": it.cuts,
+                "failed": it.failed,
+                "why": it.why,
+            })).collect::<Vec<Value>>(),
+            "left": cuts.left,
+        })),
+        "mutants": explored.mutants.as_ref().map(|mutants| json!({
+            "killed": mutants.killed,
+            "survivors": mutants.survivors.iter().map(|survivor| json!({
+                "call": survivor.call,
+                "schedules": survivor.schedules,
+                "proved": survivor.proved,
+                "outcomes": survivor.outcomes,
+            })).collect::<Vec<Value>>(),
+            "unchecked": mutants.unchecked,
+            "left": mutants.left,
+        })),
         "failure": explored.failure.as_ref().map(|failure| json!({
             "why": failure.why,
             "preemptions": failure.preemptions,

@@ -1,5 +1,7 @@
 //! `explore`: the search for a schedule that breaks a program.
 
+mod worth;
+
 use std::{
     env, fs, io,
     path::{Path, PathBuf},

@@ -270,6 +270,9 @@ tagged!("an injection of an unknown kind", Inject {
     0 Fail(error) [error],
     1 Delay(span) [span],
     2 Kill,
+    3 KillIn,
+    4 Cut,
+    5 CutIn,
 });
 
 tagged!("an unknown signal", Signal {
