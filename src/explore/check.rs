@@ -312,7 +312,7 @@ where
     }
 
     /// Counts the causal orders of a search that draws its schedules, and estimates how likely the next
-    /// schedule has one that none has had: [`Explored::unseen`]. Each schedule takes about twice as long.
+    /// schedule has one that none has had: [`Explored::unseen`]. Each schedule takes longer.
     /// A search that is exhaustive panics.
     ///
     /// ```

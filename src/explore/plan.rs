@@ -152,6 +152,7 @@ impl FromStr for Plan {
     }
 }
 
+#[expect(clippy::large_enum_variant, reason = "there are few of them")]
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Decisions {
     Plan(Plan),

@@ -51,7 +51,7 @@ pub(super) fn measured(test: Test<'_>) -> Result<(Settings, Option<Tally>), Erro
             measured.strategy = SearchStrategy::Pct(0, Some(CALM));
             let policy = |seed| Pct::of(0, Some(CALM), seed);
             measure(test, measured.strategy, policy, |turns| {
-                length = length.max(turns)
+                length = length.max(turns);
             })?
         }
         SearchStrategy::Surw(None) => {

@@ -18,6 +18,7 @@ use crate::{
 /// assert_eq!(SearchStrategy::Fifo.to_string(), "fifo");
 /// assert!("luck".parse::<SearchStrategy>().is_err());
 /// ```
+#[expect(clippy::large_enum_variant, reason = "a strategy stays `Copy`")]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum SearchStrategy {
