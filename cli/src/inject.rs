@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use trapline::{Inject, SystemCall, Tid};
+use trapline::{Inject, MayFault, SystemCall, Tid};
 
 use super::{
     output::Log,
@@ -16,34 +16,6 @@ use super::{
 };
 
 const WORDS: [&str; 4] = ["error", "delay", "kill", "when"];
-
-/// The kinds of errors that a rule can name: those that calls on devices fail with.
-const KINDS: [ErrorKind; 24] = [
-    ErrorKind::AddrInUse,
-    ErrorKind::AddrNotAvailable,
-    ErrorKind::BrokenPipe,
-    ErrorKind::ConnectionAborted,
-    ErrorKind::ConnectionRefused,
-    ErrorKind::ConnectionReset,
-    ErrorKind::HostUnreachable,
-    ErrorKind::Interrupted,
-    ErrorKind::InvalidData,
-    ErrorKind::InvalidInput,
-    ErrorKind::NetworkDown,
-    ErrorKind::NetworkUnreachable,
-    ErrorKind::NotConnected,
-    ErrorKind::Other,
-    ErrorKind::OutOfMemory,
-    ErrorKind::PermissionDenied,
-    ErrorKind::QuotaExceeded,
-    ErrorKind::ResourceBusy,
-    ErrorKind::StorageFull,
-    ErrorKind::TimedOut,
-    ErrorKind::UnexpectedEof,
-    ErrorKind::Unsupported,
-    ErrorKind::WouldBlock,
-    ErrorKind::WriteZero,
-];
 
 /// A rule: which calls, and what is done to them.
 #[derive(Clone, Debug)]
@@ -153,7 +125,7 @@ fn fail(call: SystemCall, kind: &str) -> Result<Inject, String> {
         ));
     }
     let name_of = |kind: &ErrorKind| format!("{kind:?}");
-    one_of("kind of error", kind, &KINDS, name_of).map(Inject::Fail)
+    one_of("kind of error", kind, MayFault::kinds(), name_of).map(Inject::Fail)
 }
 
 fn delay(span: &str) -> Result<Inject, String> {

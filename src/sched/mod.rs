@@ -16,6 +16,7 @@ mod random;
 mod round_robin;
 mod shortest;
 mod stride;
+mod surw;
 mod table;
 
 use std::num::NonZeroU32;
@@ -30,6 +31,8 @@ pub use random::{Draws, Random};
 pub use round_robin::RoundRobin;
 pub use shortest::{Sjf, Stcf};
 pub use stride::Stride;
+pub(crate) use surw::Counting;
+pub use surw::{Surw, TurnCounts};
 pub use table::{Make, NamedPolicy, POLICIES};
 
 use crate::abi::{Nanos, Tid};

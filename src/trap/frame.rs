@@ -19,6 +19,7 @@ use super::{
     disk::{DiskOp, FileOp},
     drops::Drops,
     footprint::{Footprints, Object},
+    mutation::Mutated,
     new_task::{Caller, Fate, NewTask, Store},
     scope::ScopeState,
     status::{Kept, QueueStatus},
@@ -226,6 +227,7 @@ pub(crate) struct TrapFrame {
     pub(crate) unread: RefCell<AllUnread>,
     /// Whether a task had a queue in place of the console.
     pub(crate) pipes: Cell<bool>,
+    pub(crate) mutated: Mutated,
 }
 
 impl TrapFrame {
@@ -255,6 +257,7 @@ impl TrapFrame {
             denies_faults: Cell::default(),
             unread: RefCell::default(),
             pipes: Cell::default(),
+            mutated: Mutated::default(),
         }
     }
 
@@ -282,6 +285,7 @@ impl TrapFrame {
         self.forget_place();
         self.unread.take();
         self.pipes.take();
+        self.mutated.reset();
     }
 
     pub(crate) fn place(&self) -> Option<Caller> {
@@ -406,6 +410,11 @@ impl TrapFrame {
         // The drop may unwind through a program that was never spawned; the mark is not for the
         // next task.
         self.unwound.set(false);
+    }
+
+    /// Returns the task whose turn it is.
+    pub(crate) fn running(&self) -> Tid {
+        self.remote.running()
     }
 
     pub(crate) fn has_payload(&self) -> bool {

@@ -36,6 +36,10 @@ pub(super) fn help(name: &str, first: &str, last: &str) -> String {
          {name} explore --strategy pct:3 --schedules 100000 {first}\n  \
          {name} explore --strategy exhaustive {first}\n  \
          {name} explore --on server:{first} --chaos 1 {last}\n  \
+         {name} explore --strategy exhaustive --turns-take 0..5ms {first}\n  \
+         {name} explore --faults 1 --may send:error=ConnectionReset {first}\n  \
+         {name} explore --strategy exhaustive --mutate {first}\n  \
+         {name} explore --cut {first} --table {first}\n  \
          {name} explore --shard 3/8 --json {first} > part-3.json\n  \
          {name} explore merge part-*.json"
     )
@@ -105,7 +109,12 @@ pub(super) fn run(
         let object = results::object(&options, &explored, name, shard, &identity);
         format!("{object}\n")
     } else {
-        report(&explored)
+        let table = explored
+            .cuts
+            .as_ref()
+            .filter(|_| options.table == Some(true));
+        let table = table.map_or(String::new(), |cuts| format!("{cuts}\n"));
+        report(&explored) + &table
     };
     print_verdict(text.as_bytes())?;
     rules.report(log);
