@@ -3,7 +3,7 @@
 use std::{collections::VecDeque, fmt, hash::Hash, rc::Rc};
 
 use super::{
-    Operation,
+    operation::Operation,
     order::{self, Verdict},
 };
 

@@ -9,7 +9,7 @@ use std::{collections::BTreeSet, hash::Hash, iter};
 
 use rustc_hash::FxHashSet;
 
-use super::Operation;
+use super::operation::Operation;
 
 /// What a check has found.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{Operation, window::Columns};
+use super::operation::{Columns, Operation};
 use crate::Tid;
 
 /// The size of a lane, and the room above them and before their bars.

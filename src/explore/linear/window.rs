@@ -2,7 +2,12 @@
 
 use std::{collections::BTreeSet, fmt};
 
-use super::{Model, Operation, order::Verdict, picture};
+use super::{
+    model::Model,
+    operation::{Columns, Operation},
+    order::Verdict,
+    picture,
+};
 
 /// The most operations whose bars a text shows: the last.
 const SHOWN: usize = 40;
@@ -133,40 +138,6 @@ fn around(part: Vec<Operation>, at: usize) -> (Vec<Operation>, usize) {
         operation.called < end && (!is_before || is_open)
     });
     (window.collect(), before)
-}
-
-/// Columns of the calls and returns of some operations.
-pub(super) struct Columns(Vec<usize>);
-
-impl Columns {
-    /// What happens after the return `end` has no column.
-    pub(super) fn of(operations: &[Operation], end: Option<usize>) -> Self {
-        let events = operations.iter();
-        let events = events.flat_map(|it| [Some(it.called), it.returned]);
-        let is_shown = |event: &usize| end.is_none_or(|end| *event <= end);
-        let mut events: Vec<usize> = events.flatten().filter(is_shown).collect();
-        events.sort_unstable();
-        Self(events)
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// Returns the columns of a call, and of its return if it has one.
-    pub(super) fn span(&self, operation: &Operation) -> (usize, Option<usize>) {
-        let column = |event: &usize| self.0.binary_search(event).ok();
-        let begin = column(&operation.called).unwrap_or(0);
-        (begin, operation.returned.as_ref().and_then(column))
-    }
-}
-
-impl Operation {
-    /// Returns what was asked, and what was answered.
-    pub(super) fn said(&self) -> String {
-        let answer = self.answer.as_deref().unwrap_or("?");
-        format!("{} = {answer}", self.input)
-    }
 }
 
 impl fmt::Display for Window {

@@ -55,7 +55,7 @@ fn accesses_to_shared_values_are_shown_however_long_ago() {
         panic!("{rows:#?}");
     };
     assert!(
-        doomed.starts_with("doomed from turn 2, right 2: yield() at "),
+        doomed.starts_with("doomed from turn 2, right 2: yield() at"),
         "{doomed}"
     );
     assert!(

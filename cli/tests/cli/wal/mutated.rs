@@ -16,6 +16,10 @@ mod disk {
     pub(super) use trapline::{Disk, File};
 }
 
+#[allow(
+    clippy::duplicate_mod,
+    reason = "the log is compiled for two kinds of disks"
+)]
 #[path = "../../../../programs/wal/log.rs"]
 mod log;
 
