@@ -99,7 +99,7 @@ impl Links {
         }
     }
 
-    /// Whether each packet takes a time of its own, drawn by no one, and arrives.
+    /// Whether every packet arrives, after a time that depends on no draw and no other packet.
     pub(super) fn is_calm(&self) -> bool {
         let is_fixed = |span: &Span| span.from == span.to;
         let has_limit = self.bandwidth > 0 || !self.bandwidths.is_empty();
