@@ -127,7 +127,7 @@ fn neither_the_host_nor_a_kernel_without_tracers_is_noted() {
     shared.set(shared.get() + 1);
     let mine = shared.clone();
     run_main(&mut Kernel::simulated(1), async move |_: &mut Os| {
-        mine.set(2)
+        mine.set(2);
     });
     run_main(&mut kernel, async |os: &mut Os| os.yield_now().await);
     assert_eq!(accesses(&log), ["1 writes shared 1"]);

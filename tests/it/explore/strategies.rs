@@ -90,7 +90,7 @@ fn surw_gives_a_parent_the_turns_of_its_children() {
                 os.spawn_detached("child", child).await.map(drop)
             })?;
             kernel.spawn("other", async move |_: &mut Os| {
-                other.borrow_mut().push('o')
+                other.borrow_mut().push('o');
             })?;
             kernel.run().map(drop)
         })

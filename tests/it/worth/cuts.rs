@@ -113,13 +113,14 @@ fn a_cut_that_fails_is_named_and_its_replay_repeats_it() {
 
 #[test]
 fn a_cut_of_nothing_fails() {
-    let why = |search: Check<fn(&mut Kernel) -> Result<(), Error>>| {
+    type Body = fn(&mut Kernel) -> Result<(), Error>;
+    let why = |search: Check<Body>| {
         let failure = search.schedules(2).explore().failure;
         let failure = failure.expect("nothing is cut");
         assert!(!failure.details.contains("besides the world"), "{failure}");
         failure.why
     };
-    let body: fn(&mut Kernel) -> Result<(), Error> = |kernel| takes(kernel, false);
+    let body: Body = |kernel| takes(kernel, false);
     assert_eq!(
         why(check(body).cut("wroker")),
         "the search cuts nothing: no task \"wroker\" makes a call; there are main, worker"

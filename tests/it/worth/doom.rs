@@ -61,7 +61,7 @@ fn a_deadlock_is_doomed_from_the_second_first_lock() {
             let (one, other) = (Mutex::new(os, ()).await, Mutex::new(os, ()).await);
             let (first, second) = (one.clone(), other.clone());
             os.spawn("there", async move |os: &mut Os| {
-                both(os, first, second).await
+                both(os, first, second).await;
             })
             .await?;
             os.spawn("back", async move |os: &mut Os| both(os, other, one).await)
