@@ -251,7 +251,7 @@ fn no_power_loss_loses_a_change_that_was_acknowledged() {
         }
         Ok(())
     };
-    let search = check(body).net(net).fifo().schedules(40);
+    let search = check(body).net(net).fifo().schedules(100);
     let explored = search.mutate_only([Effect::Sync]).explore();
     assert_eq!(explored.failure, None);
     assert!(told.get() > 2000, "{}", told.get());
