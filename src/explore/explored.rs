@@ -128,11 +128,14 @@ impl fmt::Display for Explored {
             write!(f, "; the search is not complete: {bound}")?;
         }
         if let Some(unseen) = self.unseen {
-            let orders = self.classes;
+            let orders = match self.classes {
+                1 => "1 causal order".to_string(),
+                n => format!("{n} causal orders"),
+            };
             let share = share(unseen, self.schedules);
             write!(
                 f,
-                "; {orders} causal orders, and {share} of the probability is in orders not yet seen"
+                "; {orders}, and {share} of the probability is in orders not yet seen"
             )?;
         }
         for text in &self.never {

@@ -52,8 +52,13 @@ pub(crate) struct Explore {
     #[arg(long, value_name = "N", value_parser = whole::<usize>, conflicts_with = "strategy")]
     preemptions: Option<usize>,
     /// Count the causal orders of schedules that are drawn, and estimate how likely the next one is new
-    #[arg(long, conflicts_with = "preemptions")]
-    estimate: bool,
+    #[arg(
+        long,
+        conflicts_with = "preemptions",
+        num_args = 0,
+        default_missing_value = "true"
+    )]
+    estimate: Option<bool>,
     /// Limit the turns of a schedule. A longer one fails; an exhaustive search cuts it [default:
     /// 1000000; 10000 for exhaustive]
     #[arg(long, value_name = "N", value_parser = whole::<u64>)]
@@ -143,7 +148,7 @@ impl Explore {
         if self.strategy.is_some() && self.preemptions.is_some() {
             return clash("--preemptions", "--strategy");
         }
-        if self.estimate && (self.is_by_causal_order() || self.preemptions.is_some()) {
+        if self.estimates() && (self.is_by_causal_order() || self.preemptions.is_some()) {
             return Err(
                 "--estimate is for a search that draws its schedules: random, pct or surw".into(),
             );
@@ -184,7 +189,7 @@ impl Explore {
             .strategy(self.strategy.unwrap_or_default())
             .net(move || net.network(&hosts, None).expect("it was right before"))
             .threads(self.jobs.unwrap_or(0));
-        if self.estimate {
+        if self.estimates() {
             search = search.estimate();
         }
         if !self.inject.is_empty() {
@@ -219,6 +224,10 @@ impl Explore {
             Some(replay) => search.replay(replay),
             None => Ok(search),
         }
+    }
+
+    fn estimates(&self) -> bool {
+        self.estimate == Some(true)
     }
 
     fn mutates(&self) -> bool {

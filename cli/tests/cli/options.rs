@@ -75,6 +75,34 @@ const EXPLORE: &[Row] = &[
         SERVER,
         Text("connection reset"),
     ),
+    (&["--turns-take", "0..5ms"], "deadlock", Change),
+    (
+        &["--faults", "1"],
+        "--may get_tid:kill wait",
+        Text("outcomes: 9"),
+    ),
+    (
+        &["--may", "get_tid:kill"],
+        "--faults 1 wait",
+        Text("outcomes: 9"),
+    ),
+    (&["--cut", "foo"], "wait", Text("12 cuts at 2 calls")),
+    (
+        &["--cut-by-timeout", "foo"],
+        "wait",
+        Text("no call of a task \"foo\" is within a timeout"),
+    ),
+    (&["--table"], "--cut foo wait", Text("  safe")),
+    (
+        &["--estimate"],
+        "--schedules 20 wait",
+        Text("of the probability is in orders not yet seen"),
+    ),
+    (
+        &["--mutate"],
+        "wait",
+        Text("mutations: 0 of 0 calls are needed"),
+    ),
     (&["--signal", "0s:TERM"], "deadlock", Text("schedules pass")),
     (&["--stdin", "Cargo.toml"], "upper", Change),
     (
