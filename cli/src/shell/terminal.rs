@@ -8,9 +8,9 @@ use std::{
 };
 
 use rustyline::{
-    Cmd, CompletionType, ConditionalEventHandler, Config, Editor, Event, EventContext, EventHandler,
-    ExternalPrinter, KeyEvent, RepeatCount, error::ReadlineError, highlight::Highlighter,
-    history::MemHistory,
+    Cmd, CompletionType, ConditionalEventHandler, Config, Editor, Event, EventContext,
+    EventHandler, ExternalPrinter, KeyEvent, RepeatCount, error::ReadlineError,
+    highlight::Highlighter, history::MemHistory,
 };
 
 use super::{
