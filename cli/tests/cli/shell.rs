@@ -6,7 +6,7 @@ mod terminal;
 use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},
-    process::Stdio,
+    process::{Child, Stdio},
 };
 
 use rand_pcg::{
@@ -40,6 +40,10 @@ fn a_line_runs_its_commands_under_their_conditions() {
     prints("grep x; exit", (1, ""));
     prints("grep x; seq 1", (0, "1\n"));
     prints("run seq '2'", (0, "1\n2\n"));
+    // A command of the shell comes before a program of that name.
+    prints("sleep 9 & jobs", (0, "[1] task 2\n[1] task 2: sleep 9\n"));
+    let (_, _, err) = shell("run jobs");
+    has(&err, "\"jobs\" failed: there are no jobs: give --job");
     prints("time sleep 1500ms", (0, "1.500s\n"));
     prints("sleep 3; time sleep 2", (0, "2.000s\n"));
 }
@@ -300,34 +304,11 @@ fn a_long_session_leaks_nothing() {
                 rustix::process::kill_process(pid, Signal::INT).unwrap();
             }
         };
-        let descriptors = || {
-            let folder = format!("/proc/{}/fd", child.id());
-            fs::read_dir(folder).expect("it runs").count()
-        };
         type_in("seq 3 > f; cat < f | cat & wait", 0, false);
-        let before = descriptors();
+        let before = descriptors(&child);
         let mut source = Pcg64::seed_from_u64(seed);
-        let mut random = |below: u64| source.next_u64() % below;
         for n in 1..=200 {
-            let some = random(40);
-            let line = match random(14) {
-                0 => format!("seq {some} | grep 1 | wc"),
-                1 => format!("yes {some} | cat | head -n {some} &"),
-                2 => format!("sleep {some}ms | cat | wc & sleep {some}ms &"),
-                3 => format!("seq {some} >> f; wc < f; head -n 2 f | tee g | cat"),
-                4 => format!("kill {}", 2 + random(600)),
-                5 => "sleep 1h & kill 99999 || fg".into(),
-                6 => "yes | cat > /dev/null".into(),
-                7 => "tree | wc; jobs; ps | grep shell".into(),
-                8 => "cat & seq 3 | cat < f | wc; nothing | wc".into(),
-                9 => "cat nowhere | wc; wc < nowhere; seq x".into(),
-                10 => format!("time seq {some} | sleep 1ms && where 1 || wait"),
-                11 => "sleep 1h | cat | cat".into(),
-                12 => "yes | wc".into(),
-                _ => "fg".into(),
-            };
-            let blocks = ["sleep 1h & ", "sleep 1h | ", "yes | wc"];
-            let blocks = blocks.iter().any(|begin| line.starts_with(begin));
+            let (line, blocks) = anything(&mut source);
             type_in(&line, n, blocks);
         }
         type_in("wait; jobs; tree > p", 201, false);
@@ -340,10 +321,40 @@ fn a_long_session_leaks_nothing() {
         let left = fs::read_to_string(folder.path("p")).unwrap();
         // The carrier of this text is there as well.
         assert!(left.lines().count() <= 2, "seed {seed}: {left}");
-        assert_eq!(descriptors(), before, "seed {seed}");
+        assert_eq!(descriptors(&child), before, "seed {seed}");
         drop(input);
         assert!(exit_of(&mut child).is_some());
     }
+}
+
+/// Returns a line, and whether it waits for an interrupt.
+fn anything(source: &mut Pcg64) -> (String, bool) {
+    let mut random = |below: u64| source.next_u64() % below;
+    let some = random(40);
+    let line = match random(14) {
+        0 => format!("seq {some} | grep 1 | wc"),
+        1 => format!("yes {some} | cat | head -n {some} &"),
+        2 => format!("sleep {some}ms | cat | wc & sleep {some}ms &"),
+        3 => format!("seq {some} >> f; wc < f; head -n 2 f | tee g | cat"),
+        4 => format!("kill {}", 2 + random(600)),
+        5 => "sleep 1h & kill 99999 || fg".into(),
+        6 => "yes | cat > /dev/null".into(),
+        7 => "tree | wc; jobs; ps | grep shell".into(),
+        8 => "cat & seq 3 | cat < f | wc; nothing | wc".into(),
+        9 => "cat nowhere | wc; wc < nowhere; seq x".into(),
+        10 => format!("time seq {some} | sleep 1ms && where 1 || wait"),
+        11 => "sleep 1h | cat | cat".into(),
+        12 => "yes | wc".into(),
+        _ => "fg".into(),
+    };
+    let blocks = ["sleep 1h & ", "sleep 1h | ", "yes | wc"];
+    let blocks = blocks.iter().any(|begin| line.starts_with(begin));
+    (line, blocks)
+}
+
+fn descriptors(child: &Child) -> usize {
+    let folder = format!("/proc/{}/fd", child.id());
+    fs::read_dir(folder).expect("it runs").count()
 }
 
 /// A server has tasks of its own, which would go on listening.

@@ -3,14 +3,19 @@
 use std::{
     fs,
     io::{Read, Write},
-    process::{self, Command},
+    process::{self, Command, Stdio},
     sync::atomic::{AtomicU32, Ordering},
     thread,
     time::{Duration, Instant},
 };
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rand_pcg::{Pcg64, rand_core::SeedableRng};
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    process::{Pid, Signal, kill_process},
+};
 
+use super::{anything, descriptors};
 use crate::{replay::Folder, support::*};
 
 /// A server of `tmux` with one window. Dropping it ends both.
@@ -265,6 +270,7 @@ impl Typed {
         let (window, tty) = pty();
         let mut command = trapline(&[&["shell", "-q"], args].concat());
         let command = command.env("TERM", "xterm").stdin(tty.try_clone().unwrap());
+        let command = command.stderr(Stdio::null());
         let shell = Running::start(command.stdout(tty));
         let seen = String::new();
         let mut typed = Self {
@@ -343,6 +349,40 @@ fn no_key_is_lost_behind_the_end_of_a_line() {
     }
     typed.keys("exit\r");
     assert_eq!(typed.exit(), Some(0));
+}
+
+/// As through a pipe. The mark is typed with the line, and some lines are given up.
+#[test]
+fn a_long_session_that_is_typed_leaks_nothing() {
+    let folder = Folder::new("shell-typed-session");
+    let mut typed = Typed::open(&["--disk", &folder.path("")]);
+    typed.keys("seq 3 > f; cat < f | cat & wait; nothing\r");
+    typed.sees("no such program or command");
+    let pid = Pid::from_child(&typed.shell.child);
+    let mut source = Pcg64::seed_from_u64(1);
+    // The editor has some of its own while it waits for a line.
+    typed.sees(PROMPT);
+    let before = descriptors(&typed.shell.child);
+    for n in 1..=200 {
+        let (line, blocks) = anything(&mut source);
+        match blocks {
+            true => typed.keys(&format!("half\x03mark-{n}; {line}\r")),
+            false => typed.keys(&format!("{line}\rmark-{n}\r")),
+        }
+        typed.sees(&format!("mark-{n}: there is no such program or command"));
+        if blocks {
+            kill_process(pid, Signal::INT).unwrap();
+        }
+    }
+    typed.keys("wait; tree > p; wc -l p\r");
+    // The carrier of this text is there as well.
+    typed.sees("\n2\r\n");
+    typed.sees(PROMPT);
+    eventually("what it had before", || {
+        (descriptors(&typed.shell.child) == before).then_some(())
+    });
+    typed.keys("exit\r");
+    assert!(typed.exit().is_some());
 }
 
 #[test]
