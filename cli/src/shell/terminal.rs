@@ -1,13 +1,16 @@
-//! The terminal of the prompt: a line editor on a thread, and what is printed while it has a line.
+//! The terminal of the prompt: a line editor, and what is printed while it has a line.
 
 use std::{
+    borrow::Cow,
     mem,
     sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError},
     thread,
 };
 
 use rustyline::{
-    CompletionType, Config, Editor, ExternalPrinter, error::ReadlineError, history::MemHistory,
+    Cmd, CompletionType, ConditionalEventHandler, Config, Editor, Event, EventContext,
+    EventHandler, ExternalPrinter, KeyEvent, RepeatCount, error::ReadlineError,
+    highlight::Highlighter, history::MemHistory,
 };
 
 use super::{
@@ -18,15 +21,21 @@ use super::{
 /// How many bytes may wait to be shown. A task that prints more waits for the terminal.
 const ROOM: usize = 64 << 10;
 
-/// Moves the cursor nowhere. The editor takes one text at a time, so once it has this one, it has the one
-/// before.
+/// A text that leaves the cursor where it is, at the begin of a row. The editor draws its line again behind it.
 const NOTHING: &str = "\x1b[A\n";
 
 #[derive(Default)]
 pub(super) struct Terminal {
-    history: Mutex<MemHistory>,
+    /// One for all lines: it keeps the keys that it has read behind the end of a line.
+    editor: Mutex<Option<LineEditor>>,
     text: Mutex<Text>,
     changed: Condvar,
+}
+
+struct LineEditor {
+    editor: Editor<Words, MemHistory>,
+    /// Whether it can show text above its line: a terminal that cannot move its cursor does not.
+    shows: bool,
 }
 
 /// What was printed while a line is typed.
@@ -34,8 +43,19 @@ pub(super) struct Terminal {
 struct Text {
     is_typing: bool,
     bytes: Vec<u8>,
+    /// Whether the editor was told that lines wait.
+    is_told: bool,
     /// Whether the last line on the screen is not complete.
     is_amid: bool,
+    /// The key that has ended the line, if it is not Enter.
+    ended_by: Option<Key>,
+}
+
+/// A key that ends the line. The editor has an error for each, and forgets the keys behind them with it.
+#[derive(Clone, Copy)]
+enum Key {
+    Interrupt,
+    EndOfInput,
 }
 
 impl Terminal {
@@ -56,12 +76,16 @@ impl Terminal {
         self.text.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn wait<'a>(&self, text: MutexGuard<'a, Text>) -> MutexGuard<'a, Text> {
+        let waited = self.changed.wait(text);
+        waited.unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Takes a text while a line is typed.
     fn take(&self, bytes: &[u8]) -> bool {
         let mut text = self.text();
         while text.is_typing && text.bytes.len() > ROOM {
-            let waited = self.changed.wait(text);
-            text = waited.unwrap_or_else(PoisonError::into_inner);
+            text = self.wait(text);
         }
         if text.is_typing {
             text.bytes.extend_from_slice(bytes);
@@ -75,72 +99,112 @@ impl Terminal {
     /// Edits a line. Returns an empty one after an interrupt, and `None` at the end of the input.
     pub(super) fn edit(&self, words: Words) -> Option<String> {
         let prompt = words.prompt.clone();
-        let config = Config::builder().completion_type(CompletionType::List);
-        let mut history = self.history.lock().unwrap_or_else(PoisonError::into_inner);
-        let editor = Editor::with_history(
-            config.bracketed_paste(false).build(),
-            mem::take(&mut *history),
-        );
-        let mut editor = editor.ok()?;
+        let mut editor = self.editor.lock().unwrap_or_else(PoisonError::into_inner);
+        if editor.is_none() {
+            *editor = self::editor().ok();
+        }
+        let LineEditor { editor, shows } = editor.as_mut()?;
         editor.set_helper(Some(words));
-        // There is none on a terminal that cannot move its cursor.
-        let printer = editor.create_external_printer().ok();
+        self.begin(*shows);
+        let line = editor.readline(&prompt);
+        match (line, self.end()) {
+            (Ok(line), None) => {
+                let _ = editor.add_history_entry(line.as_str());
+                Some(line)
+            }
+            (Ok(_), Some(Key::Interrupt)) | (Err(ReadlineError::Interrupted), _) => {
+                Some(String::new())
+            }
+            (Ok(_), Some(Key::EndOfInput)) | (Err(_), _) => None,
+        }
+    }
+
+    fn begin(&self, shows: bool) {
         let mut text = self.text();
         if mem::take(&mut text.is_amid) {
             let _ = stdio::straight(stdio::Stream::Out, b"\n");
         }
-        text.is_typing = printer.is_some();
-        drop(text);
-        let line = thread::scope(|scope| {
-            let shows = printer.map(|printer| scope.spawn(|| self.show(printer)));
-            let line = editor.readline(&prompt);
-            if let Ok(line) = &line {
-                let _ = editor.add_history_entry(line.as_str());
-            }
-            *history = mem::take(editor.history_mut());
-            // What it has not taken comes back.
-            drop(editor);
-            self.text().is_typing = false;
-            self.changed.notify_all();
-            // A panic there is no reason to lose the line.
-            shows.map(thread::ScopedJoinHandle::join);
-            line
-        });
+        text.is_typing = shows;
+    }
+
+    /// Writes what was not shown. Returns the key that has ended the line, if it is not Enter.
+    fn end(&self) -> Option<Key> {
         let mut text = self.text();
+        text.is_typing = false;
+        text.is_told = false;
+        self.changed.notify_all();
         let left = mem::take(&mut text.bytes);
         text.is_amid = left.last().is_some_and(|last| *last != b'\n');
         let _ = stdio::straight(stdio::Stream::Out, &left);
-        match line {
-            Ok(line) => Some(line),
-            Err(ReadlineError::Interrupted) => Some(String::new()),
-            Err(_) => None,
-        }
+        text.ended_by.take()
     }
 
-    /// Shows whole lines above the line that is typed.
-    fn show(&self, mut printer: impl ExternalPrinter) {
+    /// Has the editor draw its line again when whole lines wait.
+    fn tell(&self, mut printer: impl ExternalPrinter) {
         loop {
             let mut text = self.text();
-            let end = loop {
-                if !text.is_typing {
-                    return;
-                }
-                match text.bytes.iter().rposition(|byte| *byte == b'\n') {
-                    Some(end) => break end + 1,
-                    None => {
-                        let waited = self.changed.wait(text);
-                        text = waited.unwrap_or_else(PoisonError::into_inner);
-                    }
-                }
-            };
-            let lines: Vec<u8> = text.bytes.drain(..end).collect();
+            while !text.is_typing || text.is_told || !text.bytes.contains(&b'\n') {
+                text = self.wait(text);
+            }
+            text.is_told = true;
             drop(text);
-            self.changed.notify_all();
-            let shown = printer.print(String::from_utf8_lossy(&lines).into_owned());
-            if shown.and_then(|()| printer.print(NOTHING.into())).is_err() {
-                self.text().bytes.splice(..0, lines);
+            if printer.print(NOTHING.into()).is_err() {
                 return;
             }
         }
+    }
+
+    /// Takes the whole lines that wait.
+    fn lines(&self) -> Vec<u8> {
+        let mut text = self.text();
+        text.is_told = false;
+        self.changed.notify_all();
+        let end = text.bytes.iter().rposition(|byte| *byte == b'\n');
+        text.bytes.drain(..end.map_or(0, |end| end + 1)).collect()
+    }
+}
+
+fn editor() -> Result<LineEditor, ReadlineError> {
+    let config = Config::builder()
+        .completion_type(CompletionType::List)
+        // After a first Tab that lists nothing no text would be shown.
+        .completion_show_all_if_ambiguous(true)
+        .bracketed_paste(false)
+        .build();
+    let mut editor = Editor::with_history(config, MemHistory::new())?;
+    for (letter, key) in [('C', Key::Interrupt), ('D', Key::EndOfInput)] {
+        let handler = EventHandler::Conditional(Box::new(key));
+        editor.bind_sequence(KeyEvent::ctrl(letter), handler);
+    }
+    let shows = editor.create_external_printer().is_ok_and(|printer| {
+        let tell = move || Terminal::of_process().tell(printer);
+        thread::Builder::new().spawn(tell).is_ok()
+    });
+    Ok(LineEditor { editor, shows })
+}
+
+impl ConditionalEventHandler for Key {
+    fn handle(
+        &self,
+        _: &Event,
+        _: RepeatCount,
+        _: bool,
+        context: &EventContext<'_>,
+    ) -> Option<Cmd> {
+        // It deletes a letter of a line that has any.
+        if matches!(self, Self::EndOfInput) && !context.line().is_empty() {
+            return None;
+        }
+        Terminal::of_process().text().ended_by = Some(*self);
+        Some(Cmd::AcceptLine)
+    }
+}
+
+/// The editor asks for its prompt whenever it has cleared its rows and draws them again. So lines that come
+/// with the prompt are above it, and on the screen in the order in which they were printed.
+impl Highlighter for Words {
+    fn highlight_prompt<'b, 's: 'b, 'p: 'b>(&'s self, prompt: &'p str, _: bool) -> Cow<'b, str> {
+        let lines = Terminal::of_process().lines();
+        Cow::Owned(String::from_utf8_lossy(&lines).into_owned() + prompt)
     }
 }

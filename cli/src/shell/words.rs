@@ -6,7 +6,6 @@ use clap::{Arg, Command};
 use rustyline::{
     Context, Helper,
     completion::{Completer, Pair},
-    highlight::Highlighter,
     hint::Hinter,
     validate::Validator,
 };
@@ -34,7 +33,6 @@ pub(super) struct Words {
 }
 
 impl Helper for Words {}
-impl Highlighter for Words {}
 impl Validator for Words {}
 
 impl Hinter for Words {

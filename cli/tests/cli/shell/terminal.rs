@@ -3,10 +3,19 @@
 use std::{
     fs,
     io::{Read, Write},
-    process::{self, Command},
+    process::{self, Command, Stdio},
     sync::atomic::{AtomicU32, Ordering},
+    thread,
+    time::{Duration, Instant},
 };
 
+use rand_pcg::{Pcg64, rand_core::SeedableRng};
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    process::{Pid, Signal, kill_process},
+};
+
+use super::{anything, descriptors};
 use crate::{replay::Folder, support::*};
 
 /// A server of `tmux` with one window. Dropping it ends both.
@@ -63,21 +72,22 @@ impl Window {
     /// Waits until the screen ends with these lines.
     #[track_caller]
     fn ends(&self, lines: &[&str]) {
-        let mut screen = Vec::new();
-        let mut is_there = || {
-            screen = self.screen();
-            screen.ends_with(&lines.iter().map(ToString::to_string).collect::<Vec<_>>())
-        };
-        for _ in 0..400 {
-            if is_there() {
-                return;
+        let lines: Vec<String> = lines.iter().map(ToString::to_string).collect();
+        self.shows(|screen| screen.ends_with(&lines));
+    }
+
+    /// Waits until the screen is like this. Returns it.
+    #[track_caller]
+    fn shows(&self, is_there: impl Fn(&[String]) -> bool) -> Vec<String> {
+        let begun = Instant::now();
+        loop {
+            let screen = self.screen();
+            if is_there(&screen) {
+                return screen;
             }
-            std::thread::sleep(std::time::Duration::from_millis(10));
+            assert!(begun.elapsed() < PATIENCE, "{}", screen.join("\n"));
+            thread::sleep(Duration::from_millis(10));
         }
-        panic!(
-            "the screen does not end with {lines:?}:\n{}",
-            screen.join("\n")
-        );
     }
 }
 
@@ -179,32 +189,33 @@ fn a_job_prints_above_a_line_that_is_half_typed() {
         window.key("C-u");
         // A stream of lines, among which a line is typed letter by letter.
         window.line("alive --every 3ms &");
-        let begun = |screen: &[String]| screen.iter().any(|line| line == "[1] task 6");
-        eventually("the job", || begun(&window.screen()).then_some(()));
+        let has =
+            |text: &'static str| move |screen: &[String]| screen.iter().any(|line| line == text);
+        window.shows(has("[1] task 6"));
         window.ends(&["I'm alive", PROMPT]);
-        for letter in "seq 777 | head -n 1".chars() {
+        for letter in "seq 777 | grep 776".chars() {
             window.text(&letter.to_string());
         }
         window.key("Enter");
-        let seen = |screen: &[String]| screen.iter().any(|line| line == "1");
-        eventually("its text", || seen(&window.screen()).then_some(()));
-        window.line("fg");
-        window.key("C-c");
-        eventually("its end", || {
-            let screen = window.screen();
-            screen
-                .iter()
-                .any(|line| line.ends_with(": killed"))
-                .then_some(())
+        window.shows(has("776"));
+        // Two more lines of the job behind this text: it is in front, and has the interrupt.
+        window.line("seq 1888 | grep 1888; fg");
+        window.shows(|screen| {
+            let after = screen.iter().skip_while(|line| **line != "1888");
+            let mut next = after.skip(1).map(String::as_str);
+            next.next() == Some("I'm alive") && next.next() == Some("I'm alive")
         });
+        window.key("C-c");
+        let end = |line: &String| line.ends_with("alive --every 3ms: killed");
+        let screen = window.shows(|screen| screen.iter().any(end));
         // No line is a mix of two.
-        for line in window.screen() {
-            let is_whole = line.ends_with("I'm alive")
-                || line.starts_with(PROMPT)
-                || line.ends_with(": killed")
-                || ["", "1", "2", "3", "fg", "^C", "^Calive --every 3ms: killed"].contains(&&*line)
-                || line.starts_with('[');
-            assert!(is_whole, "{line:?} in {:#?}", window.screen());
+        for line in &screen {
+            let text = line.strip_prefix("^C").unwrap_or(line);
+            let is_whole = ["", "1", "2", "3", "776", "1888", "I'm alive"].contains(&text)
+                || text.starts_with(PROMPT)
+                || text.starts_with('[')
+                || end(line);
+            assert!(is_whole, "{line:?} in {screen:#?}");
         }
     });
 }
@@ -243,48 +254,157 @@ fn an_interrupt_and_the_end_of_the_input_have_their_meanings() {
         window.key("C-d");
         window.ends(&["Jobs run: end the input again to end them", PROMPT]);
         window.key("C-d");
-        let end = |line: &String| line == "ended: 1";
-        eventually("the end", || window.screen().iter().any(end).then_some(()));
+        window.shows(|screen| screen.iter().any(|line| line == "ended: 1"));
     });
 }
 
-/// Reads a terminal until its text ends so.
-fn read_to(window: &mut fs::File, seen: &mut String, end: &str) {
-    let mut piece = [0; 1000];
-    while !seen.contains(end) {
-        let n = window.read(&mut piece).expect("more comes");
-        *seen += &String::from_utf8_lossy(&piece[..n]);
+/// A shell at a pseudoterminal, and what it has shown that was not waited for.
+struct Typed {
+    shell: Running,
+    window: fs::File,
+    seen: String,
+}
+
+impl Typed {
+    fn open(args: &[&str]) -> Self {
+        let (window, tty) = pty();
+        let mut command = trapline(&[&["shell", "-q"], args].concat());
+        let command = command.env("TERM", "xterm").stdin(tty.try_clone().unwrap());
+        let command = command.stderr(Stdio::null());
+        let shell = Running::start(command.stdout(tty));
+        let seen = String::new();
+        let mut typed = Self {
+            shell,
+            window,
+            seen,
+        };
+        typed.sees(PROMPT);
+        typed
     }
-    let rest = seen.find(end).expect("it is there") + end.len();
-    seen.drain(..rest);
+
+    /// Types all of it at once.
+    fn keys(&mut self, keys: &str) {
+        self.window.write_all(keys.as_bytes()).unwrap();
+    }
+
+    /// Waits for a text.
+    #[track_caller]
+    fn sees(&mut self, text: &str) {
+        let begun = Instant::now();
+        let mut piece = [0; 1000];
+        let at = loop {
+            if let Some(at) = self.seen.find(text) {
+                break at + text.len();
+            }
+            let mut readable = [PollFd::new(&self.window, PollFlags::IN)];
+            let left = PATIENCE.saturating_sub(begun.elapsed());
+            let ready = poll(&mut readable, Some(&left.try_into().unwrap())).unwrap();
+            assert!(ready > 0, "{text:?} does not come: {:?}", self.seen);
+            let read = self.window.read(&mut piece);
+            let n = read.unwrap_or_else(|error| panic!("{text:?}: {error}: {:?}", self.seen));
+            self.seen += &String::from_utf8_lossy(&piece[..n]);
+        };
+        self.seen.drain(..at);
+    }
+
+    fn exit(mut self) -> Option<i32> {
+        // What is not read stays in the terminal, and its settings are not restored before.
+        let mut window = self.window;
+        let rest = thread::spawn(move || while window.read(&mut [0; 1000]).is_ok_and(|n| n > 0) {});
+        let code = exit_of(&mut self.shell.child);
+        rest.join().unwrap();
+        code
+    }
+}
+
+/// Keys that come together are read together, whatever ends the lines among them.
+#[test]
+fn no_key_is_lost_behind_the_end_of_a_line() {
+    let mut typed = Typed::open(&[]);
+    typed.keys("seq 11 | grep 11\rseq 22 | grep 22\n");
+    typed.sees("\n11\r\n");
+    typed.sees("\n22\r\n");
+    typed.sees(PROMPT);
+    typed.keys("x\x03seq 33 | grep 33\r");
+    typed.sees("\n33\r\n");
+    typed.sees(PROMPT);
+    typed.keys("sleep 1000h &\r\x04seq 44 | grep 44\rkill 99\r\x03y\x03se\t55 | gre\t55\r");
+    for text in [
+        "Jobs run: end the input again",
+        "\n44\r\n",
+        "no task 99",
+        "\n55\r\n",
+    ] {
+        typed.sees(text);
+    }
+    // Many lines, and a job that prints among them.
+    typed.keys("alive --every 1ms &\r");
+    typed.sees("I'm alive\r\n");
+    let lines: String = (100..190)
+        .map(|n| format!("seq {n} | grep {n}\r"))
+        .collect();
+    typed.keys(&lines);
+    for n in 100..190 {
+        typed.sees(&format!("\n{n}\r\n"));
+    }
+    typed.keys("exit\r");
+    assert_eq!(typed.exit(), Some(0));
+}
+
+/// As through a pipe. The mark is typed with the line, and some lines are given up.
+#[test]
+fn a_long_session_that_is_typed_leaks_nothing() {
+    let folder = Folder::new("shell-typed-session");
+    let mut typed = Typed::open(&["--disk", &folder.path("")]);
+    typed.keys("seq 3 > f; cat < f | cat & wait; nothing\r");
+    typed.sees("no such program or command");
+    let pid = Pid::from_child(&typed.shell.child);
+    let mut source = Pcg64::seed_from_u64(1);
+    // The editor has some of its own while it waits for a line.
+    typed.sees(PROMPT);
+    let before = descriptors(&typed.shell.child);
+    for n in 1..=200 {
+        let (line, blocks) = anything(&mut source);
+        match blocks {
+            true => typed.keys(&format!("half\x03mark-{n}; {line}\r")),
+            false => typed.keys(&format!("{line}\rmark-{n}\r")),
+        }
+        typed.sees(&format!("mark-{n}: there is no such program or command"));
+        if blocks {
+            kill_process(pid, Signal::INT).unwrap();
+        }
+    }
+    typed.keys("wait; tree > p; wc -l p\r");
+    // The carrier of this text is there as well.
+    typed.sees("\n2\r\n");
+    typed.sees(PROMPT);
+    eventually("what it had before", || {
+        (descriptors(&typed.shell.child) == before).then_some(())
+    });
+    typed.keys("exit\r");
+    assert!(typed.exit().is_some());
 }
 
 #[test]
 fn a_session_that_is_typed_is_taped_and_replayed() {
     let folder = Folder::new("shell-typed");
     let tape = folder.path("tape");
-    let (mut window, tty) = pty();
-    let mut command = trapline(&["shell", "-q", "--seed=1", "--tape", &tape]);
-    let command = command.env("TERM", "xterm").stdin(tty.try_clone().unwrap());
-    let mut child = Running::start(command.stdout(tty));
-    let mut seen = String::new();
-    read_to(&mut window, &mut seen, PROMPT);
-    for (typed, told) in [
+    let mut typed = Typed::open(&["--seed=1", "--tape", &tape]);
+    for (keys, told) in [
         ("se\t2 | wc\r", "2 2 4\r\n"),
         ("sleep 20ms &\r", "[1] done: sleep 20ms\r\n"),
-        ("nothing\x03", PROMPT),
-        ("inject yield:delay=5ms\r", "delay=5ms"),
-        ("time seq 1\r", "ms\r\n"),
-        ("policy fair\r", "policy fair"),
-        ("why 1\r", "\"shell\" is running"),
+        ("nothing\x03seq 1\r", "\n1\r\n"),
+        ("inject yield:delay=5ms\rtime seq 1\r", "ms\r\n"),
+        ("policy fair\rwhy 1\r", "\"shell\" is running"),
         ("host b\r", "boot with --virtual"),
     ] {
-        window.write_all(typed.as_bytes()).unwrap();
-        read_to(&mut window, &mut seen, told);
-        read_to(&mut window, &mut seen, PROMPT);
+        typed.keys(keys);
+        typed.sees(told);
     }
-    window.write_all(b"\x04").unwrap();
-    assert_eq!(exit_of(&mut child.child), Some(1));
+    // Without a prompt the terminal itself takes it.
+    typed.sees(PROMPT);
+    typed.keys("\x04");
+    assert_eq!(typed.exit(), Some(1));
     let (code, out, err) = run(&["replay", &tape]);
     assert_eq!(code, 1, "{err}");
     let mut lines = out.lines();
