@@ -17,6 +17,7 @@ use super::{
     program::Entry,
     replay::Replay,
     shell::{self, ShellLine},
+    tour::{self, Tour},
     trace::TraceCommand,
     world::NamedWorld,
 };
@@ -46,6 +47,7 @@ Examples:
     Explore(Box<Explore>),
     Lab(Lab),
     New(New),
+    Tour(Tour),
     /// Look at traces: of a recording or of a running kernel
     #[command(subcommand)]
     Trace(TraceCommand),
@@ -128,6 +130,9 @@ pub(super) fn command(name: &str, app: &App) -> Command {
             options_of_boot(of_programs(command, name))
                 .subcommands(programs.iter().map(Entry::command))
                 .after_help(options::help(name, first, last))
+        })
+        .mut_subcommand("tour", |command| {
+            command.hide(!tour::has_programs(programs))
         })
         .mut_subcommand(shell::NAME, |command| {
             options_of_shell(command)

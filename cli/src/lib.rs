@@ -100,6 +100,7 @@ mod stuck;
 mod summary;
 mod table;
 mod tape;
+mod tour;
 mod trace;
 mod units;
 mod values;
@@ -186,6 +187,7 @@ fn run(app: &App, args: &[OsString]) -> Result<ExitCode, clap::Error> {
         CliCommand::Trace(command) => trace::run(&command, &verbosity),
         CliCommand::Live(command) => live::run(&command, &verbosity),
         CliCommand::New(command) => new::new(&command, log),
+        CliCommand::Tour(command) => tour::run(&command, programs, log),
         CliCommand::List => print(list(programs).as_bytes()),
         CliCommand::Completions { shell } => {
             let mut script = Vec::new();

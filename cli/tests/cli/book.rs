@@ -291,7 +291,10 @@ fn script(session: &str) -> String {
 #[test]
 fn the_readme_is_short_and_its_commands_its_blocks_and_its_links_are_checked() {
     let text = readme();
-    assert!(text.lines().count() <= 160, "it has a page of the book for that");
+    assert!(
+        text.lines().count() <= 160,
+        "it has a page of the book for that"
+    );
     let blocks = blocks(&text);
     let commands = blocks.iter().filter(|block| block.kind == "sh");
     let commands = commands.flat_map(|block| block.text.lines());

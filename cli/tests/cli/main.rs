@@ -25,6 +25,7 @@ mod shell;
 mod signals;
 mod simulated;
 mod support;
+mod tour;
 mod trace;
 mod wal;
 
