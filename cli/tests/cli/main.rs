@@ -6,6 +6,7 @@ mod boot;
 mod crash;
 mod debug;
 mod disk;
+mod examples;
 mod explore;
 mod extended;
 mod filters;
