@@ -125,7 +125,7 @@ macro_rules! words {
 ///
 /// The first columns are those of [`words`]. `+` names what travels beside the call, `=>` what it
 /// [touches](Touches). Then comes its [`Class`]. The last column has its [`Mark`]s. A call also needs an arm in the kernel's
-/// match, a stub on the task's side, and a row in the README's table, which a test checks.
+/// match, a stub on the task's side, and a row in the table of `docs/calls.md`, which a test checks.
 macro_rules! calls {
     (
         $(#[$about:meta])*

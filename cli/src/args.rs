@@ -7,8 +7,10 @@ use super::{
     app::App,
     commands::{of_programs, with_negative_numbers},
     debug::{self, Debug},
+    examples::{Example, examples},
     explore::{self, Explore},
     lab::{self, Lab},
+    list::List,
     live::LiveCommand,
     new::New,
     options::{self, Boot},
@@ -17,6 +19,7 @@ use super::{
     program::Entry,
     replay::Replay,
     shell::{self, ShellLine},
+    tour::{self, Tour},
     trace::TraceCommand,
     world::NamedWorld,
 };
@@ -33,12 +36,7 @@ pub(super) struct Cli {
 
 #[derive(Subcommand)]
 pub(super) enum CliCommand {
-    /// Show the programs, a line each
-    #[command(after_help = "\
-Examples:
-  list                   the programs that can be booted
-  boot multitask --help  the options of one")]
-    List,
+    List(List),
     Boot(Box<Boot>),
     Shell(Box<ShellLine>),
     Replay(Replay),
@@ -46,6 +44,7 @@ Examples:
     Explore(Box<Explore>),
     Lab(Lab),
     New(New),
+    Tour(Tour),
     /// Look at traces: of a recording or of a running kernel
     #[command(subcommand)]
     Trace(TraceCommand),
@@ -74,14 +73,26 @@ Examples:
     },
 }
 
+const FIRST: [Example; 5] = [
+    Example::Of(&[], "list"),
+    Example::Any("boot {}", "wait"),
+    Example::Any("boot --virtual --seed 1 --trace {}", "wait"),
+    Example::Any("explore {}", "lost-wakeup"),
+    Example::Any("boot {} --help", "echo"),
+];
+
+const OF_LIST: [Example; 3] = [
+    Example::Of(&[], "list"),
+    Example::Of(&[], "list --json | jq -r .name"),
+    Example::Any("boot {} --help", "multitask"),
+];
+
 pub(super) fn command(name: &str, app: &App) -> Command {
     let programs = &app.programs;
     let (policies, worlds) = (app.policies.clone(), app.worlds.clone());
     let policy = move |text: &str| Policy::parse(text, &policies);
     let (policy_of_lab, has_worlds) = (policy.clone(), !worlds.is_empty());
     let world = move |text: &str| NamedWorld::parse(text, &worlds);
-    let ends = [programs.first(), programs.last()];
-    let [first, last] = ends.map(|entry| entry.map_or("PROGRAM", |entry| entry.name));
     let version = match name {
         "trapline" => env!("CARGO_PKG_VERSION"),
         _ => concat!("on trapline ", env!("CARGO_PKG_VERSION")),
@@ -102,17 +113,14 @@ pub(super) fn command(name: &str, app: &App) -> Command {
     let command = Cli::command()
         .name(name.to_string())
         .version(version)
-        .after_help(format!(
-            "Examples:\n  \
-             {name} list                           the programs\n  \
-             {name} boot {first}                     run it\n  \
-             {name} boot --virtual --trace {first}   on a virtual clock, with every trap shown\n  \
-             {name} boot {first} --help              its options"
-        ))
+        .after_help(examples(name, programs, &FIRST))
+        .mut_subcommand("list", |command| {
+            command.after_help(examples(name, programs, &OF_LIST))
+        })
         .mut_subcommand("explore", |command| {
             of_programs(command, name)
                 .subcommands(explore::subcommands(programs))
-                .after_help(explore::help(name, first, last))
+                .after_help(explore::help(name, programs))
         })
         .mut_subcommand("debug", |command| {
             command.override_usage(debug::usage_of(name))
@@ -122,12 +130,15 @@ pub(super) fn command(name: &str, app: &App) -> Command {
                 .subcommand_required(true)
                 .mut_arg("policies", |arg| arg.value_parser(policy_of_lab))
                 .subcommands(programs.iter().map(Entry::command))
-                .after_help(lab::help(name, first))
+                .after_help(lab::help(name, programs))
         })
         .mut_subcommand("boot", |command| {
             options_of_boot(of_programs(command, name))
                 .subcommands(programs.iter().map(Entry::command))
-                .after_help(options::help(name, first, last))
+                .after_help(options::help(name, programs))
+        })
+        .mut_subcommand("tour", |command| {
+            command.hide(!tour::has_programs(programs))
         })
         .mut_subcommand(shell::NAME, |command| {
             options_of_shell(command)

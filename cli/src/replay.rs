@@ -48,7 +48,7 @@ Exit codes: as of `boot` without a signal, and 1 if the programs do something el
 the tape. With --explore: as of `explore`.
 
 Examples:
-  boot --tape run.tape echo               tape a run; end it with ^C
+  boot --tape run.tape gossip             tape a run; that of a server ends with ^C
   replay run.tape                         run it again
   replay --trace run.tape                 with every trap shown
   replay --only 3 run.tape                with those of task 3

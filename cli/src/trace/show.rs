@@ -20,11 +20,11 @@ use crate::{
 Times are counted from boot. With several filters, an event has to match all of them.
 
 Examples:
-  boot --record run.trap echo               record a run
+  boot --virtual --record run.trap convoy   record a run
   trace show run.trap | less                all of it
-  trace show --task echo --errors run.trap  failures of tasks of that name
-  trace show --call recv --relative run.trap
-  trace show --from 00:04.000 --to 5s --sched run.trap")]
+  trace show --task worker-1 --relative run.trap
+  trace show --call sleep --from 10ms run.trap
+  trace show --from 00:00.010 --to 20ms --sched run.trap")]
 pub(crate) struct ShowCommand {
     /// The recording, as `boot --record` makes it; - for standard input
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
