@@ -9,40 +9,21 @@ use std::{
 };
 
 use serde_json::Value;
-use trapline::{
-    Event, Exit, Observer, Os, SimNet,
-    record::{Handle, Recorder},
-};
+use trapline::{Event, Exit, Os, SimNet};
 
 use super::{
     super::{
         desk::Desk,
         live::{View, feed, model::Snapshot, protocol::Filter, text},
-        net, outfile,
+        net,
         output::{Log, tell},
-        record,
+        record::Recorded,
         values::unknown,
     },
     End, Failure, Session,
     builtin::{self, BuiltIn},
     tasks,
 };
-
-/// A recording of the events since the shell was told to.
-pub(super) struct Recording {
-    _observer: Observer,
-    handle: Handle,
-    file: PathBuf,
-}
-
-impl Recording {
-    /// Ends it. An error says why it is not complete.
-    pub(super) fn end(self) -> Result<(), String> {
-        let file = self.file.display();
-        let closed = self.handle.close();
-        closed.map_err(|error| format!("the recording {file} is not complete: {error}"))
-    }
-}
 
 impl Session {
     /// Carries out a command that is no part of a pipe. `None` for one that is a task.
@@ -206,40 +187,22 @@ impl Session {
     async fn record(&mut self, os: &mut Os, file: PathBuf) -> End {
         let desk = self.desk("record")?;
         let (header, is_shown) = (desk.header.clone(), desk.shown.is_some());
-        let recorder = Arc::new(Mutex::new(None));
-        let (slot, path) = (Arc::clone(&recorder), file.clone());
+        let slot = Arc::new(Mutex::new(None));
+        let opened = Arc::clone(&slot);
         let open = move || {
             if is_shown {
-                record::refuse_output("record", &path)?;
-                let opened = Recorder::create(&path, &header);
-                let opened = opened.map_err(|error| {
-                    format!(
-                        "cannot record to {}: {}",
-                        path.display(),
-                        outfile::why(&path, &error)
-                    )
-                })?;
-                *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(opened);
+                let recording = Recorded::create("record", &file, &header)?;
+                *opened.lock().unwrap_or_else(PoisonError::into_inner) = Some(recording);
             }
             Ok::<(), String>(())
         };
-        let last = self.shared.recording.take();
-        last.map_or(Ok(()), Recording::end)?;
+        self.shared.close_recording()?;
         os.run_recorded(open).await.map_err(|error| error.0)??;
-        let tasks = os.tasks().await;
-        let now = os.now().await;
-        let opened = recorder
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
-        if let Some(mut recorder) = opened {
+        let (tasks, now) = (os.tasks().await, os.now().await);
+        let opened = slot.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some((mut recorder, recorded)) = opened {
             feed::introduce(&mut recorder, &tasks, now);
-            let handle = recorder.handle();
-            let recording = Recording {
-                _observer: os.observe(recorder),
-                handle,
-                file,
-            };
+            let recording = (os.observe(recorder), recorded);
             self.shared.recording.replace(Some(recording));
         }
         Ok(())

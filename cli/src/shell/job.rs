@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use trapline::{Exit, File, Mode, Os, Queue, Source, Stdio, Tid, UnixStream};
+use trapline::{Errno, Exit, File, Mode, Os, Queue, Source, Stdio, Tid, UnixStream};
 
 use super::{
     super::{desk::Desk, program::Placed},
@@ -44,8 +44,12 @@ impl Work {
                 os.spawn_piped(stdio, name, sleep).await
             }
         };
-        tid.map_err(|errno| format!("{name}: {errno}: raise --max-tasks"))
+        tid.map_err(|errno| no_task(name, errno))
     }
+}
+
+fn no_task(name: &str, errno: Errno) -> String {
+    format!("{name}: {errno}: raise --max-tasks")
 }
 
 /// The tasks of a step.
@@ -114,20 +118,21 @@ impl Job {
             ..desk
         });
         for (n, (work, words)) in works.into_iter().zip(&step.stages).enumerate() {
-            let file = if n + 1 == count { to.take() } else { None };
+            let file = to.take_if(|_| n + 1 == count);
             let mut stdio = Stdio::new();
             if let Some(input) = &input {
                 stdio = stdio.input(input);
             }
-            if n + 1 == count && file.is_none() {
-                self.stages
-                    .push(work.start(os, &words[0], stdio, desk.as_ref()).await?);
-                break;
+            let text = match n + 1 == count && file.is_none() {
+                true => None,
+                false => Some(Queue::bounded(os, ROOM).await),
+            };
+            if let Some(text) = &text {
+                stdio = stdio.output(text);
             }
-            let text = Queue::bounded(os, ROOM).await;
-            let stdio = stdio.output(&text);
-            self.stages
-                .push(work.start(os, &words[0], stdio, desk.as_ref()).await?);
+            let tid = work.start(os, &words[0], stdio, desk.as_ref()).await?;
+            self.stages.push(tid);
+            let Some(text) = text else { break };
             input = match file {
                 Some(file) => {
                     let write = async move |os: &mut Os| write(os, &text, &file).await;
@@ -152,8 +157,8 @@ impl Job {
         program: impl AsyncFnOnce(&mut Os) -> io::Result<()> + 'static,
     ) -> Result<(), String> {
         let tid = os.spawn(name, program).await;
-        let tid = tid.map_err(|errno| format!("{name}: {errno}: raise --max-tasks"))?;
-        self.carriers.push(tid);
+        self.carriers
+            .push(tid.map_err(|errno| no_task(name, errno))?);
         Ok(())
     }
 

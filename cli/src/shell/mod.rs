@@ -24,8 +24,8 @@ use super::{
     live::feed,
     options::Boot,
     program::{Entry, Placed, Programs, made},
+    record::Recorded,
 };
-use acts::Recording;
 use builtin::BuiltIn;
 use job::{Job, Work};
 use line::{Step, steps};
@@ -111,7 +111,16 @@ struct Shared {
     steps: Rc<RefCell<VecDeque<Step>>>,
     recent: Rc<RefCell<Ledger>>,
     trace: Rc<RefCell<Option<Observer>>>,
-    recording: Rc<RefCell<Option<Recording>>>,
+    /// The events since the shell was told to record them.
+    recording: Rc<RefCell<Option<(Observer, Recorded)>>>,
+}
+
+impl Shared {
+    /// Ends a recording. An error says why it is not complete.
+    fn close_recording(&self) -> Result<(), String> {
+        let recording = self.recording.take();
+        recording.map_or(Ok(()), |(_, recorded)| recorded.close())
+    }
 }
 
 struct Session {
@@ -169,8 +178,7 @@ impl Shell {
             recording: Rc::default(),
         };
         let end = Session::new(shared.clone(), None).run(os).await;
-        let recording = shared.recording.take();
-        recording.map_or(Ok(()), Recording::end)?;
+        shared.close_recording()?;
         end.map_err(Into::into)
     }
 }
