@@ -291,7 +291,7 @@ mod tests {
             ("7.3.0123abcd.0", "it has 4 of 3 parts"),
             ("7.3.0123abc", HASH),
             ("7.3.0123abcde", HASH),
-            ("7.3.+123abcd", HASH),
+            ("7.3.+123abcd", CUT),
             ("7.3.0123abcx", HASH),
             ("-1..0123abcd", "its seed is no whole number"),
             ("7.0.0123abcd", PLAN),
