@@ -199,6 +199,8 @@ fn a_job_prints_above_a_line_that_is_half_typed() {
         }
         window.key("Enter");
         window.shows(has("776"));
+        // Before its prompt the terminal itself would show what is typed.
+        window.ends(&[PROMPT]);
         // Two more lines of the job behind this text: it is in front, and has the interrupt.
         window.line("seq 1888 | grep 1888; fg");
         window.shows(|screen| {
