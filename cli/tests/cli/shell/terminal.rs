@@ -13,6 +13,7 @@ use rand_pcg::{Pcg64, rand_core::SeedableRng};
 use rustix::{
     event::{PollFd, PollFlags, poll},
     process::{Pid, Signal, kill_process},
+    termios::{LocalModes, tcgetattr},
 };
 
 use super::{anything, descriptors};
@@ -198,6 +199,8 @@ fn a_job_prints_above_a_line_that_is_half_typed() {
         }
         window.key("Enter");
         window.shows(has("776"));
+        // Before its prompt the terminal itself would show what is typed.
+        window.ends(&[PROMPT]);
         // Two more lines of the job behind this text: it is in front, and has the interrupt.
         window.line("seq 1888 | grep 1888; fg");
         window.shows(|screen| {
@@ -383,6 +386,45 @@ fn a_long_session_that_is_typed_leaks_nothing() {
     });
     typed.keys("exit\r");
     assert!(typed.exit().is_some());
+}
+
+#[test]
+fn a_simulated_world_is_typed_at_as_well() {
+    let mut typed = Typed::open(&["--virtual", "--seed=1", "--on", "b:kv --addr 0.0.0.0:60"]);
+    typed.keys("time sleep 2h\r");
+    typed.sees("7200.000s\r\n");
+    // A file of a simulated disk, and a host.
+    typed.keys("seq 2 > alpha\rcat al\t\rhost b\t\r");
+    typed.sees("\n1\r\n2\r\n");
+    typed.sees("trapline@b>");
+    typed.keys("exit\rfault crash b\rhost b\r");
+    typed.sees("host b: ");
+    typed.keys("exit\r");
+    assert_eq!(typed.exit(), Some(1));
+}
+
+/// However a run ends amid a line, the terminal has its settings back.
+#[test]
+fn the_terminal_is_as_before_after_an_end_amid_a_line() {
+    let cases: [(&[&str], Option<Signal>); 3] = [
+        (&[], Some(Signal::TERM)),
+        (&[], Some(Signal::HUP)),
+        (&["--max-time=1s"], None),
+    ];
+    at_once(cases, |(args, signal)| {
+        let mut typed = Typed::open(args);
+        let window = typed.window.try_clone().unwrap();
+        let modes = || tcgetattr(&window).unwrap().local_modes;
+        let is_edited = || !modes().contains(LocalModes::ICANON);
+        typed.keys("half of a line");
+        typed.sees("half of a line");
+        assert!(is_edited());
+        if let Some(signal) = signal {
+            kill_process(Pid::from_child(&typed.shell.child), signal).unwrap();
+        }
+        typed.exit();
+        assert!(!is_edited(), "{args:?} {signal:?}");
+    });
 }
 
 #[test]
