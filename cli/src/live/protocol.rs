@@ -9,7 +9,7 @@ use super::{
     query::Query,
     row::{Row, Totals},
 };
-use crate::values::{calls, whole};
+use crate::values::calls;
 
 /// A request to a kernel.
 #[derive(Debug, Serialize, Deserialize)]
@@ -35,12 +35,9 @@ pub(crate) enum Request {
 #[derive(Args, Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Filter {
-    /// Only this task; can be repeated
-    #[arg(long = "task", value_name = "TID", value_parser = whole::<u64>)]
-    pub(super) tids: Vec<u64>,
-    /// Only tasks of this name; can be repeated
-    #[arg(long = "name", value_name = "NAME")]
-    pub(super) comms: Vec<String>,
+    /// Only this task, by its number or name; can be repeated
+    #[arg(long = "task", alias = "name", value_name = "TASK")]
+    pub(super) tasks: Vec<String>,
     /// Only this call, such as recv or new_task; can be repeated
     #[arg(long = "call", value_name = "CALL", value_parser = calls(), hide_possible_values = true)]
     pub(super) calls: Vec<String>,

@@ -4,11 +4,12 @@ use std::{io::Write, mem, path::PathBuf, process::ExitCode, time::Duration};
 
 use clap::{Args, ValueHint};
 use trapline::{
-    Answered, DeviceId, Event, Fact, Ledger, Nanos, On, Reply, SystemCall, Tid, Tracer, Wake,
+    Answered, DeviceId, Event, Fact, Ledger, Nanos, On, Reply, SystemCall, Tracer, Wake,
 };
 
 use super::source::{Failure, Source, unknown};
 use crate::{
+    live::feed::is_task,
     log,
     output::{Log, aligned, clean},
     values::{calls, instant, whole},
@@ -144,14 +145,6 @@ fn is_about_queue(fact: &Fact<'_>, call: Option<SystemCall>, wanted: u64) -> boo
         _ => None,
     };
     queue.is_some_and(|queue| queue.number() == wanted)
-}
-
-/// Whether the name or number selects this task.
-fn is_task(wanted: &str, tid: Tid, tasks: &Ledger) -> bool {
-    match wanted.parse::<u64>() {
-        Ok(number) => tid == number.into(),
-        Err(_) => tasks.comm(tid) == wanted,
-    }
 }
 
 /// Writes an event as a line; a time `since` the previous line is relative.
