@@ -140,7 +140,7 @@ impl Tracer for Feed {
 }
 
 /// An event as lines, the last of which is of the event itself. The ledger has it already.
-fn lines(event: &Event<'_>, recent: &Ledger) -> Vec<Map<String, Value>> {
+pub(crate) fn lines(event: &Event<'_>, recent: &Ledger) -> Vec<Map<String, Value>> {
     let mut lines = Vec::new();
     let target = ("target", event.fact.target().to_string());
     if let (Some(_), Some(call)) = (event.fact.exit(), recent.unseen(event.tid)) {

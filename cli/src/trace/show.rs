@@ -3,13 +3,17 @@
 use std::{io::Write, mem, path::PathBuf, process::ExitCode, time::Duration};
 
 use clap::{Args, ValueHint};
+use serde_json::{Value, json};
 use trapline::{
     Answered, DeviceId, Event, Fact, Ledger, Nanos, On, Reply, SystemCall, Tracer, Wake,
 };
 
 use super::source::{Failure, Source, unknown};
 use crate::{
-    live::feed::is_task,
+    live::{
+        feed::{self, is_task},
+        protocol::safe_json,
+    },
     log,
     output::{Log, aligned, clean},
     values::{calls, instant, whole},
@@ -60,6 +64,9 @@ pub(crate) struct ShowCommand {
     /// Show the time since the previous line
     #[arg(long)]
     relative: bool,
+    /// Show a JSON object a line, as `trace live` does
+    #[arg(long, conflicts_with = "relative")]
+    json: bool,
 }
 
 impl ShowCommand {
@@ -89,11 +96,18 @@ impl ShowCommand {
             }
             unseen.retain(|task| !is_task(task, event.tid, &tasks));
             if self.selects(&event, &tasks) {
+                if self.json {
+                    objects(out, &mut missing, &event, &tasks)?;
+                    continue;
+                }
                 gap(out, &mut missing)?;
                 write(out, log, &mut since, &event, &tasks)?;
             }
         }
-        gap(out, &mut missing)?;
+        match self.json {
+            true => lost(out, &mut missing)?,
+            false => gap(out, &mut missing)?,
+        }
         source.end(log)?;
         for task in unseen {
             log.warn(&unknown(task, &self.file, is_cut));
@@ -122,6 +136,29 @@ fn gap(out: &mut impl Write, missing: &mut u64) -> Result<(), Failure> {
         writeln!(out, "... {missing} events are missing here ...")?;
     }
     *missing = 0;
+    Ok(())
+}
+
+/// The same as an object.
+fn lost(out: &mut impl Write, missing: &mut u64) -> Result<(), Failure> {
+    if *missing > 0 {
+        writeln!(out, "{}", json!({ "missing": *missing }))?;
+    }
+    *missing = 0;
+    Ok(())
+}
+
+fn objects(
+    out: &mut impl Write,
+    missing: &mut u64,
+    event: &Event<'_>,
+    tasks: &Ledger,
+) -> Result<(), Failure> {
+    lost(out, missing)?;
+    for line in feed::lines(event, tasks) {
+        let line = Value::Object(line).to_string();
+        out.write_all(safe_json(line.as_bytes()).as_bytes())?;
+    }
     Ok(())
 }
 
