@@ -1,7 +1,7 @@
 //! `trace ps` and `trace tree`: the tasks at an instant of a recording, as `ps` and `tree` show those
 //! of a running kernel.
 
-use std::{io::Write, path::PathBuf, process::ExitCode, time::Duration};
+use std::{io::Write, mem, path::PathBuf, process::ExitCode, time::Duration};
 
 use clap::{Args, ValueHint};
 use trapline::{Deadlock, Doing, Ledger, Nanos, TaskInfo, TaskState, Tid, Tracer};
@@ -117,6 +117,8 @@ impl At {
             out.write_all(shown.as_bytes())?;
             out.flush()?;
         }
+        // The process ends: to free the tasks of a long run one by one takes a second.
+        mem::forget((tasks, ledger));
         source.end(log)
     }
 }

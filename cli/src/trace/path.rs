@@ -1,6 +1,6 @@
 //! `trace path`: the critical path, which decided when a run ended.
 
-use std::{cmp::Reverse, collections::BTreeMap, io::Write, path::PathBuf, process::ExitCode};
+use std::{cmp::Reverse, collections::BTreeMap, io::Write, mem, path::PathBuf, process::ExitCode};
 
 use clap::{Args, ValueHint};
 use serde_json::{Value, json};
@@ -56,19 +56,29 @@ impl PathCommand {
                 let object = segment.object(&history).to_string();
                 out.write_all(safe_json(object.as_bytes()).as_bytes())?;
             }
-            out.flush()?;
-            source.end(log)?;
-            return Ok(ExitCode::SUCCESS);
+        } else {
+            Self::show(&history, &path, total, out)?;
         }
+        out.flush()?;
+        // The process ends: to free a long history piece by piece takes a second.
+        mem::forget((history, path));
+        source.end(log)
+    }
+
+    /// Shows the shares and the longest parts, for people.
+    fn show(
+        history: &History,
+        path: &[Segment],
+        total: Amount,
+        out: &mut impl Write,
+    ) -> Result<(), Failure> {
         writeln!(out, "{}", history.shares())?;
-        let shares = path_shares(&history, &path, total).into_iter();
+        let shares = path_shares(history, path, total).into_iter();
         let shares: Vec<_> = shares.map(|row| row.map(Value::from)).collect();
         let shares = table(PATH_COLUMNS, &shares);
         writeln!(out, "critical path of {total}\n\n{shares}")?;
-        writeln!(out, "\n{}", parts(&history, &path))?;
-        out.flush()?;
-        source.end(log)?;
-        Ok(ExitCode::SUCCESS)
+        writeln!(out, "\n{}", parts(history, path))?;
+        Ok(())
     }
 }
 
