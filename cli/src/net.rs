@@ -260,6 +260,17 @@ impl Options {
         }
     }
 
+    /// Whether an option of the simulated network is given.
+    pub(super) fn is_any(&self) -> bool {
+        let Self {
+            on,
+            net,
+            fault,
+            chaos,
+        } = self;
+        !on.is_empty() || !net.is_empty() || !fault.is_empty() || chaos.is_some()
+    }
+
     pub(super) fn network(
         &self,
         hosts: &[String],

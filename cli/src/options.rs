@@ -37,7 +37,8 @@ pub(super) struct Boot {
     #[arg(long, value_name = "PROGRAM ARGS")]
     pub(super) with: Vec<String>,
 
-    /// Run in the simulated world: a virtual clock that never waits, and a simulated network
+    /// Run in the simulated world: a virtual clock that never waits, and a simulated network. --on, --net,
+    /// --fault and --chaos imply it
     #[arg(long = "virtual", conflicts_with_all = ["monitor", "top"],
           overrides_with = "simulated", help_heading = "World")]
     pub(super) simulated: bool,
@@ -289,7 +290,8 @@ impl BootLine {
         Ok(Self::with(commands, options, programs))
     }
 
-    fn with(commands: Commands<'_>, options: Box<Boot>, mut programs: Vec<Placed>) -> Self {
+    fn with(commands: Commands<'_>, mut options: Box<Boot>, mut programs: Vec<Placed>) -> Self {
+        options.simulated |= options.net.is_any();
         if !options.deny.is_empty() {
             let limits = Limits::new().deny(options.deny.iter().copied());
             programs

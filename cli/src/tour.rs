@@ -3,6 +3,7 @@
 use std::{
     env,
     io::{self, IsTerminal},
+    os::fd::AsFd,
     os::unix::process::{CommandExt, ExitStatusExt},
     process::{Command, ExitCode, Stdio},
     time::Duration,
@@ -24,7 +25,8 @@ use super::{
 
 /// See what this is, in five stops of 20 seconds
 ///
-/// Each stop runs a command of this binary, and names it. On a terminal the tour waits between two stops.
+/// Each stop runs a command of this binary, and names it. What the command says on standard error goes to
+/// standard output, too. On a terminal the tour waits between two stops.
 /// Otherwise it prints all of them.
 #[derive(Args)]
 #[command(after_help = "\
@@ -139,8 +141,13 @@ fn shown(stop: &Stop) -> Result<Option<ExitCode>, Failure> {
     if let Some(word) = env::args_os().next() {
         command.arg0(word);
     }
-    let status = command.args(words).stdin(Stdio::null()).status();
-    let status = status.map_err(|error| format!("cannot run this binary: {error}"))?;
+    // What a pager or a file gets is in order: each stop is one text.
+    let out = io::stdout().as_fd().try_clone_to_owned();
+    let out = out.map_err(|error| format!("cannot write to standard output: {error}"))?;
+    let command = command.args(words).stdin(Stdio::null()).stderr(out);
+    let status = command
+        .status()
+        .map_err(|error| format!("cannot run this binary: {error}"))?;
     if let Some(signal) = status.signal() {
         return Ok(Some(ExitCode::from(exit_code(signal))));
     }

@@ -24,6 +24,9 @@ use options::takes_options;
 use report::{code, report, searched, set_outcome};
 use results::Merge;
 
+/// The strategies that need no parameter.
+pub(super) const STRATEGIES: [&str; 5] = ["random", "pct", "surw", "fifo", "exhaustive"];
+
 const EXAMPLES: [Example; 10] = [
     Example::Any("explore {}", "lost-wakeup"),
     Example::Any(
@@ -66,7 +69,7 @@ pub(super) fn help(name: &str, programs: &[Entry]) -> String {
          client without an answer, or if a task fails or faults. Schedule i has the seed N + i of --seed N, as in \
          `boot --virtual --policy random --seed`.\n\n\
          Exit codes: 0 all schedules pass, 1 one fails, --replay meets another program than that \
-         of the report, or --time is over before one has run, 2 wrong command line, 130 \
+         of the report, or --max-time is over before one has run, 2 wrong command line, 130 \
          interrupted (^C): what ran until then is printed.\n\n{examples}"
     )
 }
@@ -145,9 +148,9 @@ pub(super) fn run(
     print_verdict(text.as_bytes())?;
     rules.report(log);
     let is_over = explored.failure.is_some() || signals::is_raised();
-    if explored.schedules == 0 && !is_over && options.time.is_some() {
-        let why = "no schedule ran to its end within --time: give the search more time, or more \
-                   --steps if it has cut schedules";
+    if explored.schedules == 0 && !is_over && options.max_time.is_some() {
+        let why = "no schedule ran to its end within --max-time: give the search more time, or more \
+                   --max-ticks if it has cut schedules";
         return Err(why.to_string().into());
     }
     Ok(match explored.never.is_empty() || signals::is_raised() {

@@ -52,6 +52,7 @@ pub(crate) struct Explore {
     #[arg(long, value_name = "N", value_parser = whole::<usize>, conflicts_with = "strategy")]
     preemptions: Option<usize>,
     /// Count the causal orders of schedules that are drawn, and estimate how likely the next one is new
+    // As the other flags here: a plain one, given before the program, would be reset after it.
     #[arg(
         long,
         conflicts_with = "preemptions",
@@ -61,12 +62,12 @@ pub(crate) struct Explore {
     estimate: Option<bool>,
     /// Limit the turns of a schedule. A longer one fails; an exhaustive search cuts it [default:
     /// 1000000; 10000 for exhaustive]
-    #[arg(long, value_name = "N", value_parser = whole::<u64>)]
-    steps: Option<u64>,
-    /// End the search after this time, such as 30s or 2m. A task that makes no trap is named, and the
-    /// exit code is 1
-    #[arg(long, value_name = "TIME", value_parser = span)]
-    pub(super) time: Option<Duration>,
+    #[arg(long, alias = "steps", value_name = "N", value_parser = whole::<u64>)]
+    max_ticks: Option<u64>,
+    /// End the search after this time on the machine's clock, such as 30s or 2m. A task that makes no trap
+    /// is named, and the exit code is 1
+    #[arg(long, alias = "time", value_name = "TIME", value_parser = span)]
+    pub(super) max_time: Option<Duration>,
     /// How many threads search, from 1 to 1024 [default: one per processor]
     #[arg(long, value_name = "N", value_parser = within("a whole number", 1..=1024))]
     jobs: Option<usize>,
@@ -203,10 +204,10 @@ impl Explore {
         search = given(search, self.faults, |search, most| {
             search.faults(most, &self.may)
         });
-        search = given(search, self.steps, Check::steps);
+        search = given(search, self.max_ticks, Check::steps);
         search = given(search, schedules, Check::schedules);
         search = given(search, self.seed, Check::seed);
-        search = given(search, self.time, Check::time);
+        search = given(search, self.max_time, Check::time);
         search = given(search, self.record.as_ref(), Check::record);
         search = given(search, shard, |search, (number, of)| {
             search.shard(number, of)

@@ -92,7 +92,7 @@ const IDENTITY: [&str; 12] = [
     "turns_take",
     "faults",
     "may",
-    "steps",
+    "max_ticks",
     "preemptions",
     "schedules",
 ];

@@ -140,7 +140,7 @@ impl Tracer for Feed {
 }
 
 /// An event as lines, the last of which is of the event itself. The ledger has it already.
-fn lines(event: &Event<'_>, recent: &Ledger) -> Vec<Map<String, Value>> {
+pub(crate) fn lines(event: &Event<'_>, recent: &Ledger) -> Vec<Map<String, Value>> {
     let mut lines = Vec::new();
     let target = ("target", event.fact.target().to_string());
     if let (Some(_), Some(call)) = (event.fact.exit(), recent.unseen(event.tid)) {
@@ -176,9 +176,16 @@ impl Filter {
         let is_of_call = fact.blocked_on().is_some() || fact.answer().is_some();
         let call = || recent.last(tid).map_or("", |call| call.call.name());
         log::is_shown(fact, !self.calls.is_empty(), self.sched, self.console)
-            && (self.tids.is_empty() || self.tids.contains(&tid.into()))
-            && is_any(&self.comms, recent.comm(tid))
+            && (self.tasks.is_empty() || self.tasks.iter().any(|task| is_task(task, tid, recent)))
             && (!is_of_call || is_any(&self.calls, call()))
+    }
+}
+
+/// Whether a text of the command line means this task: its number, or its name.
+pub(crate) fn is_task(wanted: &str, tid: Tid, tasks: &Ledger) -> bool {
+    match wanted.parse::<u64>() {
+        Ok(number) => tid == number.into(),
+        Err(_) => tasks.comm(tid) == wanted,
     }
 }
 

@@ -200,7 +200,7 @@ pub(super) struct OfTask {
 Examples:
   boot --monitor run.sock echo                             a kernel with a monitor
   trace live --attach run.sock                             every trap from now on
-  trace live --attach run.sock --name client --call recv   some of them
+  trace live --attach run.sock --task client --call recv   some of them
   trace live --attach run.sock --json | jq .message")]
 pub(super) struct TraceLive {
     #[command(flatten)]

@@ -57,7 +57,12 @@ pub(super) struct SearchOptions {
           conflicts_with_all = ["at_speed", "only", "as_test"])]
     pub(super) explore: Option<NonZeroU64>,
     /// Run this schedule of an earlier report, and no other
-    #[arg(long, value_name = "SEED.DELAYS.HASH", requires = "explore")]
+    #[arg(
+        long = "replay",
+        alias = "schedule",
+        value_name = "SEED.DELAYS.HASH",
+        requires = "explore"
+    )]
     schedule: Option<String>,
     /// What each peer of a search has to get
     #[arg(
@@ -78,7 +83,7 @@ impl SearchOptions {
             Expect::Bytes => "--expect bytes ",
         };
         let tape = quoted(&tape);
-        format!("{binary} replay --explore 1 {expect}--schedule {{replay}} {tape}")
+        format!("{binary} replay --explore 1 {expect}--replay {{replay}} {tape}")
     }
 }
 

@@ -211,6 +211,19 @@ fn completions_and_manual_pages_are_printed() {
         let (code, out, _) = run(&["completions", shell]);
         assert_eq!(code, 0);
         assert!(out.contains("multitask"), "{shell} knows the programs");
+        let knows = |words: &str| assert!(out.contains(words), "{shell}: {words}");
+        // Other shells get no words for the value of an option.
+        if ["bash", "zsh", "fish"].contains(&shell) {
+            let gap = if shell == "fish" { "\\t''\n" } else { " " };
+            knows(&["fifo", "rr", "sjf", "stcf"].join(gap));
+            knows(&["random", "pct", "surw", "fifo", "exhaustive"].join(gap));
+            let mark = if shell == "zsh" { "\\:" } else { ":" };
+            knows(
+                &["get_tid", "yield"]
+                    .map(|call| format!("{call}{mark}"))
+                    .join(gap),
+            );
+        }
     }
     let (code, out, _) = run(&["man"]);
     assert_eq!(code, 0);
@@ -413,8 +426,8 @@ fn usage_is_exit_code_2_and_says_what_to_do() {
             "tip: --by-name is an option of ps, trace summary, trace ps\n",
         ),
         (
-            &["explore", "--time", "0s", "parts"],
-            "'0s' for '--time <TIME>': no schedule runs in no time",
+            &["explore", "--max-time", "0s", "parts"],
+            "'0s' for '--max-time <TIME>': no schedule runs in no time",
         ),
         (
             &["explore", "--schedules", "0", "parts"],

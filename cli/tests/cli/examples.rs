@@ -131,7 +131,7 @@ const REPLAY: &[Row] = &[
     ("boot --tape run.tape gossip", "bob reads: welcome"),
     ("replay run.tape", "bob reads: welcome"),
     ("replay --trace run.tape", "listen(127.0.0.1:0)"),
-    ("replay --only 3 run.tape", "3 host"),
+    ("replay --task 3 run.tape", "3 host"),
     ("replay --record run.trap run.tape", "recorded to run.trap"),
     // The tests have neither.
     (

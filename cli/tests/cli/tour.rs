@@ -64,6 +64,7 @@ fn without_a_terminal_it_prints_five_stops_that_are_what_their_commands_print() 
     }
     assert!(tour.lines().all(|line| !line.contains("Enter goes on")));
     let (code, out, err) = texts(trapline(&["tour"]).output().unwrap());
+    assert_eq!(err, "", "a pager gets all of it");
     assert_eq!(
         code, 0,
         "two stops show a failure, and the tour has none: {err}"

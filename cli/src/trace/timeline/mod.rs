@@ -75,6 +75,18 @@ enum Format {
 }
 
 impl TimelineCommand {
+    /// The page of a whole recording, written to a file.
+    pub(super) fn page(file: &Path, output: &Path) -> Self {
+        Self {
+            file: file.to_path_buf(),
+            output: Some(output.to_path_buf()),
+            format: Some(Format::Html),
+            scale: None,
+            window: Window::default(),
+            width: 0,
+        }
+    }
+
     pub(super) fn run(&self, log: Log, out: &mut impl Write) -> Result<ExitCode, Failure> {
         let format = self.format()?;
         let output = self.file_of_output();
