@@ -1,4 +1,6 @@
-//! The key-value server in the simulated world: power losses, a full disk, and two runs of a seed.
+//! The key-value server in the simulated world: power losses, a full disk, and what its clients see.
+
+mod limits;
 
 use std::{
     cell::{Cell, RefCell},
