@@ -1,6 +1,8 @@
 //! The key-value server in the simulated world: power losses, a full disk, and what its clients see.
 
 mod limits;
+mod linear;
+mod search;
 
 use std::{
     cell::{Cell, RefCell},
