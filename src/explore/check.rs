@@ -413,7 +413,7 @@ where
     ///     Ok(())
     /// });
     /// let failure = torn.cut("worker").explore().failure.expect("it is not safe to cut");
-    /// assert!(failure.details.starts_with("a kill of worker 1 before its trap 1, yield() at "));
+    /// assert!(failure.details.starts_with("a kill of worker 1 before its trap 1, yield()"));
     /// ```
     pub fn cut(self, name: impl Into<String>) -> Self {
         self.cut_by(name, false)

@@ -44,20 +44,21 @@ impl<T> Shared<T> {
     /// Shares a value under a name, for reports, traces and timelines.
     ///
     /// ```
+    /// use std::{cell::RefCell, rc::Rc};
     /// use trapline::{Event, Kernel, Os, Shared};
     ///
-    /// let trace = Shared::new(Vec::new());
-    /// let lines = trace.clone();
+    /// let trace = Rc::new(RefCell::new(Vec::new()));
+    /// let lines = Rc::clone(&trace);
     /// let tracer = move |event: &Event<'_>| {
     ///     if event.fact.accessed().is_some() {
-    ///         lines.update(|lines| lines.push(format!("{} {}", event.tid, event.fact)));
+    ///         lines.borrow_mut().push(format!("{} {}", event.tid, event.fact));
     ///     }
     /// };
     /// let mut kernel = Kernel::builder().tracer(tracer).build()?;
     /// let total = Shared::named("total", 1);
     /// kernel.spawn("adder", async move |_: &mut Os| total.set(total.get() + 1))?;
     /// kernel.run()?;
-    /// assert_eq!(trace.get(), ["1 reads shared 1 \"total\"", "1 writes shared 1 \"total\""]);
+    /// assert_eq!(*trace.borrow(), ["1 reads shared 1 \"total\"", "1 writes shared 1 \"total\""]);
     /// # Ok::<(), trapline::Error>(())
     /// ```
     #[must_use]

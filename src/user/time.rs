@@ -120,6 +120,7 @@ impl Os {
     ///
     /// let mut kernel = Kernel::simulated(0);
     /// kernel.spawn("main", async |os: &mut Os| {
+    ///     os.set_policy(Sjf::default()).await?;
     ///     for seconds in [9, 1, 3] {
     ///         let work = async move |os: &mut Os| {
     ///             os.compute(Duration::from_secs(seconds)).await;
@@ -127,7 +128,7 @@ impl Os {
     ///         };
     ///         os.spawn("work", work).await?;
     ///     }
-    ///     os.set_policy(Sjf::default()).await
+    ///     Ok::<(), Errno>(())
     /// })?;
     /// kernel.run()?.check()?;
     /// assert_eq!(kernel.take_console(), "1\n3\n9\n");

@@ -160,6 +160,6 @@ mod tests {
         let hostile = "{\"comm\":\t\"a\u{9b}31m\u{202e}\u{7f}ä\"}\r\n";
         let safe = safe_json(hostile.as_bytes());
         assert_eq!(safe, "{\"comm\": \"a\\u009b31m\\u202e\\u007fä\"}\n");
-        serde_json::from_str::<serde_json::Value>(&safe).expect("it is still JSON");
+        serde_json::from_str::<Value>(&safe).expect("it is still JSON");
     }
 }

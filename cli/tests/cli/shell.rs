@@ -42,8 +42,8 @@ fn a_line_runs_its_commands_under_their_conditions() {
     prints("run seq '2'", (0, "1\n2\n"));
     // A command of the shell comes before a program of that name.
     prints("sleep 9 & jobs", (0, "[1] task 2\n[1] task 2: sleep 9\n"));
-    let (_, _, err) = shell("run jobs");
-    has(&err, "\"jobs\" failed: there are no jobs: give --job");
+    let (_, _, err) = shell("run head nothing");
+    has(&err, "\"head\" failed: cannot open nothing on the disk");
     prints("time sleep 1500ms", (0, "1.500s\n"));
     prints("sleep 3; time sleep 2", (0, "2.000s\n"));
 }
