@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Draws the pictures of reading-traces.md and 17-scheduling.md anew, by the commands on these pages.
+# Draws the pictures of reading-traces.md and 17-scheduling.md anew, by the commands on these pages, and
+# the first picture of the README.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cargo build --quiet
@@ -14,4 +15,5 @@ sed -n 's/^\$ trapline/trapline/p' "${pages[@]}" | while read -r line; do
     eval "$line" >/dev/null 2>&1 || test $? -eq 3
 done
 mkdir -p "$docs/pictures"
+"$docs/failing.sh" >failing.svg
 cp ./*.svg "$docs/pictures"

@@ -15,12 +15,14 @@ use trapline_cli::{Program, duration};
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
+  jobs                                           three jobs
   jobs --job 0s,100ms --job 10ms,10ms            a long job, and a short one that arrives later
   jobs --job '0s,1s;nice=-5' --job 0s,1s         two shares
   jobs --job 0s,50ms,10ms,5ms                    a wait of 5 ms after each 10 ms
   jobs --random 20 --seed 7")]
 pub(crate) struct Jobs {
-    /// A job; can be repeated. SHARE is tickets=100, nice=5 or priority=3
+    /// A job; can be repeated. SHARE is tickets=100, nice=5 or priority=3. Without jobs there are three: a
+    /// long one, and two short ones that arrive 10 ms later
     #[arg(long, value_name = "ARRIVAL,LENGTH[,IO_EVERY,IO_TIME][;SHARE]...")]
     job: Vec<Job>,
     /// Read jobs from a file, a line each; # begins a comment
@@ -36,6 +38,9 @@ pub(crate) struct Jobs {
 
 const TIMES: &str =
     "it takes ARRIVAL,LENGTH or ARRIVAL,LENGTH,IO_EVERY,IO_TIME, such as 0s,100ms,10ms,5ms";
+
+/// The jobs if none is given.
+const DEFAULT: [&str; 3] = ["0,60ms", "10ms,10ms", "10ms,20ms"];
 
 /// The most jobs whose timers are set before the kernel looks at the clock.
 const AT_ONCE: usize = 60;
@@ -53,7 +58,10 @@ struct Job {
 }
 
 impl Program for Jobs {
-    async fn main(self, os: &mut Os) -> Result<(), Box<dyn Error>> {
+    async fn main(mut self, os: &mut Os) -> Result<(), Box<dyn Error>> {
+        if self.job.is_empty() && self.jobs_from.is_none() && self.random.is_none() {
+            self.job = DEFAULT.map(|job| job.parse().expect("it is a job")).into();
+        }
         let mut jobs: Vec<(usize, Job)> = self.all()?.into_iter().enumerate().collect();
         if jobs.len() > AT_ONCE {
             // The first job must not compute before the last one has its timer.

@@ -125,7 +125,7 @@ macro_rules! words {
 ///
 /// The first columns are those of [`words`]. `+` names what travels beside the call, `=>` what it
 /// [touches](Touches). Then comes its [`Class`]. The last column has its [`Mark`]s. A call also needs an arm in the kernel's
-/// match, a stub on the task's side, and a row in the README's table, which a test checks.
+/// match, a stub on the task's side, and a row in the table of `docs/calls.md`, which a test checks.
 macro_rules! calls {
     (
         $(#[$about:meta])*
@@ -221,11 +221,11 @@ calls! {
         /// [`Os::shutdown`](crate::Os::shutdown). Never returns.
         7 "shutdown" Shutdown => All, Admin,
         /// [`Os::sleep`](crate::Os::sleep). Returns [`Reply::Done`].
-        8 "sleep" Sleep(span: Span(Nanos)) => Nothing, Time,
+        8 "sleep" Sleep(span: Span(Nanos)) => Clock, Time,
         /// [`Os::sleep_until`](crate::Os::sleep_until). Returns [`Reply::Done`].
-        9 "sleep_until" SleepUntil(instant: Instant(Nanos)) => Nothing, Time,
+        9 "sleep_until" SleepUntil(instant: Instant(Nanos)) => Clock, Time,
         /// [`Os::now`](crate::Os::now). Returns [`Reply::Time`].
-        10 "now" Now => Nothing, Time; Asks,
+        10 "now" Now => Clock, Time; Asks,
         /// [`Os::random`](crate::Os::random). Returns [`Reply::Random`].
         11 "random" Random => Random, World; Asks,
         /// [`Os::tasks`](crate::Os::tasks). Returns [`Reply::Tasks`].
@@ -236,7 +236,7 @@ calls! {
         14 "write_wait" WriteWait(device: Device(DeviceId)) => Device(device), Devices; Fails Refuses,
         /// [`Os::timeout`](crate::Os::timeout): arms it. Returns [`Reply::Timeout`], or
         /// [`Errno::Invalid`] without a body that it could cut short.
-        15 "timeout" Timeout(span: Span(Nanos)) + Body => Nothing, Time; Asks Fails,
+        15 "timeout" Timeout(span: Span(Nanos)) + Body => Clock, Time; Asks Fails,
         /// [`Os::run_blocking`](crate::Os::run_blocking): hands the work over. Returns
         /// [`Reply::Done`].
         16 "submit" Submit + Job => World, World,
@@ -290,7 +290,7 @@ calls! {
         34 "disown" Disown(tid: Task(Tid)) + Waited => Zombie(tid), Tasks,
         /// Disarms the caller's timeout of that number and those within it. Returns
         /// [`Reply::Done`]. Deferred, when the body of a timeout has ended.
-        35 "disarm" Disarm(timeout: Number(u64)) => Nothing, Time; Asks,
+        35 "disarm" Disarm(timeout: Number(u64)) => Clock, Time; Asks,
         /// Gives back a message that the caller has received and not taken. Returns
         /// [`Reply::Done`]. Deferred.
         36 "give_back" GiveBack(queue: Queue(QueueId)) + Message => Ends(queue), Queues,
@@ -321,7 +321,7 @@ calls! {
         46 "open_queue" OpenQueue(queue: Queue(QueueId)) => Ends(queue), Queues; Fails,
         /// [`Scope::run`](crate::Scope::run), with its deadline: begins it. Returns
         /// [`Reply::Timeout`], or [`Errno::Invalid`] without a scope.
-        47 "scope" Scope(deadline: Instant(Nanos)) + Scope => Nothing, Time; Asks Fails,
+        47 "scope" Scope(deadline: Instant(Nanos)) + Scope => Clock, Time; Asks Fails,
         /// [`Scope::cancel`](crate::Scope::cancel), with the task that runs it, and
         /// [`Os::cancel`](crate::Os::cancel). Returns [`Reply::Yes`] or [`Reply::No`].
         48 "cancel" Cancel(tid: Task(Tid)) + Scope => All, Tasks,
@@ -400,6 +400,12 @@ calls! {
         80 "socketpair" SocketPair => World, Devices; Io,
         /// [`Device::set_options`](crate::Device::set_options). Returns [`Reply::Done`] or an error.
         81 "set_options" SetOptions(device: Device(DeviceId)) + Options => Device(device), Network; Io,
+        /// [`Os::set_policy`](crate::Os::set_policy). Returns [`Reply::Done`], or
+        /// [`Errno::Invalid`] where the policy stays.
+        82 "set_policy" SetPolicy + Policy => All, Admin; Fails,
+        /// [`Os::choose`](crate::Os::choose), with the number of alternatives. Returns
+        /// [`Reply::Random`], below that number, or [`Errno::Invalid`] if it is 0.
+        83 "choose" Choose(of: Number(u64)) + Text => Nothing, World; Asks Fails,
     }
 }
 
@@ -561,6 +567,14 @@ pub enum Inject {
     Delay(Duration),
     /// The task is killed at the call, which has no effect.
     Kill,
+    /// The task is killed once its call is made. The call waits then, or it had its effect and its answer
+    /// is lost.
+    KillIn,
+    /// The innermost timeout or scope around the call drops its body at the call, which has no effect.
+    /// Without one, and if a shield holds it back, nothing changes.
+    Cut,
+    /// The same once the call is made. A call that is answered keeps its answer, and the next one is cut.
+    CutIn,
 }
 
 impl fmt::Display for Inject {
@@ -569,6 +583,9 @@ impl fmt::Display for Inject {
             Self::Fail(kind) => kind.fmt(f),
             Self::Delay(span) => write!(f, "a delay of {span:?}"),
             Self::Kill => f.write_str("a kill"),
+            Self::KillIn => f.write_str("a kill within it"),
+            Self::Cut => f.write_str("a cut"),
+            Self::CutIn => f.write_str("a cut within it"),
         }
     }
 }

@@ -104,7 +104,11 @@ pub use abi::{
     ListenOptions, Mode, Nanos, On, Place, QueueId, QueueInfo, Reply, Share, Signal, StreamOptions,
     SystemCall, TaskInfo, TaskState, Tid, UnknownSignal, Wait,
 };
-pub use explore::{Check, Explored, Failure, Progress, SearchStrategy, Shared, check};
+pub use explore::linear;
+pub use explore::{
+    Check, CutPlace, Cuts, Explored, Failure, MayFault, Mutants, Progress, SearchStrategy, Shared,
+    Survivor, check,
+};
 pub use interrupt::{External, Interrupt, Interrupts, Remote};
 pub use kernel::{
     Blocked, Builder, CurrentTurn, Deadlock, Error, Failures, Kernel, Limit, OnDeadlock, Report,
@@ -115,7 +119,12 @@ pub use log::{
     Span, Topic, TraceLine, Tracer, Wake, recording as record,
 };
 pub use sched::{Cause, Facts, Fifo, Policy, Runnable};
-pub use trap::{Continued, Descriptor, DiskOp, FileOp, Footprints, Note, Object, pause::pause};
+#[doc(hidden)]
+pub use trap::Label;
+pub use trap::{
+    CallSite, Continued, Descriptor, DiskOp, Effect, FileOp, Footprints, Mutation, Note, Object,
+    pause::pause,
+};
 #[cfg(feature = "hyper")]
 pub use user::guest::ForeignTimer;
 pub use user::{
@@ -149,6 +158,6 @@ pub use user::{
     unix::{UnixListener, UnixListening, UnixPeer, UnixStream},
 };
 pub use world::{
-    Answer, BadFault, Fault, Happening, Images, Leap, RealWorld, Request, SimDisk, SimNet,
-    SimWorld, World, open_again, tape,
+    Answer, BadFault, BeforeTurn, Fault, Happening, Images, Leap, RealWorld, Request, SimDisk,
+    SimNet, SimWorld, World, open_again, tape,
 };

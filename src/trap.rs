@@ -15,11 +15,14 @@
 //! | `disk.rs` | operations on a disk, and the rules for its names |
 //! | `drops.rs` | destructors that run one after another |
 //! | `footprint.rs` | what a turn touches: [`Footprints`] |
+//! | `mutation.rs` | calls that are left out: [`Mutation`] |
 //! | `noting.rs`, `deferring.rs` | the notes of a search; what a task leaves without a trap |
+//! | `accesses.rs` | accesses to shared values, for the event log |
 //! | `pause.rs` | how blocking work pauses |
 //! | `unread.rs` | what was read of standard input ahead |
 //! | `status.rs` | the status of a queue, which its handles read without a trap |
 
+pub(crate) mod accesses;
 mod deferred;
 mod deferring;
 mod descriptor;
@@ -27,6 +30,7 @@ pub(crate) mod disk;
 mod drops;
 mod footprint;
 mod frame;
+mod mutation;
 mod new_task;
 mod noting;
 pub(crate) mod pause;
@@ -36,6 +40,7 @@ mod status;
 pub(crate) mod unread;
 
 pub(crate) use crate::abi::Kind;
+pub use accesses::Label;
 pub(crate) use deferred::Deferred;
 #[cfg(feature = "serde")]
 pub(crate) use descriptor::Carrier;
@@ -43,6 +48,7 @@ pub use descriptor::Descriptor;
 pub use disk::{DiskOp, FileOp};
 pub use footprint::{Continued, Footprints, Note, Object};
 pub(crate) use frame::{CONSOLE_ROOM, DeviceRef, MAX_IO, Parcel, Payload, TrapFrame};
+pub use mutation::{CallSite, Effect, Mutation};
 pub(crate) use new_task::{
     Caller, Charge, Fate, Keeper, NewTask, Options, Program, Start, Store, Streams, TextQueue,
     ended,

@@ -40,6 +40,8 @@ use super::{policy::Register, program::Entry, world::MakeWorld};
 #[must_use]
 pub struct App {
     pub(super) programs: Vec<Entry>,
+    /// The groups of the programs, each with the place of its first.
+    groups: Vec<(usize, &'static str)>,
     pub(super) policies: Vec<(String, Register)>,
     pub(super) worlds: Vec<(String, MakeWorld)>,
     pub(super) tracers: Vec<Extend>,
@@ -53,10 +55,37 @@ impl App {
     pub fn new(programs: impl IntoIterator<Item = Entry>) -> Self {
         Self {
             programs: programs.into_iter().collect(),
+            groups: Vec::new(),
             policies: Vec::new(),
             worlds: Vec::new(),
             tracers: Vec::new(),
         }
+    }
+
+    /// Adds programs, which `list` shows under the name of their group.
+    ///
+    /// ```no_run
+    /// # use std::error::Error;
+    /// # use trapline::Os;
+    /// # use trapline_cli::{App, Program, program};
+    /// # #[derive(clap::Args)] struct Echo {}
+    /// # impl Program for Echo {
+    /// #     async fn main(self, os: &mut Os) -> Result<(), Box<dyn Error>> { Ok(()) }
+    /// # }
+    /// App::new([]).group("Servers", [program::<Echo>("echo")]).main();
+    /// ```
+    pub fn group(mut self, name: &'static str, programs: impl IntoIterator<Item = Entry>) -> Self {
+        self.groups.push((self.programs.len(), name));
+        self.programs.extend(programs);
+        self
+    }
+
+    /// Each program with the name of its group, which is empty before the first group.
+    pub(super) fn grouped(&self) -> impl Iterator<Item = (&'static str, &Entry)> {
+        self.programs.iter().enumerate().map(|(at, entry)| {
+            let group = self.groups.iter().rfind(|(first, _)| *first <= at);
+            (group.map_or("", |(_, name)| *name), entry)
+        })
     }
 
     /// Adds a policy for `boot --policy` and `lab --policy`. `make` gets the parameters, which

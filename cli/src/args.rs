@@ -1,14 +1,20 @@
 //! The commands of the command line.
 
-use clap::{Command, CommandFactory, Parser, Subcommand, error::ErrorKind};
+use clap::{
+    Arg, Command, CommandFactory, Parser, Subcommand, builder::StringValueParser, error::ErrorKind,
+};
 use clap_complete::Shell;
+use trapline::{SearchStrategy, SystemCall, sched::POLICIES};
 
 use super::{
     app::App,
     commands::{of_programs, with_negative_numbers},
     debug::{self, Debug},
+    examples::{Example, examples},
     explore::{self, Explore},
+    inject,
     lab::{self, Lab},
+    list::List,
     live::LiveCommand,
     new::New,
     options::{self, Boot},
@@ -17,7 +23,9 @@ use super::{
     program::Entry,
     replay::Replay,
     shell::{self, ShellLine},
+    tour::{self, Tour},
     trace::TraceCommand,
+    values::completed,
     world::NamedWorld,
 };
 
@@ -33,12 +41,7 @@ pub(super) struct Cli {
 
 #[derive(Subcommand)]
 pub(super) enum CliCommand {
-    /// Show the programs, a line each
-    #[command(after_help = "\
-Examples:
-  list                   the programs that can be booted
-  boot multitask --help  the options of one")]
-    List,
+    List(List),
     Boot(Box<Boot>),
     Shell(Box<ShellLine>),
     Replay(Replay),
@@ -46,6 +49,7 @@ Examples:
     Explore(Box<Explore>),
     Lab(Lab),
     New(New),
+    Tour(Tour),
     /// Look at traces: of a recording or of a running kernel
     #[command(subcommand)]
     Trace(TraceCommand),
@@ -74,14 +78,35 @@ Examples:
     },
 }
 
+/// Options of a run in the real world, or in a world of the binary. The simulated network is in neither.
+const REAL: [&str; 5] = ["monitor", "top", "tape", "disk", "world"];
+
+const FIRST: [Example; 5] = [
+    Example::Of(&[], "list"),
+    Example::Any("boot {}", "wait"),
+    Example::Any("boot --virtual --seed 1 --trace {}", "wait"),
+    Example::Any("explore {}", "lost-wakeup"),
+    Example::Any("boot {} --help", "echo"),
+];
+
+const OF_LIST: [Example; 3] = [
+    Example::Of(&[], "list"),
+    Example::Of(&[], "list --json | jq -r .name"),
+    Example::Any("boot {} --help", "multitask"),
+];
+
 pub(super) fn command(name: &str, app: &App) -> Command {
     let programs = &app.programs;
     let (policies, worlds) = (app.policies.clone(), app.worlds.clone());
+    let built_in = POLICIES.iter().map(|policy| policy.name.to_string());
+    let mine = policies.iter().map(|(name, _)| name.clone());
+    let named: Vec<String> = built_in.chain(mine).collect();
     let policy = move |text: &str| Policy::parse(text, &policies);
+    let policy = completed(policy, named);
+    let names: Vec<&'static str> = programs.iter().map(|entry| entry.name).collect();
+    let names_of_search = names.clone();
     let (policy_of_lab, has_worlds) = (policy.clone(), !worlds.is_empty());
     let world = move |text: &str| NamedWorld::parse(text, &worlds);
-    let ends = [programs.first(), programs.last()];
-    let [first, last] = ends.map(|entry| entry.map_or("PROGRAM", |entry| entry.name));
     let version = match name {
         "trapline" => env!("CARGO_PKG_VERSION"),
         _ => concat!("on trapline ", env!("CARGO_PKG_VERSION")),
@@ -89,12 +114,15 @@ pub(super) fn command(name: &str, app: &App) -> Command {
     let options_of_boot = move |command: Command| {
         command
             .mut_args(|arg| match arg.get_id().as_str() {
-                "on" | "net" | "fault" | "chaos" => arg.requires("simulated"),
+                "on" | "net" | "fault" | "chaos" => arg.conflicts_with_all(REAL),
                 _ => arg,
             })
             .mut_arg("policy", |arg| {
-                arg.help(policy::help()).value_parser(policy)
+                arg.help(policy::help())
+                    .value_parser(policy)
+                    .hide_possible_values(true)
             })
+            .mut_args(|arg| with_words(arg, &names))
             .mut_arg("world", |arg| arg.value_parser(world).hide(!has_worlds))
     };
     let options_of_shell = options_of_boot.clone();
@@ -102,17 +130,20 @@ pub(super) fn command(name: &str, app: &App) -> Command {
     let command = Cli::command()
         .name(name.to_string())
         .version(version)
-        .after_help(format!(
-            "Examples:\n  \
-             {name} list                           the programs\n  \
-             {name} boot {first}                     run it\n  \
-             {name} boot --virtual --trace {first}   on a virtual clock, with every trap shown\n  \
-             {name} boot {first} --help              its options"
-        ))
+        .after_help(examples(name, programs, &FIRST))
+        .mut_subcommand("list", |command| {
+            command.after_help(examples(name, programs, &OF_LIST))
+        })
         .mut_subcommand("explore", |command| {
             of_programs(command, name)
                 .subcommands(explore::subcommands(programs))
-                .after_help(explore::help(name, first, last))
+                .after_help(explore::help(name, programs))
+                .mut_arg("strategy", |arg| {
+                    let strategy = |text: &str| text.parse::<SearchStrategy>();
+                    arg.value_parser(completed(strategy, explore::STRATEGIES))
+                        .hide_possible_values(true)
+                })
+                .mut_args(|arg| with_words(arg, &names_of_search))
         })
         .mut_subcommand("debug", |command| {
             command.override_usage(debug::usage_of(name))
@@ -120,14 +151,19 @@ pub(super) fn command(name: &str, app: &App) -> Command {
         .mut_subcommand("lab", |command| {
             of_programs(command, name)
                 .subcommand_required(true)
-                .mut_arg("policies", |arg| arg.value_parser(policy_of_lab))
+                .mut_arg("policies", |arg| {
+                    arg.value_parser(policy_of_lab).hide_possible_values(true)
+                })
                 .subcommands(programs.iter().map(Entry::command))
-                .after_help(lab::help(name, first))
+                .after_help(lab::help(name, programs))
         })
         .mut_subcommand("boot", |command| {
             options_of_boot(of_programs(command, name))
                 .subcommands(programs.iter().map(Entry::command))
-                .after_help(options::help(name, first, last))
+                .after_help(options::help(name, programs))
+        })
+        .mut_subcommand("tour", |command| {
+            command.hide(!tour::has_programs(programs))
         })
         .mut_subcommand(shell::NAME, |command| {
             options_of_shell(command)
@@ -135,6 +171,22 @@ pub(super) fn command(name: &str, app: &App) -> Command {
                 .after_help(shell::help(name))
         });
     with_negative_numbers(command)
+}
+
+/// Has a shell complete the values of some options: the names of programs, and of calls.
+fn with_words(arg: Arg, programs: &[&'static str]) -> Arg {
+    match arg.get_id().as_str() {
+        "with" => arg.value_parser(completed(
+            StringValueParser::new(),
+            programs.iter().copied(),
+        )),
+        "inject" => {
+            let calls = SystemCall::NAMES.iter().map(|name| format!("{name}:"));
+            arg.value_parser(completed(inject::rule, calls))
+        }
+        _ => return arg,
+    }
+    .hide_possible_values(true)
 }
 
 pub(super) fn find(mut command: Command, of: &[String]) -> Result<Command, clap::Error> {

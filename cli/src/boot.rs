@@ -3,19 +3,24 @@
 use std::{
     cell::RefCell,
     hash::{BuildHasher, RandomState},
-    io,
+    io::{self, IsTerminal},
     process::{self, ExitCode},
     rc::Rc,
     slice,
+    sync::Arc,
     time::Duration,
 };
 
 use tracing::Level;
-use trapline::{Blocked, Builder, Deadlock, Error, Kernel, Limit, Report, TaskInfo, tape::Playing};
+use trapline::{
+    Blocked, Builder, Deadlock, Error, Kernel, Limit, Report, TaskInfo, record::Header,
+    tape::Playing,
+};
 
 use super::{
     app::Extend,
     crash,
+    desk::Desk,
     exits::Exits,
     inject::Rules,
     live::{
@@ -26,7 +31,7 @@ use super::{
     options::{Boot, BootLine},
     outfile,
     output::{DEADLOCK, FAILURE, Failure, LIMIT, Log, Verbosity},
-    outside::{Outside, Place},
+    outside::{Outside, Place, Screen},
     panics,
     policy::{NamedShare, check_shares, warn_of_unused},
     program::hosts,
@@ -47,7 +52,9 @@ pub(super) fn boot<'a>(
     playing: Option<Playing>,
     tracers: impl IntoIterator<Item = &'a Extend>,
 ) -> Result<ExitCode, clap::Error> {
-    let BootLine { options, programs } = line;
+    let BootLine {
+        options, programs, ..
+    } = line;
     let own = options.world.as_ref().filter(|_| playing.is_none());
     let own = own.map(NamedWorld::make).transpose()?;
     let is_virtual = options.simulated || own.as_ref().is_some_and(|world| !world.spins());
@@ -106,6 +113,9 @@ fn run<'a>(
 struct Session<'a> {
     log: Log,
     line: &'a BootLine,
+    command: &'a [String],
+    /// Whether a shell edits lines on the terminal.
+    is_typed_at: bool,
     rules: Rules,
     watch: Option<Observation>,
     recorded: Option<Recorded>,
@@ -120,7 +130,7 @@ impl<'a> Session<'a> {
     fn open<'t>(
         log: Log,
         line: &'a BootLine,
-        command: &[String],
+        command: &'a [String],
         place: Place,
         tracers: impl IntoIterator<Item = &'t Extend>,
     ) -> Result<(Self, Kernel), String> {
@@ -135,12 +145,23 @@ impl<'a> Session<'a> {
         // What a replay reads is on its tape.
         let input = options.stdin.as_deref().filter(|_| place.playing.is_none());
         let input = text_of(input)?;
-        let (outside, tape) = Outside::new(place, options, &header, has_screen, log)?;
+        // A replay has what was typed on its tape.
+        let is_typed_at = place.playing.is_none()
+            && !has_screen
+            && options.stdin.is_none()
+            && line.has_shell()
+            && io::stdin().is_terminal()
+            && io::stdout().is_terminal();
+        let screen = Screen {
+            is_drawn: has_screen,
+            is_typed_at,
+        };
+        let (outside, tape) = Outside::new(place, options, &header, screen, log)?;
         let rules = Rules::new(&options.inject);
         let summary = Rc::new(RefCell::new(Summary::new(watching.by_name)));
         let exits = Rc::default();
         let copy = outside.copies.then_some(stdio::copy);
-        let mut builder = settings(options, seed, &rules, outside);
+        let mut builder = settings(line, seed, &rules, outside);
         builder = given(builder, input, Builder::input);
         builder = given(builder, copy, Builder::tracer);
         let live = watch.as_ref().map(Observation::tracer);
@@ -157,6 +178,8 @@ impl<'a> Session<'a> {
         let session = Self {
             log,
             line,
+            command,
+            is_typed_at,
             rules,
             watch,
             recorded,
@@ -214,7 +237,10 @@ impl<'a> Session<'a> {
                 format!("seed {seed} (--seed {seed} repeats the random numbers, not the timing)")
             });
         }
-        load(kernel, self.line, log).map_err(Failure::Limit)?;
+        let mut desk = desk(self.line, &self.rules);
+        desk.header = record::header(options, self.command, kernel.seed());
+        (desk.shown, desk.is_typed_at) = (Some(log), self.is_typed_at);
+        load(kernel, self.line, desk, log).map_err(Failure::Limit)?;
         if let Some(watch) = self.watch.take() {
             let recording = self.recorded.as_ref().map(|recorded| &recorded.handle);
             watch.start(kernel, recording, self.tape.no_kill());
@@ -264,13 +290,34 @@ impl<'a> Session<'a> {
     }
 }
 
-pub(super) fn load(kernel: &mut Kernel, line: &BootLine, log: Log) -> Result<(), String> {
-    let BootLine { options, programs } = line;
+/// What the programs can change of a run with these rules.
+pub(super) fn desk(line: &BootLine, rules: &Rules) -> Desk {
+    Desk {
+        rules: rules.clone(),
+        net: None,
+        policies: Arc::clone(&line.policies),
+        header: Header::default(),
+        shown: None,
+        is_typed_at: false,
+        disk: line.options.disk.clone().map(Arc::new),
+    }
+}
+
+pub(super) fn load(
+    kernel: &mut Kernel,
+    line: &BootLine,
+    mut desk: Desk,
+    log: Log,
+) -> Result<(), String> {
+    let BootLine {
+        options, programs, ..
+    } = line;
+    desk.net = options.simulated.then(|| kernel.net());
     let mut booted = programs
         .iter()
-        .try_for_each(|placed| placed.spawn(kernel).map(drop));
+        .try_for_each(|placed| placed.spawn(kernel, Some(&desk)).map(drop));
     if options.simulated {
-        booted = booted.and_then(|()| options.net.arrange(kernel, programs, log));
+        booted = booted.and_then(|()| options.net.arrange(kernel, programs, Some(&desk), log));
     }
     for (at, signal) in &options.signal {
         kernel.signal_at(*at, *signal);
@@ -278,7 +325,8 @@ pub(super) fn load(kernel: &mut Kernel, line: &BootLine, log: Log) -> Result<(),
     booted.map_err(|errno| format!("cannot boot: {errno}: raise --max-tasks"))
 }
 
-pub(super) fn settings(options: &Boot, seed: u64, rules: &Rules, world: Outside) -> Builder {
+pub(super) fn settings(line: &BootLine, seed: u64, rules: &Rules, world: Outside) -> Builder {
+    let options = &line.options;
     let builder = Kernel::builder()
         .seed(seed)
         .quantum(options.quantum.get())
@@ -288,7 +336,8 @@ pub(super) fn settings(options: &Boot, seed: u64, rules: &Rules, world: Outside)
     for NamedShare { name, share } in &options.share {
         builder = builder.share(name, *share);
     }
-    if !options.inject.is_empty() {
+    // A shell may add rules.
+    if !options.inject.is_empty() || line.has_shell() {
         builder = builder.inject(rules.injection());
     }
     builder = given(builder, options.max_tasks, Builder::max_tasks);

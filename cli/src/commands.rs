@@ -10,6 +10,7 @@ use clap::{
 
 use super::{
     net,
+    policy::Register,
     program::{Entry, Placed},
     values::LOCK,
     words,
@@ -20,6 +21,7 @@ use super::{
 pub(super) struct Commands<'a> {
     pub(super) command: &'a Command,
     pub(super) programs: &'a [Entry],
+    pub(super) policies: &'a [(String, Register)],
 }
 
 impl Commands<'_> {
@@ -157,7 +159,7 @@ fn explain(mut error: clap::Error, mut command: Command, programs: &[Entry]) -> 
 }
 
 /// Options of `boot` that exclude each other, and what to do instead.
-const CONFLICTS: [(&str, &str, &str); 4] = [
+const CONFLICTS: [(&str, &str, &str); 6] = [
     (
         "--virtual",
         "--tape",
@@ -171,14 +173,38 @@ const CONFLICTS: [(&str, &str, &str); 4] = [
     ),
     ("--virtual", "--top", OVER_AT_ONCE),
     ("--virtual", "--monitor", OVER_AT_ONCE),
+    (
+        "--virtual",
+        "--disk",
+        "each host of the simulated network has a disk of its own",
+    ),
+    (
+        "--virtual",
+        "--world",
+        "the network is that of the simulated world, and of no other",
+    ),
 ];
 
 const OVER_AT_ONCE: &str =
     "a virtual run is over at once: --record it, and read the recording with `trace`";
 
 fn conflict(error: &clap::Error) -> Option<&'static str> {
-    let named = [ContextKind::InvalidArg, ContextKind::PriorArg].map(|kind| text(error, kind));
-    let has = |option: &str| named.iter().any(|name| name.starts_with(option));
+    let named = [ContextKind::InvalidArg, ContextKind::PriorArg].map(|kind| error.get(kind));
+    let named = named.into_iter().flatten().flat_map(|named| match named {
+        ContextValue::String(name) => vec![name.clone()],
+        ContextValue::Strings(names) => names.clone(),
+        _ => Vec::new(),
+    });
+    let named: Vec<String> = named.collect();
+    // The options of the network imply it.
+    let is_virtual = |name: &String| {
+        let option = name.split(' ').next().unwrap_or_default();
+        ["--on", "--net", "--fault", "--chaos"].contains(&option)
+    };
+    let has = |option: &str| {
+        let is_it = |name: &String| name.starts_with(option);
+        named.iter().any(is_it) || (option == "--virtual" && named.iter().any(is_virtual))
+    };
     let both = |(one, other, why)| (has(one) && has(other)).then_some(why);
     CONFLICTS.into_iter().find_map(both)
 }

@@ -3,12 +3,12 @@
 use std::{
     io::ErrorKind,
     sync::{
-        Arc,
+        Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
-use trapline::{Inject, SystemCall, Tid};
+use trapline::{Inject, MayFault, SystemCall, Tid};
 
 use super::{
     output::Log,
@@ -16,34 +16,6 @@ use super::{
 };
 
 const WORDS: [&str; 4] = ["error", "delay", "kill", "when"];
-
-/// The kinds of errors that a rule can name: those that calls on devices fail with.
-const KINDS: [ErrorKind; 24] = [
-    ErrorKind::AddrInUse,
-    ErrorKind::AddrNotAvailable,
-    ErrorKind::BrokenPipe,
-    ErrorKind::ConnectionAborted,
-    ErrorKind::ConnectionRefused,
-    ErrorKind::ConnectionReset,
-    ErrorKind::HostUnreachable,
-    ErrorKind::Interrupted,
-    ErrorKind::InvalidData,
-    ErrorKind::InvalidInput,
-    ErrorKind::NetworkDown,
-    ErrorKind::NetworkUnreachable,
-    ErrorKind::NotConnected,
-    ErrorKind::Other,
-    ErrorKind::OutOfMemory,
-    ErrorKind::PermissionDenied,
-    ErrorKind::QuotaExceeded,
-    ErrorKind::ResourceBusy,
-    ErrorKind::StorageFull,
-    ErrorKind::TimedOut,
-    ErrorKind::UnexpectedEof,
-    ErrorKind::Unsupported,
-    ErrorKind::WouldBlock,
-    ErrorKind::WriteZero,
-];
 
 /// A rule: which calls, and what is done to them.
 #[derive(Clone, Debug)]
@@ -153,7 +125,7 @@ fn fail(call: SystemCall, kind: &str) -> Result<Inject, String> {
         ));
     }
     let name_of = |kind: &ErrorKind| format!("{kind:?}");
-    one_of("kind of error", kind, &KINDS, name_of).map(Inject::Fail)
+    one_of("kind of error", kind, MayFault::kinds(), name_of).map(Inject::Fail)
 }
 
 fn delay(span: &str) -> Result<Inject, String> {
@@ -171,39 +143,62 @@ fn usage(word: &str) -> &'static str {
 
 /// The rules of a run, and the calls that they have seen.
 #[derive(Clone)]
-pub(super) struct Rules(Arc<[Counted]>);
+pub(super) struct Rules(Arc<RwLock<Vec<Counted>>>);
 
 struct Counted {
     rule: Rule,
+    /// The number of the first call that it counts, once it has come. A rule of the command line counts
+    /// from the first of the run, and one that is added from the next one on.
+    from: OnceLock<u64>,
     /// The most calls of a run. A search has many runs, on several threads.
     seen: AtomicU64,
     done: AtomicBool,
 }
 
-impl Rules {
-    pub(super) fn new(rules: &[Rule]) -> Self {
-        let counted = |rule: &Rule| Counted {
-            rule: rule.clone(),
+impl Counted {
+    fn new(rule: Rule, from: OnceLock<u64>) -> Self {
+        Self {
+            rule,
+            from,
             seen: AtomicU64::new(0),
             done: AtomicBool::new(false),
-        };
-        Self(rules.iter().map(counted).collect())
+        }
+    }
+}
+
+impl Rules {
+    pub(super) fn new(rules: &[Rule]) -> Self {
+        let counted = |rule: &Rule| Counted::new(rule.clone(), OnceLock::from(1));
+        let counted = rules.iter().map(counted).collect();
+        Self(Arc::new(RwLock::new(counted)))
+    }
+
+    /// Adds a rule while the run is under way.
+    pub(super) fn add(&self, rule: Rule) {
+        let mut rules = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        rules.push(Counted::new(rule, OnceLock::new()));
+    }
+
+    fn all(&self) -> RwLockReadGuard<'_, Vec<Counted>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the injection. The first rule that selects a call applies.
     pub(super) fn injection(
         &self,
     ) -> impl Fn(Tid, SystemCall, u64) -> Option<Inject> + Send + Sync + 'static {
-        let rules = Arc::clone(&self.0);
+        let all = self.clone();
         move |_, call, nth| {
+            let rules = all.all();
             let of_call = |rule: &&Counted| rule.rule.call.number() == call.number();
             let rules = rules.iter().filter(of_call);
             rules
-                .inspect(|rule| {
-                    rule.seen.fetch_max(nth, Ordering::Relaxed);
+                .map(|rule| (rule, nth + 1 - rule.from.get_or_init(|| nth)))
+                .inspect(|(rule, nth)| {
+                    rule.seen.fetch_max(*nth, Ordering::Relaxed);
                 })
-                .find(|rule| rule.rule.when.has(nth))
-                .map(|rule| {
+                .find(|(rule, nth)| rule.rule.when.has(*nth))
+                .map(|(rule, _)| {
                     rule.done.store(true, Ordering::Relaxed);
                     rule.rule.inject
                 })
@@ -211,7 +206,10 @@ impl Rules {
     }
 
     pub(super) fn report(&self, log: Log) {
-        for Counted { rule, seen, done } in &*self.0 {
+        for counted in &*self.all() {
+            let Counted {
+                rule, seen, done, ..
+            } = counted;
             if !done.load(Ordering::Relaxed) {
                 let (text, call) = (&rule.text, rule.call.name());
                 let seen = match seen.load(Ordering::Relaxed) {

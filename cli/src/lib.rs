@@ -43,6 +43,8 @@
 //! | `args.rs`, `commands.rs` | the commands; reading a command line, and the messages about a wrong one |
 //! | `attached.rs`, `stuck.rs` | what a tape does not hold: I/O of a program's own, and a wait for it |
 //! | `crash.rs`, `panics.rs`, `signals.rs` | signals that kill; panics of tasks; signals that end a run |
+//! | `examples.rs` | the examples of a help |
+//! | `desk.rs` | what the shell can change of the run that it is in |
 //! | `log.rs` | `--trace`: the layer under it, and what it shows |
 //! | `options.rs` | the options of `boot`, which other commands share |
 //! | `outfile.rs` | a file that a command writes at its end |
@@ -72,10 +74,13 @@ mod boot;
 mod commands;
 mod crash;
 mod debug;
+mod desk;
+mod examples;
 mod exits;
 mod explore;
 mod inject;
 mod lab;
+mod list;
 mod live;
 mod log;
 mod measures;
@@ -98,6 +103,7 @@ mod stuck;
 mod summary;
 mod table;
 mod tape;
+mod tour;
 mod trace;
 mod units;
 mod values;
@@ -155,6 +161,7 @@ fn run(app: &App, args: &[OsString]) -> Result<ExitCode, clap::Error> {
     let commands = Commands {
         command: &command,
         programs,
+        policies: &app.policies,
     };
     let matches = commands.parse(args)?;
     let Cli {
@@ -183,7 +190,8 @@ fn run(app: &App, args: &[OsString]) -> Result<ExitCode, clap::Error> {
         CliCommand::Trace(command) => trace::run(&command, &verbosity),
         CliCommand::Live(command) => live::run(&command, &verbosity),
         CliCommand::New(command) => new::new(&command, log),
-        CliCommand::List => print(list(programs).as_bytes()),
+        CliCommand::Tour(command) => tour::run(&command, programs, log),
+        CliCommand::List(list) => print(list.text(app).as_bytes()),
         CliCommand::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut command, name, &mut script);
@@ -203,17 +211,4 @@ fn words(name: &str, args: &[OsString]) -> Vec<String> {
         .skip(1)
         .map(|word| word.to_string_lossy().into_owned());
     iter::once(name.to_string()).chain(words).collect()
-}
-
-/// A line per program: its name, and the first line of its help.
-fn list(programs: &[Entry]) -> String {
-    let width = programs.iter().map(|entry| entry.name.len()).max();
-    let width = width.unwrap_or(0);
-    let line = |entry: &Entry| {
-        let command = entry.command();
-        let about = command.get_about().cloned().unwrap_or_default().to_string();
-        let line = format!("{:width$}  {}", entry.name, about);
-        format!("{}\n", line.trim_end())
-    };
-    programs.iter().map(line).collect()
 }

@@ -13,6 +13,7 @@ use clap::Args;
 use trapline::{Errno, Fault, Kernel, Os, SimDisk, SimNet};
 
 use super::{
+    desk::Desk,
     output::Log,
     program::Placed,
     values::{among, duration, one_of, unknown, usage},
@@ -68,7 +69,7 @@ pub(super) struct Place {
 }
 
 #[derive(Clone, Debug)]
-enum Setting {
+pub(super) enum Setting {
     Latency(RangeInclusive<Duration>),
     Loopback(Duration),
     Bandwidth(NonZeroU64),
@@ -122,7 +123,7 @@ fn place(text: &str) -> Result<Place, String> {
     })
 }
 
-fn setting(text: &str) -> Result<Setting, String> {
+pub(super) fn setting(text: &str) -> Result<Setting, String> {
     const EXAMPLES: [&str; 15] = [
         "latency=1ms..10ms",
         "loopback=10us",
@@ -191,6 +192,22 @@ fn setting(text: &str) -> Result<Setting, String> {
 }
 
 fn planned(text: &str) -> Result<Planned, String> {
+    let usage = "it takes a time and a fault, such as \"2s:cut server client\"";
+    let (at, words) = text.split_once(':').ok_or(usage)?;
+    if at.trim_start().starts_with('-') {
+        return Err(format!("'{at}' is in the past: the run begins at 0s"));
+    }
+    let at = duration(at.trim()).map_err(|why| format!("'{at}': {why}"))?;
+    let fault = fault(words)?;
+    Ok(Planned {
+        text: text.into(),
+        at,
+        fault,
+    })
+}
+
+/// Reads a fault such as `cut server client`.
+pub(super) fn fault(words: &str) -> Result<Fault, String> {
     const WORDS: [&str; 20] = [
         "cut",
         "cut-one-way",
@@ -213,25 +230,25 @@ fn planned(text: &str) -> Result<Planned, String> {
         "disk:full",
         "disk:heal",
     ];
-    let usage = "it takes a time and a fault, such as \"2s:cut server client\"";
-    let (at, words) = text.split_once(':').ok_or(usage)?;
-    if at.trim_start().starts_with('-') {
-        return Err(format!("'{at}' is in the past: the run begins at 0s"));
-    }
-    let at = duration(at.trim()).map_err(|why| format!("'{at}': {why}"))?;
-    let fault = words.parse().map_err(|bad: trapline::BadFault| {
+    words.parse().map_err(|bad: trapline::BadFault| {
         let word = words.split([' ', '=']).find(|word| !word.is_empty());
         let word = word.unwrap_or_default();
         match among("fault", word, &WORDS, |word| (*word).into()) {
             Err(why) if why.contains("did you mean") => why,
             _ => bad.to_string(),
         }
-    })?;
-    Ok(Planned {
-        text: text.into(),
-        at,
-        fault,
     })
+}
+
+/// Makes a fault happen between hosts that exist.
+pub(super) fn apply(net: &SimNet, fault: &Fault) -> Result<(), String> {
+    let names = net.hosts();
+    for name in hosts_of(fault) {
+        if !names.iter().any(|host| host == name) {
+            return Err(unknown("host", name, &names));
+        }
+    }
+    net.apply(fault).map_err(|error| error.to_string())
 }
 
 impl Options {
@@ -241,6 +258,17 @@ impl Options {
             true => LOCALHOST,
             false => MAIN,
         }
+    }
+
+    /// Whether an option of the simulated network is given.
+    pub(super) fn is_any(&self) -> bool {
+        let Self {
+            on,
+            net,
+            fault,
+            chaos,
+        } = self;
+        !on.is_empty() || !net.is_empty() || !fault.is_empty() || chaos.is_some()
     }
 
     pub(super) fn network(
@@ -256,19 +284,12 @@ impl Options {
         let net = self.hosts(hosts)?;
         // Errors show in a rehearsal: it has the same hosts, and is of no world.
         let rehearsal = self.hosts(hosts)?;
-        let names = net.hosts();
         for Planned { text, at, fault } in self.plan() {
             let wrong = |why: &str| usage(format!("in --fault {text:?}: {why}"));
-            for name in hosts_of(&fault) {
-                if !names.iter().any(|host| host == name) {
-                    return Err(wrong(&unknown("host", name, &names)));
-                }
-            }
             if limit.is_some_and(|limit| at > limit) {
                 return Err(wrong("it is after --max-time, and would not happen"));
             }
-            let done = rehearsal.apply(&fault);
-            done.map_err(|error| wrong(&error.to_string()))?;
+            apply(&rehearsal, &fault).map_err(|error| wrong(&error))?;
         }
         for setting in self.net.iter().cloned() {
             set(&net, setting).map_err(usage)?;
@@ -311,13 +332,14 @@ impl Options {
         &self,
         kernel: &mut Kernel,
         programs: &[Placed],
+        desk: Option<&Desk>,
         log: Log,
     ) -> Result<(), Errno> {
         let on_hosts = programs.iter().filter(|_| !self.on.is_empty());
         for placed in on_hosts.cloned() {
-            let host = placed.host.clone();
+            let (host, desk) = (placed.host.clone(), desk.cloned());
             kernel.on_restart(host, move |kernel| {
-                if let Err(errno) = placed.spawn(kernel) {
+                if let Err(errno) = placed.spawn(kernel, desk.as_ref()) {
                     let host = &placed.host;
                     log.error(&format!("cannot boot a program of {host} again: {errno}"));
                 }
@@ -344,7 +366,7 @@ impl Options {
     }
 }
 
-fn set(net: &SimNet, setting: Setting) -> io::Result<()> {
+pub(super) fn set(net: &SimNet, setting: Setting) -> io::Result<()> {
     let on_disks = |change: &dyn Fn(&SimDisk) -> SimDisk| {
         let mut disks = net.hosts().into_iter().map(|host| net.disk(host));
         disks.try_for_each(|disk| disk.map(|disk| drop(change(&disk))))

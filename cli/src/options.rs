@@ -16,12 +16,13 @@ use trapline::{Calls, Limits, OnDeadlock, Signal, SystemCall};
 
 use super::{
     commands::Commands,
+    examples::{Example, examples},
     inject,
     live::watch,
     net,
     output::{Format, Verbosity},
-    policy::{NamedShare, Policy, named_share},
-    program::Placed,
+    policy::{NamedShare, Policy, Registered, named_share},
+    program::{Entry, Placed},
     shell,
     values::{duration, signal, size, unknown, whole, within},
     world::NamedWorld,
@@ -36,7 +37,8 @@ pub(super) struct Boot {
     #[arg(long, value_name = "PROGRAM ARGS")]
     pub(super) with: Vec<String>,
 
-    /// Run in the simulated world: a virtual clock that never waits, and a simulated network
+    /// Run in the simulated world: a virtual clock that never waits, and a simulated network. --on, --net,
+    /// --fault and --chaos imply it
     #[arg(long = "virtual", conflicts_with_all = ["monitor", "top"],
           overrides_with = "simulated", help_heading = "World")]
     pub(super) simulated: bool,
@@ -199,8 +201,35 @@ impl Watching {
     }
 }
 
+const EXAMPLES: [Example; 9] = [
+    Example::Any("boot {}", "wait"),
+    Example::Any("boot --virtual --seed 7 --summary {}", "producer-consumer"),
+    Example::Of(&["multitask", "wait"], "boot --with \"wait\" multitask"),
+    Example::Of(
+        &["echo"],
+        "boot --virtual --trace --inject listen:error=AddrInUse echo",
+    ),
+    Example::Any("boot --deny network,admin {}", "echo"),
+    Example::Of(
+        &["echo", "swarm"],
+        "boot --virtual --on a:\"echo --addr 0.0.0.0:80\" \\\n    \
+         --on b:\"swarm --addr a:80 --clients 2 --think 50ms\" \\\n    \
+         --fault \"1s:cut a b\" --fault \"2s:heal a b\"",
+    ),
+    Example::Any(
+        "boot --virtual --record run.trap {}; {name} trace summary run.trap",
+        "convoy",
+    ),
+    Example::Any("boot --tape run.tape {}; {name} replay run.tape", "gossip"),
+    Example::Any(
+        "boot --trace --log-format json {} 2>&1 >/dev/null | jq -c 'select(.tid==1)'",
+        "wait",
+    ),
+];
+
 /// The end of the help of `boot`.
-pub(super) fn help(name: &str, first: &str, last: &str) -> String {
+pub(super) fn help(name: &str, programs: &[Entry]) -> String {
+    let examples = examples(name, programs, &EXAMPLES);
     format!(
         "Options go before the program; arguments after its name belong to the program.\n\n\
          Programs write to standard output; everything else goes to standard error.\n\n\
@@ -209,17 +238,7 @@ pub(super) fn help(name: &str, first: &str, last: &str) -> String {
          was lost or the kernel met an I/O error, 2 wrong command line, 3 deadlock or a \
          client without an answer, 4 a limit was reached, 129 hung up (SIGHUP, unless it was \
          ignored at the start), 130 interrupted (^C), 143 terminated (SIGTERM). A \
-         signal that a task catches is a message for it, and ends no run.\n\n\
-         Examples:\n  \
-         {name} boot {first}\n  \
-         {name} boot --virtual --seed 7 --summary {first}\n  \
-         {name} boot --with {last} {first}\n  \
-         {name} boot --inject send:error=BrokenPipe:when=3+ {first}\n  \
-         {name} boot --deny connect,admin {first}\n  \
-         {name} boot --virtual --on a:{first} --on b:{last} --fault \"1s:cut a b\"\n  \
-         {name} boot --record run.trap {first}     then: {name} trace show run.trap\n  \
-         {name} boot --tape run.tape {first}       then: {name} replay run.tape\n  \
-         {name} boot --trace --log-format json {first} 2>&1 >/dev/null | jq 'select(.tid==1)'"
+         signal that a task catches is a message for it, and ends no run.\n\n{examples}"
     )
 }
 
@@ -256,6 +275,8 @@ fn recording(file: OsString) -> Result<PathBuf, &'static str> {
 pub(super) struct BootLine {
     pub(super) options: Box<Boot>,
     pub(super) programs: Vec<Placed>,
+    /// The policies of the binary.
+    pub(super) policies: Registered,
 }
 
 impl BootLine {
@@ -266,17 +287,28 @@ impl BootLine {
         boot: &ArgMatches,
     ) -> Result<Self, clap::Error> {
         let programs = commands.placed("boot", &options.net, &options.with, boot.subcommand())?;
-        Ok(Self::with(options, programs))
+        Ok(Self::with(commands, options, programs))
     }
 
-    fn with(options: Box<Boot>, mut programs: Vec<Placed>) -> Self {
+    fn with(commands: Commands<'_>, mut options: Box<Boot>, mut programs: Vec<Placed>) -> Self {
+        options.simulated |= options.net.is_any();
         if !options.deny.is_empty() {
             let limits = Limits::new().deny(options.deny.iter().copied());
             programs
                 .iter_mut()
                 .for_each(|placed| placed.limits = Some(limits));
         }
-        Self { options, programs }
+        Self {
+            options,
+            programs,
+            policies: commands.policies.into(),
+        }
+    }
+
+    /// Whether one of the programs is the shell.
+    pub(super) fn has_shell(&self) -> bool {
+        let is_shell = |placed: &Placed| placed.name() == shell::NAME;
+        self.programs.iter().any(is_shell)
     }
 
     /// The options of a line of `shell`, with its program.
@@ -287,7 +319,7 @@ impl BootLine {
     ) -> Result<Self, clap::Error> {
         let named = Some((shell::NAME, line));
         let programs = commands.placed("boot", &options.net, &options.with, named)?;
-        Ok(Self::with(options, programs))
+        Ok(Self::with(commands, options, programs))
     }
 
     /// Parses a command line. Returns `None` for another command than `boot` and `shell`.

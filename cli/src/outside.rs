@@ -24,6 +24,15 @@ pub(super) struct Place {
     pub(super) playing: Option<Playing>,
 }
 
+/// What the terminal is used for beside what the programs print.
+#[derive(Clone, Copy)]
+pub(super) struct Screen {
+    /// Whether the tasks are shown on it.
+    pub(super) is_drawn: bool,
+    /// Whether lines are edited on it.
+    pub(super) is_typed_at: bool,
+}
+
 impl Outside {
     pub(super) fn of(world: impl World + 'static) -> Self {
         Self {
@@ -37,7 +46,7 @@ impl Outside {
         place: Place,
         options: &Boot,
         header: &Header,
-        has_screen: bool,
+        screen: Screen,
         log: Log,
     ) -> Result<(Self, Tape), String> {
         if let Some(playing) = place.playing {
@@ -61,12 +70,12 @@ impl Outside {
         if let Some(dir) = &options.disk {
             world = world.disk(dir).map_err(|error| error.to_string())?;
         }
-        let prints_to_screen = has_screen && io::stdout().is_terminal();
-        if prints_to_screen {
+        let prints_to_screen = screen.is_drawn && io::stdout().is_terminal();
+        if prints_to_screen || screen.is_typed_at {
             world = world.print_to(stdio::Console::default());
         }
         let (mut outside, tape) = Self::maybe_taped(world, options, header, log)?;
-        outside.copies = has_screen && !prints_to_screen;
+        outside.copies = screen.is_drawn && !prints_to_screen;
         Ok((outside, tape))
     }
 

@@ -3,7 +3,7 @@
 use std::{fmt, str::FromStr, sync::Arc};
 
 use trapline::{
-    Builder, Share,
+    Builder, Fifo, Share,
     sched::{self, Make, NamedPolicy, POLICIES},
 };
 
@@ -15,6 +15,9 @@ use super::{
 /// Reads the parameters of a policy that a binary has registered.
 pub(super) type Register =
     Arc<dyn Fn(&str) -> Result<Box<dyn sched::Policy>, String> + Send + Sync>;
+
+/// The policies that a binary has registered, by their names.
+pub(super) type Registered = Arc<[(String, Register)]>;
 
 /// A policy of the command line.
 #[derive(Clone)]
@@ -31,6 +34,14 @@ impl Policy {
         match &self.make {
             None => builder,
             Some(make) => builder.policy(make(seed)),
+        }
+    }
+
+    /// Makes the policy.
+    pub(super) fn make(&self, seed: u64) -> Box<dyn sched::Policy> {
+        match &self.make {
+            None => Box::<Fifo>::default(),
+            Some(make) => make(seed),
         }
     }
 
@@ -168,8 +179,6 @@ pub(super) fn share_of(text: &str) -> Result<Share, String> {
 
 #[cfg(test)]
 mod tests {
-    use trapline::Fifo;
-
     use super::*;
 
     #[test]

@@ -5,6 +5,8 @@ use std::{error::Error, fmt, pin::Pin, sync::Arc};
 use clap::{ArgMatches, Command, error::ErrorKind};
 use trapline::{Errno, Kernel, Limits, Os, Report, Stdio, Tid};
 
+use super::desk::Desk;
+
 /// A program that can be booted from the command line.
 ///
 /// The arguments are its fields; the struct's doc comment is its `--help`, whose first line
@@ -24,7 +26,7 @@ pub struct Entry {
     pub(super) name: &'static str,
     pub(super) augment: fn(Command) -> Command,
     pub(super) check: fn(&ArgMatches) -> Result<(), clap::Error>,
-    pub(super) run: fn(&ArgMatches, &Programs) -> Run,
+    pub(super) run: fn(&ArgMatches, &Programs, Option<&Desk>) -> Run,
 }
 
 /// The programs of a binary.
@@ -41,7 +43,7 @@ pub fn program<P: Program>(name: &'static str) -> Entry {
         name,
         augment: P::augment_args,
         check: |matches| P::from_arg_matches(matches).map(drop),
-        run: |matches, _| {
+        run: |matches, _, _| {
             let program = made::<P>(matches);
             Box::new(move |os| Box::pin(program.main(os)))
         },
@@ -87,17 +89,27 @@ impl Placed {
         })
     }
 
+    pub(super) fn name(&self) -> &'static str {
+        self.entry.name
+    }
+
+    fn run(&self, desk: Option<&Desk>) -> Run {
+        (self.entry.run)(&self.matches, &self.programs, desk)
+    }
+
     /// Starts the program on its host.
-    pub(super) fn spawn(&self, kernel: &mut Kernel) -> Result<Tid, Errno> {
-        self.spawn_on(kernel, &self.host)
+    pub(super) fn spawn(&self, kernel: &mut Kernel, desk: Option<&Desk>) -> Result<Tid, Errno> {
+        self.spawn_on(kernel, &self.host, desk)
     }
 
     /// Starts the program on another host.
-    pub(super) fn spawn_on(&self, kernel: &mut Kernel, host: &str) -> Result<Tid, Errno> {
-        let (name, run) = (
-            self.entry.name,
-            (self.entry.run)(&self.matches, &self.programs),
-        );
+    pub(super) fn spawn_on(
+        &self,
+        kernel: &mut Kernel,
+        host: &str,
+        desk: Option<&Desk>,
+    ) -> Result<Tid, Errno> {
+        let (name, run) = (self.name(), self.run(desk));
         // A user did it, and no line of the source.
         kernel.spawn_from(
             None,
@@ -109,11 +121,13 @@ impl Placed {
     }
 
     /// Starts the program as a child of the task, with these standard streams.
-    pub(super) async fn start(&self, os: &mut Os, stdio: Stdio) -> Result<Tid, Errno> {
-        let (name, run) = (
-            self.entry.name,
-            (self.entry.run)(&self.matches, &self.programs),
-        );
+    pub(super) async fn start(
+        &self,
+        os: &mut Os,
+        stdio: Stdio,
+        desk: Option<&Desk>,
+    ) -> Result<Tid, Errno> {
+        let (name, run) = (self.name(), self.run(desk));
         os.spawn_piped(stdio, name, async move |os: &mut Os| run(os).await)
             .await
     }

@@ -65,11 +65,15 @@ pub(super) fn begin(
     });
     let recorder = recorder.map_err(|error| {
         let path = path.as_deref().unwrap_or(Path::new("memory"));
-        let why = outfile::why(path, &error);
-        format!("cannot record to {}: {why}", path.display())
+        refused(path, &error)
     })?;
     let handle = recorder.handle();
     Ok(Some((recorder, Recorded { path, handle })))
+}
+
+fn refused(path: &Path, error: &io::Error) -> String {
+    let why = outfile::why(path, error);
+    format!("cannot record to {}: {why}", path.display())
 }
 
 pub(super) fn header(options: &Boot, command: &[String], seed: u64) -> Header {
@@ -80,6 +84,10 @@ pub(super) fn header(options: &Boot, command: &[String], seed: u64) -> Header {
     header.quantum = options.quantum.get();
     header.is_simulated = options.simulated;
     header
+}
+
+fn incomplete(path: &Path, why: &str) -> String {
+    format!("the recording {} is not complete: {why}", path.display())
 }
 
 /// Refuses a file that the run prints to: the text would be amid the bytes.
@@ -121,18 +129,37 @@ fn find_reader(path: &Path, log: Log) -> Option<OwnedFd> {
 }
 
 impl Recorded {
+    /// Starts a recording to a file that `option` names. An error says why it cannot.
+    pub(super) fn create(
+        option: &str,
+        path: &Path,
+        header: &Header,
+    ) -> Result<(Recorder, Self), String> {
+        refuse_output(option, path)?;
+        let recorder = Recorder::create(path, header).map_err(|error| refused(path, &error))?;
+        let (path, handle) = (Some(path.to_path_buf()), recorder.handle());
+        Ok((recorder, Self { path, handle }))
+    }
+
+    /// Writes the remaining events. An error says why the file is not complete.
+    pub(super) fn close(&self) -> Result<(), String> {
+        let closed = self.handle.close_while(signals::patience());
+        match &self.path {
+            Some(path) => closed.map_err(|error| incomplete(path, &error.to_string())),
+            None => Ok(()),
+        }
+    }
+
     /// Writes the remaining events and reports the result. Returns the exit code of a run that
     /// would have ended with `code`.
     pub(super) fn end(&self, log: Log, code: u8) -> u8 {
-        let closed = self.handle.close_while(signals::patience());
-        let Some(path) = self.path.as_ref().map(|path| path.display()) else {
-            return code;
-        };
-        if let Err(error) = closed {
-            log.error(&format!("the recording {path} is not complete: {error}"));
+        if let Err(error) = self.close() {
+            log.error(&error);
             return code.max(FAILURE);
         }
-        log.note(&format!("recorded to {path}"));
+        if let Some(path) = &self.path {
+            log.note(&format!("recorded to {}", path.display()));
+        }
         code
     }
 
@@ -153,12 +180,11 @@ impl Recorded {
         let recorded = self.clone();
         let _ = signals::soon(move || match (closed, &recorded.path) {
             (Err(error), Some(path)) => {
-                let path = path.display();
                 let why = match error.kind() {
                     io::ErrorKind::TimedOut => "no process reads it".to_string(),
                     _ => error.to_string(),
                 };
-                log.error(&format!("the recording {path} is not complete: {why}"));
+                log.error(&incomplete(path, &why));
             }
             _ => drop(recorded.end(log, FAILURE)),
         });

@@ -48,10 +48,10 @@ Exit codes: as of `boot` without a signal, and 1 if the programs do something el
 the tape. With --explore: as of `explore`.
 
 Examples:
-  boot --tape run.tape echo               tape a run; end it with ^C
+  boot --tape run.tape gossip             tape a run; that of a server ends with ^C
   replay run.tape                         run it again
   replay --trace run.tape                 with every trap shown
-  replay --only 3 run.tape                with those of task 3
+  replay --task 3 run.tape                with those of task 3
   replay --record run.trap run.tape       then: trace timeline run.trap > run.html
   replay --at-speed --top run.tape        as it was
   replay --as-test loses_a_line run.tape  a test of the crate in this folder
@@ -67,7 +67,7 @@ pub(super) struct Replay {
     #[arg(long)]
     at_speed: bool,
     /// Show the traps of this task alone, with every answer that it got
-    #[arg(long, value_name = "TID", value_parser = whole::<u64>,
+    #[arg(long = "task", alias = "only", value_name = "TID", value_parser = whole::<u64>,
           conflicts_with = "trace", help_heading = "Watching")]
     only: Option<u64>,
     /// Write a test of this name that replays the tape and compares what it prints and how its tasks

@@ -114,7 +114,7 @@ pub(super) fn exit_code_of(signal: Signal) -> u8 {
     })
 }
 
-fn exit_code(signal: i32) -> u8 {
+pub(super) fn exit_code(signal: i32) -> u8 {
     u8::try_from(128 + signal).unwrap_or(u8::MAX)
 }
 

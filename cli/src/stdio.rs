@@ -57,9 +57,26 @@ pub(super) fn write(stream: Stream, text: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Keeps the text for the screen, if one is active. Returns whether nothing else has to be done
-/// now.
+/// Takes a text for the terminal while a line is edited there. Returns whether it did.
+type Take = dyn Fn(&[u8]) -> bool + Send + Sync;
+
+/// The line editor. The terminal belongs to the process, and so does this.
+static EDITOR: OnceLock<Box<Take>> = OnceLock::new();
+
+/// From now on the editor is asked to take what goes to the terminal.
+pub(super) fn edit(take: impl Fn(&[u8]) -> bool + Send + Sync + 'static) {
+    let _ = EDITOR.set(Box::new(take));
+}
+
+/// Keeps the text for the screen or the line editor, if one is active. Returns whether nothing else has
+/// to be done now.
 fn keep(stream: Stream, text: &[u8]) -> bool {
+    if let Some(take) = EDITOR.get()
+        && with_descriptor(stream, |fd| isatty(fd))
+        && take(text)
+    {
+        return true;
+    }
     // The lock is not held during the write, which may take long.
     lock().as_mut().is_some_and(|held| {
         held.keep(stream, text);

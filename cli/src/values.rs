@@ -1,10 +1,15 @@
 //! Parsers for argument values, and their error messages.
 
 use std::{
-    fmt, fs, net::SocketAddr, ops::RangeInclusive, path::Path, str::FromStr, time::Duration,
+    ffi::OsStr, fmt, fs, net::SocketAddr, ops::RangeInclusive, path::Path, str::FromStr,
+    time::Duration,
 };
 
-use clap::{builder::PossibleValuesParser, error::ErrorKind};
+use clap::{
+    Arg, Command,
+    builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
+    error::ErrorKind,
+};
 use trapline::{Signal, SystemCall};
 
 /// The error of a command line that is wrong.
@@ -147,6 +152,39 @@ pub(super) const LOCK: &str = "a lock is a 'get' of a mutex";
 /// Reads the name of a call; an error lists the names.
 pub(super) fn calls() -> PossibleValuesParser {
     SystemCall::NAMES.into()
+}
+
+/// The parser, with words that a shell completes. It takes other values, too.
+pub(super) fn completed<P: TypedValueParser>(
+    parser: P,
+    words: impl IntoIterator<Item = impl Into<String>>,
+) -> Completed<P> {
+    let words = words.into_iter().map(Into::into).collect();
+    Completed { parser, words }
+}
+
+/// See [`completed`].
+#[derive(Clone)]
+pub(super) struct Completed<P> {
+    parser: P,
+    words: Vec<String>,
+}
+
+impl<P: TypedValueParser> TypedValueParser for Completed<P> {
+    type Value = P::Value;
+
+    fn parse_ref(
+        &self,
+        command: &Command,
+        arg: Option<&Arg>,
+        value: &OsStr,
+    ) -> Result<Self::Value, clap::Error> {
+        self.parser.parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(self.words.iter().map(PossibleValue::new)))
+    }
 }
 
 /// Reads a number in this range; an error names it, and what is counted.

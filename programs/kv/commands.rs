@@ -144,7 +144,8 @@ fn allowed(call: &Call<'_>) -> Result<&'static Command, Cow<'static, str>> {
     let (name, arity, kind, _) = *command;
     let is_for_subscriber = matches!(name, "subscribe" | "unsubscribe" | "ping" | "quit");
     let is_full = db.store.bytes > db.max_memory || db.log.pending.len() > MAX_PENDING;
-    let keeps = session.queue.is_some() || matches!(name, "watch" | "subscribe");
+    let is_queued = session.queue.is_some() && kind != Control;
+    let keeps = is_queued || matches!(name, "watch" | "subscribe");
     let count = words.len() as i64;
     let refusal = if count != arity && (arity >= 0 || count < -arity) {
         return Err(format!("ERR wrong number of arguments for '{name}' command").into());

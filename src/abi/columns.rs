@@ -44,6 +44,8 @@ pub(crate) enum Touches {
     Close(DeviceId),
     /// The call opens a connection, which gets the next number of a device.
     Opens,
+    /// The call reads the clock, or arms or disarms a timer.
+    Clock,
     Random,
     Tids,
     /// The call ends the task.
@@ -75,6 +77,8 @@ pub(crate) enum Beside {
     Source,
     Addr,
     Name,
+    /// What a choice is about, or nothing.
+    Text,
     Fault,
     /// In the buffer, or only their number.
     Bytes,
@@ -88,6 +92,8 @@ pub(crate) enum Beside {
     /// And an offset, and a number of bytes.
     File,
     Tracer,
+    /// A scheduling policy.
+    Policy,
     /// An operation on names of a disk.
     Disk,
     /// An operation on an open file.

@@ -42,9 +42,9 @@ impl Calls {
     pub const NETWORK: Self = Self::of(Class::Network);
     /// Files, and the names on a disk.
     pub const FILES: Self = Self::of(Class::Files);
-    /// Random numbers, processors and work on threads.
+    /// Random numbers, choices, processors and work on threads.
     pub const WORLD: Self = Self::of(Class::World);
-    /// Tracers, shares of the processors, faults of the network, and the shutdown.
+    /// Tracers, the policy, shares of the processors, faults of the network, and the shutdown.
     pub const ADMIN: Self = Self::of(Class::Admin);
 
     /// The names of the classes, in the words of `boot --deny`.

@@ -13,6 +13,10 @@ impl Tid {
     /// The kernel, or the host that booted it.
     pub const KERNEL: Self = Self(0);
 
+    /// A number of no task. A search gives it to faults.
+    #[doc(hidden)]
+    pub const FAULTS: Self = Self(u64::MAX);
+
     /// The number before that of the first daemon.
     pub(crate) const DAEMONS: u64 = 1 << 63;
 

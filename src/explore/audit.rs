@@ -7,13 +7,14 @@
 
 use super::{
     exhaustive::{Cut, Decider, Part, Ran, Tree},
+    space::{Drawn, Move},
     tally::{Found, Tally},
     timed::Timed,
     trial::{HIDDEN, THREADS, Test, Trial, Trials},
     twice::NONDETERMINISM,
     watchdog::TrialWatch,
 };
-use crate::{Error, Tid, sched::Random};
+use crate::{Error, sched::Random};
 
 /// The begin of the report on tasks that share what the search does not see.
 pub(super) const UNSEEN: &str = "the tasks share something that the search does not see";
@@ -36,9 +37,12 @@ struct Schedule {
 
 impl<'a> Runs<'a> {
     pub(super) fn new(test: Test<'a>, part: Part, watch: &TrialWatch) -> Self {
+        let trials = Trials::new(test, watch.clone());
+        let tree = Tree::new(test.settings, part, watch);
+        trials.space.decide_by(tree.clone());
         Self {
-            trials: Trials::new(test, watch.clone()),
-            tree: Tree::new(test.settings, part, watch),
+            trials,
+            tree,
             schedule: Schedule::default(),
         }
     }
@@ -85,7 +89,12 @@ impl<'a> Runs<'a> {
         Ok(None)
     }
 
-    fn compare(&mut self, trial: &Trial, ran: &Ran, turns: &[Tid]) -> Result<Option<Found>, Error> {
+    fn compare(
+        &mut self,
+        trial: &Trial,
+        ran: &Ran,
+        turns: &[Move],
+    ) -> Result<Option<Found>, Error> {
         let one = trial.in_a_line();
         let Some((other, again)) = self.run_in_order(turns)? else {
             return Ok(None);
@@ -114,8 +123,8 @@ impl<'a> Runs<'a> {
 
     /// Runs turns in this order, and returns what the schedule came to, in a line. It should have
     /// the same causal order. `None` if the time has ended.
-    fn run_in_order(&mut self, turns: &[Tid]) -> Result<Option<(String, Ran)>, Error> {
-        let order = turns.iter().copied().collect();
+    fn run_in_order(&mut self, turns: &[Move]) -> Result<Option<(String, Ran)>, Error> {
+        let order = turns.iter().cloned().collect();
         let (trial, ran) = self.run(self.schedule.seed, Decider::Order(order))?;
         if self.trials.watch.has_cut() {
             return Ok(None);
@@ -130,7 +139,7 @@ impl<'a> Runs<'a> {
 
     /// Runs turns again that came to this. Returns a failure if they now come to something else:
     /// what they share is not the reason then.
-    fn repeat(&mut self, turns: &[Tid], line: &str) -> Result<Option<Found>, Error> {
+    fn repeat(&mut self, turns: &[Move], line: &str) -> Result<Option<Found>, Error> {
         let again = self.run_in_order(turns)?;
         let differs = again.filter(|(again, _)| again != line);
         Ok(differs.map(|(again, ran)| {
@@ -206,8 +215,10 @@ pub(super) fn draw(test: Test<'_>, tally: &mut Tally) -> Result<(), Error> {
     let all = draws(tally);
     for number in 0..all {
         let drawn = number.wrapping_mul(settings.shard.of);
-        let policy = Random::new(drawn.wrapping_add(settings.shard.number));
-        let (trial, ran) = runs.run(settings.seed, Decider::Policy(Box::new(policy)))?;
+        let drawn = drawn.wrapping_add(settings.shard.number);
+        let policy = Box::new(Random::new(drawn));
+        let decider = Decider::Policy(policy, Drawn::with_choices(drawn));
+        let (trial, ran) = runs.run(settings.seed, decider)?;
         if trial.counts_on_threads {
             (tally.bound, tally.complete) = (Some(THREADS.to_string()), false);
             return Ok(());

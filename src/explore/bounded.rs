@@ -24,12 +24,13 @@ pub(super) fn search(crew: Crew<'_>, test: Test<'_>, most: usize) -> Result<Tall
     twice::before(test, || {
         let settings = test.settings;
         let mut parts = vec![PlanPart::default()];
-        if settings.is_divided() && most > 0 {
+        if settings.is_divided() {
             // The others begin with each preemption of the schedule without any.
             let mut runs = Planned::new(test, settings.seed, settings.watch());
             runs.run(&Plan::default())?;
             parts[0].is_alone = true;
-            parts.extend(runs.longer(&Plan::default()).map(|plan| PlanPart {
+            let more = runs.longer(&Plan::default(), most > 0);
+            parts.extend(more.map(|plan| PlanPart {
                 plan,
                 is_alone: false,
             }));
@@ -71,14 +72,13 @@ fn explore(
                 return Ok(tally);
             }
         }
-        if part.is_alone {
-            continue;
-        }
-        let mut more = runs.longer(&plan).peekable();
-        if plan.0.len() < most {
-            let more: Vec<Plan> = more.collect();
+        // Choices and faults do not count.
+        let takes_more = plan.counted() < most;
+        if !part.is_alone {
+            let more: Vec<Plan> = runs.longer(&plan, takes_more).collect();
             ahead.extend(more.into_iter().rev());
-        } else if more.peek().is_some() {
+        }
+        if !takes_more && runs.offers_more() {
             let plural = if most == 1 { "" } else { "s" };
             let only = || format!("only schedules with at most {most} preemption{plural} ran");
             tally.bound.get_or_insert_with(only);

@@ -11,6 +11,7 @@ use rustc_hash::{FxHashMap, FxHasher};
 use super::{
     clock::{Clock, index},
     notes::Made,
+    space::{Move, Pick},
 };
 use crate::{DeviceId, Note, Object, QueueId, Tid, sched::Draws};
 
@@ -28,6 +29,7 @@ enum Name {
     World,
     Devices,
     Connection(u32),
+    Clock,
     Calls(u8),
     PutEnd(Made),
     GetEnd(Made),
@@ -65,6 +67,15 @@ struct Handles {
 }
 
 impl Foot {
+    /// Adds what another turn touches.
+    pub(super) fn join(&mut self, other: &Self) {
+        for (name, writes) in &other.names {
+            self.add(*name, *writes);
+        }
+        self.handles.extend(other.handles.iter().cloned());
+        self.closes.extend(&other.closes);
+    }
+
     fn add(&mut self, name: Name, writes: bool) {
         match self.names.binary_search_by_key(&name, |(name, _)| *name) {
             Ok(at) => self.names[at].1 |= writes,
@@ -76,6 +87,20 @@ impl Foot {
         self.touched |= bit;
         if writes {
             self.changed |= bit;
+        }
+    }
+
+    /// Whether it may disarm a timer, or keep a packet from its arrival.
+    pub(super) fn changes_clock(&self) -> bool {
+        self.has_all() || self.touches(Name::Clock) || self.touches(Name::World)
+    }
+
+    /// Adds an object that has no number, and is changed.
+    pub(super) fn touch(&mut self, object: Object) {
+        match object {
+            Object::Clock => self.add(Name::Clock, true),
+            Object::World => self.add(Name::World, true),
+            _ => self.touch_all(),
         }
     }
 
@@ -184,9 +209,23 @@ pub(super) struct Turn {
     before: Vec<usize>,
     /// The barriers before it.
     barriers: u64,
+    /// What was chosen in it.
+    picks: Vec<Pick>,
 }
 
 impl Turn {
+    /// Returns what makes it run again.
+    pub(super) fn again(&self) -> Move {
+        Move {
+            task: self.task,
+            picks: self.picks.clone(),
+        }
+    }
+
+    pub(super) fn picks(&self) -> &[Pick] {
+        &self.picks
+    }
+
     /// Returns whether this turn comes before one with that clock.
     fn is_before(&self, clock: &Clock) -> bool {
         self.number <= clock.of(self.task)
@@ -251,6 +290,8 @@ pub(super) struct Causality {
     reads: Vec<Read>,
     /// The last turn that touched everything.
     of_all: Option<usize>,
+    /// What is chosen in the turn under way.
+    picks: Vec<Pick>,
 }
 
 impl Causality {
@@ -267,6 +308,12 @@ impl Causality {
         self.objects.clear();
         self.reads.clear();
         self.of_all = None;
+        self.picks.clear();
+    }
+
+    /// Adds a choice to the turn under way.
+    pub(super) fn pick(&mut self, pick: Pick) {
+        self.picks.push(pick);
     }
 
     fn lane(&mut self, task: Tid) -> &mut Lane {
@@ -306,6 +353,7 @@ impl Causality {
             Object::World => Name::World,
             Object::Devices => Name::Devices,
             Object::Connection(number) => Name::Connection(number),
+            Object::Clock => Name::Clock,
             Object::Calls(number) => Name::Calls(number),
             Object::PutEnd(queue) => Name::PutEnd(made(queue)),
             Object::GetEnd(queue) => Name::GetEnd(made(queue)),
@@ -365,6 +413,7 @@ impl Causality {
         self.name_queues(task, notes);
         let foot = std::mem::take(&mut self.turns[here].foot);
         self.hash(task, &foot);
+        self.picks.clear();
         self.touch(task, here, &foot);
         self.turns[here].foot = foot;
         let clock = self.turns[here].clock.clone();
@@ -380,6 +429,7 @@ impl Causality {
     pub(super) fn add_to_hash(&mut self, task: Tid, foot: &Foot) {
         self.ran += 1;
         self.hash(task, foot);
+        self.picks.clear();
     }
 
     /// Adds a turn. Returns the turns with which it races, the latest first.
@@ -410,9 +460,25 @@ impl Causality {
             clock,
             before,
             barriers: self.barriers,
+            picks: std::mem::take(&mut self.picks),
         });
         self.ran += 1;
         self.follow(task, here, notes);
+        races
+    }
+
+    /// Returns the turns with which a turn of a task would race that does not run, the latest first.
+    pub(super) fn races(&mut self, task: Tid, foot: &Foot) -> Vec<usize> {
+        let mut clock = self.lane(task).clock.clone();
+        clock.join(&self.floor);
+        let mut races = Vec::new();
+        for at in (0..self.ran).rev() {
+            let turn = &self.turns[at];
+            if turn.task != task && !turn.is_before(&clock) && conflict(&turn.foot, foot) {
+                clock.join(&turn.clock);
+                races.push(at);
+            }
+        }
         races
     }
 
@@ -550,6 +616,8 @@ impl Causality {
     fn hash(&mut self, task: Tid, foot: &Foot) {
         let mut hasher = FxHasher::default();
         (task, self.lane(task).hash, self.barriers).hash(&mut hasher);
+        let taken = self.picks.iter().filter(|pick| pick.answer > 0);
+        taken.for_each(|pick| (pick.is_fault, pick.answer).hash(&mut hasher));
         self.version(Name::All).hash(&mut hasher);
         if foot.has_all() {
             self.class().hash(&mut hasher);
@@ -586,17 +654,17 @@ impl Causality {
 
     /// Returns an order of the same turns with the same causal order: the latest possible turn
     /// first. `None` if there is no other.
-    pub(super) fn other_order(&self) -> Option<Vec<Tid>> {
+    pub(super) fn other_order(&self) -> Option<Vec<Move>> {
         self.order_by(|at| at as u64)
     }
 
     /// Returns more of them, each once: some that are drawn, and some in which a task rests after one
     /// of its turns until no other task has a turn left. There is one of these for each turn, up to
     /// `rests`.
-    pub(super) fn more_orders(&self, drawn: usize, rests: usize) -> Vec<Vec<Tid>> {
+    pub(super) fn more_orders(&self, drawn: usize, rests: usize) -> Vec<Vec<Move>> {
         let mut draws = Draws::new(0);
-        let mut orders: Vec<Vec<Tid>> = Vec::new();
-        let mut add = |order: Option<Vec<Tid>>| {
+        let mut orders: Vec<Vec<Move>> = Vec::new();
+        let mut add = |order: Option<Vec<Move>>| {
             let new = order.filter(|order| !orders.contains(order));
             orders.extend(new);
         };
@@ -614,7 +682,7 @@ impl Causality {
     }
 
     /// Returns an order that takes, of the turns that are possible, the one with the greatest key.
-    fn order_by(&self, mut key: impl FnMut(usize) -> u64) -> Option<Vec<Tid>> {
+    fn order_by(&self, mut key: impl FnMut(usize) -> u64) -> Option<Vec<Move>> {
         let turns = self.turns.get(..self.ran)?;
         // For each turn, the number of turns for which it waits, and a list of those that wait for it.
         let mut waits = vec![0_u32; turns.len()];
@@ -637,7 +705,7 @@ impl Causality {
             let free = here.filter(|at| waits[*at] == 0);
             let mut free: BinaryHeap<(u64, usize)> = free.map(|at| (key(at), at)).collect();
             while let Some((_, at)) = free.pop() {
-                order.push(turns[at].task);
+                order.push(at);
                 let mut next = waiting[at];
                 while let Some((waiter, after)) = next.map(|pair| pairs[pair]) {
                     next = after;
@@ -648,8 +716,10 @@ impl Causality {
                 }
             }
         }
-        let is_same = order.iter().eq(turns.iter().map(|turn| &turn.task));
-        (!is_same).then_some(order)
+        let tasks = order.iter().map(|at| turns[*at].task);
+        let is_same = tasks.eq(turns.iter().map(|turn| turn.task));
+        let order = order.iter().map(|at| turns[*at].again());
+        (!is_same).then(|| order.collect())
     }
 }
 
@@ -664,7 +734,8 @@ mod tests {
         for task in [one, two] {
             causality.add(task, Foot::default(), &[]);
         }
-        assert_eq!(causality.other_order(), Some(vec![two, one]));
+        let again = [two, one].map(Move::of);
+        assert_eq!(causality.other_order(), Some(again.to_vec()));
         let known = causality.take_turns();
         causality.reset(known);
         assert!(causality.repeat(one, &[]));

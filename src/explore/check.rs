@@ -12,17 +12,20 @@ use std::{
 use super::{
     bounded, complete,
     crew::{self, Job},
+    cut::Victims,
+    cuts,
     deadline::Deadline,
     explored::{Explored, Progress},
+    mutate,
     reruns::Reruns,
     search,
     settings::{Settings, Shard},
     sometimes::claims_in,
     strategy::SearchStrategy,
+    tally::Tally,
     trial::{Body, Test},
-    watchdog::Watchdog,
 };
-use crate::{Error, Inject, Kernel, SimNet, SystemCall, Tid, sched::Pct};
+use crate::{Effect, Error, Inject, Kernel, Mutation, SimNet, SystemCall, Tid, sched::Pct};
 
 /// Runs a test under many schedules. Each runs the closure on a kernel of its own in the simulated
 /// world. The closure spawns tasks, runs the kernel, and checks the result.
@@ -67,7 +70,7 @@ use crate::{Error, Inject, Kernel, SimNet, SystemCall, Tid, sched::Pct};
 /// |---|---|---|
 /// | `TRAPLINE_SCHEDULES` | `100000` | [`Check::schedules`] |
 /// | `TRAPLINE_SEED` | `7` | [`Check::seed`] |
-/// | `TRAPLINE_STRATEGY` | `random`, `pct:3`, `fifo`, `exhaustive` | [`Check::random`] and its neighbours |
+/// | `TRAPLINE_STRATEGY` | `random`, `pct:3`, `surw`, `fifo`, `exhaustive` | [`Check::random`] and its neighbours |
 /// | `TRAPLINE_TIME` | `30s` | [`Check::time`] |
 /// | `TRAPLINE_THREADS` | `8` | [`Check::threads`], where the source calls it |
 /// | `TRAPLINE_SHARD` | `3/8` | runs one of 8 parts of the schedules; the parts are disjoint |
@@ -95,7 +98,7 @@ where
 #[must_use = "a check does nothing until `run` or `explore`"]
 pub struct Check<F> {
     body: F,
-    settings: Settings,
+    pub(super) settings: Settings,
     /// Set if the closure is `Sync`.
     in_threads: Option<InThreads<F>>,
 }
@@ -153,6 +156,15 @@ where
     /// *Panics* if there are more than 1,000 changes.
     pub fn pct(self, changes: u32) -> Self {
         self.strategy(SearchStrategy::Pct(changes, None))
+    }
+
+    /// Draws each turn in proportion to the turns that tasks have left
+    /// ([`Surw`](crate::sched::Surw)), so that long tasks do not run their last turns alone. Finds a
+    /// defect that needs a short task to be late. Before its first schedule the search counts the turns of
+    /// tasks in eight runs that are drawn. A run that fails ends the search. Of more than 32 tasks, those
+    /// with the least numbers are counted.
+    pub fn surw(self) -> Self {
+        self.strategy(SearchStrategy::Surw(None))
     }
 
     /// Runs one schedule of each causal order, all with one seed. Two schedules have the same causal
@@ -299,6 +311,29 @@ where
         self
     }
 
+    /// Counts the causal orders of a search that draws its schedules, and estimates how likely the next
+    /// schedule has one that none has had: [`Explored::unseen`]. Each schedule takes longer.
+    /// A search that is exhaustive panics.
+    ///
+    /// ```
+    /// use trapline::{Os, Shared, check};
+    ///
+    /// let explored = check(|kernel| {
+    ///     let sum = Shared::new(0);
+    ///     for name in ["left", "right"] {
+    ///         let sum = sum.clone();
+    ///         kernel.spawn(name, async move |_: &mut Os| sum.update(|sum| *sum += 1))?;
+    ///     }
+    ///     kernel.run()?.check()
+    /// }).estimate().schedules(100).explore();
+    /// assert_eq!((explored.classes, explored.unseen), (2, Some(0.0)));
+    /// assert!(explored.to_string().contains("less than 1.00 % of the probability"));
+    /// ```
+    pub fn estimate(mut self) -> Self {
+        self.settings.estimates = true;
+        self
+    }
+
     /// Makes the network of each schedule's kernel: [`Kernel::net`] returns it. Default:
     /// [`SimNet::new`]. A schedule finds the hosts and links that the closure makes.
     ///
@@ -349,6 +384,92 @@ where
     ) -> Self {
         self.settings.inject = Some(Arc::new(injector));
         self
+    }
+
+    /// Kills each task of this name at each of its traps, in one more schedule for each: the closure's own
+    /// assertions then hold or not. A task `name@host` is meant by its name alone, too.
+    ///
+    /// The schedules begin as the one that is first in, first out, with the first seed. A task is killed at
+    /// two moments of each trap: before the call has an effect, and within it, when the task waits, or its
+    /// answer is lost. A schedule that fails is named by its task, its trap and the place, and its replay
+    /// has the cut. [`Explored::cuts`] has a line for each call in the source.
+    ///
+    /// The search ends first. If a schedule fails without a cut, none is made. A name of no task fails.
+    ///
+    /// ```
+    /// use trapline::{Os, Shared};
+    ///
+    /// let torn = trapline::check(|kernel| {
+    ///     let both = Shared::new((0, 0));
+    ///     let theirs = both.clone();
+    ///     kernel.spawn("worker", async move |os: &mut Os| {
+    ///         theirs.update(|both| both.0 += 1);
+    ///         os.yield_now().await;
+    ///         theirs.update(|both| both.1 += 1);
+    ///     })?;
+    ///     kernel.run()?;
+    ///     let (one, other) = both.get();
+    ///     assert_eq!(one, other, "it is torn");
+    ///     Ok(())
+    /// });
+    /// let failure = torn.cut("worker").explore().failure.expect("it is not safe to cut");
+    /// assert!(failure.details.starts_with("a kill of worker 1 before its trap 1, yield()"));
+    /// ```
+    pub fn cut(self, name: impl Into<String>) -> Self {
+        self.cut_by(name, false)
+    }
+
+    /// The same with the innermost timeout or scope around each trap, whose body is dropped as if it had
+    /// ended there. A trap outside of all of them is not cut. A timeout leaves the answer of a call that is
+    /// answered and cuts the next one, so a call is cut before its effect, or while it waits.
+    pub fn cut_by_timeout(self, name: impl Into<String>) -> Self {
+        self.cut_by(name, true)
+    }
+
+    fn cut_by(mut self, name: impl Into<String>, by_timeout: bool) -> Self {
+        let name = name.into();
+        self.settings.cuts.push(Victims { name, by_timeout });
+        self
+    }
+
+    /// Asks what the test notices: searches again for each call in the source that takes a lock or permits,
+    /// notifies, sets, syncs or arms a timeout ([`Effect`](crate::Effect)), as if this call did nothing. A
+    /// search without the call is expected to fail. [`Explored::mutants`] has those that do not.
+    ///
+    /// Each search has the settings of the first one, its time included. If an exhaustive search has no
+    /// limit, those of the mutations end after ten times as many schedules. None begins if a schedule
+    /// fails without a mutation, or one alone is replayed. A check of a [shard](Self::shard) panics: a
+    /// part knows only a part of what a mutation breaks.
+    ///
+    /// A wait for a [`Condition`](crate::sync::Condition) is made to end without a signal once in each
+    /// schedule. If a schedule fails then, the caller does not check its condition again, and the report
+    /// says so. The search sees no check that reads a [`Shared`](crate::Shared) twice: no call does it.
+    ///
+    /// ```
+    /// use trapline::{Os, sync::Mutex};
+    ///
+    /// let explored = trapline::check(|kernel| {
+    ///     kernel.spawn("main", async |os: &mut Os| {
+    ///         let sum = Mutex::new(os, 0).await;
+    ///         *sum.lock(os).await.unwrap() += 1; // no other task uses it
+    ///     })?;
+    ///     kernel.run()?.check()
+    /// })
+    /// .exhaustive()
+    /// .mutate()
+    /// .explore();
+    /// let survivors = explored.mutants.unwrap().survivors;
+    /// assert!(survivors[0].proved && survivors[0].call.starts_with("lock at "));
+    /// ```
+    pub fn mutate(mut self) -> Self {
+        self.settings.mutation = Some(Mutation::default());
+        self
+    }
+
+    /// The same, for calls with one of these effects only.
+    pub fn mutate_only(mut self, effects: impl IntoIterator<Item = Effect>) -> Self {
+        self.settings.mutates = effects.into_iter().collect();
+        self.mutate()
     }
 
     /// Ends the search once this returns true, within a schedule too. [`Explored`] has what ran before
@@ -473,13 +594,17 @@ where
             let why = "`audit` does not go with `preemptions`: leave one of them out";
             panic!("the search cannot begin: {why}");
         }
+        if self.settings.estimates && self.settings.is_exhaustive() {
+            let why = "`estimate` is for a search that draws its schedules: leave it out";
+            panic!("the search cannot begin: {why}");
+        }
+        if self.settings.mutation.is_some() && self.settings.shard.of > 1 {
+            panic!(
+                "the search cannot begin: `mutate` does not go with a shard: leave one of them out"
+            );
+        }
         self.settings.deadline = Deadline::after(self.settings.time, self.settings.stop);
-        let _watchdog = Watchdog::start(
-            &self.settings.under_way,
-            self.settings.deadline,
-            self.settings.time,
-            self.settings.command.clone(),
-        );
+        let _watchdog = self.settings.watchdog();
         match self.search() {
             Ok(explored) => explored,
             Err(error) => panic!("the search cannot begin: {error}"),
@@ -488,40 +613,76 @@ where
 
     fn search(&self) -> Result<Explored, Error> {
         let (body, settings): (Body<'_>, _) = (&self.body, &self.settings);
-        let test = Test { body, settings };
         if let Some(replay) = &settings.replay {
-            return Reruns(test).replay(replay);
+            let settings = &settings.with_cut(replay.cut);
+            return Reruns(Test { body, settings }).replay(replay);
         }
-        let (settings, ended) = search::measured(test)?;
+        let (settings, tally) = self.tally(settings)?;
         let settings = &settings;
+        let mutants = match (&settings.mutation, &tally.failure) {
+            (Some(mutation), None) => {
+                let search = |settings: &Settings| Ok(self.tally(settings)?.1);
+                Some(mutate::search(
+                    &self.settings,
+                    &mutation.sites(),
+                    &tally,
+                    search,
+                )?)
+            }
+            _ => None,
+        };
+        let (proved, unseen) = (tally.is_proved(), tally.unseen());
+        let cut = tally.failure.as_ref().and_then(|found| found.cut);
+        let settings = &settings.with_cut(cut);
         let test = Test { body, settings };
-        let crew = |job: Job<'_>| match (self.settings.threads, self.in_threads) {
-            (Some(threads), Some(run)) => run(&self.body, threads, job),
-            _ => job(body),
-        };
-        let tally = match (ended, settings.preemptions) {
-            (Some(tally), _) => tally,
-            _ if !settings.is_exhaustive() => search::by_seeds(&crew, settings)?,
-            (None, Some(most)) => bounded::search(&crew, test, most)?,
-            (None, None) => complete::search(&crew, test)?,
-        };
-        let proved = tally.is_proved();
         let failure = tally.failure.map(|found| Reruns(test).explain(found));
         let claims = claims_in(std::any::type_name::<F>());
+        let draws = !settings.is_exhaustive();
         let never = claims.filter(|claim| !tally.held.contains(claim));
         Ok(Explored {
             schedules: tally.schedules,
             classes: tally.classes.len() as u64,
+            unseen: unseen.filter(|_| draws),
             complete: tally.complete,
             proved,
+            premise: settings.premise(),
             unaudited: tally.unaudited,
             bound: tally.bound,
             part: (settings.shard.of > 1).then(|| settings.shard.to_string()),
             never: never.map(str::to_string).collect(),
             outcomes: tally.outcomes,
             changed: None,
+            cuts: tally.cuts,
+            mutants,
             failure: failure.transpose()?,
         })
+    }
+
+    /// Searches. Returns what it has found, and its settings with the length of a schedule, if the strategy
+    /// had to count it.
+    fn tally(&self, settings: &Settings) -> Result<(Settings, Tally), Error> {
+        let body: Body<'_> = &self.body;
+        let (settings, ended) = search::measured(Test { body, settings })?;
+        let test = Test {
+            body,
+            settings: &settings,
+        };
+        let crew = |job: Job<'_>| match (settings.threads, self.in_threads) {
+            (Some(threads), Some(run)) => run(&self.body, threads, job),
+            _ => job(body),
+        };
+        let mut tally = match (ended, settings.preemptions) {
+            (Some(tally), _) => tally,
+            _ if !settings.is_exhaustive() => search::by_seeds(&crew, &settings)?,
+            (None, Some(most)) => bounded::search(&crew, test, most)?,
+            (None, None) => complete::search(&crew, test)?,
+        };
+        if tally.failure.is_none() && !settings.cuts.is_empty() {
+            let (cuts, failure) = cuts::search(test)?;
+            tally.cuts = Some(cuts);
+            tally.failure = failure;
+        }
+        Ok((settings, tally))
     }
 }
 

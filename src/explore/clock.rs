@@ -23,9 +23,9 @@ enum Node {
     Inner([Option<Rc<Node>>; WIDTH]),
 }
 
-/// Daemons have no turns here.
+/// Daemons have no turns here. The first place is that of [`Tid::FAULTS`], the next that of the kernel.
 pub(super) fn index(task: Tid) -> usize {
-    u64::from(task) as usize
+    u64::from(task).wrapping_add(1) as usize
 }
 
 /// Returns the place in a node of this height of what leads to an index.

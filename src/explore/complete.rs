@@ -8,14 +8,16 @@ use std::collections::VecDeque;
 
 use super::{
     audit::{self, Runs},
+    causal::Foot,
     crew::{Crew, run_parts},
-    exhaustive::{Cut, Decider, Part},
+    exhaustive::{Cut, Decider, Part, next_picks},
     meter::Meter,
+    space::{Move, Pick},
     tally::{Found, Tally},
     trial::Test,
     twice::{self, NONDETERMINISM},
 };
-use crate::{Error, Tid};
+use crate::Error;
 
 /// The least number of parts, where the tree has so many; and the least of each shard.
 const PARTS: u64 = 64;
@@ -47,13 +49,13 @@ fn divide(test: Test<'_>) -> Result<Vec<Part>, Error> {
     let most = PARTS.max(EACH.saturating_mul(settings.shard.of));
     let mut runs = Runs::new(test, Part::default(), &settings.watch());
     // Returns the tasks that are ready after these turns, and what the last of them touches.
-    let mut probe = |turns: &[Tid]| {
+    let mut probe = |turns: &[Move]| {
         let (_, ran) = runs.run(settings.seed, Decider::Probe(turns.to_vec()))?;
         let ready = match ran.cut {
             Some(Cut::Probed(ready)) => ready,
             _ => Vec::new(),
         };
-        Ok::<_, Error>((ready, runs.tree.last_foot()))
+        Ok::<_, Error>((ready, runs.tree.last_turn()))
     };
     let mut ended = Vec::new();
     let mut open = VecDeque::from([(Part::default(), probe(&[])?.0)]);
@@ -73,18 +75,27 @@ fn divide(test: Test<'_>) -> Result<Vec<Part>, Error> {
             if asleep.iter().any(|(other, _)| *other == task) {
                 continue;
             }
-            let turns = [&part.turns[..], &[task]].concat();
-            let (next, last) = probe(&turns)?;
-            probes = probes.saturating_sub(1);
-            let sleep = asleep.iter();
-            let sleep = sleep.filter(|(other, foot)| !last.wakes(*other, foot));
-            let part = Part {
-                sleep: sleep.cloned().collect(),
-                turns,
-                is_first: false,
-            };
-            open.push_back((part, next));
-            asleep.push((task, last));
+            let (mut picks, mut foot): (Vec<Pick>, Foot) = Default::default();
+            loop {
+                let next = Move { task, picks };
+                let turns = [&part.turns[..], &[next]].concat();
+                let (next, (last, decided)) = probe(&turns)?;
+                probes = probes.saturating_sub(1);
+                let sleep = asleep.iter();
+                let sleep = sleep.filter(|(other, foot)| !last.wakes(*other, foot));
+                let part = Part {
+                    sleep: sleep.cloned().collect(),
+                    turns,
+                    is_first: false,
+                };
+                open.push_back((part, next));
+                foot.join(&last);
+                picks = decided;
+                if !next_picks(&mut picks) {
+                    break;
+                }
+            }
+            asleep.push((task, foot));
         }
     }
     ended.extend(open.into_iter().map(|(part, _)| part));

@@ -33,6 +33,11 @@ pub(super) struct Row {
     /// How often the task is preempted here.
     pub(super) preemptions: usize,
     pub(super) used: BTreeSet<Used>,
+    /// Of a turn: its number, the name of its task, its call, and whether that waits.
+    pub(super) turn: u32,
+    pub(super) name: String,
+    pub(super) call: String,
+    pub(super) waits: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

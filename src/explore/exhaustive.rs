@@ -7,6 +7,9 @@
 //! Abdulla, Aronis, Jonsson and Sagonas, "Optimal dynamic partial order reduction", POPL 2014. Sleep
 //! sets: Godefroid, 1996.)
 //!
+//! What happens between turns is a turn of a task of its own: [`CLOCK`], where turns take time, and
+//! [`FAULTS`]. Each answer of what is decided within a turn is a schedule of its own, below one node.
+//!
 //! What a turn touches is known after it has run. A task that is killed has no next turn, which could
 //! race with the kill and with the turns after it. So every ready task is tried before such a kill.
 
@@ -15,11 +18,22 @@ use std::{cell::RefCell, collections::VecDeque, iter, rc::Rc};
 use super::{
     causal::{Causality, Foot, Turn},
     notes,
-    plan::{Delay, Plan},
+    plan::{Delay, Plan, Step},
     settings::Settings,
+    space::{Before, Decide, Drawn, Happens, Move, Pick, Which},
     watchdog::TrialWatch,
 };
-use crate::{Cause, Footprints, Note, Policy, Runnable, Tid};
+use crate::{Cause, Footprints, Note, Object, Policy, Runnable, Tid};
+
+/// The task whose turns are the steps of the clock.
+pub(super) const CLOCK: Tid = Tid::KERNEL;
+
+/// The task whose turns are faults.
+pub(super) const FAULTS: Tid = Tid::FAULTS;
+
+fn is_between(task: Tid) -> bool {
+    task == CLOCK || task == FAULTS
+}
 
 /// The tree of schedules, and the policy that goes through it. Clones are handles to the same tree.
 #[derive(Clone)]
@@ -49,7 +63,7 @@ struct TreeState {
 /// A part of the tree: the schedules that begin with these turns.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Part {
-    pub(super) turns: Vec<Tid>,
+    pub(super) turns: Vec<Move>,
     /// The tasks whose next turn leads only to causal orders of other parts.
     pub(super) sleep: Vec<(Tid, Foot)>,
     /// The first part of the search has the longest audit.
@@ -62,16 +76,22 @@ pub(super) enum Decider {
     #[default]
     Tree,
     /// These turns. The schedule is cut after them.
-    Probe(Vec<Tid>),
+    Probe(Vec<Move>),
     /// These turns, in order.
-    Order(VecDeque<Tid>),
-    Policy(Box<dyn Policy>),
+    Order(VecDeque<Move>),
+    /// A policy, and what decides everything else.
+    Policy(Box<dyn Policy>, Drawn),
 }
 
 struct Node {
     /// The ready tasks, by tid. Nodes share what is the same.
     ready: Rc<[Tid]>,
     chosen: Tid,
+    /// What is decided in the turn of that task, and what it touched with earlier decisions.
+    picks: Vec<Pick>,
+    foot: Foot,
+    /// Whether the clock can go on after turns that come later.
+    is_early: bool,
     /// The tasks whose turn here leads only to causal orders that were run before.
     sleep: Vec<(Tid, Foot)>,
     /// The tasks to choose here, in turn.
@@ -89,6 +109,18 @@ struct TreeRun {
     sleep: Vec<(Tid, Foot)>,
     made: Plan,
     cut: Option<Cut>,
+    /// What the turn under way is to decide, if no node says so, and how many decisions it has made.
+    given: Vec<Pick>,
+    picked: usize,
+    choices: u32,
+    /// The turns of tasks.
+    turns: u32,
+    /// What was decided before the turn: its task.
+    next: Option<Tid>,
+    /// What may happen before the turn, if that was asked.
+    may: Option<Before>,
+    /// Whether the wait under way ends all that happens before it.
+    is_wait: bool,
 }
 
 /// Why a schedule was not run to its end.
@@ -108,9 +140,9 @@ pub(super) struct Ran {
     pub(super) cut: Option<Cut>,
     pub(super) class: u64,
     /// Another order of the same turns that only independent turns tell apart.
-    pub(super) other: Option<Vec<Tid>>,
+    pub(super) other: Option<Vec<Move>>,
     /// More of them, if it is the first schedule that has any.
-    pub(super) more: Vec<Vec<Tid>>,
+    pub(super) more: Vec<Vec<Move>>,
     pub(super) turns: usize,
 }
 
@@ -177,19 +209,22 @@ impl Tree {
     }
 
     /// Returns the order of turns of the last schedule that no order has decided.
-    pub(super) fn order(&self) -> Vec<Tid> {
+    pub(super) fn order(&self) -> Vec<Move> {
         let this = self.0.borrow();
-        this.turns.iter().map(|turn| turn.task).collect()
+        this.turns.iter().map(Turn::again).collect()
     }
 
     pub(super) fn has_choice(&self) -> bool {
         self.0.borrow().has_choice
     }
 
-    /// Takes what the last turn of the last schedule has touched.
-    pub(super) fn last_foot(&self) -> Foot {
+    /// Takes what the last turn of the last schedule has touched and decided.
+    pub(super) fn last_turn(&self) -> (Foot, Vec<Pick>) {
         let last = self.0.borrow_mut().turns.pop();
-        last.map(|turn| turn.foot).unwrap_or_default()
+        last.map_or_else(Default::default, |turn| {
+            let picks = turn.picks().to_vec();
+            (turn.foot, picks)
+        })
     }
 
     /// Moves to the next schedule. Returns whether there is one.
@@ -200,7 +235,12 @@ impl Tree {
         while this.nodes.len() > this.part.turns.len()
             && let (Some(node), Some(turn)) = (this.nodes.last_mut(), turns.pop())
         {
-            node.done.push((node.chosen, turn.foot));
+            node.foot.join(&turn.foot);
+            if next_picks(&mut node.picks) {
+                return true;
+            }
+            node.done
+                .push((node.chosen, std::mem::take(&mut node.foot)));
             if let Some(next) = node.next() {
                 node.chosen = next;
                 return true;
@@ -219,10 +259,58 @@ impl TreeRun {
         self.sleep.clear();
         self.made.0.clear();
         self.cut = None;
+        self.given.clear();
+        (self.picked, self.choices, self.turns) = (0, 0, 0);
+        (self.next, self.may, self.is_wait) = (None, None, false);
     }
 }
 
+impl TreeRun {
+    /// Whether the clock has gone on since a turn.
+    fn clock_after(&self, turn: usize) -> bool {
+        let mut later = turn + 1..self.causality.len();
+        later.any(|at| self.causality.turn(at).task == CLOCK)
+    }
+
+    fn is_ready(&self, task: Tid) -> bool {
+        self.ready.iter().any(|ready| ready.tid == task)
+    }
+
+    /// The tasks that can have the next turn, in order of arrival, and what can happen before it.
+    fn candidates(&self, into: &mut Vec<Tid>) {
+        into.clear();
+        let Some(may) = &self.may else {
+            return into.extend(self.ready.iter().map(|task| task.tid));
+        };
+        if !may.waits {
+            into.extend(self.ready.iter().map(|task| task.tid));
+        }
+        let clock = may.fits || may.waits && may.has_deadline;
+        into.extend(clock.then_some(CLOCK));
+        into.extend((!may.faults.is_empty()).then_some(FAULTS));
+    }
+}
+
+/// Moves to the next decisions of a turn: the last one that has another answer has it. Those after it
+/// are made anew. Returns whether there are such decisions.
+pub(super) fn next_picks(picks: &mut Vec<Pick>) -> bool {
+    while let Some(pick) = picks.pop() {
+        if pick.answer + 1 < pick.of {
+            let answer = pick.answer + 1;
+            picks.push(Pick { answer, ..pick });
+            return true;
+        }
+    }
+    false
+}
+
 impl Node {
+    fn try_all(&mut self) {
+        let ready = self.ready.iter().copied();
+        let more = ready.filter(|task| !self.backtrack.contains(task));
+        self.backtrack.extend(more.collect::<Vec<_>>());
+    }
+
     fn next(&self) -> Option<Tid> {
         let is_among = |all: &[(Tid, Foot)], task: Tid| all.iter().any(|(other, _)| *other == task);
         let mut tasks = self.backtrack.iter().copied();
@@ -231,26 +319,81 @@ impl Node {
 }
 
 impl TreeState {
+    fn make(&mut self, step: Step) {
+        self.watch.decide_also(&step);
+        self.run.made.0.push(step);
+    }
+
     /// Adds what the turn under way has touched, and looks for races.
     fn end_turn(&mut self, is_last: bool) {
         let mut lines = std::mem::take(&mut self.lines);
         self.footprints.take(&mut lines);
         let shared = notes::take_shared();
+        if self.run.current.is_some_and(is_between)
+            && let Some(own) = lines.iter().position(|note| *note == Note::Barrier)
+        {
+            // The clock or the fault itself.
+            lines.remove(own);
+        }
         let barrier = lines.iter().position(|note| *note == Note::Barrier);
         let (mine, after) = lines.split_at(barrier.unwrap_or(lines.len()));
+        if self.run.is_wait {
+            // All that has happened is before the wait, too.
+            self.try_before_barrier();
+            self.run.causality.barrier();
+        }
         if let Some(task) = self.run.current.take()
             && !self.run.causality.repeat(task, mine)
         {
             let mut foot = self.run.causality.foot(task, mine, &shared);
+            self.touch_between(task, &mut foot);
             if self.run.cut.is_none() && (is_last || !after.is_empty()) {
                 self.end_pass(&mut foot, after);
             }
             self.add(task, foot, mine);
         }
-        if !after.is_empty() {
+        let is_wait = std::mem::take(&mut self.run.is_wait);
+        if !after.is_empty() || is_wait || is_last {
+            self.try_before_barrier();
+        }
+        if !after.is_empty() || is_wait {
             self.run.causality.barrier();
         }
         self.lines = lines;
+    }
+
+    /// Adds what a step of the clock or a fault touches, which no call of a task notes.
+    fn touch_between(&self, task: Tid, foot: &mut Foot) {
+        if task == CLOCK && !self.run.is_wait {
+            foot.touch(Object::Clock);
+            foot.touch(Object::World);
+        }
+        if task == FAULTS {
+            foot.touch(Object::World);
+        }
+    }
+
+    /// What has not happened between turns could have happened before each turn with which it does not
+    /// commute.
+    fn try_before_barrier(&mut self) {
+        let Some(may) = &self.run.may else {
+            return;
+        };
+        if !matches!(self.decider, Decider::Tree) || self.run.cut.is_some() {
+            return;
+        }
+        let clock = (may.has_deadline && may.can_fit).then_some(CLOCK);
+        let faults = (!may.faults.is_empty()).then_some(FAULTS);
+        for task in clock.into_iter().chain(faults) {
+            let mut foot = Foot::default();
+            self.touch_between(task, &mut foot);
+            for race in self.run.causality.races(task, &foot) {
+                let node = &mut self.nodes[race];
+                if node.ready.contains(&task) && !node.backtrack.contains(&task) {
+                    node.backtrack.push(task);
+                }
+            }
+        }
     }
 
     /// The host or the world acts after the turn. The tasks that are ready could have run before:
@@ -283,15 +426,26 @@ impl TreeState {
                 node.backtrack
                     .extend(pick.filter(|pick| node.ready.contains(pick)));
             }
+            // The clock can perhaps come first after turns of others.
+            if self.run.clock_after(race) && node.is_early {
+                node.try_all();
+            }
         }
         let node = &mut self.nodes[depth];
+        // It may disarm what would have made the clock go on.
+        if !is_between(task) && turn.foot.changes_clock() {
+            if node.ready.contains(&CLOCK) {
+                node.backtrack
+                    .extend((!node.backtrack.contains(&CLOCK)).then_some(CLOCK));
+            } else if node.is_early {
+                node.try_all();
+            }
+        }
         // The victim's next turn is not in this schedule, and may race with the turns after this
         // one. So each ready task is tried in the place of the kill.
         let mut killed = turn.foot.killed(task);
         if killed.any(|victim| node.ready.contains(&victim)) {
-            let ready = node.ready.iter().copied();
-            let more = ready.filter(|task| !node.backtrack.contains(task));
-            node.backtrack.extend(more.collect::<Vec<_>>());
+            node.try_all();
         }
         let stays = |(other, foot): &&(Tid, Foot)| *other != task && !turn.foot.wakes(*other, foot);
         let asleep = node.sleep.iter().chain(&node.done).filter(stays);
@@ -300,31 +454,107 @@ impl TreeState {
     }
 
     fn choose(&mut self) -> Result<Tid, Cut> {
-        let depth = self.run.causality.len();
-        let mut ready = self.run.ready.iter().map(|task| task.tid);
-        let next = match &mut self.decider {
-            Decider::Tree => return self.choose_in_tree(),
-            // A policy may return a task that has ended meanwhile.
-            Decider::Policy(policy) => iter::from_fn(|| policy.pop())
-                .map(|task| task.tid)
-                .find(|next| ready.clone().any(|ready| ready == *next)),
-            Decider::Order(turns) => turns.pop_front(),
-            Decider::Probe(turns) if depth == turns.len() => {
-                return Err(Cut::Probed(ready.collect()));
-            }
-            Decider::Probe(turns) => turns.get(depth).copied(),
+        let mut tasks = std::mem::take(&mut self.tasks);
+        self.run.candidates(&mut tasks);
+        self.run.picked = 0;
+        let chosen = match self.decider {
+            Decider::Tree => self.choose_among(&mut tasks),
+            _ => self.choose_given(&tasks),
         };
-        let next = next.filter(|next| ready.any(|ready| ready == *next));
-        next.ok_or_else(|| self.unrepeatable())
+        self.tasks = tasks;
+        chosen
     }
 
-    fn choose_in_tree(&mut self) -> Result<Tid, Cut> {
-        let mut ready = std::mem::take(&mut self.tasks);
-        ready.clear();
-        ready.extend(self.run.ready.iter().map(|task| task.tid));
-        let chosen = self.choose_among(&mut ready);
-        self.tasks = ready;
-        chosen
+    /// Chooses what the decider says, of these tasks.
+    fn choose_given(&mut self, tasks: &[Tid]) -> Result<Tid, Cut> {
+        let depth = self.run.causality.len();
+        let next = match &mut self.decider {
+            Decider::Tree => unreachable!("it chooses by itself"),
+            // A policy may return a task that has ended meanwhile.
+            Decider::Policy(policy, _) => iter::from_fn(|| policy.pop())
+                .map(|task| Move::of(task.tid))
+                .find(|next| tasks.contains(&next.task)),
+            Decider::Order(turns) => turns.pop_front(),
+            Decider::Probe(turns) if depth == turns.len() => {
+                return Err(Cut::Probed(tasks.to_vec()));
+            }
+            Decider::Probe(turns) => turns.get(depth).cloned(),
+        };
+        let next = next.map(|next| {
+            self.run.given = next.picks;
+            next.task
+        });
+        // In another order, the clock may go on before enough turns have run.
+        let goes_on = self.run.may.as_ref().is_some_and(|may| may.has_deadline);
+        let is_possible = |next: &Tid| tasks.contains(next) || *next == CLOCK && goes_on;
+        next.filter(is_possible).ok_or_else(|| self.unrepeatable())
+    }
+
+    /// Decides what happens before a turn.
+    fn before_turn(&mut self, may: Before) -> Option<Happens> {
+        self.end_turn(false);
+        self.run.next = None;
+        if self.run.cut.is_some() {
+            return None;
+        }
+        let is_idle = may.waits && !may.has_deadline && may.faults.is_empty();
+        let (waits, can_fit) = (may.waits, may.can_fit);
+        if is_idle {
+            self.run.may = Some(may);
+            return None;
+        }
+        let task = match &self.decider {
+            Decider::Policy(_, drawn) => match drawn.before_turn(&may) {
+                Some(Happens::Clock) => Some(CLOCK),
+                Some(Happens::Fault(which)) => {
+                    let at = may.faults.iter().position(|fault| *fault == which);
+                    self.run.given = vec![Pick {
+                        is_fault: true,
+                        answer: at.unwrap_or(0) as u64,
+                        of: may.faults.len() as u64,
+                    }];
+                    Some(FAULTS)
+                }
+                None => (waits && may.has_deadline).then_some(CLOCK),
+            },
+            _ => None,
+        };
+        self.run.may = Some(may);
+        if matches!(self.decider, Decider::Policy(..)) && task.is_none() {
+            return None;
+        }
+        let chosen = task.map_or_else(|| self.choose(), Ok);
+        let chosen = chosen.map_err(|cut| self.run.cut = Some(cut)).ok()?;
+        self.run.picked = 0;
+        self.begin_between(chosen, waits, can_fit)
+    }
+
+    /// Begins what happens before a turn, or leaves the turn to that task.
+    fn begin_between(&mut self, chosen: Tid, waits: bool, can_fit: bool) -> Option<Happens> {
+        let turn = self.run.turns + 1;
+        match chosen {
+            CLOCK => {
+                self.run.current = Some(CLOCK);
+                // Where no turn is long enough, all that happens is before the wait or after it.
+                self.run.is_wait = waits && !can_fit;
+                if !waits {
+                    self.make(Step::Time(turn));
+                }
+                Some(Happens::Clock)
+            }
+            FAULTS => {
+                self.run.current = Some(FAULTS);
+                let may = self.run.may.as_ref()?;
+                let faults = may.faults.clone();
+                let which = faults[self.answer(true, faults.len() as u64, None) as usize];
+                self.make(Step::Fault(turn, which));
+                Some(Happens::Fault(which))
+            }
+            task => {
+                self.run.next = Some(task);
+                None
+            }
+        }
     }
 
     /// Chooses one of the ready tasks, which are in order of arrival.
@@ -343,8 +573,16 @@ impl TreeState {
         if depth == self.part.turns.len() {
             sleep.clone_from(&self.part.sleep);
         }
+        if self.run.may.as_ref().is_some_and(|may| may.waits) {
+            // A wait takes no time of turns. So it is not what the step of the clock was before.
+            sleep.retain(|(task, _)| *task != CLOCK);
+        }
+        self.run.given.clear();
         let chosen = match self.part.turns.get(depth) {
-            Some(next) if ready.contains(next) => *next,
+            Some(next) if ready.contains(&next.task) => {
+                self.run.given.extend(&next.picks);
+                next.task
+            }
             Some(_) => return Err(self.unrepeatable()),
             None => {
                 let is_awake = |task: &&Tid| !sleep.iter().any(|(other, _)| other == *task);
@@ -352,17 +590,65 @@ impl TreeState {
             }
         };
         self.has_choice |= ready.len() > 1;
+        let may = self.run.may.as_ref();
+        // At a wait, and there alone, all that can happen is tried.
+        let waits = may.is_some_and(|may| may.waits);
+        let is_early = may.is_some_and(|may| may.has_deadline && may.can_fit);
+        let is_early = is_early && !ready.contains(&CLOCK);
         ready.sort_unstable();
         let before = self.nodes.last().filter(|node| *node.ready == *ready);
         let ready = before.map_or_else(|| Rc::from(&*ready), |node| Rc::clone(&node.ready));
+        let ready_here = Rc::clone(&ready);
         self.nodes.push(Node {
             ready,
             chosen,
+            picks: Vec::new(),
+            foot: Foot::default(),
+            is_early,
             sleep,
-            backtrack: vec![chosen],
+            backtrack: match waits {
+                true => ready_here.to_vec(),
+                false => vec![chosen],
+            },
             done: Vec::new(),
         });
         Ok(chosen)
+    }
+
+    /// Answers a choice within the turn under way.
+    /// `drawn` is what a policy draws instead of the tree, if that is not given.
+    fn answer(&mut self, is_fault: bool, of: u64, drawn: Option<u64>) -> u64 {
+        let (depth, at) = (self.run.causality.len(), self.run.picked);
+        self.run.picked += 1;
+        let mut given = self.run.given.iter();
+        let given = given.position(|pick| pick.is_fault == is_fault);
+        let given = given.map_or(0, |at| self.run.given.remove(at).answer) % of;
+        let pick = |answer| Pick {
+            is_fault,
+            answer,
+            of,
+        };
+        let answer = match &mut self.decider {
+            Decider::Policy(..) => drawn.unwrap_or(given),
+            Decider::Order(_) | Decider::Probe(_) => given,
+            Decider::Tree => match self.nodes.get_mut(depth) {
+                None => 0,
+                Some(node) if at >= node.picks.len() => {
+                    node.picks.push(pick(given));
+                    given
+                }
+                Some(node) if node.picks[at].of == of => node.picks[at].answer,
+                Some(_) => {
+                    self.run.cut = Some(Cut::Unrepeatable(format!(
+                        "after {depth} turns, which were taken before, a choice has {of} answers, and \
+                         had others"
+                    )));
+                    0
+                }
+            },
+        };
+        self.run.causality.pick(pick(answer));
+        answer
     }
 
     fn unrepeatable(&self) -> Cut {
@@ -375,13 +661,52 @@ impl TreeState {
     }
 }
 
+impl Decide for Tree {
+    fn choose(&self, of: u64, drawn: u64) -> u64 {
+        let this = &mut *self.0.borrow_mut();
+        let drawn = match &this.decider {
+            Decider::Policy(_, other) => Some(other.choose(of, drawn)),
+            _ => None,
+        };
+        let answer = this.answer(false, of, drawn);
+        this.run.choices += 1;
+        if answer > 0 {
+            this.make(Step::Choice(this.run.choices, answer));
+        }
+        answer
+    }
+
+    fn before_turn(&self, may: &Before) -> Option<Happens> {
+        self.0.borrow_mut().before_turn(may.clone())
+    }
+
+    fn at_call(&self, faults: &[u32]) -> Option<u32> {
+        let this = &mut *self.0.borrow_mut();
+        let drawn = match &this.decider {
+            Decider::Policy(_, drawn) => Some(drawn.at_call(faults)),
+            _ => None,
+        };
+        let place = |at: u32| faults.iter().position(|fault| *fault == at);
+        let drawn = drawn.map(|at| at.and_then(place).map_or(0, |place| place as u64 + 1));
+        let answer = this.answer(true, faults.len() as u64 + 1, drawn);
+        let at = *faults.get((answer as usize).checked_sub(1)?)?;
+        let which = Which { at, ends: false };
+        this.make(Step::Fault(this.run.turns, which));
+        Some(at)
+    }
+}
+
 impl Policy for Tree {
     fn push(&mut self, task: Runnable, cause: Cause) {
         let this = &mut *self.0.borrow_mut();
         this.run.ready.push_back(task);
-        if let Decider::Policy(policy) = &mut this.decider {
+        if let Decider::Policy(policy, _) = &mut this.decider {
             policy.push(task, cause);
         }
+    }
+
+    fn stays(&self) -> bool {
+        true
     }
 
     fn pop(&mut self) -> Option<Runnable> {
@@ -390,26 +715,31 @@ impl Policy for Tree {
         if this.run.ready.is_empty() || this.run.cut.is_some() {
             return None;
         }
-        let chosen = this.choose();
+        let next = this.run.next.take();
+        let chosen = match next.filter(|next| this.run.is_ready(*next)) {
+            Some(next) => Ok(next),
+            None => {
+                this.run.may = None;
+                this.choose()
+            }
+        };
         let run = &mut this.run;
         let chosen = chosen.map_err(|cut| run.cut = Some(cut)).ok()?;
         let at = run.ready.iter().position(|task| task.tid == chosen)?;
+        run.turns += 1;
         if at > 0 {
-            let turn = run.causality.len() as u32 + 1;
-            let by = at as u32;
-            let delay = Delay { turn, by };
-            this.watch.decide_also(&delay);
-            run.made.0.push(delay);
-            run.ready.rotate_left(at);
+            let (turn, by) = (run.turns, at as u32);
+            this.make(Step::Delay(Delay { turn, by }));
+            this.run.ready.rotate_left(at);
         }
-        run.current = Some(chosen);
-        run.ready.pop_front()
+        this.run.current = Some(chosen);
+        this.run.ready.pop_front()
     }
 
     fn remove(&mut self, task: Runnable) {
         let this = &mut *self.0.borrow_mut();
         this.run.ready.retain(|other| *other != task);
-        if let Decider::Policy(policy) = &mut this.decider {
+        if let Decider::Policy(policy, _) = &mut this.decider {
             policy.remove(task);
         }
     }

@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeSet, fmt, time::Duration};
 
+use super::worth::{Cuts, Mutants};
+
 /// The result of a search: [`Check::explore`](crate::Check::explore). Its `Display` is the report
 /// with which [`Check::run`](crate::Check::run) panics, or a line with what was covered.
 #[derive(Clone, Debug, Default)]
@@ -10,15 +12,22 @@ pub struct Explored {
     /// [`Check::pct`](crate::Check::pct) counts turns count only if the search ends among them.
     pub schedules: u64,
     /// The number of causal orders among them, in an exhaustive search or one with
-    /// [`Check::audit`](crate::Check::audit). Two schedules have the same causal order if they differ
+    /// [`Check::audit`](crate::Check::audit) or [`Check::estimate`](crate::Check::estimate). Two schedules have the same causal order if they differ
     /// only in the order of turns that do not affect each other.
     pub classes: u64,
-    /// Whether the search was complete: it ran each causal order of turns, for its seed, if turns take
-    /// no time. With a shard, each of its part. If tasks share memory that the search does not see,
+    /// An estimate of how likely the next schedule of a search that draws has a causal order that none
+    /// has had: the share of schedules whose causal order no other one has (Good-Turing). With 0, read it
+    /// as less than 1 / [`schedules`](Self::schedules). It is about the schedules that the strategy draws,
+    /// and says nothing of those that it cannot draw. Only [`Check::estimate`](crate::Check::estimate) and
+    /// [`Check::audit`](crate::Check::audit) count causal orders. An exhaustive search draws nothing, and
+    /// has none.
+    pub unseen: Option<f64>,
+    /// Whether the search was complete: it ran each causal order of turns, for its
+    /// [`premise`](Self::premise). With a shard, each of its part. If tasks share memory that the search does not see,
     /// another order of turns may have another outcome: see [`proved`](Self::proved).
     pub complete: bool,
-    /// Whether the search was complete, and its audit agrees: no order of turns has another outcome,
-    /// for its seed, if turns take no time. With a shard, none of its part.
+    /// Whether the search was complete, and its audit agrees: no order of turns has another outcome, for
+    /// its [`premise`](Self::premise). With a shard, none of its part.
     ///
     /// The audit runs other orders of turns that should not differ, and draws schedules. If all orders
     /// of turns have one causal order, it cannot tell whether tasks share undeclared memory, and nothing
@@ -26,6 +35,8 @@ pub struct Explored {
     /// [`Shared`](crate::Shared) that shows neither in a failure nor in an
     /// [outcome](crate::Kernel::outcome) of the orders that the audit has run.
     pub proved: bool,
+    /// What the search takes for granted, such as `turns take no time and the seed is 0`.
+    pub premise: String,
     /// What a complete search has left out of its audit, in words.
     pub unaudited: Option<String>,
     /// What kept an exhaustive search from being complete, in words.
@@ -39,6 +50,12 @@ pub struct Explored {
     pub never: BTreeSet<String>,
     /// Why a schedule that is replayed alone made other traps than in its report, in words.
     pub changed: Option<String>,
+    /// What the cuts of tasks have found ([`Check::cut`](crate::Check::cut)). `None` if a schedule fails without
+    /// any.
+    pub cuts: Option<Cuts>,
+    /// What the searches of mutations have found ([`Check::mutate`](crate::Check::mutate)). `None` if a
+    /// schedule has failed without any.
+    pub mutants: Option<Mutants>,
     /// The first schedule that failed. The search ends with it.
     pub failure: Option<Failure>,
 }
@@ -68,6 +85,9 @@ pub struct Failure {
     /// The number of turns at which the schedule departs from first in, first out: the task that is
     /// next is not resumed.
     pub preemptions: usize,
+    /// The faults of the schedule, in the words of [`Check::faults`](crate::Check::faults), with the turn
+    /// of each and what felt it first: `reset server client before turn 41, felt by recv at echo.rs:52`.
+    pub faults: Vec<String>,
     /// The value of `TRAPLINE_REPLAY` that repeats the schedule.
     pub replay: String,
     /// Where it failed, and how to see it again.
@@ -79,10 +99,6 @@ impl fmt::Display for Failure {
         write!(f, "{}\n\n{}", self.why, self.details)
     }
 }
-
-/// What a search has proved.
-const PROVED: &str =
-    "no other order of turns has another outcome, for this seed, if turns take no time";
 
 /// Why a complete search whose audit left out nothing has proved nothing.
 const ONE_ORDER: &str = "all orders of turns have one causal order, so the search cannot tell whether \
@@ -100,16 +116,52 @@ impl fmt::Display for Explored {
             n => write!(f, "{n} schedules{part} pass")?,
         }
         if self.proved {
-            write!(f, "; proved: {PROVED}")?;
+            let premise = &self.premise;
+            write!(
+                f,
+                "; proved: no other order of turns, if {premise}, has another outcome"
+            )?;
         } else if self.complete {
             let why = self.unaudited.as_deref().unwrap_or(ONE_ORDER);
             write!(f, "; the search is complete, and nothing is proved: {why}")?;
         } else if let Some(bound) = &self.bound {
             write!(f, "; the search is not complete: {bound}")?;
         }
+        if let Some(unseen) = self.unseen {
+            let orders = match self.classes {
+                1 => "1 causal order".to_string(),
+                n => format!("{n} causal orders"),
+            };
+            let share = share(unseen, self.schedules);
+            write!(
+                f,
+                "; {orders}, and {share} of the probability is in orders not yet seen"
+            )?;
+        }
         for text in &self.never {
             write!(f, "\nsometimes!({text:?}) held in none of them")?;
         }
-        Ok(())
+        if let Some(cuts) = &self.cuts {
+            let (all, places) = (cuts.len(), cuts.places.len());
+            write!(f, "\n{all} cuts at {places} calls of the source pass")?;
+        }
+        match &self.mutants {
+            Some(mutants) => write!(f, "\n{mutants}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Says an estimated share. Nothing below one schedule is known.
+fn share(share: f64, schedules: u64) -> String {
+    let percent = 100.0 * share;
+    if share == 0.0 {
+        let least = 100.0 / schedules.max(1) as f64;
+        return format!("less than {least:.2} %");
+    }
+    match percent {
+        10.0.. => format!("about {percent:.0} %"),
+        1.0.. => format!("about {percent:.1} %"),
+        _ => format!("about {percent:.2} %"),
     }
 }

@@ -4,10 +4,18 @@
 //! with two. What fails there is minimal. (Delay bounding: Emmi, Qadeer and Rakamarić, POPL 2011.)
 //! If the time does not suffice, or if more departures are needed, delta debugging removes
 //! departures from the schedule that was found. (Zeller and Hildebrandt, TSE 2002.)
+//!
+//! A schedule with other decisions first loses those of them that do not matter, kind by kind. The
+//! answers of its choices are lowered. Then delta debugging removes departures.
 
 use std::time::Duration;
 
-use super::{deadline::Budget, guide::Planned, plan::Plan, trial::Test};
+use super::{
+    deadline::Budget,
+    guide::Planned,
+    plan::{Plan, Step},
+    trial::Test,
+};
 use crate::Error;
 
 /// The CPU time for all schedules with few departures, and again for delta debugging.
@@ -26,23 +34,46 @@ pub(super) fn minimise(test: Test<'_>, seed: u64, found: &Plan) -> Result<Fewest
     let settings = test.settings;
     let mut runs = Planned::new(test, seed, settings.watch_without_end());
     let budget = Budget::of(TIME, settings.deadline);
+    let mut plan = found.clone();
+    for kind in KINDS {
+        plan = reduce(&mut runs, &plan, kind, budget)?;
+    }
+    plan = lower(&mut runs, plan, budget)?;
+    if plan.preemptions() < plan.0.len() {
+        let budget = Budget::of(TIME, settings.deadline);
+        plan = reduce(&mut runs, &plan, Step::is_delay, budget)?;
+        return Ok(Fewest {
+            is_least: plan.preemptions() == 0,
+            plan,
+        });
+    }
     // Every schedule with fewer departures than these passes.
     let mut least = 0;
-    while least <= MOST.min(found.0.len()) {
-        let mut plan = Plan::default();
-        match try_all(&mut runs, &mut plan, least, budget)? {
+    while least <= MOST.min(plan.0.len()) {
+        let mut fewer = Plan::default();
+        match try_all(&mut runs, &mut fewer, least, budget)? {
             Some(true) => {
-                let is_least = true;
-                return Ok(Fewest { plan, is_least });
+                return Ok(Fewest {
+                    plan: fewer,
+                    is_least: !runs.offers_others(),
+                });
             }
             Some(false) => least += 1,
             None => break,
         }
     }
-    let plan = reduce(&mut runs, found, Budget::of(TIME, settings.deadline))?;
-    let is_least = plan.0.len() <= least;
+    let budget = Budget::of(TIME, settings.deadline);
+    let plan = reduce(&mut runs, &plan, Step::is_delay, budget)?;
+    let is_least = plan.0.len() <= least && !runs.offers_others();
     Ok(Fewest { plan, is_least })
 }
+
+/// What is removed from a schedule before its preemptions, in this order.
+const KINDS: [fn(&Step) -> bool; 3] = [
+    |step| matches!(step, Step::Fault(..)),
+    |step| matches!(step, Step::Time(_)),
+    |step| matches!(step, Step::Choice(..)),
+];
 
 /// Returns a schedule that passes, and departs from `failing` as little as possible: it lacks one
 /// departure, or has one more.
@@ -65,11 +96,13 @@ pub(super) fn nearest_passing(
         }
     }
     runs.fails(failing)?;
-    for delay in runs.delays(0) {
-        let place = failing.0.binary_search_by_key(&delay.turn, |it| it.turn);
-        let Err(at) = place else {
+    for delay in runs.delays() {
+        let turns = |step: &Step| step.turn() < delay.turn();
+        let at = failing.0.iter().rposition(turns).map_or(0, |at| at + 1);
+        let next = failing.0[at..].iter().find(|step| step.is_delay());
+        if next.is_some_and(|next| next.turn() == delay.turn()) {
             continue;
-        };
+        }
         let mut plan = failing.clone();
         plan.0.insert(at, delay);
         if !runs.fails(&plan)? {
@@ -98,7 +131,8 @@ fn try_all(
         return Ok(Some(true));
     }
     if departures > 0 {
-        for mut longer in runs.longer(plan) {
+        let longer = runs.longer(plan, true);
+        for mut longer in longer.filter(|plan| plan.0.last().is_some_and(Step::is_delay)) {
             let tried = try_all(runs, &mut longer, departures - 1, budget)?;
             if tried != Some(false) {
                 *plan = longer;
@@ -109,15 +143,26 @@ fn try_all(
     Ok(Some(false))
 }
 
-/// Removes departures as long as the schedule fails without them.
-fn reduce(runs: &mut Planned<'_>, found: &Plan, budget: Budget) -> Result<Plan, Error> {
+/// Removes decisions of a kind as long as the schedule fails without them.
+fn reduce(
+    runs: &mut Planned<'_>,
+    found: &Plan,
+    is_kind: fn(&Step) -> bool,
+    budget: Budget,
+) -> Result<Plan, Error> {
     let mut plan = found.clone();
     let mut parts = 2;
-    'plan: while !plan.0.is_empty() && !budget.is_spent() {
-        let size = plan.0.len().div_ceil(parts);
-        for at in (0..plan.0.len()).step_by(size) {
-            let mut rest = plan.clone();
-            rest.0.drain(at..(at + size).min(plan.0.len()));
+    'plan: while !budget.is_spent() {
+        let steps = plan.0.iter().enumerate();
+        let places: Vec<usize> = steps.filter(|it| is_kind(it.1)).map(|it| it.0).collect();
+        if places.is_empty() {
+            break;
+        }
+        let size = places.len().div_ceil(parts);
+        for left_out in places.chunks(size) {
+            let steps = plan.0.iter().enumerate();
+            let rest = steps.filter(|(at, _)| !left_out.contains(at));
+            let rest = Plan(rest.map(|(_, step)| *step).collect());
             if runs.fails(&rest)? {
                 plan = rest;
                 parts = (parts - 1).max(2);
@@ -131,6 +176,30 @@ fn reduce(runs: &mut Planned<'_>, found: &Plan, budget: Budget) -> Result<Plan, 
             break;
         }
         parts *= 2;
+    }
+    Ok(plan)
+}
+
+/// Lowers the answers of choices as long as the schedule fails: by halves, then by ones.
+fn lower(runs: &mut Planned<'_>, mut plan: Plan, budget: Budget) -> Result<Plan, Error> {
+    for at in 0..plan.0.len() {
+        while let Step::Choice(number, answer) = plan.0[at]
+            && answer > 1
+            && !budget.is_spent()
+        {
+            let mut lowered = false;
+            for lower in [answer / 2, answer - 1] {
+                let mut next = plan.clone();
+                next.0[at] = Step::Choice(number, lower);
+                if runs.fails(&next)? {
+                    (plan, lowered) = (next, true);
+                    break;
+                }
+            }
+            if !lowered {
+                break;
+            }
+        }
     }
     Ok(plan)
 }

@@ -9,28 +9,41 @@
 //! | `tally.rs`, `explored.rs` | what a search finds; what it returns |
 //! | `trial.rs`, `notes.rs`, `quiet.rs` | one schedule: its run, its notes, its panics |
 //! | `audit.rs`, `twice.rs` | the same turns in another order; the same again |
-//! | `plan.rs`, `guide.rs`, `minimise.rs` | departures from first in, first out; the fewest |
-//! | `reruns.rs`, `story.rs`, `excerpt.rs` | a failing schedule, explained and recorded |
+//! | `mutate.rs` | searches of programs in which one call does nothing |
+//! | `worth.rs` | what both of these find |
+//! | `cut.rs`, `cuts.rs` | schedules in which a task is cut |
+//! | `plan.rs`, `guide.rs`, `minimise.rs` | the decisions that are not the usual ones; the fewest |
+//! | `space.rs`, `vary.rs`, `may.rs` | what a schedule decides besides the order of turns |
+//! | `doom.rs` | the turn from which a schedule fails, however it goes on |
+//! | `reruns.rs`, `story.rs`, `excerpt.rs`, `befell.rs` | a failing schedule, explained and recorded |
 //! | `deadline.rs`, `timed.rs`, `watchdog.rs` | the end of a search's time, within turns too |
+//! | `linear/` | [`linear`]: histories of operations that some order explains |
 //! | `shared.rs`, `sometimes.rs` | [`Shared`]; [`sometimes!`](crate::sometimes) |
 //!
 //! Thread locals are in `notes.rs` and `quiet.rs` alone. A trial runs on one thread from its begin
 //! to its end, and clears them.
 
 mod audit;
+mod befell;
 mod bounded;
 mod causal;
 mod check;
 mod clock;
 mod complete;
 mod crew;
+mod cut;
+mod cuts;
 mod deadline;
+mod doom;
 mod excerpt;
 mod exhaustive;
 mod explored;
 mod guide;
+pub mod linear;
+mod may;
 mod meter;
 mod minimise;
+mod mutate;
 mod notes;
 mod plan;
 mod quiet;
@@ -39,17 +52,22 @@ mod search;
 mod settings;
 mod shared;
 mod sometimes;
+mod space;
 mod story;
 mod strategy;
 mod tally;
 mod timed;
 mod trial;
 mod twice;
+mod vary;
 mod watchdog;
+mod worth;
 
 pub use check::{Check, check};
 pub use explored::{Explored, Failure, Progress};
+pub use may::MayFault;
 pub use shared::Shared;
 #[doc(hidden)]
 pub use sometimes::{SITES, Site, held, name_of};
 pub use strategy::SearchStrategy;
+pub use worth::{CutPlace, Cuts, Mutants, Survivor};

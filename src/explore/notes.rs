@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use crate::{Kernel, Remote, Tid};
 
@@ -26,6 +27,8 @@ struct Accesses {
     /// Tells which task runs, or that the host does.
     remote: Option<Remote>,
     made: BTreeMap<Tid, u64>,
+    /// The values of the trial that have names.
+    names: BTreeMap<Made, Rc<str>>,
     /// The values that the turn under way touches, and whether it changes them.
     of_turn: Vec<(Made, bool)>,
     of_host: Vec<(Made, bool)>,
@@ -38,6 +41,9 @@ impl Accesses {
         self.of_host.clear();
         if !self.made.is_empty() {
             self.made.clear();
+        }
+        if !self.names.is_empty() {
+            self.names.clear();
         }
     }
 
@@ -88,13 +94,29 @@ pub(super) fn note(note: impl FnOnce(&mut Notes)) {
 }
 
 /// Names a shared value that the running task makes, or the host.
-pub(super) fn name_shared() -> Made {
+pub(super) fn name_shared(name: Option<&Rc<str>>) -> Made {
     ACCESSES.with_borrow_mut(|accesses| {
         let maker = accesses.running();
         let made = accesses.made.entry(maker).or_default();
         *made += 1;
-        (maker, *made)
+        let made = (maker, *made);
+        if let Some(name) = name
+            && IS_OPEN.get()
+        {
+            accesses.names.insert(made, Rc::clone(name));
+        }
+        made
     })
+}
+
+/// Names something that tasks share, and that a report does not name: its name is empty.
+pub(super) fn name_mark() -> Made {
+    name_shared(Some(&Rc::from("")))
+}
+
+/// Returns the name that a shared value has from its maker.
+pub(super) fn name_of_shared(made: Made) -> Option<Rc<str>> {
+    ACCESSES.with_borrow(|accesses| accesses.names.get(&made).cloned())
 }
 
 pub(super) fn touch_shared(made: Made, writes: bool) {

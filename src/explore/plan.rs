@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-use super::strategy::SearchStrategy;
+use super::{cut::Cut, space::Which, strategy::SearchStrategy};
 
 /// A departure: at this turn, counted from 1, the task that is next goes to the back of the ready
 /// queue, and so do the tasks behind it, `by` in all.
@@ -12,25 +12,118 @@ pub(super) struct Delay {
     pub(super) by: u32,
 }
 
-/// The departures of a schedule, by turn. Its text is `3-9x2`: at turn 3 by one task, at turn 9 by
-/// two.
+/// A decision of a schedule that is not the usual one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Step {
+    Delay(Delay),
+    /// The clock goes on to the next deadline before this turn.
+    Time(u32),
+    /// The choice of this number, counted from 1, has this answer, and not 0.
+    Choice(u32, u64),
+    /// A fault happens before this turn, or at its call; or it ends.
+    Fault(u32, Which),
+}
+
+/// The decisions of a schedule that are not the usual ones, in their order. Its text is
+/// `3-c2=1-t8-9x2-f12=0-h15=0`: a departure at turn 3 by one task, the answer 1 to the second choice, a
+/// step of the clock before turn 8, a departure at turn 9 by two, the first fault of the list before
+/// turn 12 or at its call, and its end before turn 15.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(super) struct Plan(pub(super) Vec<Delay>);
+pub(super) struct Plan(pub(super) Vec<Step>);
+
+impl Step {
+    /// The turn of a decision that has one.
+    pub(super) fn turn(self) -> Option<u32> {
+        match self {
+            Self::Delay(delay) => Some(delay.turn),
+            Self::Time(turn) | Self::Fault(turn, _) => Some(turn),
+            Self::Choice(..) => None,
+        }
+    }
+
+    /// Whether it counts as a preemption.
+    pub(super) fn counts(&self) -> bool {
+        matches!(self, Self::Delay(_) | Self::Time(_))
+    }
+
+    pub(super) fn is_delay(&self) -> bool {
+        matches!(self, Self::Delay(_))
+    }
+}
 
 impl Plan {
-    /// Returns the turn of the last departure, or 0.
+    /// Returns the turn of the last decision that has one, or 0.
     pub(super) fn last_turn(&self) -> u32 {
-        self.0.last().map_or(0, |delay| delay.turn)
+        let mut turns = self.0.iter().rev().copied();
+        turns.find_map(Step::turn).unwrap_or(0)
+    }
+
+    /// The turns at which the task that is next is not resumed.
+    pub(super) fn preemptions(&self) -> usize {
+        self.0.iter().filter(|step| step.is_delay()).count()
+    }
+
+    /// The decisions that a limit of preemptions counts.
+    pub(super) fn counted(&self) -> usize {
+        self.0.iter().filter(|step| step.counts()).count()
+    }
+
+    /// Whether a step can follow those of this plan.
+    fn takes(&self, step: Step) -> bool {
+        let same = |other: &&Step| std::mem::discriminant(*other) == std::mem::discriminant(&step);
+        match (step, self.0.iter().rev().find(same)) {
+            (Step::Delay(delay), Some(Step::Delay(last))) => last.turn < delay.turn,
+            (Step::Choice(number, _), Some(Step::Choice(last, _))) => *last < number,
+            (Step::Choice(..), _) => true,
+            _ => Some(self.last_turn()) <= step.turn(),
+        }
     }
 }
 
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, delay) in self.0.iter().enumerate() {
+        for (at, step) in self.0.iter().enumerate() {
             let dash = if at == 0 { "" } else { "-" };
-            write!(f, "{dash}{delay}")?;
+            write!(f, "{dash}{step}")?;
         }
         Ok(())
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Delay(delay) => delay.fmt(f),
+            Self::Time(turn) => write!(f, "t{turn}"),
+            Self::Choice(number, answer) => write!(f, "c{number}={answer}"),
+            Self::Fault(turn, Which { at, ends: false }) => write!(f, "f{turn}={at}"),
+            Self::Fault(turn, Which { at, ends: true }) => write!(f, "h{turn}={at}"),
+        }
+    }
+}
+
+impl FromStr for Step {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let number = |text: &str| text.parse().ok().filter(|number| *number > 0).ok_or(());
+        if let Some(turn) = text.strip_prefix('t') {
+            return number(turn).map(Self::Time);
+        }
+        let mut letters = text.chars();
+        if let Some(letter @ ('c' | 'f' | 'h')) = letters.next() {
+            let (nth, answer) = letters.as_str().split_once('=').ok_or(())?;
+            let (nth, answer) = (number(nth)?, answer.parse::<u64>().map_err(drop)?);
+            let at = u32::try_from(answer).map_err(drop);
+            let ends = letter == 'h';
+            return Ok(match letter {
+                'c' => Self::Choice(nth, answer),
+                _ => Self::Fault(nth, Which { at: at?, ends }),
+            });
+        }
+        let (turn, by) = text.split_once('x').unwrap_or((text, "1"));
+        let (turn, by) = (number(turn)?, number(by)?);
+        Ok(Self::Delay(Delay { turn, by }))
     }
 }
 
@@ -47,20 +140,19 @@ impl FromStr for Plan {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {
-        let mut plan = Vec::new();
+        let mut plan = Self::default();
         for part in text.split('-').filter(|_| !text.is_empty()) {
-            let (turn, by) = part.split_once('x').unwrap_or((part, "1"));
-            let number = |text: &str| text.parse().ok().filter(|number| *number > 0).ok_or(());
-            let (turn, by) = (number(turn)?, number(by)?);
-            if plan.last().is_some_and(|last: &Delay| last.turn >= turn) {
+            let step = part.parse()?;
+            if !plan.takes(step) {
                 return Err(());
             }
-            plan.push(Delay { turn, by });
+            plan.0.push(step);
         }
-        Ok(Self(plan))
+        Ok(plan)
     }
 }
 
+#[expect(clippy::large_enum_variant, reason = "there are few of them")]
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Decisions {
     Plan(Plan),
@@ -72,8 +164,11 @@ impl Decisions {
     /// Names the policy of the schedule, for the header of a recording.
     pub(super) fn policy(&self) -> String {
         match self {
-            Self::Plan(Plan(delays)) if delays.is_empty() => "fifo".into(),
-            Self::Plan(plan) => format!("fifo with preemptions {plan}"),
+            Self::Plan(plan) if plan.0.is_empty() => "fifo".into(),
+            Self::Plan(plan) if plan.preemptions() == plan.0.len() => {
+                format!("fifo with preemptions {plan}")
+            }
+            Self::Plan(plan) => format!("fifo with decisions {plan}"),
             Self::Strategy(SearchStrategy::Fifo | SearchStrategy::Exhaustive) => "fifo".into(),
             Self::Strategy(strategy) => strategy.to_string(),
         }
@@ -99,17 +194,23 @@ impl FromStr for Decisions {
 }
 
 /// A schedule that can be run again: the seed of its kernel, its decisions, and a hash of the traps
-/// that the program made in it, or 0 where it is not known. Its text is `SEED.DELAYS.HASH`.
+/// that the program made in it, or 0 where it is not known. Its text is `SEED.DELAYS.HASH`, with `+CUT`
+/// behind it if a task is cut.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Replay {
     pub(super) seed: u64,
     pub(super) decisions: Decisions,
+    pub(super) cut: Option<Cut>,
     pub(super) hash: u32,
 }
 
 impl fmt::Display for Replay {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}.{:08x}", self.seed, self.decisions, self.hash)
+        write!(f, "{}.{}.{:08x}", self.seed, self.decisions, self.hash)?;
+        match &self.cut {
+            Some(cut) => write!(f, "+{cut}"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -123,7 +224,12 @@ impl FromStr for Replay {
                  from a report"
             )
         };
-        let parts: Vec<&str> = text.split('.').collect();
+        let (schedule, cut) = match text.split_once('+') {
+            Some((schedule, cut)) => (schedule, Some(cut)),
+            None => (text, None),
+        };
+        let cut = cut.map(str::parse::<Cut>).transpose();
+        let parts: Vec<&str> = schedule.split('.').collect();
         let [seed, decisions, hash] = parts[..] else {
             return Err(wrong(format!("it has {} of 3 parts", parts.len())));
         };
@@ -135,7 +241,8 @@ impl FromStr for Replay {
                 .map_err(|_| wrong("its seed is no whole number".into()))?,
             decisions: decisions
                 .parse()
-                .map_err(|()| wrong("its preemptions are no list such as 3-9x2".into()))?,
+                .map_err(|()| wrong("its decisions are no list such as 3-9x2-c1=2".into()))?,
+            cut: cut.map_err(|()| wrong("behind its + is no cut such as killed-in:2:5".into()))?,
             hash: hash.ok_or_else(|| wrong("its hash is not 8 hexadecimal digits".into()))?,
         })
     }
@@ -154,6 +261,7 @@ mod tests {
             ("exhaustive", "fifo"),
             ("random", "random"),
             ("pct:3", "pct:3"),
+            ("surw:3/4<1", "surw:3/4<1"),
         ] {
             assert_eq!(decisions.parse::<Decisions>().unwrap().policy(), policy);
         }
@@ -166,24 +274,45 @@ mod tests {
             "0..00000000",
             "18446744073709551615.1.ffffffff",
             "7.pct:3.00000000",
+            "7.c1=2-3-c2=7-9x2.0123abcd",
+            "7.t3-t3-3-c2=7-f4=1-t4-h9=1.0123abcd",
+            "7.surw:12/30<1/8<1.00000000",
+            "7..00000000+killed-at:2:5",
+            "7.3.00000000+cut-in:1:18446744073709551615",
         ] {
             assert_eq!(text.parse::<Replay>().unwrap().to_string(), text);
         }
         const HASH: &str = "its hash is not 8 hexadecimal digits";
-        const PLAN: &str = "its preemptions are no list such as 3-9x2";
+        const CUT: &str = "behind its + is no cut such as killed-in:2:5";
+        const PLAN: &str = "its decisions are no list such as 3-9x2-c1=2";
         for (text, what) in [
             ("", "it has 1 of 3 parts"),
             ("7.3", "it has 2 of 3 parts"),
             ("7.3.0123abcd.0", "it has 4 of 3 parts"),
             ("7.3.0123abc", HASH),
             ("7.3.0123abcde", HASH),
-            ("7.3.+123abcd", HASH),
+            ("7.3.+123abcd", CUT),
             ("7.3.0123abcx", HASH),
             ("-1..0123abcd", "its seed is no whole number"),
             ("7.0.0123abcd", PLAN),
             ("7.3-3.0123abcd", PLAN),
             ("7.3x0.0123abcd", PLAN),
             ("7.a.0123abcd", PLAN),
+            ("7.t.0123abcd", PLAN),
+            ("7.t0.0123abcd", PLAN),
+            ("7.t4-3.0123abcd", PLAN),
+            ("7.f4-9.0123abcd", PLAN),
+            ("7.f4=-9.0123abcd", PLAN),
+            ("7.h4=4294967296.0123abcd", PLAN),
+            ("7.c.0123abcd", PLAN),
+            ("7.c0=1.0123abcd", PLAN),
+            ("7.c1.0123abcd", PLAN),
+            ("7.c1=-1.0123abcd", PLAN),
+            ("7.c1=1-c1=2.0123abcd", PLAN),
+            ("7..0123abcd+", CUT),
+            ("7..0123abcd+cut-in:2", CUT),
+            ("7..0123abcd+cut-in:0:2", CUT),
+            ("7..0123abcd+saved:1:2", CUT),
         ] {
             let error = text.parse::<Replay>().unwrap_err();
             let begin = format!("{text:?} is no replay: {what};");

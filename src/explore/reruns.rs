@@ -11,6 +11,8 @@ use std::{
 
 use super::{
     audit::UNSEEN,
+    cut::{Await, NOTHING},
+    doom,
     explored::{Explored, Failure},
     guide::Guide,
     minimise::{minimise, nearest_passing},
@@ -40,14 +42,17 @@ struct Recorded {
     replay: Replay,
     plan: Plan,
     turns: u32,
+    /// Whether its cut was made, if it has one.
+    is_cut: bool,
     /// Its turns as text, and how many of them the text leaves out.
     story: (String, usize),
+    faults: Vec<String>,
 }
 
 impl Recorded {
     /// Returns how many turns are preempted, in words.
     fn preempted(&self) -> String {
-        let preempted = match self.plan.0.len() {
+        let preempted = match self.plan.preemptions() {
             0 => "none".to_string(),
             preempted => preempted.to_string(),
         };
@@ -105,6 +110,7 @@ impl Reruns<'_> {
             why,
             beside,
             note,
+            cut: found_cut,
             ..
         } = found;
         let found = self.run(seed, &decisions, false)?;
@@ -116,7 +122,7 @@ impl Reruns<'_> {
             let first = format!("{first}; schedule {beside} should not differ from it");
             return self.describe(&found, why, &first);
         }
-        if why.starts_with(UNSEEN) {
+        if why.starts_with(UNSEEN) || why.starts_with(NOTHING) {
             return self.describe(&found, why, &first);
         }
         if found.trial.has_stalled {
@@ -136,7 +142,7 @@ impl Reruns<'_> {
         }
         let fewest = minimise(self.0, seed, &found.plan)?;
         let locates = found.turns <= WHOLE;
-        let run = self.run(seed, &Decisions::Plan(fewest.plan), locates)?;
+        let (mut run, story) = self.tell(seed, &Decisions::Plan(fewest.plan), locates)?;
         if is_long(&run.plan) && matches!(decisions, Decisions::Strategy(_)) {
             // The text can name the strategy, whose schedule is the one that was found.
             let first = format!("{first}; it fails with {}", found.preempted());
@@ -145,14 +151,49 @@ impl Reruns<'_> {
         let Some(why) = run.trial.failure.clone() else {
             return self.describe(&found, why + &note, &first);
         };
+        if found_cut.is_none() {
+            run.story.0 += &self.doom(&run, &story)?;
+        }
         let preempted = run.preempted();
-        let fewer = match (fewest.is_least, run.plan.0.is_empty()) {
+        let fewer = match (fewest.is_least, run.plan.preemptions() == 0) {
             (_, true) => "",
             (true, _) => "; no schedule of this seed fails with fewer",
             (false, _) => "; fewer may suffice",
         };
         let first = format!("{first}; one fails with {preempted}{fewer}");
         self.describe(&run, why + &note, &first)
+    }
+
+    /// Names the turn from which a schedule fails, however it goes on, in a line.
+    fn doom(&self, run: &Recorded, story: &Story) -> Result<String, Error> {
+        let seed = run.replay.seed;
+        let Some(found) = doom::find(self.0, seed, &run.plan, run.turns)? else {
+            return Ok(String::new());
+        };
+        let from = &found.from;
+        let turn = match story.turn(found.turn) {
+            Some(turn) if found.turn > 0 => turn,
+            _ => return Ok(format!("doomed from the begin: {from} pass\n")),
+        };
+        let saved = match &found.before.passing {
+            Some(plan) => self.saves(seed, plan, found.turn, &turn)?,
+            None => String::new(),
+        };
+        let (number, before) = (found.turn, &found.before);
+        Ok(format!(
+            "doomed from turn {number}, {turn}: {from} pass; before it {before} did{saved}\n"
+        ))
+    }
+
+    /// Names the turn of a schedule that passes, in the place of the one that dooms.
+    fn saves(&self, seed: u64, passing: &Plan, turn: u32, doomed: &str) -> Result<String, Error> {
+        let (run, story) = self.tell(seed, &Decisions::Plan(passing.clone()), true)?;
+        let sibling = story.turn(turn).filter(|_| run.trial.failure.is_none());
+        // The same call with another answer says nothing.
+        let sibling = sibling.filter(|sibling| sibling != doomed);
+        Ok(sibling.map_or(String::new(), |sibling| {
+            format!(", with {sibling} in its place")
+        }))
     }
 
     fn describe(&self, run: &Recorded, why: String, first: &str) -> Result<Failure, Error> {
@@ -164,7 +205,9 @@ impl Reruns<'_> {
             true => ", with all its turns",
             false => "",
         };
-        let mut details = format!("{first}\n{story}to see it again{whole}:  {again}");
+        let faults = run.faults.iter().map(|fault| format!("  fault: {fault}\n"));
+        let faults: String = faults.collect();
+        let mut details = format!("{first}\n{faults}{story}to see it again{whole}:  {again}");
         if let Some(folder) = &self.0.settings.record {
             details += &self.record(folder, run).unwrap_or_else(|error| {
                 let why = match error {
@@ -177,7 +220,8 @@ impl Reruns<'_> {
         }
         Ok(Failure {
             why,
-            preemptions: run.plan.0.len(),
+            preemptions: run.plan.preemptions(),
+            faults: run.faults.clone(),
             replay,
             details,
         })
@@ -219,7 +263,10 @@ impl Reruns<'_> {
         let recorder = Recorder::create(path, &header)?;
         let handle = recorder.handle();
         let guide = Guide::of(seed, decisions);
-        let mut trials = self.trials(seed, decisions, |it| it.policy(guide).tracer(recorder))?;
+        let policy = guide.clone();
+        let mut trials = self.trials(seed, decisions, &guide, |it| {
+            it.policy(policy).tracer(recorder)
+        })?;
         trials.run();
         // Before the kernel is dropped: the end of the last tasks is no part of the run.
         handle.close()?;
@@ -231,29 +278,62 @@ impl Reruns<'_> {
         &self,
         seed: u64,
         decisions: &Decisions,
+        guide: &Guide,
         set: impl FnOnce(Builder) -> Builder,
     ) -> Result<Trials<'_>, Error> {
         let mut trials = Trials::new(self.0, self.0.settings.watch_without_end());
         trials.watch.decide(decisions);
+        trials.space.decide_by(guide.clone());
         trials.prepare(seed, |builder, _| set(builder))?;
         Ok(trials)
+    }
+
+    /// Returns the traps of the schedule that is first in, first out, and why it fails if it does.
+    pub(super) fn awaits(&self, seed: u64) -> Result<(Vec<Await>, Option<String>), Error> {
+        let fifo = Decisions::Plan(Plan::default());
+        let turns = self.run(seed, &fifo, false)?.turns;
+        let (run, story) = self.tell(seed, &fifo, turns <= WHOLE)?;
+        Ok((story.awaits(), run.trial.failure))
+    }
+
+    /// Returns whether the cut of a schedule was made, and why the schedule fails if it does.
+    pub(super) fn result(
+        &self,
+        seed: u64,
+        decisions: &Decisions,
+    ) -> Result<(bool, Option<String>), Error> {
+        let run = self.run(seed, decisions, false)?;
+        Ok((run.is_cut, run.trial.failure))
+    }
+
+    fn run(&self, seed: u64, decisions: &Decisions, locates: bool) -> Result<Recorded, Error> {
+        Ok(self.tell(seed, decisions, locates)?.0)
     }
 
     /// Runs a schedule, and records its decisions, its traps and its turns.
     ///
     /// `locates` finds the source line of every call, which takes a backtrace for each turn.
-    fn run(&self, seed: u64, decisions: &Decisions, locates: bool) -> Result<Recorded, Error> {
+    fn tell(
+        &self,
+        seed: u64,
+        decisions: &Decisions,
+        locates: bool,
+    ) -> Result<(Recorded, Story), Error> {
         let guide = Guide::of(seed, decisions);
         let hash = Rc::new(Cell::new(FNV));
         let traps = Rc::clone(&hash);
         let story = Story::of(&guide);
+        let (cut, made) = (self.0.settings.cut, Rc::new(Cell::new(false)));
+        let is_made = Rc::clone(&made);
         let tracer = move |event: &Event<'_>| {
+            let is_it = cut.is_some_and(|cut| cut.is(event));
+            made.set(made.get() || is_it);
             if let Some(Call(call, _)) = event.fact.call() {
                 let hash = hashed(traps.get(), event.tid.into());
                 traps.set(hashed(hash, call.number().into()));
             }
         };
-        let mut trials = self.trials(seed, decisions, |builder| {
+        let mut trials = self.trials(seed, decisions, &guide, |builder| {
             let builder = builder.policy(guide.clone());
             builder.tracer(story.tracer()).tracer(tracer)
         })?;
@@ -268,17 +348,21 @@ impl Reruns<'_> {
             Decisions::Strategy(_) if is_long(&plan) => decisions.clone(),
             _ => Decisions::Plan(plan.clone()),
         };
-        Ok(Recorded {
+        let recorded = Recorded {
             trial,
             replay: Replay {
                 seed,
                 decisions,
+                cut,
                 hash: (hash >> 32) as u32 ^ hash as u32,
             },
             plan,
             turns,
+            is_cut: is_made.get(),
             story: story.text(self.0.settings.replay.is_some() && turns <= WHOLE),
-        })
+            faults: story.faults(),
+        };
+        Ok((recorded, story))
     }
 }
 

@@ -10,14 +10,18 @@ use std::{
 };
 
 use super::{
+    cut::{Cut, Victims},
     deadline::Deadline,
     explored::Progress,
     plan::Replay,
+    space::{Limits, Space},
     strategy::SearchStrategy,
     timed::TimedWorld,
-    watchdog::{TrialWatch, UnderWay},
+    watchdog::{TrialWatch, UnderWay, Watchdog},
 };
-use crate::{Builder, Inject, Kernel, OnDeadlock, SimNet, SimWorld, SystemCall, Tid};
+use crate::{
+    Builder, Effect, Inject, Kernel, Mutation, OnDeadlock, SimNet, SimWorld, SystemCall, Tid,
+};
 
 /// The longest wait of a schedule that only other threads can end.
 const STALL: Duration = Duration::from_secs(4);
@@ -49,11 +53,22 @@ pub(super) struct Settings {
     pub(super) ignores_environment: bool,
     /// Whether a search by seeds runs each schedule in a second order, too.
     pub(super) audits: bool,
+    /// Whether it counts their causal orders.
+    pub(super) estimates: bool,
     pub(super) net: Option<Arc<dyn Fn() -> SimNet + Send + Sync>>,
     /// The level of chaos in the network. Without one, the network has its own.
     pub(super) chaos: Option<u8>,
     pub(super) inject: Option<Arc<Ask>>,
+    /// The tasks that are cut after the search, and the cut of the schedules under way.
+    pub(super) cuts: Vec<Victims>,
+    pub(super) cut: Option<Cut>,
+    /// Of the program, or what notes its calls for the searches of mutations.
+    pub(super) mutation: Option<Mutation>,
+    /// The effects that mutations leave out; all of them if this is empty.
+    pub(super) mutates: Vec<Effect>,
     pub(super) progress: Option<Arc<Report>>,
+    /// What is varied besides the order of turns.
+    pub(super) space: Limits,
 }
 
 type Report = dyn Fn(&Progress) + Send + Sync;
@@ -98,6 +113,12 @@ impl Settings {
         Ok(())
     }
 
+    /// Starts the thread that ends the process if the search does not end.
+    pub(super) fn watchdog(&self) -> Watchdog {
+        let command = self.command.clone();
+        Watchdog::start(&self.under_way, self.deadline, self.time, command)
+    }
+
     /// Returns what ends a schedule when the time is over, on one thread.
     pub(super) fn watch(&self) -> TrialWatch {
         TrialWatch::new(self.deadline, &self.under_way, self.deadline.is_set())
@@ -114,12 +135,40 @@ impl Settings {
         Some(format!("{}, {within}", self.end()))
     }
 
+    /// Returns the settings of schedules with this cut.
+    pub(super) fn with_cut(&self, cut: Option<Cut>) -> Self {
+        Self {
+            cut,
+            ..self.clone()
+        }
+    }
+
     pub(super) fn tell(&self, why: &str, replay: &str) {
         self.under_way.set_failure(why, replay, &self.command);
     }
 
+    /// What a proof takes for granted, in words.
+    pub(super) fn premise(&self) -> String {
+        let turns = match self.space.turn {
+            None => "turns take no time".to_string(),
+            Some(most) => format!("a turn takes at most {most:?}"),
+        };
+        let seed = format!("the seed is {}", self.seed);
+        if self.space.most == 0 {
+            return format!("{turns} and {seed}");
+        }
+        let faults: Vec<String> = self
+            .space
+            .faults
+            .iter()
+            .map(|it| format!("{:?}", it.text))
+            .collect();
+        let (most, faults) = (self.space.most, faults.join(", "));
+        format!("{turns}, {seed} and at most {most} of these faults happen: {faults}")
+    }
+
     /// Returns the settings of the kernel of a trial. The watch ends its waits for other threads.
-    pub(super) fn builder(&self, seed: u64, watch: &TrialWatch) -> Builder {
+    pub(super) fn builder(&self, seed: u64, watch: &TrialWatch, space: &Space) -> Builder {
         let net = self
             .net
             .as_ref()
@@ -127,7 +176,7 @@ impl Settings {
         if let Some(level) = self.chaos {
             net.chaos(level);
         }
-        let world = TimedWorld::new(SimWorld::new(seed).net(&net), watch);
+        let world = TimedWorld::new(SimWorld::new(seed).net(&net), watch, space);
         let builder = Kernel::builder().world(world).max_stall(STALL);
         // A task that lives on must not hide that others lock each other out.
         let builder = builder.on_deadlock(OnDeadlock::Stop);
@@ -138,9 +187,18 @@ impl Settings {
         if let Some(tasks) = self.tasks {
             builder = builder.max_tasks(tasks);
         }
-        match self.inject.clone() {
-            Some(ask) => builder.inject(move |tid, call, nth| ask(tid, call, nth)),
-            None => builder,
+        if let Some(mutation) = &self.mutation {
+            builder = builder.mutation(mutation);
+        }
+        if let Some(Cut { tid, trap, inject }) = self.cut {
+            builder = builder.inject_into(tid, trap, inject);
+        }
+        let asks_space = self.space.most > 0;
+        match (self.inject.clone(), space.clone()) {
+            (Some(ask), space) => builder
+                .inject(move |tid, call, nth| ask(tid, call, nth).or_else(|| space.at_call(call))),
+            (None, space) if asks_space => builder.inject_each(move |_, call| space.at_call(call)),
+            _ => builder,
         }
     }
 

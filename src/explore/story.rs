@@ -7,11 +7,13 @@ use std::{
 };
 
 use super::{
+    befell::{Befell, Felt, is_felt},
+    cut::Await,
     excerpt::{self, Place, Row, Used},
     guide::Guide,
     notes::{self, Made},
 };
-use crate::{Call, Event, Exit, Footprints, Ledger, Note, SystemCall, Tid, Tracer};
+use crate::{Call, Event, Exit, Fact, Footprints, Ledger, Note, SystemCall, Tid, Tracer};
 
 /// The most turns whose text is kept. A story of a longer schedule ends there.
 const MOST: usize = 100_000;
@@ -34,6 +36,7 @@ struct Told {
     /// The rows of the preempted tasks that have had no turn since.
     held: BTreeMap<Tid, usize>,
     turn: Option<Turn>,
+    faults: Vec<Befell>,
     /// The kernel's notes, which have the places of calls.
     footprints: Footprints,
     notes: Vec<Note>,
@@ -65,6 +68,58 @@ impl Story {
     /// Takes the places of calls from the notes of this kernel.
     pub(super) fn locate(&self, footprints: Footprints) {
         self.0.borrow_mut().footprints = footprints;
+    }
+
+    /// Describes the faults of the schedule, in order.
+    pub(super) fn faults(&self) -> Vec<String> {
+        let told = self.0.borrow();
+        let place = |row: usize| match told.rows.get(row) {
+            Some(row) => told.place(&row.place),
+            None => String::new(),
+        };
+        let faults = told.faults.iter();
+        faults.map(|fault| fault.describe(place)).collect()
+    }
+
+    /// Returns the traps of all tasks, in order.
+    pub(super) fn awaits(&self) -> Vec<Await> {
+        let mut told = self.0.borrow_mut();
+        told.end_turn();
+        let mut traps: BTreeMap<Tid, u64> = BTreeMap::new();
+        let calls = told.rows.iter().filter(|row| !row.call.is_empty());
+        calls
+            .map(|row| {
+                let tid = row.task.unwrap_or(Tid::KERNEL);
+                let trap = traps.entry(tid).or_default();
+                *trap += 1;
+                Await {
+                    tid,
+                    name: row.name.clone(),
+                    trap: *trap,
+                    call: row.call.clone(),
+                    verb: row.call.split('(').next().unwrap_or_default().into(),
+                    place: told.place(&row.place),
+                    waits: row.waits,
+                }
+            })
+            .collect()
+    }
+
+    /// Describes a turn, counted from 1: its task, its call and the place of that.
+    pub(super) fn turn(&self, number: u32) -> Option<String> {
+        let told = self.0.borrow();
+        let mut turns = told.rows.iter().filter(|row| row.is_turn());
+        let row = turns.find(|row| row.turn == number)?;
+        let what = match &*row.call {
+            "" => "its last turn",
+            call => call,
+        };
+        let place = match &*told.place(&row.place) {
+            "" => String::new(),
+            place => format!(" at {place}"),
+        };
+        let task = row.task.unwrap_or(Tid::KERNEL);
+        Some(format!("{} {task}: {what}{place}", row.name))
     }
 
     /// Returns the text, and how many turns it leaves out. Each line is indented.
@@ -108,6 +163,15 @@ impl Told {
         if fact.spawned().is_some() {
             return self.files.extend(event.place.as_ref().map(file));
         }
+        self.feel(event);
+        if let Fact::Fault { text } = fact
+            && event.tid == Tid::KERNEL
+        {
+            self.end_turn();
+            self.faults
+                .push(Befell::before(text, self.guide.turns() + 1));
+            return self.tell_apart(&format!("fault: {text}"), BTreeSet::new());
+        }
         if fact.jumped_from().is_some() {
             self.end_turn();
             let text = format!("the clock jumps to {:?}", event.at);
@@ -118,7 +182,12 @@ impl Told {
         } else if fact.answer().is_some() && self.is_turn_of(event.tid) {
             let answer = self.ledger.line(fact, event.tid).answer();
             format!("= {}", answer.unwrap_or_default())
+        } else if let Fact::Injected { inject } = fact {
+            format!("[{inject}]")
         } else if fact.blocked_on().is_some() {
+            if let Some(turn) = &mut self.turn {
+                turn.row.waits = true;
+            }
             "...".into()
         } else if let Some(by) = fact.woken_by() {
             let by = self.ledger.cause(by);
@@ -136,6 +205,24 @@ impl Told {
         }
     }
 
+    /// Notes what befalls a call, and what is the effect of a fault.
+    fn feel(&mut self, event: &Event<'_>) {
+        let call = self.calls.get(&event.tid);
+        let felt = call.map(|(text, row)| Felt::call(text, *row));
+        if let (Fact::Injected { inject }, Some((text, _)), Some(felt)) = (&event.fact, call, &felt)
+        {
+            let fault = Befell::call(text, *inject, self.guide.turns(), felt.clone());
+            self.faults.push(fault);
+        } else if is_felt(&event.fact, self.turn.is_none()) {
+            let task = || Felt::task(self.ledger.comm(event.tid), event.tid);
+            let felt = match event.fact.exit() {
+                Some(_) => task(),
+                None => felt.unwrap_or_else(task),
+            };
+            self.faults.iter_mut().for_each(|fault| fault.feel(&felt));
+        }
+    }
+
     fn begin_turn(&mut self, task: Tid) {
         self.end_turn();
         self.note_host();
@@ -147,11 +234,14 @@ impl Told {
             self.preempt(victim.tid);
         }
         self.held.remove(&task);
-        let who = format!("{} {task}", self.ledger.comm(task));
+        let name = self.ledger.comm(task);
+        let who = format!("{name} {task}");
         self.turn = Some(Turn {
             row: Row {
                 text: format!("{:>5}  {who:<14}", self.guide.turns()),
                 task: Some(task),
+                turn: self.guide.turns(),
+                name: name.to_string(),
                 ..Row::default()
             },
             has_call: false,
@@ -166,6 +256,7 @@ impl Told {
         self.calls.insert(task, (text.clone(), self.rows.len()));
         if let Some(turn) = &mut self.turn {
             turn.has_call = true;
+            turn.row.call.clone_from(&text);
             turn.row.used.extend(call.queue().map(Used::Queue));
         }
         text
@@ -213,14 +304,17 @@ impl Told {
     fn tell_accesses(&mut self, accesses: Vec<(Made, bool)>) -> (Vec<String>, BTreeSet<Used>) {
         let (mut texts, mut seen) = (Vec::new(), BTreeSet::new());
         for (shared, writes) in accesses {
-            if seen.insert((shared, writes)) {
+            let name = notes::name_of_shared(shared);
+            let is_mark = name.as_ref().is_some_and(|name| name.is_empty());
+            if !is_mark && seen.insert((shared, writes)) {
                 let known = self.shared.iter().position(|other| *other == shared);
                 let at = known.unwrap_or(self.shared.len());
                 if known.is_none() {
                     self.shared.push(shared);
                 }
                 let verb = if writes { "writes" } else { "reads" };
-                texts.push(format!("{verb} shared {}", at + 1));
+                let name = name.map_or(String::new(), |name| format!(" {name:?}"));
+                texts.push(format!("{verb} shared {}{name}", at + 1));
             }
         }
         let used = seen.into_iter().map(|(shared, _)| Used::Shared(shared));
@@ -329,7 +423,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::{Fact, Kernel};
+    use crate::Kernel;
 
     #[test]
     fn a_story_that_is_full_says_so_and_takes_no_more() {

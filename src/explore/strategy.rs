@@ -5,11 +5,11 @@ use std::{fmt, str::FromStr};
 use super::{timed::Timed, watchdog::TrialWatch};
 use crate::{
     Builder, Fifo, Policy,
-    sched::{Pct, Random},
+    sched::{Pct, Random, Surw, TurnCounts},
 };
 
 /// How a search chooses its schedules. The text of a strategy is the name of its policy in
-/// [`POLICIES`](crate::sched::POLICIES), or `exhaustive`.
+/// [`POLICIES`](crate::sched::POLICIES), or `surw` or `exhaustive`.
 ///
 /// ```
 /// use trapline::SearchStrategy;
@@ -18,6 +18,7 @@ use crate::{
 /// assert_eq!(SearchStrategy::Fifo.to_string(), "fifo");
 /// assert!("luck".parse::<SearchStrategy>().is_err());
 /// ```
+#[expect(clippy::large_enum_variant, reason = "a strategy stays `Copy`")]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum SearchStrategy {
@@ -29,6 +30,9 @@ pub enum SearchStrategy {
     /// [`Check::pct`](crate::Check::pct), with this number of changes in a run of so many turns. The
     /// search counts the turns if they are not known.
     Pct(u32, Option<u64>),
+    /// [`Check::surw`](crate::Check::surw), where tasks have so many turns. The search counts them if they
+    /// are not known.
+    Surw(Option<TurnCounts>),
     /// [`Check::exhaustive`](crate::Check::exhaustive).
     Exhaustive,
 }
@@ -41,6 +45,9 @@ impl SearchStrategy {
             Self::Fifo | Self::Exhaustive => timed(builder, Fifo::default(), watch),
             Self::Random => timed(builder, Random::new(seed), watch),
             Self::Pct(changes, length) => timed(builder, Pct::of(changes, length, seed), watch),
+            Self::Surw(counts) => {
+                timed(builder, Surw::new(counts.unwrap_or_default(), seed), watch)
+            }
         }
     }
 
@@ -49,6 +56,7 @@ impl SearchStrategy {
             Self::Fifo | Self::Exhaustive => Box::new(Fifo::default()),
             Self::Random => Box::new(Random::new(seed)),
             Self::Pct(changes, length) => Box::new(Pct::of(changes, length, seed)),
+            Self::Surw(counts) => Box::new(Surw::new(counts.unwrap_or_default(), seed)),
         }
     }
 }
@@ -65,13 +73,15 @@ impl FromStr for SearchStrategy {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        const USAGE: &str = "there are random, pct, pct:CHANGES[,length=TURNS] (changes from 0 to 1000), fifo and \
-             exhaustive";
+        const USAGE: &str = "there are random, pct, pct:CHANGES[,length=TURNS] (changes from 0 to 1000), surw, \
+             surw:TURNS/TURNS<PARENT (of up to 32 tasks), fifo and exhaustive";
         let (name, params) = text.split_once(':').unwrap_or((text, ""));
         match name {
             // The other words are those of earlier versions.
             "fifo" | "round_robin" | "round-robin" if text == name => Ok(Self::Fifo),
             "random" if text == name => Ok(Self::Random),
+            "surw" if text == name => Ok(Self::Surw(None)),
+            "surw" => Ok(Self::Surw(Some(params.parse().map_err(|()| USAGE)?))),
             "exhaustive" if text == name => Ok(Self::Exhaustive),
             "pct" if !text.ends_with(':') => {
                 let (changes, length) = Pct::parameters(params).map_err(|_| USAGE)?;
@@ -89,6 +99,8 @@ impl fmt::Display for SearchStrategy {
             Self::Random => f.write_str("random"),
             Self::Pct(changes, None) => write!(f, "pct:{changes}"),
             Self::Pct(changes, Some(length)) => write!(f, "pct:{changes},length={length}"),
+            Self::Surw(None) => f.write_str("surw"),
+            Self::Surw(Some(counts)) => write!(f, "surw:{counts}"),
             Self::Exhaustive => f.write_str("exhaustive"),
         }
     }

@@ -5,9 +5,11 @@ use std::collections::BTreeSet;
 use rustc_hash::FxHashSet;
 
 use super::{
+    cut::Cut,
     plan::{Decisions, Plan, Replay},
     settings::Settings,
     trial::{THREADS, Trial},
+    worth::Cuts,
 };
 
 #[derive(Debug, Default)]
@@ -17,6 +19,8 @@ pub(super) struct Tally {
     pub(super) held: BTreeSet<&'static str>,
     pub(super) failure: Option<Found>,
     pub(super) classes: FxHashSet<u64>,
+    /// Those of them that several schedules have.
+    pub(super) repeated: FxHashSet<u64>,
     pub(super) complete: bool,
     /// What keeps the search from being complete, in words.
     pub(super) bound: Option<String>,
@@ -27,6 +31,8 @@ pub(super) struct Tally {
     pub(super) has_choice: bool,
     /// Whether a schedule has another order of turns with the same causal order.
     pub(super) is_reordered: bool,
+    /// What the cuts have found, if there are any.
+    pub(super) cuts: Option<Cuts>,
     /// The turns of the longest schedule, where causal orders are known.
     pub(super) turns: u64,
 }
@@ -43,6 +49,8 @@ pub(super) struct Found {
     pub(super) beside: Option<Plan>,
     /// What the report says after the reason.
     pub(super) note: Option<String>,
+    /// Where a task of it is cut.
+    pub(super) cut: Option<Cut>,
 }
 
 impl Found {
@@ -81,6 +89,7 @@ impl Found {
         let replay = Replay {
             seed,
             decisions,
+            cut: self.cut,
             hash: 0,
         };
         settings.tell(&self.why, &replay.to_string());
@@ -93,6 +102,21 @@ impl Tally {
     pub(super) fn is_proved(&self) -> bool {
         let is_one = self.has_choice && self.classes.len() == 1;
         self.complete && self.unaudited.is_none() && !is_one
+    }
+
+    /// Counts the causal order of a schedule.
+    pub(super) fn add_class(&mut self, class: u64) {
+        if !self.classes.insert(class) {
+            self.repeated.insert(class);
+        }
+    }
+
+    /// Estimates how likely the next schedule has a causal order that none has had, if schedules are
+    /// drawn and their orders counted. (Good, "The population frequencies of species and the estimation of
+    /// population parameters", 1953.)
+    pub(super) fn unseen(&self) -> Option<f64> {
+        let once = self.classes.len() - self.repeated.len();
+        (!self.classes.is_empty()).then(|| once as f64 / self.schedules.max(1) as f64)
     }
 
     /// Adds what a trial has noted, apart from its failure.
@@ -127,7 +151,11 @@ impl Tally {
         self.held.extend(other.held);
         let failures = self.failure.take().into_iter().chain(other.failure);
         self.failure = failures.min_by_key(|found| found.schedule);
-        self.classes.extend(other.classes);
+        other
+            .classes
+            .into_iter()
+            .for_each(|class| self.add_class(class));
+        self.repeated.extend(other.repeated);
         self.complete &= other.complete;
         self.bound = self.bound.take().or(other.bound);
         self.unaudited = self.unaudited.take().or(other.unaudited);

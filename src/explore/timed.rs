@@ -3,8 +3,11 @@
 
 use std::{io, time::Duration};
 
-use super::watchdog::{CutAt, TrialWatch};
-use crate::{Cause, Happening, Policy, Runnable, SimWorld, World, forward_world};
+use super::{
+    space::Space,
+    watchdog::{CutAt, TrialWatch},
+};
+use crate::{BeforeTurn, Cause, Happening, Policy, Runnable, SimWorld, World, forward_world};
 
 /// The turns between two looks at the clock.
 const TURNS: u32 = 256;
@@ -16,18 +19,37 @@ const WAIT: Duration = Duration::from_millis(10);
 pub(super) struct TimedWorld {
     inner: SimWorld,
     watch: TrialWatch,
+    space: Space,
 }
 
 impl TimedWorld {
-    pub(super) fn new(inner: SimWorld, watch: &TrialWatch) -> Self {
-        let watch = watch.clone();
-        Self { inner, watch }
+    pub(super) fn new(inner: SimWorld, watch: &TrialWatch, space: &Space) -> Self {
+        let (watch, space) = (watch.clone(), space.clone());
+        Self {
+            inner,
+            watch,
+            space,
+        }
     }
 }
 
 impl World for TimedWorld {
     forward_world!(inner: now, now_for_log, random, reseed, seed, reset, print, take_console, wait);
     forward_world!(inner: holds_tasks, is_idle, remote, submit, io, spins, spin, net);
+
+    fn choose(&mut self, of: u64, drawn: u64) -> u64 {
+        self.space.choose(of, drawn)
+    }
+
+    fn is_asked(&self) -> bool {
+        self.space.is_asked()
+    }
+
+    fn before_turn(&mut self, at: BeforeTurn) -> Option<Duration> {
+        let (now, report) = (self.inner.now(), self.inner.next_report());
+        let net = World::net(&self.inner);
+        self.space.before_turn(at, now, report, net.as_ref())
+    }
 
     fn wait_for_threads(
         &mut self,

@@ -4,6 +4,8 @@ use super::{
     notes::{self, Notes},
     quiet,
     settings::Settings,
+    space::{Drawn, First, Space},
+    strategy::SearchStrategy,
     watchdog::TrialWatch,
 };
 use crate::{Builder, Error, Kernel};
@@ -64,14 +66,17 @@ pub(super) const THREADS: &str = "the program counts on threads of the operating
 pub(super) struct Trials<'a> {
     pub(super) test: Test<'a>,
     pub(super) watch: TrialWatch,
+    pub(super) space: Space,
     kernel: Option<Kernel>,
 }
 
 impl<'a> Trials<'a> {
     pub(super) fn new(test: Test<'a>, watch: TrialWatch) -> Self {
+        let settings = test.settings;
         Self {
             test,
             watch,
+            space: Space::new(settings.space.clone(), settings.steps()),
             kernel: None,
         }
     }
@@ -85,7 +90,7 @@ impl<'a> Trials<'a> {
         self.watch.seed(seed);
         let kept = self.kernel.as_mut();
         if kept.is_none_or(|kernel| kernel.reset(seed).is_err()) {
-            let builder = self.test.settings.builder(seed, &self.watch);
+            let builder = self.test.settings.builder(seed, &self.watch, &self.space);
             self.kernel = Some(set(builder, &self.watch).build()?);
         }
         Ok(self.kernel())
@@ -93,10 +98,21 @@ impl<'a> Trials<'a> {
 
     pub(super) fn by_seed(&mut self, seed: u64) -> Result<&mut Kernel, Error> {
         let strategy = self.test.settings.strategy;
+        match strategy {
+            SearchStrategy::Exhaustive => self.space.decide_by(First),
+            _ => self.draw(seed),
+        }
         self.prepare(seed, |builder, watch| {
             watch.decide(&strategy);
             strategy.set(builder, seed, watch)
         })
+    }
+
+    /// Draws what the next schedule decides besides the order of turns.
+    pub(super) fn draw(&self, seed: u64) {
+        if self.test.settings.space.is_used() {
+            self.space.decide_by(Drawn::new(seed));
+        }
     }
 
     pub(super) fn kernel(&mut self) -> &mut Kernel {
@@ -105,6 +121,7 @@ impl<'a> Trials<'a> {
 
     /// Runs the body on the kernel, which is as new.
     pub(super) fn run(&mut self) -> Trial {
+        self.space.begin();
         let kernel = self.kernel.as_mut().expect("it was prepared");
         self.test.run(kernel, &self.watch)
     }

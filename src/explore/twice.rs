@@ -154,7 +154,9 @@ impl<'a> Logged<'a> {
         let tracer = move |event: &Event<'_>| events.borrow_mut().add(event);
         let Trials { test, watch, .. } = &self.trials;
         let (test, watch) = (*test, watch.clone());
-        self.trials.by_seed(seed)?.with_tracer(tracer, |kernel| {
+        self.trials.by_seed(seed)?;
+        self.trials.space.begin();
+        self.trials.kernel().with_tracer(tracer, |kernel| {
             let trial = test.run(kernel, &watch);
             if watch.is_set() {
                 self.turns = kernel.report().ticks;

@@ -25,7 +25,7 @@ use crate::{
     log::{Log, Tracer},
     panic::note_origins,
     sched::Policy,
-    trap::TrapFrame,
+    trap::{Mutation, TrapFrame},
     world::{RealWorld, SimWorld, World},
 };
 
@@ -87,6 +87,7 @@ pub struct Builder {
     disk: Option<PathBuf>,
     input: Option<Vec<u8>>,
     injection: Option<Injection>,
+    mutation: Option<Mutation>,
     on_deadlock: OnDeadlock,
 }
 
@@ -305,7 +306,49 @@ impl Builder {
         mut self,
         injector: impl FnMut(Tid, SystemCall, u64) -> Option<Inject> + 'static,
     ) -> Self {
-        self.injection = Some(Injection::new(Box::new(injector)));
+        self.injection
+            .get_or_insert_default()
+            .set(Box::new(injector), true);
+        self
+    }
+
+    /// Injects into one trap: that of this number among the traps of this task, counted from 1. It takes
+    /// precedence over [`Builder::inject`]. A second one replaces the first.
+    ///
+    /// ```
+    /// use trapline::{Exit, Inject, Kernel, Os, SimWorld, Tid};
+    ///
+    /// let kernel = Kernel::builder().world(SimWorld::new(0));
+    /// let mut kernel = kernel.inject_into(Tid::from(1), 2, Inject::KillIn).build()?;
+    /// let task = kernel.spawn("two", async |os: &mut Os| {
+    ///     os.yield_now().await;
+    ///     os.yield_now().await;
+    /// })?;
+    /// assert_eq!(kernel.run()?.exits()[&task], Exit::Killed);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn inject_into(mut self, tid: Tid, trap: u64, inject: Inject) -> Self {
+        let injection = self.injection.get_or_insert_default();
+        injection.set_into(tid, trap, inject);
+        self
+    }
+
+    /// Leaves out what one call in the source does, or notes the calls that could be left out.
+    pub fn mutation(mut self, mutation: &Mutation) -> Self {
+        self.mutation = Some(mutation.clone());
+        self
+    }
+
+    /// Injects as [`Builder::inject`] does, without the numbers of calls. A search knows then that calls of
+    /// one kind do not depend on one another.
+    #[doc(hidden)]
+    pub fn inject_each(
+        mut self,
+        mut injector: impl FnMut(Tid, SystemCall) -> Option<Inject> + 'static,
+    ) -> Self {
+        let injector = move |tid, call, _| injector(tid, call);
+        let injection = self.injection.get_or_insert_default();
+        injection.set(Box::new(injector), false);
         self
     }
 
@@ -397,17 +440,20 @@ impl Builder {
             places: Default::default(),
             published: None,
             is_watched: false,
+            is_asked: world.is_asked(),
             world,
             frame: Rc::new(TrapFrame::new(remote.clone())),
             restarts: Default::default(),
             remote,
             log: self.log,
+            shown: 0,
             limits: self.limits,
             clock: Nanos::ZERO,
             next_poll: 0,
             pass_ends: 0,
             stepping: None,
             daemons: Default::default(),
+            choices: Default::default(),
             slept: None,
             happened: Vec::new(),
             over: [0; 2],
@@ -417,6 +463,7 @@ impl Builder {
             trouble: None,
             stats: Default::default(),
         };
+        kernel.frame.mutated.set(self.mutation);
         kernel.bind_frame();
         kernel
     }

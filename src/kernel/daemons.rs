@@ -20,17 +20,29 @@ pub(super) struct Daemons {
     pub(super) idle: u32,
     /// The polls since the last turn of a task or the last progress of the clock.
     pub(super) still: u32,
+    random: Mixed,
+}
+
+/// A sequence of numbers beside that of the world's random ones, which so does not change.
+/// (SplitMix64.)
+#[derive(Debug, Default)]
+pub(super) struct Mixed {
     drawn: u64,
 }
 
-impl Daemons {
-    /// Draws from a sequence apart, so that that of the tasks does not change. (SplitMix64.)
-    pub(super) fn random(&mut self, seed: u64) -> u64 {
+impl Mixed {
+    pub(super) fn draw(&mut self, seed: u64) -> u64 {
         self.drawn += 1;
         let mut z = seed.wrapping_add(self.drawn.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ z >> 31
+    }
+}
+
+impl Daemons {
+    pub(super) fn random(&mut self, seed: u64) -> u64 {
+        self.random.draw(seed)
     }
 }
 

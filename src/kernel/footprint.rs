@@ -52,6 +52,7 @@ impl Kernel {
                 self.frame.touch(Object::Devices, false);
             }
             Touches::Opens => self.note_opens(),
+            Touches::Clock => self.touch_clock(),
             Touches::Random => self.touch(Object::Random),
             Touches::Tids => self.touch(Object::Tids),
             Touches::Life(tid) => self.note_kill(tid),
@@ -76,7 +77,7 @@ impl Kernel {
     #[cold]
     #[inline(never)]
     pub(super) fn note_trap(&self, call: SystemCall) {
-        if self.injection.is_some() {
+        if self.injection.as_ref().is_some_and(|it| it.counts) {
             self.touch(Object::Calls(call.number()));
         }
         if let Some(place) = self.frame.place() {
@@ -109,6 +110,15 @@ impl Kernel {
         let commutes = self.world.net().is_some_and(|net| net.is_calm());
         self.frame.touch(Object::World, !commutes);
         self.touch(Object::Devices);
+    }
+
+    /// Notes that the turn reads the clock, or arms or disarms a timer. No clock advances between turns,
+    /// unless turns take time.
+    #[inline]
+    pub(super) fn touch_clock(&self) {
+        if self.is_asked {
+            self.frame.touch(Object::Clock, false);
+        }
     }
 
     /// Notes that the turn changes a queue in a way that does not commute with a call at either end.

@@ -138,7 +138,7 @@ impl Kernel {
     /// schedule of a search. The next poll comes when it would come after that one.
     pub(super) fn skip_first_poll(&mut self, ends: Nanos) {
         let is_first = self.stats.ticks == 0 && self.clock < ends;
-        if is_first && self.ready.daemons() == 0 && self.is_still() {
+        if is_first && !self.is_asked && self.ready.daemons() == 0 && self.is_still() {
             self.ready.alarm(self.clock);
             self.next_poll = self.ready.pass();
         }

@@ -17,20 +17,26 @@ use crate::{
 /// Returns what to do to a call of this task, which is the nth call of its kind.
 pub(super) type Injector = Box<dyn FnMut(Tid, SystemCall, u64) -> Option<Inject>>;
 
+#[derive(Default)]
 pub(super) struct Injection {
-    injector: Injector,
+    injector: Option<Injector>,
+    /// What to do to one trap, by its number in this task.
+    into: Option<(Tid, u64, Inject)>,
     seen: BTreeMap<u8, u64>,
+    /// Whether the injector looks at the numbers of calls.
+    pub(super) counts: bool,
     /// The calls that the injector has seen before: the task, and the number of its trap.
     again: BTreeMap<Tid, u64>,
 }
 
 impl Injection {
-    pub(super) fn new(injector: Injector) -> Self {
-        Self {
-            injector,
-            seen: BTreeMap::new(),
-            again: BTreeMap::new(),
-        }
+    /// Without `counts`, the injector does not look at the numbers of calls.
+    pub(super) fn set(&mut self, injector: Injector, counts: bool) {
+        (self.injector, self.counts) = (Some(injector), counts);
+    }
+
+    pub(super) fn set_into(&mut self, tid: Tid, trap: u64, inject: Inject) {
+        self.into = Some((tid, trap, inject));
     }
 
     pub(super) fn reset(&mut self) {
@@ -55,10 +61,15 @@ impl Injection {
     }
 
     /// Asks the injector. A panic becomes the message of the task's fault.
-    fn ask(&mut self, tid: Tid, call: SystemCall) -> Result<Option<Inject>, String> {
+    fn ask(&mut self, tid: Tid, call: SystemCall, traps: u64) -> Result<Option<Inject>, String> {
         let nth = self.seen.entry(call.number()).or_default();
         *nth += 1;
-        let asked = catch_unwind(AssertUnwindSafe(|| (self.injector)(tid, call, *nth)));
+        let into = self.into.filter(|into| (into.0, into.1) == (tid, traps));
+        let asked = catch_unwind(AssertUnwindSafe(|| match (into, &mut self.injector) {
+            (Some((.., inject)), _) => Some(inject),
+            (None, Some(injector)) => injector(tid, call, *nth),
+            (None, None) => None,
+        }));
         let panicked = |panic| format!("the injection panicked: {}", panic_message(panic));
         match asked.map_err(panicked)? {
             Some(Inject::Fail(kind)) if !call.is_io() => Err(format!(
@@ -79,13 +90,18 @@ impl Kernel {
         if is_again || me.tid.is_daemon() {
             return None;
         }
-        let inject = match injection.ask(me.tid, call) {
+        let traps = self.tasks[me].traps();
+        let inject = match injection.ask(me.tid, call, traps) {
             Ok(inject) => inject?,
             Err(message) => {
                 self.poisoning(|kernel| kernel.abandon(call));
                 return Some(Outcome::Die(Exit::Faulted(message)));
             }
         };
+        let has_timeout = self.tasks[me].timeouts().next().is_some();
+        if matches!(inject, Inject::Cut | Inject::CutIn) && !has_timeout {
+            return None;
+        }
         self.emit_at_once(me.tid, || Fact::Injected { inject });
         Some(match inject {
             Inject::Fail(kind) => {
@@ -93,6 +109,7 @@ impl Kernel {
                 Answer::with(Reply::Io, Payload::Io(kind.into())).into()
             }
             Inject::Delay(span) => {
+                self.touch_clock();
                 let deadline = Nanos::from(self.world.now()).saturating_add(Nanos::from(span));
                 let timer = self.timers.of(me).arm(deadline, me.slot);
                 let ticket = Ticket::Delay(timer.1);
@@ -103,6 +120,7 @@ impl Kernel {
                 self.poisoning(|kernel| kernel.abandon(call));
                 Outcome::Die(Exit::Killed)
             }
+            Inject::KillIn | Inject::Cut | Inject::CutIn => Outcome::Injected(inject),
         })
     }
 }

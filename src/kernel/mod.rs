@@ -27,6 +27,7 @@
 //! | `footprint.rs` | notes for a search of what each call touches |
 //! | `limits.rs`, `screen.rs` | the limits of tasks; what they decide on a trap |
 //! | `holders.rs`, `inject.rs` | cycles of waits, found when they close; faults at the trap |
+//! | `accesses.rs` | accesses to shared values, as events |
 //! | `access.rs`, `reset.rs` | the other calls of the host; a kernel for one more run |
 //! | `published.rs` | the turn under way, for other threads |
 //! | `stall.rs`, `standstill.rs` | a wait that only threads end; a task that stops the clock |
@@ -37,6 +38,7 @@
 //! poll.
 
 mod access;
+mod accesses;
 mod answer;
 mod audit;
 mod builder;
@@ -63,6 +65,7 @@ mod limits;
 mod outcome;
 mod permits;
 mod places;
+mod policy_calls;
 mod processors;
 mod published;
 mod queue_calls;
@@ -137,9 +140,13 @@ pub struct Kernel {
     published: Option<Box<published::Published>>,
     /// Whether tracers or other threads learn of each turn.
     is_watched: bool,
+    /// Whether the world is asked before each turn.
+    is_asked: bool,
     world: Box<dyn World>,
     frame: Rc<TrapFrame>,
     log: Log,
+    /// How many shared values the log has shown.
+    shown: u64,
     remote: Remote,
     limits: builder::Limits,
     /// The world's time at the last poll.
@@ -151,6 +158,7 @@ pub struct Kernel {
     /// Where the steps end, if the last call of the host was a step after which the run goes on.
     stepping: Option<Ends>,
     daemons: daemons::Daemons,
+    choices: daemons::Mixed,
     /// A wait that the log has not recorded yet: its begin and its end.
     slept: Option<(Duration, Duration)>,
     /// What starts the programs of hosts again.

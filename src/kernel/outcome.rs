@@ -1,7 +1,10 @@
 //! The verdict of a handler.
 
 use super::task::{State, WaitingOn};
-use crate::{abi::Exit, sched::Runnable};
+use crate::{
+    abi::{Exit, Inject},
+    sched::Runnable,
+};
 
 /// The verdict of a handler. The loop acts on it: no handler touches the ready queue for its
 /// caller.
@@ -23,6 +26,8 @@ pub(super) enum Outcome {
     Exit(Exit),
     /// The caller dies at its call.
     Die(Exit),
+    /// An injection kills or cuts the caller at its call, or within it.
+    Injected(Inject),
     /// The caller is blocked or has ended: there is nothing left to do.
     Over,
 }

@@ -26,6 +26,8 @@ pub(super) struct Ready {
     daemons: Fifo,
     /// Whether there is a policy, or was a crowd at the last poll.
     is_special: bool,
+    /// What replaces the policy before the next pass.
+    next: Option<Named>,
 }
 
 /// A policy, and the name of its type.
@@ -66,6 +68,32 @@ impl Ready {
             is_special: turns.is_some(),
             turns,
             daemons: Fifo::default(),
+            next: None,
+        }
+    }
+
+    /// Has the policy replaced before the next pass, unless it stays. Returns whether it will be.
+    pub(super) fn set_next(&mut self, policy: Named) -> bool {
+        let turns = self.turns.as_ref();
+        let stays = turns.and_then(|turns| turns.view("stays", |policy| policy.stays()));
+        if stays != Some(true) {
+            self.next = Some(policy);
+        }
+        stays != Some(true)
+    }
+
+    /// Returns whether the policy is to be replaced.
+    #[inline(always)]
+    pub(super) fn has_next(&self) -> bool {
+        self.next.is_some()
+    }
+
+    /// Replaces the policy. The new one has no task yet.
+    pub(super) fn replace(&mut self) {
+        if let Some(policy) = self.next.take() {
+            let quantum = self.turns.as_ref().map_or(1, |turns| turns.quantum);
+            self.plain.clear();
+            self.turns = Some(Box::new(Turns::new(policy, quantum)));
         }
     }
 
@@ -167,6 +195,7 @@ impl Ready {
     pub(super) fn reset(&mut self, seed: u64) {
         self.plain.clear();
         self.daemons.clear();
+        self.next = None;
         if let Some(turns) = &mut self.turns {
             turns.reset(seed);
         }

@@ -104,9 +104,11 @@ impl Kernel {
         }
         self.clock = Nanos::ZERO;
         self.log.set_clock(Duration::ZERO);
+        self.shown = 0;
         (self.next_poll, self.pass_ends) = (0, 0);
         self.stepping = None;
         self.daemons = Default::default();
+        self.choices = Default::default();
         self.slept = None;
         self.happened.clear();
         self.over = [0; 2];

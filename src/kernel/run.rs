@@ -11,6 +11,7 @@ use crate::{
     abi::{Nanos, Tid},
     sched::{Cause, Runnable},
     trap::Note,
+    world::BeforeTurn,
 };
 
 /// Where a run or a sequence of steps ends, if tasks are left.
@@ -44,6 +45,7 @@ impl Kernel {
 
     /// Ends the turns of a run or a step: what follows is done by the host.
     pub(super) fn leave(&mut self) {
+        self.end_accesses();
         self.remote.runs(Tid::KERNEL);
         self.frame.note(Note::Barrier);
     }
@@ -79,6 +81,9 @@ impl Kernel {
             let turn = self.turn(me);
             if turn == Turn::Void {
                 self.ready.leave();
+                if self.is_asked {
+                    self.poll_soon();
+                }
             } else {
                 last = Some(me.tid);
             }
@@ -145,11 +150,26 @@ impl Kernel {
 
     #[cold]
     fn leave_policy(&mut self, why: String) -> Error {
+        self.hand_over_ready();
+        Error::Policy(why)
+    }
+
+    /// Gives a policy that has none all tasks that are ready, by their numbers.
+    fn hand_over_ready(&mut self) {
         self.processors.clear_done();
         for task in self.tasks.ready().collect::<Vec<_>>() {
             self.enqueue(task, Cause::Woken);
         }
-        Error::Policy(why)
+    }
+
+    /// Replaces the policy between two passes, where no task has its turn. Computations are interrupted:
+    /// the new policy gives them slices.
+    #[cold]
+    fn replace_policy(&mut self) {
+        self.interrupt_all();
+        self.ready.replace();
+        self.hand_over_ready();
+        self.frame.set_requeued(!self.ready.is_plain());
     }
 
     /// Prefetches what later turns of a crowd touch: the task that is 16 turns away, and the program of
@@ -182,6 +202,9 @@ impl Kernel {
         if self.is_over() {
             return Ok(());
         }
+        if self.is_asked && self.ask_world(ends)? {
+            return Ok(());
+        }
         let waits = self.is_waiting();
         if self.ready.is_doubtful() && self.ready.is_empty() {
             self.ready.decide(self.tasks.ready().next().is_some());
@@ -208,9 +231,41 @@ impl Kernel {
             return Err(self.stuck());
         }
         self.check_standstill();
+        if self.ready.has_next() {
+            self.replace_policy();
+        }
         self.ready.begin();
-        self.next_poll = self.stats.ticks.saturating_add(self.ready.pass());
+        let pass = match self.is_asked {
+            true => u64::from(!waits),
+            false => self.ready.pass(),
+        };
+        self.next_poll = self.stats.ticks.saturating_add(pass);
         self.check_time(ends.time)
+    }
+
+    /// Asks the world what happens before the next turn, until nothing more does. Returns whether no
+    /// task is left then.
+    #[cold]
+    #[inline(never)]
+    fn ask_world(&mut self, ends: Ends) -> Result<bool, Error> {
+        self.wait_events(Nanos::ZERO, false)?;
+        loop {
+            self.run_deferred_of_host();
+            if self.is_over() {
+                return Ok(true);
+            }
+            self.remote.runs(Tid::KERNEL);
+            let at = BeforeTurn {
+                turns: self.stats.ticks,
+                waits: self.is_waiting(),
+                deadline: self.next_deadline().map(Duration::from),
+            };
+            let Some(until) = self.world.before_turn(at) else {
+                return Ok(false);
+            };
+            self.run_deferred_of_host();
+            self.wait_events(Nanos::from(until).min(ends.time), false)?;
+        }
     }
 
     /// Returns the next instant at which a timer fires, a computation or a slice ends, or the policy

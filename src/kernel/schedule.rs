@@ -193,13 +193,17 @@ impl Kernel {
             return true;
         }
         if self.ready.next_alarm() <= self.clock {
-            // The last is the first at the front.
-            while let Some(last) = self.processors.computing().len().checked_sub(1) {
-                self.interrupt(last, true);
-            }
+            self.interrupt_all();
             self.ready.alarm(self.clock);
         }
         false
+    }
+
+    pub(super) fn interrupt_all(&mut self) {
+        // The last is the first at the front.
+        while let Some(last) = self.processors.computing().len().checked_sub(1) {
+            self.interrupt(last, true);
+        }
     }
 
     /// Takes a computation off its processor. If it is over, its task has its turn; otherwise the

@@ -92,6 +92,7 @@ impl Kernel {
                 tid == me.tid || self.tasks.find_live(tid).is_none()
             }
             Interest::After(_) | Interest::At(_) => {
+                self.touch_clock();
                 let now = self.world.now().into();
                 let instant = self.selects.instant(key, source);
                 instant.is_some_and(|instant| instant <= now)
@@ -171,6 +172,7 @@ impl Kernel {
             self.note_leaving(key);
         }
         if let Some(timer) = self.selects.set_timer(key, None) {
+            self.touch_clock();
             self.timers.of(me).disarm(timer);
         }
         if self.selects.set_listed(key, false) {

@@ -35,6 +35,7 @@ impl Kernel {
             }
             SystemCall::Now => Reply::Time(self.world.now().into()).into(),
             SystemCall::Random => self.random(me),
+            SystemCall::Choose(of) => self.choose(me, of),
             SystemCall::Tasks => {
                 let tasks = Payload::Tasks(self.tasks().collect());
                 Answer::with(Reply::Tasks, tasks).into()
@@ -97,6 +98,7 @@ impl Kernel {
             SystemCall::Close(device) => done_if(self.close_device(device), Errno::BadFd),
             SystemCall::Observe(number) => self.observe(number),
             SystemCall::Unobserve(number) => self.unobserve(number),
+            SystemCall::SetPolicy => self.set_policy(),
             SystemCall::Host => self.host(me),
             SystemCall::Resolve => self.resolve(),
             SystemCall::Fault => self.fault(me),
@@ -268,6 +270,20 @@ impl Kernel {
             self.world.random()
         };
         Reply::Random(number).into()
+    }
+
+    /// The seed answers from a sequence apart: a search that decides choices changes no random number.
+    fn choose(&mut self, me: Runnable, of: u64) -> Outcome {
+        self.frame.drop_payload();
+        if of == 0 {
+            return Errno::Invalid.into();
+        }
+        let seed = self.world.seed();
+        if me.tid.is_daemon() {
+            return Reply::Random(self.daemons.random(seed) % of).into();
+        }
+        let drawn = self.choices.draw(seed) % of;
+        Reply::Random(self.world.choose(of, drawn) % of).into()
     }
 
     /// A world without a clock counts from 1970.

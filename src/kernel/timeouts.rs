@@ -20,6 +20,7 @@ use crate::{
     abi::{Errno, Nanos, Reply, SystemCall},
     log::Wake,
     sched::{Runnable, Slot},
+    trap::Object,
 };
 
 impl Kernel {
@@ -40,6 +41,7 @@ impl Kernel {
 
     /// Lets a new task wait for its timer, even if that is due.
     pub(super) fn sleep_newborn(&mut self, task: Runnable, span: Nanos) {
+        self.touch_clock();
         let deadline = Nanos::from(self.world.now()).saturating_add(span);
         let timer = self.timers.of(task).arm(deadline, task.slot);
         self.block(task, WaitingOn::Timer(timer));
@@ -72,6 +74,7 @@ impl Kernel {
     /// Starts a timeout, immediately before its body begins.
     pub(super) fn start_timeout(&mut self, me: Runnable, timer: Timer) -> Reply {
         let (mut timer, number) = (timer, timer.1);
+        self.touch_clock();
         if self.tasks[me].is_guarded() {
             timer.0 = self.deadline_of(me, timer);
         }
@@ -98,6 +101,7 @@ impl Kernel {
 
     fn alarm(&mut self, timer: Timer, slot: Slot) {
         if slot == Slot::LAST {
+            self.touch(Object::All);
             return self.signals.fire(timer);
         }
         let me = self.tasks.runnable(slot);
@@ -109,6 +113,8 @@ impl Kernel {
                 self.wake(me, Wake::Timer, Pending::Held(Ticket::Delay(delay.1)));
             }
             _ => {
+                // What it cuts depends on what its task does now.
+                self.touch(Object::All);
                 if self.selects.are_none() || !self.alarm_select(me, timer) {
                     self.fire(me, timer.1);
                 }
@@ -184,6 +190,7 @@ impl Kernel {
     #[inline(never)]
     fn disarm_taken(&mut self, me: Runnable, mut timeouts: Timeouts) {
         timeouts.end_scopes(None);
+        self.touch_clock();
         for timer in timeouts.armed {
             self.timers.of(me).disarm(timer);
         }

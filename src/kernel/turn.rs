@@ -7,6 +7,7 @@
 
 use super::{
     Kernel,
+    accesses::begin_accesses,
     answer::Beside,
     deadlines::Due,
     emit::emit_resumed,
@@ -16,7 +17,7 @@ use super::{
     task::{Pending, State, WaitingOn},
 };
 use crate::{
-    abi::{Exit, Reply, SystemCall},
+    abi::{Exit, Inject, Reply, SystemCall},
     log::Detail,
     panic::Panic,
     sched::{Cause, Runnable},
@@ -62,6 +63,8 @@ impl Kernel {
                 published.resumed(me);
             }
             if self.log.is_observed() {
+                let shown = &mut self.shown;
+                begin_accesses(&mut self.log, self.number, me.tid, shown);
                 emit_resumed(&mut self.log, &mut self.slept, me.tid);
                 self.frame.put_located_reply(&mut reply);
             }
@@ -124,6 +127,7 @@ impl Kernel {
     #[cold]
     #[inline(never)]
     fn dispatch(&mut self, me: Runnable, call: SystemCall) {
+        self.emit_accesses();
         if self.frame.is_in_observed_lane() {
             self.answer_and_emit(me, call);
         } else if self.published.is_some() {
@@ -223,6 +227,7 @@ impl Kernel {
     #[cold]
     #[inline(never)]
     fn finish(&mut self, me: Runnable, panic: Option<Panic>) {
+        self.emit_accesses();
         self.ready.leave();
         let task = &mut self.tasks[me];
         task.run();
@@ -434,6 +439,7 @@ impl Kernel {
                     self.reply(me, call, Reply::Yes.into());
                 }
             }
+            Outcome::Injected(inject) => self.settle_injected(me, call, inject),
             Outcome::Over => {}
         }
     }
@@ -442,6 +448,48 @@ impl Kernel {
     #[inline(never)]
     fn settle_apart(&mut self, me: Runnable, call: SystemCall, outcome: Outcome) {
         self.settle(me, call, outcome);
+    }
+
+    /// Kills or cuts the caller, before its call has an effect or once that is made. The cut is that of the
+    /// innermost timeout, as if it had fired.
+    #[cold]
+    #[inline(never)]
+    fn settle_injected(&mut self, me: Runnable, call: SystemCall, inject: Inject) {
+        let innermost = self.tasks[me].timeouts().last().copied();
+        let is_within = inject != Inject::Cut;
+        if is_within {
+            let outcome = self.handle(me, call);
+            self.settle_apart(me, call, outcome);
+        }
+        if !self.tasks.is_live(me) {
+            return;
+        }
+        if inject == Inject::KillIn {
+            return self.end(me, Exit::Killed);
+        }
+        let mut armed = self.tasks[me].timeouts();
+        let Some(timer) = innermost.filter(|timer| armed.any(|it| it == timer)) else {
+            return;
+        };
+        drop(armed);
+        self.timers.of(me).disarm(timer);
+        self.fire(me, timer.1);
+        if is_within {
+            return self.run_deferred_of_cut(me);
+        }
+        match self.tasks[me].due() {
+            Some(due) => {
+                self.poisoning(|kernel| kernel.abandon(call));
+                let cut = self.cut(me, due.number);
+                self.settle_apart(me, call, cut);
+                self.run_deferred_of_cut(me);
+            }
+            // A shield holds it back.
+            None => {
+                let outcome = self.handle(me, call);
+                self.settle_apart(me, call, outcome);
+            }
+        }
     }
 
     /// Kills the task that is to break the cycle of waits that this closes.

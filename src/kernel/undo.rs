@@ -110,7 +110,10 @@ impl Kernel {
                 self.touch(Object::Exit(target.tid));
                 self.tasks[target].leave_waiters(me);
             }
-            WaitingOn::Timer(timer) => self.timers.of(me).disarm(timer),
+            WaitingOn::Timer(timer) => {
+                self.touch_clock();
+                self.timers.of(me).disarm(timer);
+            }
             WaitingOn::Device(device, direction, then) => {
                 self.touch_device(device);
                 self.devices.end_wait(me);
@@ -138,6 +141,7 @@ impl Kernel {
                 self.drop_held(Ticket::Text(ticket));
             }
             WaitingOn::Delay(timer) => {
+                self.touch_clock();
                 self.timers.of(me).disarm(timer);
                 self.drop_held(Ticket::Delay(timer.1));
             }

@@ -23,8 +23,8 @@ pub struct Event<'a> {
     pub tid: Tid,
     /// The fact.
     pub fact: Fact<'a>,
-    /// The place in the source: of the spawn, of a call that blocks, or of the fault. Other facts
-    /// have none. The canonical log does not show it, because it changes with every edit.
+    /// The place in the source: of the spawn, of a call that blocks, of an access to a shared
+    /// value, or of the fault. Other facts have none. The canonical log does not show it, because it changes with every edit.
     pub place: Option<Place>,
 }
 
@@ -140,6 +140,17 @@ pub enum Fact<'a> {
         /// The text, as it was printed.
         text: Cow<'a, str>,
     },
+    /// It read or changed a [`Shared`](crate::Shared) value. Of the accesses of a turn to one value,
+    /// the log has the first read and the first write. They come when the turn is over: before its call,
+    /// and before what it printed.
+    Accessed {
+        /// The number of the value, in the order of the first accesses in this log.
+        value: u64,
+        /// Its name, or nothing.
+        name: Cow<'a, str>,
+        /// Whether it changed the value.
+        writes: bool,
+    },
     /// It ended.
     Exited {
         /// How.
@@ -229,6 +240,7 @@ impl Fact<'_> {
             Self::Woken { .. } => ("woken", Topic::Sched),
             Self::DeviceIo { .. } => ("device_io", Topic::Device),
             Self::Console { .. } => ("console", Topic::Console),
+            Self::Accessed { .. } => ("accessed", Topic::Life),
             Self::Exited { .. } => ("exited", Topic::Life),
             Self::Reaped => ("reaped", Topic::Life),
             Self::Deadlocked { .. } => ("deadlocked", Topic::Life),
@@ -296,6 +308,15 @@ impl Fact<'_> {
                 detail: detail.into_owned(),
             },
             Self::Console { text } => Fact::Console { text: owned(text) },
+            Self::Accessed {
+                value,
+                name,
+                writes,
+            } => Fact::Accessed {
+                value,
+                name: owned(name),
+                writes,
+            },
             Self::Deadlocked { cycle } => Fact::Deadlocked {
                 cycle: owned(cycle),
             },
@@ -367,6 +388,8 @@ parts! {
     cycle: &[Tid] = Self::Deadlocked { cycle } => cycle;
     /// Returns what was printed.
     printed: &str = Self::Console { text } => text;
+    /// Returns the number and the name of a shared value, and whether the task changed it.
+    accessed: (u64, &str, bool) = Self::Accessed { value, name, writes } => (*value, name, *writes);
     /// Returns how a task has ended.
     exit: &Exit = Self::Exited { exit } => exit;
 }
@@ -393,6 +416,18 @@ impl fmt::Display for Fact<'_> {
                 Err(kind) => write!(f, "device {device} {direction} failed: {kind}"),
             },
             Self::Console { text } => write!(f, "console {text:?}"),
+            Self::Accessed {
+                value,
+                name,
+                writes,
+            } => {
+                let verb = if *writes { "writes" } else { "reads" };
+                write!(f, "{verb} shared {value}")?;
+                match &**name {
+                    "" => Ok(()),
+                    name => write!(f, " {name:?}"),
+                }
+            }
             Self::Exited { exit } => write!(f, "exited {exit}"),
             Self::Reaped => f.write_str("reaped"),
             Self::Deadlocked { cycle } => write!(f, "deadlocked {}", Cycle(cycle)),
@@ -410,7 +445,7 @@ impl fmt::Display for Fact<'_> {
 pub enum Topic {
     /// A call: it is made, it blocks, or it is answered.
     Call,
-    /// The life of a task, and what befalls it from outside.
+    /// The life of a task, what befalls it from outside, and what it does to shared values.
     Life,
     /// Turns, wake-ups, processors and the clock.
     Sched,

@@ -16,6 +16,7 @@ mod random;
 mod round_robin;
 mod shortest;
 mod stride;
+mod surw;
 mod table;
 
 use std::num::NonZeroU32;
@@ -30,6 +31,8 @@ pub use random::{Draws, Random};
 pub use round_robin::RoundRobin;
 pub use shortest::{Sjf, Stcf};
 pub use stride::Stride;
+pub(crate) use surw::Counting;
+pub use surw::{Surw, TurnCounts};
 pub use table::{Make, NamedPolicy, POLICIES};
 
 use crate::abi::{Nanos, Tid};
@@ -213,6 +216,12 @@ pub trait Policy {
         Nanos::FOREVER
     }
 
+    /// Returns whether no task may replace it by [`Os::set_policy`](crate::Os::set_policy). That of a
+    /// search stays: the search chooses the order. By default a policy does not stay.
+    fn stays(&self) -> bool {
+        false
+    }
+
     /// Returns whether a task that holds a lock has the priority of the tasks that wait for it.
     fn inherits(&self) -> bool {
         false
@@ -243,6 +252,7 @@ impl Policy for Box<dyn Policy> {
         [mut] changed(facts: &Facts<'_>);
         [mut] ended(task: Runnable);
         [mut] alarm(now: Nanos) -> Nanos;
+        [] stays() -> bool;
         [] inherits() -> bool;
     }
 }

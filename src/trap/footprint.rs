@@ -41,6 +41,8 @@ pub enum Object {
     /// Both ends of a connection of the simulated network, by its number: what is under way, and the
     /// tasks that wait at one of them.
     Connection(u32),
+    /// The clock and the timers, where turns take time. The clock changes it when it goes on.
+    Clock,
     /// How often a call of this kind was made: an injection counts them.
     Calls(u8),
     /// The end of a queue where messages are put.

@@ -19,6 +19,7 @@ use super::{
     disk::{DiskOp, FileOp},
     drops::Drops,
     footprint::{Footprints, Object},
+    mutation::Mutated,
     new_task::{Caller, Fate, NewTask, Store},
     scope::ScopeState,
     status::{Kept, QueueStatus},
@@ -32,6 +33,7 @@ use crate::{
     interrupt::{Job, Remote},
     log::{Detail, Tracer},
     panic::contain,
+    sched::Policy,
 };
 
 /// The most bytes that one `recv` or `send` moves: the limit of a frame's buffer.
@@ -70,6 +72,7 @@ pub(crate) enum Payload {
     Queue(Rc<dyn Store>, Rc<QueueStatus>),
     Job(Job),
     Tracer(Box<dyn Tracer>),
+    Policy(Box<dyn Policy>),
     /// The sources of a select.
     Interests(Vec<Interest>),
     Scope(Rc<ScopeState>),
@@ -116,7 +119,8 @@ impl Payload {
             | Self::Source(_)
             | Self::Opened(..)
             | Self::Job(_)
-            | Self::Tracer(_) => Detail::None,
+            | Self::Tracer(_)
+            | Self::Policy(_) => Detail::None,
         }
     }
 }
@@ -223,6 +227,7 @@ pub(crate) struct TrapFrame {
     pub(crate) unread: RefCell<AllUnread>,
     /// Whether a task had a queue in place of the console.
     pub(crate) pipes: Cell<bool>,
+    pub(crate) mutated: Mutated,
 }
 
 impl TrapFrame {
@@ -252,6 +257,7 @@ impl TrapFrame {
             denies_faults: Cell::default(),
             unread: RefCell::default(),
             pipes: Cell::default(),
+            mutated: Mutated::default(),
         }
     }
 
@@ -279,6 +285,7 @@ impl TrapFrame {
         self.forget_place();
         self.unread.take();
         self.pipes.take();
+        self.mutated.reset();
     }
 
     pub(crate) fn place(&self) -> Option<Caller> {
@@ -403,6 +410,11 @@ impl TrapFrame {
         // The drop may unwind through a program that was never spawned; the mark is not for the
         // next task.
         self.unwound.set(false);
+    }
+
+    /// Returns the task whose turn it is.
+    pub(crate) fn running(&self) -> Tid {
+        self.remote.running()
     }
 
     pub(crate) fn has_payload(&self) -> bool {

@@ -12,8 +12,8 @@ use std::{
 use genawaiter::stack::Co;
 
 use crate::{
-    abi::{Errno, Reply, SystemCall},
-    trap::{Caller, Payload, TrapFrame},
+    abi::{Errno, Reply, SystemCall, Tid},
+    trap::{Caller, Effect, Payload, TrapFrame},
 };
 
 /// A task's handle to the kernel: one method per system call.
@@ -75,6 +75,25 @@ impl Os {
         let place = Location::caller();
         self.frame.set_place(place);
         place
+    }
+
+    /// Returns the number of the task, without a trap.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn running(&self) -> Tid {
+        self.frame.running()
+    }
+
+    /// Returns whether a mutation leaves out what the caller of a stub has asked for. Then the stub makes
+    /// a call that does [nothing](Self::nothing) in its place.
+    #[inline(always)]
+    #[track_caller]
+    pub(super) fn leaves_out(&self, effect: Effect) -> bool {
+        self.frame.mutated.leaves_out(effect, Location::caller())
+    }
+
+    pub(super) fn nothing(&mut self) -> impl Future<Output = ()> {
+        self.sleep_noted(SystemCall::Yield)
     }
 
     /// Makes a trap. `prepare` puts what travels beside the call into the frame.

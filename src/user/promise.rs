@@ -20,7 +20,7 @@ use crate::{
     abi::{Errno, QueueId, SystemCall, Tid},
     interrupt::{External, ExternalWork, Remote},
     panic::lock,
-    trap::{Caller, Kind, Object, TrapFrame},
+    trap::{Caller, Effect, Kind, Object, TrapFrame},
 };
 
 /// The promise was set before: the value is returned.
@@ -284,25 +284,33 @@ impl<T: 'static> Setter<T> {
     /// call.
     ///
     /// *Errors:* [`AlreadySet`], with the value.
-    pub async fn set(&self, os: &mut Os, value: T) -> Result<(), AlreadySet<T>> {
-        let result = Cell::new(Ok(()));
-        let mut deciding = Deciding {
-            frame: &self.frame,
-            decided: Cell::new(None),
-        };
-        let decide = |frame: &TrapFrame| {
-            result.set(self.slot.set(value));
-            self.setters.is_closed.store(true, Ordering::Relaxed);
-            if std::ptr::eq(frame, &*self.frame) {
-                deciding.decided.set(Some(self.setters.decided));
-                return SystemCall::CloseQueue(self.setters.decided);
+    #[track_caller]
+    pub fn set(&self, os: &mut Os, value: T) -> impl Future<Output = Result<(), AlreadySet<T>>> {
+        let is_left_out = os.leaves_out(Effect::Set);
+        async move {
+            if is_left_out {
+                os.nothing().await;
+                return Ok(());
             }
-            self.setters.remote.ring(self.setters.decided);
-            SystemCall::Yield
-        };
-        os.call(decide, |_, _| ()).await;
-        *deciding.decided.get_mut() = None;
-        result.into_inner()
+            let result = Cell::new(Ok(()));
+            let mut deciding = Deciding {
+                frame: &self.frame,
+                decided: Cell::new(None),
+            };
+            let decide = |frame: &TrapFrame| {
+                result.set(self.slot.set(value));
+                self.setters.is_closed.store(true, Ordering::Relaxed);
+                if std::ptr::eq(frame, &*self.frame) {
+                    deciding.decided.set(Some(self.setters.decided));
+                    return SystemCall::CloseQueue(self.setters.decided);
+                }
+                self.setters.remote.ring(self.setters.decided);
+                SystemCall::Yield
+            };
+            os.call(decide, |_, _| ()).await;
+            *deciding.decided.get_mut() = None;
+            result.into_inner()
+        }
     }
 }
 

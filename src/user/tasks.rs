@@ -1,6 +1,6 @@
 //! The calls about tasks.
 
-use std::time::Duration;
+use std::{rc::Rc, time::Duration};
 
 use super::{
     os::{Os, answer, carrying, mismatch},
@@ -314,6 +314,58 @@ impl Os {
         self.call(
             |_| SystemCall::Random,
             answer!(Reply::Random(number) => number),
+        )
+    }
+
+    /// Returns one of `0..of`: the world's choice. A plain run draws it from the world's seed, and
+    /// leaves the sequence of [`Os::random`] as it is. A search ([`check`](crate::check)) decides it:
+    /// an exhaustive one runs every answer. Never blocks.
+    ///
+    /// *Panics*, and so ends its task, if there is nothing to choose: `of` is 0.
+    ///
+    /// ```
+    /// use trapline::{Os, Shared, check};
+    ///
+    /// let explored = check(|kernel| {
+    ///     let coin = Shared::new(0);
+    ///     let tossed = coin.clone();
+    ///     kernel.spawn("toss", async move |os: &mut Os| tossed.set(os.choose(2).await))?;
+    ///     kernel.run()?;
+    ///     kernel.outcome(["heads", "tails"][coin.get()]);
+    ///     Ok(())
+    /// })
+    /// .exhaustive()
+    /// .explore();
+    /// assert!(explored.outcomes.iter().eq(["heads", "tails"]));
+    /// ```
+    #[track_caller]
+    pub fn choose(&mut self, of: usize) -> impl Future<Output = usize> {
+        self.choose_beside(of, None)
+    }
+
+    /// Chooses as [`Os::choose`] does. Logs and reports show the text.
+    ///
+    /// *Panics* as [`Os::choose`].
+    #[track_caller]
+    pub fn choose_named(&mut self, text: &str, of: usize) -> impl Future<Output = usize> {
+        self.choose_beside(of, Some(text.into()))
+    }
+
+    #[track_caller]
+    fn choose_beside(&mut self, of: usize, text: Option<Rc<str>>) -> impl Future<Output = usize> {
+        assert!(
+            of > 0,
+            "there is nothing to choose: a choice takes one alternative at least"
+        );
+        self.note_caller();
+        self.call(
+            move |frame| {
+                if let Some(text) = text {
+                    frame.put(Payload::Name(text));
+                }
+                SystemCall::Choose(of as u64)
+            },
+            answer!(Reply::Random(number) => number as usize),
         )
     }
 }

@@ -6,10 +6,11 @@
 
 use std::{future::poll_fn, pin::pin, rc::Rc, task::Poll, time::Duration};
 
-use super::os::{Os, answer, mismatch};
+use super::os::{Os, answer, carrying, checked, mismatch};
 use crate::{
-    abi::{Nanos, Reply, Share, SystemCall},
-    trap::TrapFrame,
+    abi::{Errno, Nanos, Reply, Share, SystemCall},
+    sched::Policy,
+    trap::{Effect, Payload, TrapFrame},
 };
 
 /// A timeout fired before its body had ended.
@@ -106,6 +107,41 @@ impl Os {
         self.sleep_noted(SystemCall::SetShare(share))
     }
 
+    /// Replaces the scheduling policy before the next turn. The ready tasks go over in the order of their
+    /// numbers, and computations are interrupted: the new policy gives them slices. The ticks of a turn
+    /// ([`Builder::quantum`](crate::Builder::quantum)) stay. Never blocks.
+    ///
+    /// *Errors:* [`Errno::Invalid`] where the policy [stays](crate::Policy::stays): a search chooses the
+    /// order itself. [`Errno::Denied`] if the limits of the task deny the call.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use trapline::{Errno, Kernel, Os, sched::Sjf};
+    ///
+    /// let mut kernel = Kernel::simulated(0);
+    /// kernel.spawn("main", async |os: &mut Os| {
+    ///     os.set_policy(Sjf::default()).await?;
+    ///     for seconds in [9, 1, 3] {
+    ///         let work = async move |os: &mut Os| {
+    ///             os.compute(Duration::from_secs(seconds)).await;
+    ///             writeln!(os, "{seconds}");
+    ///         };
+    ///         os.spawn("work", work).await?;
+    ///     }
+    ///     Ok::<(), Errno>(())
+    /// })?;
+    /// kernel.run()?.check()?;
+    /// assert_eq!(kernel.take_console(), "1\n3\n9\n");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn set_policy(
+        &mut self,
+        policy: impl Policy + 'static,
+    ) -> impl Future<Output = Result<(), Errno>> {
+        let policy = Payload::Policy(Box::new(policy));
+        self.call(carrying(SystemCall::SetPolicy, policy), checked)
+    }
+
     /// Returns the time since boot. Never blocks.
     pub fn now(&mut self) -> impl Future<Output = Duration> {
         self.call(|_| SystemCall::Now, answer!(Reply::Time(now) => now.into()))
@@ -136,12 +172,16 @@ impl Os {
     /// # assert_eq!(kernel.run()?.exits()[&1.into()], trapline::Exit::Done);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[track_caller]
     pub fn timeout<T>(
         &mut self,
         span: Duration,
         body: impl AsyncFnOnce(&mut Self) -> T,
     ) -> impl Future<Output = Result<T, Elapsed>> {
-        let span = Nanos::from(span);
+        let span = match self.leaves_out(Effect::Timeout) {
+            true => Nanos::FOREVER,
+            false => span.into(),
+        };
         let begin = move |frame: &TrapFrame| {
             frame.put_word(1);
             SystemCall::Timeout(span)

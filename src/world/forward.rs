@@ -54,6 +54,16 @@ macro_rules! forward_world {
     (@random $this:ident, $inner:expr) => {
         $crate::forward_world!(@ask $this, $inner, random() -> u64);
     };
+    (@choose $this:ident, $inner:expr) => {
+        $crate::forward_world!(@ask $this, $inner, choose(of: u64, drawn: u64) -> u64);
+    };
+    (@is_asked $this:ident, $inner:expr) => {
+        $crate::forward_world!(@read $this, $inner, is_asked -> bool);
+    };
+    (@before_turn $this:ident, $inner:expr) => {
+        $crate::forward_world!(@ask $this, $inner,
+            before_turn(at: $crate::BeforeTurn) -> ::std::option::Option<::std::time::Duration>);
+    };
     (@reseed $this:ident, $inner:expr) => {
         $crate::forward_world!(@ask $this, $inner, reseed(seed: u64) -> ());
     };

@@ -69,7 +69,7 @@ use crate::{
 ///
 ///     forward_world!(inner: now, now_for_log, random, reseed, seed, reset, print, take_console);
 ///     forward_world!(inner: wait, wait_for_threads, holds_tasks, is_idle, remote, submit);
-///     forward_world!(inner: spins, spin, net);
+///     forward_world!(inner: spins, spin, net, choose);
 /// }
 ///
 /// let world = Firewall { inner: RealWorld::new()?, closed: 6000 };
@@ -96,6 +96,12 @@ pub trait World {
 
     /// The next random number.
     fn random(&mut self) -> u64;
+
+    /// Answers [`Os::choose`](crate::Os::choose), below `of`. `drawn` is the answer that follows from the
+    /// seed.
+    fn choose(&mut self, _of: u64, drawn: u64) -> u64 {
+        drawn
+    }
 
     /// Starts the sequence of random numbers anew.
     fn reseed(&mut self, seed: u64);
@@ -208,6 +214,19 @@ pub trait World {
         }
     }
 
+    /// Whether the kernel asks [`World::before_turn`] before each turn. The kernel asks this once, when it
+    /// is built. A wrapper forwards both calls.
+    fn is_asked(&self) -> bool {
+        false
+    }
+
+    /// Decides what happens before the next turn. With an instant, the clock goes on up to there while
+    /// tasks are ready, and the kernel asks again. An instant that has passed lets happen what the world
+    /// has to report now. With `None` the next task has its turn, or the kernel waits if none is ready.
+    fn before_turn(&mut self, _at: BeforeTurn) -> Option<Duration> {
+        None
+    }
+
     /// The simulated network of this world, if it has one. A wrapper forwards this call. A world
     /// without one has a single host.
     fn net(&self) -> Option<SimNet> {
@@ -217,7 +236,20 @@ pub trait World {
 
 impl<W: World + ?Sized> World for Box<W> {
     forward_world!(@all this, **this; now, now_for_log, random, reseed, seed, reset, print, take_console,
-        wait, wait_for_threads, holds_tasks, is_idle, remote, submit, io, spins, spin, net);
+        wait, wait_for_threads, holds_tasks, is_idle, remote, submit, io, spins, spin, net, choose,
+        is_asked, before_turn);
+}
+
+/// Where a run is before a turn: what [`World::before_turn`] is told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct BeforeTurn {
+    /// The turns since boot.
+    pub turns: u64,
+    /// Whether no task can have a turn before the clock goes on.
+    pub waits: bool,
+    /// When the next timer fires, since boot.
+    pub deadline: Option<Duration>,
 }
 
 /// What a world reports, unasked, from [`World::wait`].

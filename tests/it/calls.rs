@@ -4,11 +4,11 @@ use std::{collections::BTreeSet, time::Duration};
 
 use trapline::{Argument, Call, Detail, SystemCall, Tid};
 
-/// The rows of the README's table of calls, in cells.
+/// The rows of the book's table of calls, in cells.
 fn rows() -> Vec<[&'static str; 4]> {
-    let readme = include_str!("../../README.md");
-    let (_, section) = readme.split_once("## The system calls").unwrap();
-    let table = section.split("\n\n").nth(1).unwrap();
+    let page = include_str!("../../docs/calls.md");
+    let mut parts = page.split("\n\n");
+    let table = parts.find(|part| part.starts_with('|')).unwrap();
     let cells = |line: &'static str| -> [&str; 4] {
         let line = line.trim_matches('|');
         let cells: Vec<_> = line.split('|').map(str::trim).collect();
@@ -26,18 +26,18 @@ fn names(cell: &'static str) -> impl Iterator<Item = &'static str> {
 }
 
 #[test]
-fn the_readme_has_a_row_for_every_call_and_no_other() {
+fn the_book_has_a_row_for_every_call_and_no_other() {
     let shown: BTreeSet<_> = rows().iter().flat_map(|row| names(row[1])).collect();
     let calls = BTreeSet::from(SystemCall::NAMES);
     let difference: Vec<_> = shown.symmetric_difference(&calls).collect();
     assert_eq!(
         difference, [&""; 0],
-        "each of these is in one of README.md and src/abi.rs only"
+        "each of these is in one of docs/calls.md and src/abi.rs only"
     );
 }
 
 #[test]
-fn each_row_of_the_readme_says_what_its_call_does_and_when_it_blocks() {
+fn each_row_of_the_book_says_what_its_call_does_and_when_it_blocks() {
     for row in rows() {
         assert!(row.iter().all(|cell| !cell.is_empty()), "{row:?}");
     }

@@ -3,6 +3,7 @@
 mod excerpt;
 mod rates;
 mod report;
+mod strategies;
 mod watchdog;
 
 use std::{

@@ -1,6 +1,7 @@
 //! The kernel's tests: one binary, a module per topic. Tests named `sNN_...` test that rule of the
 //! semantics; everything that needs no device runs in the simulated world.
 
+mod accesses;
 mod asleep;
 mod both_worlds;
 mod boundary;
@@ -25,6 +26,7 @@ mod input;
 mod layers;
 mod ledger;
 mod limits;
+mod linear;
 mod locks;
 mod log;
 mod net;
@@ -45,6 +47,7 @@ mod serve;
 mod signals;
 mod sim_disk;
 mod sockets;
+mod space;
 mod stdio;
 mod stepping;
 mod streams;
@@ -59,3 +62,4 @@ mod timeouts;
 mod verdicts;
 mod words;
 mod worlds;
+mod worth;

@@ -531,6 +531,36 @@ fn s80_a_request_beyond_the_backlog_is_made_again() {
     assert_eq!(console, "3021 connected\n");
 }
 
+/// As on Linux: the last packet of a handshake finds another listener, and is answered by a reset.
+#[test]
+fn s80_a_handshake_ends_with_its_listener() {
+    for closed_at in [15, 25] {
+        let (mut kernel, _) = world();
+        let server = async move |os: &mut Os| {
+            let first = os.listen(any(PORT)).await?;
+            os.sleep(ms(closed_at)).await;
+            first.close(os).await?;
+            let second = os.listen(any(PORT)).await?;
+            let accepted = async |os: &mut Os| second.accept(os).await.map(drop);
+            let none = os.timeout(ms(1000), accepted).await;
+            assert!(none.is_err(), "{none:?}");
+            let (_, peer) = second.accept(os).await?;
+            assert_eq!(peer.to_string(), "10.0.0.1:49153");
+            io::Result::Ok(())
+        };
+        kernel.spawn_on("b", "server", server).unwrap();
+        let console = run(&mut kernel, async |os| {
+            // The request arrives after 10 ms, and the end of the handshake after 30.
+            let stream = os.connect(("b", PORT)).await?;
+            let received = stream.recv(os, &mut [0]).await;
+            note(os, format!("{:?}", kind(received))).await;
+            os.sleep(ms(2000)).await;
+            os.connect(("b", PORT)).await.map(drop)
+        });
+        assert_eq!(console, "40 ConnectionReset\n");
+    }
+}
+
 // ---- S81
 
 #[test]

@@ -625,7 +625,7 @@ fn a_replay_that_leaves_its_tape_says_where_and_what() {
     assert_eq!(talkative.asked, "send of 5 bytes on device 2");
     assert_eq!(
         (talkative.task, &*talkative.found),
-        (tid(1), "a random number")
+        (tid(1), "a random number or a choice")
     );
     assert!(talkative.offset > deaf.offset && talkative.offset < bytes.len() as u64);
 
@@ -713,4 +713,18 @@ fn a_replay_computes_as_the_world_of_the_tape() {
         assert_eq!(again, told);
         used.unwrap();
     }
+}
+
+#[test]
+fn s97_the_choices_of_a_run_are_on_its_tape() {
+    let (told, _) = tape_and_play(|kernel| {
+        let task = async |os: &mut Os| {
+            for _ in 0..3 {
+                let chosen = os.choose_named("which", 1 << 40).await;
+                writeln!(os, "{chosen}");
+            }
+        };
+        kernel.spawn("task", task).unwrap();
+    });
+    assert_eq!(told.console.lines().count(), 3);
 }

@@ -109,7 +109,9 @@ impl Run {
     /// Boots a run, watches for these conditions, and stops before the first step. An error says why
     /// it cannot.
     fn boot(origin: &Origin, watched: Vec<(usize, Condition)>) -> Result<Self, String> {
-        let BootLine { options, programs } = &origin.line;
+        let BootLine {
+            options, programs, ..
+        } = &origin.line;
         let printed = Memory::default();
         let (world, progress) = match &origin.tape {
             Some(path) => {
@@ -130,13 +132,14 @@ impl Run {
         };
         let witness = Rc::new(RefCell::new(Witness::watching(watched)));
         let rules = Rules::new(&options.inject);
-        let mut builder = boot::settings(options, origin.seed, &rules, world);
+        let mut builder = boot::settings(&origin.line, origin.seed, &rules, world);
         // What a replay reads is on its tape.
         let input = options.stdin.as_deref().filter(|_| origin.tape.is_none());
         builder = given(builder, text_of(input)?, Builder::input);
         let kernel = builder.tracer(Witness::tracer(&witness)).build();
         let mut kernel = kernel.map_err(|error| format!("cannot boot: {error}"))?;
-        boot::load(&mut kernel, &origin.line, Log::SILENT)?;
+        let desk = boot::desk(&origin.line, &rules);
+        boot::load(&mut kernel, &origin.line, desk, Log::SILENT)?;
         Ok(Self {
             kernel,
             progress,
@@ -437,6 +440,7 @@ pub(super) mod tests {
         let commands = Commands {
             command: &args::command("test", &app),
             programs: &app.programs,
+            policies: &app.policies,
         };
         let words = ["test", "boot", "--virtual", "program"].map(OsString::from);
         let line = BootLine::parse(commands, &words).expect("it is right");

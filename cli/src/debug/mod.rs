@@ -61,10 +61,12 @@ Exit codes: 0, 1 if the run cannot be booted, and 2 if a command of a script is 
 command ends the script.
 
 Examples:
-  debug run.tape                               a tape of `boot --tape`, on a screen
-  debug --seed 7 chat                          a program in the simulated world
-  debug -c 'break fault' -c continue run.tape  a script
-  debug run.tape < script                      the same from a file"
+  boot --tape run.tape gossip                    a tape
+  debug run.tape                                 its run, on a screen
+  debug --seed 7 deadlock                        a program in the simulated world
+  debug -c continue -c 'back wake tid 2' deadlock
+  debug -c 'until print line 6' -c tree run.tape
+  debug run.tape < script                        commands from a file"
 )]
 pub(super) struct Debug {
     #[command(flatten)]

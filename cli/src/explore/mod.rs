@@ -11,6 +11,7 @@ use trapline::{Error, Kernel};
 
 use super::{
     commands::{Commands, with_negative_numbers},
+    examples::{Example, examples},
     inject::Rules,
     output::{FAILURE, Failure, Log, print_verdict},
     program::{Entry, Placed, hosts, run_to_rest},
@@ -23,21 +24,53 @@ use options::takes_options;
 use report::{code, report, searched, set_outcome};
 use results::Merge;
 
-pub(super) fn help(name: &str, first: &str, last: &str) -> String {
+/// The strategies that need no parameter.
+pub(super) const STRATEGIES: [&str; 5] = ["random", "pct", "surw", "fifo", "exhaustive"];
+
+const EXAMPLES: [Example; 10] = [
+    Example::Any("explore {}", "lost-wakeup"),
+    Example::Any(
+        "explore --strategy pct:3 --schedules 100 {}",
+        "deadlock --cured",
+    ),
+    Example::Any("explore --strategy exhaustive {}", "deadlock --cured"),
+    Example::Of(
+        &["echo", "swarm"],
+        "explore --on server:\"echo --addr 0.0.0.0:80\" --chaos 1 --schedules 20 \\\n    \
+         swarm --addr server:80 --clients 2 --requests 3",
+    ),
+    Example::Any(
+        "explore --strategy exhaustive --turns-take 0..5ms --schedules 100 {}",
+        "timers",
+    ),
+    Example::Of(
+        &["gossip"],
+        "explore --faults 1 --may send:error=ConnectionReset gossip --cured",
+    ),
+    Example::Any(
+        "explore --strategy exhaustive --mutate {}",
+        "deadlock --cured",
+    ),
+    Example::Of(
+        &["lost-wakeup"],
+        "explore --cut reader --table lost-wakeup --cured",
+    ),
+    Example::Any(
+        "explore --shard 1/2 --json --schedules 100 {} > part-1.json",
+        "deadlock --cured",
+    ),
+    Example::Of(&[], "explore merge part-*.json"),
+];
+
+pub(super) fn help(name: &str, programs: &[Entry]) -> String {
+    let examples = examples(name, programs, &EXAMPLES);
     format!(
         "The program runs in the simulated world. A schedule fails with a deadlock, with a \
          client without an answer, or if a task fails or faults. Schedule i has the seed N + i of --seed N, as in \
          `boot --virtual --policy random --seed`.\n\n\
          Exit codes: 0 all schedules pass, 1 one fails, --replay meets another program than that \
-         of the report, or --time is over before one has run, 2 wrong command line, 130 \
-         interrupted (^C): what ran until then is printed.\n\n\
-         Examples:\n  \
-         {name} explore {first}\n  \
-         {name} explore --strategy pct:3 --schedules 100000 {first}\n  \
-         {name} explore --strategy exhaustive {first}\n  \
-         {name} explore --on server:{first} --chaos 1 {last}\n  \
-         {name} explore --shard 3/8 --json {first} > part-3.json\n  \
-         {name} explore merge part-*.json"
+         of the report, or --max-time is over before one has run, 2 wrong command line, 130 \
+         interrupted (^C): what ran until then is printed.\n\n{examples}"
     )
 }
 
@@ -105,14 +138,19 @@ pub(super) fn run(
         let object = results::object(&options, &explored, name, shard, &identity);
         format!("{object}\n")
     } else {
-        report(&explored)
+        let table = explored
+            .cuts
+            .as_ref()
+            .filter(|_| options.table == Some(true));
+        let table = table.map_or(String::new(), |cuts| format!("{cuts}\n"));
+        report(&explored) + &table
     };
     print_verdict(text.as_bytes())?;
     rules.report(log);
     let is_over = explored.failure.is_some() || signals::is_raised();
-    if explored.schedules == 0 && !is_over && options.time.is_some() {
-        let why = "no schedule ran to its end within --time: give the search more time, or more \
-                   --steps if it has cut schedules";
+    if explored.schedules == 0 && !is_over && options.max_time.is_some() {
+        let why = "no schedule ran to its end within --max-time: give the search more time, or more \
+                   --max-ticks if it has cut schedules";
         return Err(why.to_string().into());
     }
     Ok(match explored.never.is_empty() || signals::is_raised() {
@@ -124,9 +162,9 @@ pub(super) fn run(
 /// Runs the programs once. The outcome is what they print. Servers that are left are no failure.
 fn trial(kernel: &mut Kernel, programs: &[Placed], options: &Explore) -> Result<(), Error> {
     for placed in programs {
-        placed.spawn(kernel)?;
+        placed.spawn(kernel, None)?;
     }
-    options.net.arrange(kernel, programs, Log::SILENT)?;
+    options.net.arrange(kernel, programs, None, Log::SILENT)?;
     for (at, signal) in &options.signal {
         kernel.signal_at(*at, *signal);
     }

@@ -3,7 +3,7 @@
 use std::{env, num::NonZeroU64, path::PathBuf, time::Duration};
 
 use clap::{ArgMatches, Args, Command, ValueHint};
-use trapline::{Check, Error, Kernel, SearchStrategy, Signal, check};
+use trapline::{Check, Error, Kernel, MayFault, SearchStrategy, Signal, check};
 
 use crate::{
     inject::{self, Rule, Rules},
@@ -18,11 +18,26 @@ fn span(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// Reads the time that turns may take.
+fn turns(text: &str) -> Result<Duration, String> {
+    let most = text
+        .strip_prefix("0..")
+        .ok_or("it takes a range from 0, such as 0..5ms")?;
+    match duration(most)? {
+        Duration::ZERO => Err("turns take no time by default: the range ends above zero".into()),
+        most => Ok(most),
+    }
+}
+
+fn may(text: &str) -> Result<MayFault, String> {
+    text.parse()
+}
+
 /// Run a program under many schedules, to find one that breaks it
 #[derive(Args)]
 pub(crate) struct Explore {
     /// How schedules are chosen: random draws each turn; pct:D gives tasks random priorities, of
-    /// which D change; fifo changes only the random numbers; exhaustive runs each causal
+    /// which D change; surw draws each turn by the turns that tasks have left; fifo changes only the random numbers; exhaustive runs each causal
     /// order of turns once. The order in which different tasks print lines does not count then
     #[arg(long, value_name = "NAME")]
     strategy: Option<SearchStrategy>,
@@ -36,14 +51,23 @@ pub(crate) struct Explore {
     /// first out, is not resumed
     #[arg(long, value_name = "N", value_parser = whole::<usize>, conflicts_with = "strategy")]
     preemptions: Option<usize>,
+    /// Count the causal orders of schedules that are drawn, and estimate how likely the next one is new
+    // As the other flags here: a plain one, given before the program, would be reset after it.
+    #[arg(
+        long,
+        conflicts_with = "preemptions",
+        num_args = 0,
+        default_missing_value = "true"
+    )]
+    estimate: Option<bool>,
     /// Limit the turns of a schedule. A longer one fails; an exhaustive search cuts it [default:
     /// 1000000; 10000 for exhaustive]
-    #[arg(long, value_name = "N", value_parser = whole::<u64>)]
-    steps: Option<u64>,
-    /// End the search after this time, such as 30s or 2m. A task that makes no trap is named, and the
-    /// exit code is 1
-    #[arg(long, value_name = "TIME", value_parser = span)]
-    pub(super) time: Option<Duration>,
+    #[arg(long, alias = "steps", value_name = "N", value_parser = whole::<u64>)]
+    max_ticks: Option<u64>,
+    /// End the search after this time on the machine's clock, such as 30s or 2m. A task that makes no trap
+    /// is named, and the exit code is 1
+    #[arg(long, alias = "time", value_name = "TIME", value_parser = span)]
+    pub(super) max_time: Option<Duration>,
     /// How many threads search, from 1 to 1024 [default: one per processor]
     #[arg(long, value_name = "N", value_parser = within("a whole number", 1..=1024))]
     jobs: Option<usize>,
@@ -63,6 +87,17 @@ pub(crate) struct Explore {
     /// :when=RANGE; can be repeated
     #[arg(long, value_name = "RULE", value_parser = inject::rule)]
     pub(super) inject: Vec<Rule>,
+    /// Let a turn take from no time to TIME: a timer may fire while tasks are ready
+    #[arg(long, value_name = "0..TIME", value_parser = turns)]
+    turns_take: Option<Duration>,
+    /// Let up to N faults of --may happen in each schedule, at any trap; the end of a lasting one does
+    /// not count
+    #[arg(long, value_name = "N", value_parser = whole::<usize>)]
+    faults: Option<usize>,
+    /// A fault that may happen: one of --fault without a time, as in "reset server client", or one of
+    /// --inject without :when, as in send:error=ConnectionReset; can be repeated
+    #[arg(long, value_name = "FAULT", value_parser = may)]
+    may: Vec<MayFault>,
     /// Send a signal at this time, as boot does, such as 3s:TERM; can be repeated
     #[arg(long, value_name = "TIME:SIGNAL", value_parser = signal)]
     pub(super) signal: Vec<(Duration, Signal)>,
@@ -73,6 +108,19 @@ pub(crate) struct Explore {
     /// that choose schedules change nothing then: the report has them in its line
     #[arg(long, value_name = "SEED.DELAYS.HASH")]
     replay: Option<String>,
+    /// Kill each task of this name at each of its traps, in one more schedule for each; can be repeated
+    #[arg(long, value_name = "TASK")]
+    cut: Vec<String>,
+    /// The same, and let the innermost timeout or scope around the trap end there; can be repeated
+    #[arg(long, value_name = "TASK")]
+    cut_by_timeout: Vec<String>,
+    /// Print a table of the calls that were cut: which of them are safe to cut
+    #[arg(long, num_args = 0, default_missing_value = "true")]
+    pub(super) table: Option<bool>,
+    /// Search again for each call in the source that takes a lock or permits, notifies, sets, syncs or arms
+    /// a timeout, as if that call did nothing, and print the calls without which nothing fails
+    #[arg(long, num_args = 0, default_missing_value = "true")]
+    pub(super) mutate: Option<bool>,
     /// Record a failing schedule in this folder, and the nearest that passes
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     record: Option<PathBuf>,
@@ -101,8 +149,27 @@ impl Explore {
         if self.strategy.is_some() && self.preemptions.is_some() {
             return clash("--preemptions", "--strategy");
         }
+        if self.estimates() && (self.is_by_causal_order() || self.preemptions.is_some()) {
+            return Err(
+                "--estimate is for a search that draws its schedules: random, pct or surw".into(),
+            );
+        }
         if self.shard.is_some() && self.shards.is_some() {
             return clash("--shards", "--shard");
+        }
+        match (self.faults, self.may.is_empty()) {
+            (Some(1..), true) => return Err("--faults needs --may FAULT: which ones".into()),
+            (None, false) => return Err("--may needs --faults N: how many at most".into()),
+            _ => {}
+        }
+        if self.table == Some(true) && self.cut.is_empty() && self.cut_by_timeout.is_empty() {
+            return Err("--table needs --cut TASK or --cut-by-timeout TASK".into());
+        }
+        if self.mutates() && self.shard.is_some() {
+            return clash("--mutate", "--shard");
+        }
+        if self.mutates() && self.shards.is_some() {
+            return clash("--mutate", "--shards");
         }
         Ok(())
     }
@@ -123,28 +190,56 @@ impl Explore {
             .strategy(self.strategy.unwrap_or_default())
             .net(move || net.network(&hosts, None).expect("it was right before"))
             .threads(self.jobs.unwrap_or(0));
+        if self.estimates() {
+            search = search.estimate();
+        }
         if !self.inject.is_empty() {
             search = search.inject(rules.injection());
         }
         let schedules = self.schedules.map(NonZeroU64::get);
         search = given(search, self.preemptions, Check::preemptions);
-        search = given(search, self.steps, Check::steps);
+        search = given(search, self.turns_take, |search, most| {
+            search.turns_take(Duration::ZERO..=most)
+        });
+        search = given(search, self.faults, |search, most| {
+            search.faults(most, &self.may)
+        });
+        search = given(search, self.max_ticks, Check::steps);
         search = given(search, schedules, Check::schedules);
         search = given(search, self.seed, Check::seed);
-        search = given(search, self.time, Check::time);
+        search = given(search, self.max_time, Check::time);
         search = given(search, self.record.as_ref(), Check::record);
         search = given(search, shard, |search, (number, of)| {
             search.shard(number, of)
         });
+        for task in &self.cut {
+            search = search.cut(task);
+        }
+        for task in &self.cut_by_timeout {
+            search = search.cut_by_timeout(task);
+        }
+        if self.mutates() {
+            search = search.mutate();
+        }
         match &self.replay {
             Some(replay) => search.replay(replay),
             None => Ok(search),
         }
     }
 
-    /// Returns the part to run: as told, or by what a cluster tells this process.
+    fn estimates(&self) -> bool {
+        self.estimate == Some(true)
+    }
+
+    fn mutates(&self) -> bool {
+        self.mutate == Some(true)
+    }
+
+    /// Returns the part to run: as told, or by what a cluster tells this process. A search of mutations has
+    /// no parts.
     pub(super) fn shard(&self) -> Result<Option<Part>, String> {
         match self.shard {
+            _ if self.mutates() => Ok(None),
             Some(shard) => Ok(Some(shard)),
             None => of_cluster(self.shards),
         }

@@ -43,12 +43,35 @@ pub(super) fn object(
         "shard": shard.map(|(number, of)| format!("{number}/{of}")),
         "schedules": explored.schedules,
         "classes": explored.classes,
+        "unseen": explored.unseen,
         "complete": explored.complete,
         "proved": explored.proved,
         "unaudited": explored.unaudited,
         "bound": explored.bound,
         "never": explored.never,
         "outcomes": explored.outcomes,
+        "cuts": explored.cuts.as_ref().map(|cuts| json!({
+            "places": cuts.places.iter().map(|it| json!({
+                "place": it.place,
+                "call": it.call,
+                "by": if it.by_timeout { "timeout" } else { "kill" },
+                "cuts": it.cuts,
+                "failed": it.failed,
+                "why": it.why,
+            })).collect::<Vec<Value>>(),
+            "left": cuts.left,
+        })),
+        "mutants": explored.mutants.as_ref().map(|mutants| json!({
+            "killed": mutants.killed,
+            "survivors": mutants.survivors.iter().map(|survivor| json!({
+                "call": survivor.call,
+                "schedules": survivor.schedules,
+                "proved": survivor.proved,
+                "outcomes": survivor.outcomes,
+            })).collect::<Vec<Value>>(),
+            "unchecked": mutants.unchecked,
+            "left": mutants.left,
+        })),
         "failure": explored.failure.as_ref().map(|failure| json!({
             "why": failure.why,
             "preemptions": failure.preemptions,
@@ -59,14 +82,17 @@ pub(super) fn object(
 }
 
 /// The options that distinguish a search from others, besides its program, strategy and seed.
-const IDENTITY: [&str; 9] = [
+const IDENTITY: [&str; 12] = [
     "with",
     "on",
     "net",
     "fault",
     "chaos",
     "inject",
-    "steps",
+    "turns_take",
+    "faults",
+    "may",
+    "max_ticks",
     "preemptions",
     "schedules",
 ];
@@ -87,7 +113,10 @@ pub(super) fn identity(
         let after = named.filter(|(_, matches)| takes_options(matches));
         let after = after.and_then(|(_, matches)| raw(matches, id));
         let values = after.or_else(|| raw(explore, id));
-        (format!("--{id}"), json!(values.unwrap_or_default()))
+        (
+            format!("--{}", id.replace('_', "-")),
+            json!(values.unwrap_or_default()),
+        )
     };
     let is_named = |entry: &&Entry| named.is_some_and(|(name, _)| entry.name == name);
     let entry = programs.iter().find(is_named);
@@ -199,7 +228,7 @@ fn shards(parts: &[Value], files: &[PathBuf]) -> Result<BTreeSet<(u64, u64)>, St
 }
 
 fn difference(one: &Value, first: &Value) -> Option<String> {
-    let keys = IDENTITY.map(|id| format!("--{id}"));
+    let keys = IDENTITY.map(|id| format!("--{}", id.replace('_', "-")));
     let keys = keys.into_iter().chain(["arguments".into()]);
     let mut differing = keys.filter(|key| one[key] != first[key]);
     differing

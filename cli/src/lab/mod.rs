@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use trapline::Kernel;
 
 use super::{
+    examples::{Example, examples},
     net::LOCALHOST,
     outfile::{OutFile, is_stdout},
     output::{FAILURE, Failure, Log, print_verdict},
@@ -64,7 +65,18 @@ pub(super) struct Lab {
 /// The policies of a laboratory without `--policy`.
 const USUAL: [&str; 7] = ["fifo", "rr", "sjf", "stcf", "mlfq", "stride", "fair"];
 
-pub(super) fn help(name: &str, first: &str) -> String {
+const EXAMPLES: [Example; 4] = [
+    Example::Any("lab {}", "jobs"),
+    Example::Any(
+        "lab --policy fifo --policy rr:10ms --policy mlfq {}",
+        "jobs --random 5",
+    ),
+    Example::Any("lab --processors 2 --html lab.html {}", "interactive"),
+    Example::Any("lab --policy lottery --seeds 10 --json {}", "jobs"),
+];
+
+pub(super) fn help(name: &str, programs: &[Entry]) -> String {
+    let examples = examples(name, programs, &EXAMPLES);
     format!(
         "The program runs in the simulated world, once under each policy. The table \
          shows response, turnaround and waiting over the tasks that computed: the \
@@ -72,11 +84,7 @@ pub(super) fn help(name: &str, first: &str) -> String {
          of their time in which the processors were busy; Jain's index of fairness; and \
          the end. A chart has a line for each task: █ is computing, ▓, ▒ and ░ are \
          computing for a part of the column, and · is waiting for a processor.\n\n\
-         Exit codes: 0 all runs ended well, 1 one did not, 2 wrong command line.\n\n\
-         Examples:\n  \
-         {name} lab --policy fifo --policy rr:10ms --policy mlfq {first}\n  \
-         {name} lab --processors 2 --html lab.html {first}\n  \
-         {name} lab --policy lottery --seeds 100 --json {first}"
+         Exit codes: 0 all runs ended well, 1 one did not, 2 wrong command line.\n\n{examples}"
     )
 }
 
@@ -88,7 +96,7 @@ pub(super) fn run(
 ) -> Result<ExitCode, Failure> {
     let named = matches.subcommand().expect("clap requires a program");
     let placed = Placed::new(programs, LOCALHOST, named)?;
-    let image = |kernel: &mut Kernel| placed.spawn(kernel).map(drop);
+    let image = |kernel: &mut Kernel| placed.spawn(kernel, None).map(drop);
     let settings = Settings {
         processors: options.processors,
         seed: options.seed,

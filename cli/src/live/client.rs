@@ -11,11 +11,11 @@ use std::{
 use trapline::{Device, Os};
 
 use super::{
-    protocol::{self, ANSWER, Answer, Answers, Request},
+    protocol::{self, ANSWER, Answer, Answers, Request, safe_json},
     text,
 };
 use crate::{
-    output::{Failure, Log, clean, is_plain},
+    output::{Failure, Log, clean},
     stdio,
 };
 
@@ -222,35 +222,5 @@ fn broken(error: &io::Error) -> String {
         ),
         ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => "the kernel has ended".to_string(),
         _ => format!("the connection is broken: {error}"),
-    }
-}
-
-/// Makes a line of JSON safe for a terminal. Control characters occur only within texts or as white
-/// space between them.
-fn safe_json(line: &[u8]) -> String {
-    let text = String::from_utf8_lossy(line.trim_ascii_end());
-    let mut safe = String::with_capacity(line.len());
-    for letter in text.chars() {
-        match letter {
-            '\0'..' ' => safe.push(' '),
-            letter if is_plain(letter) => safe.push(letter),
-            // All of them are in the 16-bit plane.
-            letter => safe += &format!("\\u{:04x}", u32::from(letter)),
-        }
-    }
-    safe.push('\n');
-    safe
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn json_is_shown_without_control_characters() {
-        let hostile = "{\"comm\":\t\"a\u{9b}31m\u{202e}\u{7f}ä\"}\r\n";
-        let safe = safe_json(hostile.as_bytes());
-        assert_eq!(safe, "{\"comm\": \"a\\u009b31m\\u202e\\u007fä\"}\n");
-        serde_json::from_str::<serde_json::Value>(&safe).expect("it is still JSON");
     }
 }

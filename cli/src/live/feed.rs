@@ -4,7 +4,7 @@
 use std::{cell::RefCell, rc::Rc, time::Duration};
 
 use serde_json::{Map, Value};
-use trapline::{CallInfo, Event, Ledger, Tid, Tracer};
+use trapline::{CallInfo, Event, Fact, Ledger, TaskInfo, TaskState, Tid, Tracer};
 
 use super::{
     protocol::{self, Answer, Filter},
@@ -22,6 +22,44 @@ const ROOM: usize = 1 << 20;
 /// Follows a kernel from its first event to its last.
 pub(crate) fn ledger() -> Rc<RefCell<Ledger>> {
     Rc::new(RefCell::new(Ledger::keeping(CALLS).at_most(TASKS)))
+}
+
+/// A tracer that keeps a ledger up to date.
+pub(crate) fn follow(recent: &Rc<RefCell<Ledger>>) -> impl Tracer + use<> {
+    Recent(Rc::clone(recent))
+}
+
+struct Recent(Rc<RefCell<Ledger>>);
+
+impl Tracer for Recent {
+    fn event(&mut self, event: &Event<'_>) {
+        self.0.borrow_mut().event(event);
+    }
+
+    fn is_exact(&self) -> bool {
+        false
+    }
+}
+
+/// Tells a tracer that comes late which tasks there are, and what they wait for.
+pub(crate) fn introduce(tracer: &mut impl Tracer, tasks: &[TaskInfo], at: Duration) {
+    for task in tasks {
+        let mut tell = |fact| {
+            tracer.event(&Event {
+                at,
+                tid: task.tid,
+                fact,
+                place: None,
+            });
+        };
+        tell(Fact::Spawned {
+            parent: task.parent,
+            name: (&task.name).into(),
+        });
+        if let TaskState::Blocked { on, .. } = task.state {
+            tell(Fact::Blocked { on });
+        }
+    }
 }
 
 /// The last calls of a task as lines, the oldest first.
@@ -95,25 +133,41 @@ impl Tracer for Feed {
             outbox.lost += 1;
             return;
         }
-        let target = ("target", event.fact.target().to_string());
-        if let (Some(_), Some(call)) = (event.fact.exit(), recent.unseen(event.tid)) {
-            let message = ("message", format!("{call} = ?"));
-            let fields = [target.clone(), ("call", call.to_string()), message];
-            let line = line(&recent, event.at, event.tid, fields);
+        for line in lines(event, &recent) {
             protocol::write(&Answer::Event(line), &mut outbox.lines);
         }
-        let fields = [target].into_iter().chain(describe(event, &recent));
-        let mut line = line(&recent, event.at, event.tid, fields);
-        if let Some((parent, _)) = event.fact.spawned()
-            && parent != Tid::KERNEL
-        {
-            line.insert("parent".into(), u64::from(parent).into());
-        }
-        protocol::write(&Answer::Event(line), &mut outbox.lines);
     }
 }
 
+/// An event as lines, the last of which is of the event itself. The ledger has it already.
+pub(crate) fn lines(event: &Event<'_>, recent: &Ledger) -> Vec<Map<String, Value>> {
+    let mut lines = Vec::new();
+    let target = ("target", event.fact.target().to_string());
+    if let (Some(_), Some(call)) = (event.fact.exit(), recent.unseen(event.tid)) {
+        let message = ("message", format!("{call} = ?"));
+        let fields = [target.clone(), ("call", call.to_string()), message];
+        lines.push(line(recent, event.at, event.tid, fields));
+    }
+    let fields = [target].into_iter().chain(describe(event, recent));
+    let mut line = line(recent, event.at, event.tid, fields);
+    if let Some((parent, _)) = event.fact.spawned()
+        && parent != Tid::KERNEL
+    {
+        line.insert("parent".into(), u64::from(parent).into());
+    }
+    lines.push(line);
+    lines
+}
+
 impl Filter {
+    /// An event as lines, if it passes. The ledger has it already.
+    pub(crate) fn lines(&self, event: &Event<'_>, recent: &Ledger) -> Vec<Map<String, Value>> {
+        match self.selects(event, recent) {
+            true => lines(event, recent),
+            false => Vec::new(),
+        }
+    }
+
     fn selects(&self, event: &Event<'_>, recent: &Ledger) -> bool {
         let (fact, tid) = (&event.fact, event.tid);
         let is_any = |names: &[String], name: &str| {
@@ -122,9 +176,16 @@ impl Filter {
         let is_of_call = fact.blocked_on().is_some() || fact.answer().is_some();
         let call = || recent.last(tid).map_or("", |call| call.call.name());
         log::is_shown(fact, !self.calls.is_empty(), self.sched, self.console)
-            && (self.tids.is_empty() || self.tids.contains(&tid.into()))
-            && is_any(&self.comms, recent.comm(tid))
+            && (self.tasks.is_empty() || self.tasks.iter().any(|task| is_task(task, tid, recent)))
             && (!is_of_call || is_any(&self.calls, call()))
+    }
+}
+
+/// Whether a text of the command line means this task: its number, or its name.
+pub(crate) fn is_task(wanted: &str, tid: Tid, tasks: &Ledger) -> bool {
+    match wanted.parse::<u64>() {
+        Ok(number) => tid == number.into(),
+        Err(_) => tasks.comm(tid) == wanted,
     }
 }
 

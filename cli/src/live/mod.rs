@@ -54,7 +54,7 @@ use super::{
     values::whole,
 };
 use client::{Connection, Link};
-use protocol::{Filter, Request};
+use protocol::{Answers, Filter, Request};
 use query::{CROWD, Query};
 use screen::{End, Source};
 use terminal::{Taken, leave};
@@ -200,7 +200,7 @@ pub(super) struct OfTask {
 Examples:
   boot --monitor run.sock echo                             a kernel with a monitor
   trace live --attach run.sock                             every trap from now on
-  trace live --attach run.sock --name client --call recv   some of them
+  trace live --attach run.sock --task client --call recv   some of them
   trace live --attach run.sock --json | jq .message")]
 pub(super) struct TraceLive {
     #[command(flatten)]
@@ -219,32 +219,57 @@ pub(super) fn trace(command: &TraceLive, log: Log) -> Result<ExitCode, Failure> 
 /// Runs one of the commands.
 pub(super) fn run(command: &LiveCommand, verbosity: &Verbosity) -> Result<ExitCode, Failure> {
     let log = Log::of_output(verbosity);
-    let (attach, request) = match command {
-        LiveCommand::Ps { list, attach } => (attach, Request::Ps(list.clone())),
-        LiveCommand::Tree { tree, attach } => (attach, Request::Ps(tree.query())),
-        LiveCommand::Waits(attach) => (attach, Request::Waits {}),
-        LiveCommand::Where(OfTask { tid, attach }) | LiveCommand::Why(OfTask { tid, attach }) => {
-            (attach, Request::Where { tid: *tid })
+    let (attach, view) = match command {
+        LiveCommand::Ps { list, attach } => (attach, View::Ps(list.clone())),
+        LiveCommand::Tree { tree, attach } => (attach, View::Tree(tree.query())),
+        LiveCommand::Waits(attach) => (attach, View::Waits),
+        LiveCommand::Where(OfTask { tid, attach }) => (attach, View::Where(*tid)),
+        LiveCommand::Why(OfTask { tid, attach }) => (attach, View::Why(*tid)),
+        LiveCommand::Kill(OfTask { tid, attach }) => {
+            attach.open()?.all(&Request::Kill { tid: *tid })?;
+            return Ok(ExitCode::SUCCESS);
         }
-        LiveCommand::Kill(OfTask { tid, attach }) => (attach, Request::Kill { tid: *tid }),
         LiveCommand::Top { socket, every } => return top(socket, *every, log),
     };
-    if let Some(all) = attach.open()?.all(&request)? {
-        let text = match command {
-            LiveCommand::Ps { .. } => text::ps(&all, ": --json lists all"),
-            LiveCommand::Tree { .. } => text::tree(&all),
-            LiveCommand::Waits(_) => text::waits(&all, text::ROWS),
-            LiveCommand::Where(_) => {
+    if let Some(all) = attach.open()?.all(&view.request())? {
+        let text = view.text(&all, ": --json lists all", log);
+        stdio::print(text.as_bytes())?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What is asked about the tasks of a kernel.
+pub(super) enum View {
+    Ps(Query),
+    Tree(Query),
+    Waits,
+    Where(u64),
+    Why(u64),
+}
+
+impl View {
+    pub(super) fn request(&self) -> Request {
+        match self {
+            Self::Ps(query) | Self::Tree(query) => Request::Ps(query.clone()),
+            Self::Waits => Request::Waits {},
+            Self::Where(tid) | Self::Why(tid) => Request::Where { tid: *tid },
+        }
+    }
+
+    /// The answers as text. `more` says how to see the tasks that it has no room for.
+    pub(super) fn text(&self, all: &Answers, more: &str, log: Log) -> String {
+        match self {
+            Self::Ps(_) => text::ps(all, more),
+            Self::Tree(_) => text::tree(all),
+            Self::Waits => text::waits(all, text::ROWS),
+            Self::Where(_) => {
                 let lines = text::where_lines(&all.tasks, all.totals.at).into_iter();
                 let traps = all.traps.iter().map(|trap| text::event(log, trap));
                 lines.chain(traps).map(|line| line + "\n").collect()
             }
-            LiveCommand::Why(_) => text::why_lines(&all.tasks, all.totals.at),
-            LiveCommand::Kill(_) | LiveCommand::Top { .. } => String::new(),
-        };
-        stdio::print(text.as_bytes())?;
+            Self::Why(_) => text::why_lines(&all.tasks, all.totals.at),
+        }
     }
-    Ok(ExitCode::SUCCESS)
 }
 
 /// Runs the screen for another kernel, as a task of a kernel of its own.

@@ -9,7 +9,7 @@ use super::{
     query::Query,
     row::{Row, Totals},
 };
-use crate::values::{calls, whole};
+use crate::{output::is_plain, values::calls};
 
 /// A request to a kernel.
 #[derive(Debug, Serialize, Deserialize)]
@@ -35,12 +35,9 @@ pub(crate) enum Request {
 #[derive(Args, Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Filter {
-    /// Only this task; can be repeated
-    #[arg(long = "task", value_name = "TID", value_parser = whole::<u64>)]
-    pub(super) tids: Vec<u64>,
-    /// Only tasks of this name; can be repeated
-    #[arg(long = "name", value_name = "NAME")]
-    pub(super) comms: Vec<String>,
+    /// Only this task, by its number or name; can be repeated
+    #[arg(long = "task", alias = "name", value_name = "TASK")]
+    pub(super) tasks: Vec<String>,
     /// Only this call, such as recv or new_task; can be repeated
     #[arg(long = "call", value_name = "CALL", value_parser = calls(), hide_possible_values = true)]
     pub(super) calls: Vec<String>,
@@ -109,6 +106,20 @@ impl Answers {
             _ => {}
         }
     }
+
+    /// The tasks and their cycles in the lines of a monitor, made safe for a terminal.
+    pub(crate) fn objects(self) -> String {
+        let tasks = self.tasks.into_iter().map(Answer::Task);
+        let cycles = self.cycles.into_iter();
+        let cycles = cycles.map(|tids| Answer::Cycle { tids });
+        let behind = self.behind.into_iter();
+        let behind = behind.map(|tids| Answer::Behind { tids });
+        let mut lines = Vec::new();
+        let all = tasks.chain(cycles).chain(behind);
+        all.for_each(|answer| write(&answer, &mut lines));
+        let lines = lines.split_inclusive(|byte| *byte == b'\n');
+        lines.map(safe_json).collect()
+    }
 }
 
 /// Appends a request or an answer as a line.
@@ -121,4 +132,34 @@ pub(super) fn write(object: &impl Serialize, to: &mut Vec<u8>) {
 pub(super) fn read(line: &[u8]) -> Result<Answer, String> {
     serde_json::from_slice(line)
         .map_err(|_| "the server there is no monitor of a kernel".to_string())
+}
+
+/// Makes a line of JSON safe for a terminal. Control characters occur only within texts or as white
+/// space between them.
+pub(crate) fn safe_json(line: &[u8]) -> String {
+    let text = String::from_utf8_lossy(line.trim_ascii_end());
+    let mut safe = String::with_capacity(line.len());
+    for letter in text.chars() {
+        match letter {
+            '\0'..' ' => safe.push(' '),
+            letter if is_plain(letter) => safe.push(letter),
+            // All of them are in the 16-bit plane.
+            letter => safe += &format!("\\u{:04x}", u32::from(letter)),
+        }
+    }
+    safe.push('\n');
+    safe
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_is_shown_without_control_characters() {
+        let hostile = "{\"comm\":\t\"a\u{9b}31m\u{202e}\u{7f}ä\"}\r\n";
+        let safe = safe_json(hostile.as_bytes());
+        assert_eq!(safe, "{\"comm\": \"a\\u009b31m\\u202e\\u007fä\"}\n");
+        serde_json::from_str::<Value>(&safe).expect("it is still JSON");
+    }
 }

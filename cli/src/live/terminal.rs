@@ -47,7 +47,16 @@ const INPUT: usize = 1024;
 
 struct Before {
     termios: Termios,
-    out: Stream,
+    /// Where a screen is drawn, if one is.
+    out: Option<Stream>,
+}
+
+/// Has the settings of the terminal restored at the end, for a line editor that changes them.
+pub(crate) fn remember() -> io::Result<()> {
+    let termios = tcgetattr(io::stdin())?;
+    let mut before = BEFORE.lock().unwrap_or_else(PoisonError::into_inner);
+    before.get_or_insert(Before { termios, out: None });
+    Ok(())
 }
 
 /// A terminal that can be taken.
@@ -87,12 +96,12 @@ impl Terminal {
         raw.local_modes |= LocalModes::ISIG;
         raw.special_codes[SpecialCodeIndex::VSUSP] = 0;
         raw.special_codes[SpecialCodeIndex::VQUIT] = 0;
-        let out = self.out;
+        let out = Some(self.out);
         *BEFORE.lock().unwrap_or_else(PoisonError::into_inner) = Some(Before { termios, out });
         tcsetattr(io::stdin(), OptionalActions::Flush, &raw)?;
         let mut sequence = Vec::new();
         sequence.queue(EnterAlternateScreen)?.queue(cursor::Hide)?;
-        straight(out, &sequence)
+        straight(self.out, &sequence)
     }
 
     pub(super) fn descriptor(self) -> BorrowedFd<'static> {
@@ -119,7 +128,13 @@ impl Terminal {
 /// Restores the terminal, if it was taken, and writes the kept output to it.
 pub(crate) fn leave() {
     let before = BEFORE.lock().unwrap_or_else(PoisonError::into_inner).take();
-    if let Some(before) = before {
+    if let Some(Before { termios, out: None }) = before {
+        let _ = tcsetattr(io::stdin(), OptionalActions::Now, &termios);
+    } else if let Some(Before {
+        termios,
+        out: Some(out),
+    }) = before
+    {
         let mut sequence = Vec::new();
         let queued = sequence
             .queue(EndSynchronizedUpdate)
@@ -127,8 +142,8 @@ pub(crate) fn leave() {
             .and_then(|sequence| sequence.queue(cursor::Show))
             .map(drop);
         // A terminal that has gone needs no more cleanup.
-        let _ = queued.and_then(|()| straight(before.out, &sequence));
-        let _ = tcsetattr(io::stdin(), OptionalActions::Flush, &before.termios);
+        let _ = queued.and_then(|()| straight(out, &sequence));
+        let _ = tcsetattr(io::stdin(), OptionalActions::Flush, &termios);
     }
     stdio::end();
 }

@@ -12,7 +12,7 @@ use std::{
 
 use clap::Args;
 use signal_hook::consts::{SIGHUP, SIGINT};
-use trapline::{Event, Kernel, Ledger, Os, Tracer, record::Handle};
+use trapline::{Kernel, Ledger, Os, Tracer, record::Handle};
 
 use super::{
     feed,
@@ -91,7 +91,7 @@ impl Observation {
 
     /// Configures a kernel before its first tick.
     pub(crate) fn tracer(&self) -> impl Tracer + use<> {
-        Recent(Rc::clone(&self.recent))
+        feed::follow(&self.recent)
     }
 
     /// Cleans up where the process ends with the kernel still running.
@@ -142,19 +142,6 @@ impl Observation {
                 monitor::serve(os, listener, file, shared).await
             });
         }
-    }
-}
-
-/// A tracer that keeps the last calls up to date.
-struct Recent(Rc<RefCell<Ledger>>);
-
-impl Tracer for Recent {
-    fn event(&mut self, event: &Event<'_>) {
-        self.0.borrow_mut().event(event);
-    }
-
-    fn is_exact(&self) -> bool {
-        false
     }
 }
 

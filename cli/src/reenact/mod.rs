@@ -57,7 +57,12 @@ pub(super) struct SearchOptions {
           conflicts_with_all = ["at_speed", "only", "as_test"])]
     pub(super) explore: Option<NonZeroU64>,
     /// Run this schedule of an earlier report, and no other
-    #[arg(long, value_name = "SEED.DELAYS.HASH", requires = "explore")]
+    #[arg(
+        long = "replay",
+        alias = "schedule",
+        value_name = "SEED.DELAYS.HASH",
+        requires = "explore"
+    )]
     schedule: Option<String>,
     /// What each peer of a search has to get
     #[arg(
@@ -78,7 +83,7 @@ impl SearchOptions {
             Expect::Bytes => "--expect bytes ",
         };
         let tape = quoted(&tape);
-        format!("{binary} replay --explore 1 {expect}--schedule {{replay}} {tape}")
+        format!("{binary} replay --explore 1 {expect}--replay {{replay}} {tape}")
     }
 }
 
@@ -130,13 +135,14 @@ fn script_of(playing: Playing, line: &BootLine, log: Log) -> Result<Script, Stri
     let rules = Rules::new(&line.options.inject);
     // Of its warnings, only that of a task that waits.
     let world = Attached::replayed(world, Log::SILENT, io::sink(), log)?;
-    let builder = boot::settings(&line.options, seed, &rules, Outside::of(world));
+    let builder = boot::settings(line, seed, &rules, Outside::of(world));
     let opened = Rc::default();
     let mut kernel = builder
         .tracer(peers::listening(&opened))
         .build()
         .map_err(|error| format!("cannot boot: {error}"))?;
-    boot::load(&mut kernel, line, Log::SILENT)?;
+    let desk = boot::desk(line, &rules);
+    boot::load(&mut kernel, line, desk, Log::SILENT)?;
     if let Err(error) = kernel.run() {
         match tape::Error::of(&error) {
             Some(tape::Error::Left(left)) => {
@@ -270,7 +276,7 @@ fn with_peers(
 ) -> Result<Report, Error> {
     peers::listen(kernel, tally)?;
     for placed in programs {
-        placed.spawn_on(kernel, tally.script.home())?;
+        placed.spawn_on(kernel, tally.script.home(), None)?;
     }
     peers::connect(kernel, tally)?;
     for (at, signal) in &tally.script.signals {

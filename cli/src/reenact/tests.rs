@@ -183,6 +183,7 @@ fn line(what: &str) -> BootLine {
     let commands = Commands {
         command: &args::command("test", &app),
         programs: &app.programs,
+        policies: &app.policies,
     };
     let words = ["test", "boot", "program", what].map(OsString::from);
     let line = BootLine::parse(commands, &words);
@@ -222,9 +223,11 @@ fn noted(what: &str, max_time: Option<Duration>) -> Script {
     header.seed = 1;
     let world = SimWorld::new(1).net(&net);
     let world = Taping::create(world, &path, &header, None).expect("it is created");
-    let builder = boot::settings(&line.options, 1, &Rules::new(&[]), Outside::of(world));
+    let rules = Rules::new(&[]);
+    let builder = boot::settings(&line, 1, &rules, Outside::of(world));
     let mut kernel = builder.build().expect("it boots");
-    boot::load(&mut kernel, &line, Log::SILENT).unwrap();
+    let desk = boot::desk(&line, &rules);
+    boot::load(&mut kernel, &line, desk, Log::SILENT).unwrap();
     kernel.run().expect("it ends").check().expect("it is well");
     drop(kernel);
     let playing = Playing::open(&path).expect("it is a tape");

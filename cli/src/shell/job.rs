@@ -6,9 +6,12 @@ use std::{
     time::Duration,
 };
 
-use trapline::{Exit, File, Mode, Os, Queue, Source, Stdio, Tid, UnixStream};
+use trapline::{Errno, Exit, File, Mode, Os, Queue, Source, Stdio, Tid, UnixStream};
 
-use super::{super::program::Placed, line::Step};
+use super::{
+    super::{desk::Desk, program::Placed},
+    line::Step,
+};
 
 /// The texts that wait between two programs. Each is what a program prints between two traps.
 const ROOM: usize = 16;
@@ -23,9 +26,15 @@ pub(super) enum Work {
 }
 
 impl Work {
-    async fn start(self, os: &mut Os, name: &str, stdio: Stdio) -> Result<Tid, String> {
+    async fn start(
+        self,
+        os: &mut Os,
+        name: &str,
+        stdio: Stdio,
+        desk: Option<&Desk>,
+    ) -> Result<Tid, String> {
         let tid = match self {
-            Self::Program(placed) => placed.start(os, stdio).await,
+            Self::Program(placed) => placed.start(os, stdio, desk).await,
             Self::Text(text) => {
                 let tell = async move |os: &mut Os| write!(os, "{text}");
                 os.spawn_piped(stdio, name, tell).await
@@ -35,8 +44,12 @@ impl Work {
                 os.spawn_piped(stdio, name, sleep).await
             }
         };
-        tid.map_err(|errno| format!("{name}: {errno}: raise --max-tasks"))
+        tid.map_err(|errno| no_task(name, errno))
     }
+}
+
+fn no_task(name: &str, errno: Errno) -> String {
+    format!("{name}: {errno}: raise --max-tasks")
 }
 
 /// The tasks of a step.
@@ -52,12 +65,17 @@ pub(super) struct Job {
 
 impl Job {
     /// Starts the programs of a step. An error is a line for the user, and no task is left.
-    pub(super) async fn start(os: &mut Os, works: Vec<Work>, step: &Step) -> Result<Self, String> {
+    pub(super) async fn start(
+        os: &mut Os,
+        works: Vec<Work>,
+        step: &Step,
+        desk: Option<&Desk>,
+    ) -> Result<Self, String> {
         let mut job = Self {
             line: step.text(),
             ..Self::default()
         };
-        let started = job.start_all(os, works, step).await;
+        let started = job.start_all(os, works, step, desk).await;
         if started.is_err() {
             job.kill(os).await;
             while let Some(tid) = job.next() {
@@ -72,6 +90,7 @@ impl Job {
         os: &mut Os,
         works: Vec<Work>,
         step: &Step,
+        desk: Option<&Desk>,
     ) -> Result<(), String> {
         let failed = |error: io::Error| error.to_string();
         let mut to = match &step.to {
@@ -92,19 +111,28 @@ impl Job {
             None => None,
         };
         let count = works.len();
+        // A shell types at the terminal if it has nothing else to read and to print to.
+        let is_typed_at = input.is_none() && to.is_none() && count == 1;
+        let desk = desk.cloned().map(|desk| Desk {
+            is_typed_at: desk.is_typed_at && is_typed_at,
+            ..desk
+        });
         for (n, (work, words)) in works.into_iter().zip(&step.stages).enumerate() {
-            let file = if n + 1 == count { to.take() } else { None };
+            let file = to.take_if(|_| n + 1 == count);
             let mut stdio = Stdio::new();
             if let Some(input) = &input {
                 stdio = stdio.input(input);
             }
-            if n + 1 == count && file.is_none() {
-                self.stages.push(work.start(os, &words[0], stdio).await?);
-                break;
+            let text = match n + 1 == count && file.is_none() {
+                true => None,
+                false => Some(Queue::bounded(os, ROOM).await),
+            };
+            if let Some(text) = &text {
+                stdio = stdio.output(text);
             }
-            let text = Queue::bounded(os, ROOM).await;
-            let stdio = stdio.output(&text);
-            self.stages.push(work.start(os, &words[0], stdio).await?);
+            let tid = work.start(os, &words[0], stdio, desk.as_ref()).await?;
+            self.stages.push(tid);
+            let Some(text) = text else { break };
             input = match file {
                 Some(file) => {
                     let write = async move |os: &mut Os| write(os, &text, &file).await;
@@ -129,8 +157,8 @@ impl Job {
         program: impl AsyncFnOnce(&mut Os) -> io::Result<()> + 'static,
     ) -> Result<(), String> {
         let tid = os.spawn(name, program).await;
-        let tid = tid.map_err(|errno| format!("{name}: {errno}: raise --max-tasks"))?;
-        self.carriers.push(tid);
+        self.carriers
+            .push(tid.map_err(|errno| no_task(name, errno))?);
         Ok(())
     }
 

@@ -34,9 +34,12 @@ impl Step {
     }
 }
 
+/// What joins the words of a line.
+pub(super) const OPERATORS: &str = "&;|<>";
+
 /// Reads a line. An error is a line for the user.
 pub(super) fn steps(line: &str) -> Result<Vec<Step>, String> {
-    let tokens = words::tokens(line, "&;|<>").map_err(|error| format!("{error}: {line}"))?;
+    let tokens = words::tokens(line, OPERATORS).map_err(|error| format!("{error}: {line}"))?;
     let mut reading = Reading::default();
     for token in tokens {
         match token {

@@ -1,48 +1,36 @@
 //! The program `shell`: a prompt that is a task. Its lines start the programs of the binary.
 
+mod acts;
+mod builtin;
 mod job;
 mod line;
+mod terminal;
+mod words;
 
 use std::{
-    collections::BTreeMap,
+    cell::{Cell, RefCell},
+    collections::{BTreeMap, VecDeque},
     error::Error,
-    fmt::Write,
-    fs,
-    io::{self, IsTerminal},
-    mem,
-    time::Duration,
+    fs, io, mem,
+    rc::Rc,
+    vec,
 };
 
 use clap::{Args, FromArgMatches};
-use trapline::{Exit, Input, Os, Signal, Signals, Source, TaskInfo, TaskState};
+use trapline::{Exit, Ledger, Observer, Os, Queue, Signal, Signals, Source};
 
 use super::{
+    desk::Desk,
+    live::feed,
     options::Boot,
     program::{Entry, Placed, Programs, made},
-    values::duration,
+    record::Recorded,
 };
+use builtin::BuiltIn;
 use job::{Job, Work};
 use line::{Step, steps};
-
-const PROMPT: &str = "trapline> ";
-
-const HELP: &str = "\
-PROGRAM [ARGS]..    run a program of `list`, and wait for it; PROGRAM --help has its arguments
-A; B    A && B    A || B    one after the other: always, if A ended well, if A failed
-A | B               both, where B reads what A prints
-A < FILE            read a file of the disk; A > FILE and A >> FILE write one, or append to it
-PROGRAM &           run it behind the prompt, as a job
-jobs                the jobs
-fg [N]              wait for job N, or for the last one; an interrupt ends it
-wait                wait for all jobs
-kill TID            end a task
-ps, tree            the tasks, with what they wait for
-where TID           the place in the source where a task waits, and where it was spawned
-sleep TIME          wait: seconds, or a time such as 50ms
-time PROGRAM ..     say how long it takes
-run PROGRAM ..      run a program that has the name of one of these
-exit                leave; it ends the jobs, if no script does it
-";
+use terminal::Terminal;
+use words::Words;
 
 /// The name of the program, and of the command that boots it.
 pub(super) const NAME: &str = "shell";
@@ -94,24 +82,51 @@ pub fn shell() -> Entry {
         name: NAME,
         augment: Shell::augment_args,
         check: |matches| Shell::from_arg_matches(matches).map(drop),
-        run: |matches, programs| {
-            let (shell, programs) = (made::<Shell>(matches), programs.clone());
-            Box::new(move |os| Box::pin(shell.main(os, programs)))
+        run: |matches, programs, desk| {
+            let (shell, programs, desk) = (made::<Shell>(matches), programs.clone(), desk.cloned());
+            Box::new(move |os| Box::pin(shell.main(os, programs, desk)))
         },
     }
 }
 
 /// Where lines come from.
+#[derive(Clone)]
 enum Lines {
-    Text(std::vec::IntoIter<String>),
+    Text(Rc<RefCell<vec::IntoIter<String>>>),
     Input,
-    /// With what tells that there is a line.
-    Terminal(Input),
+    /// A task that is asked for each line with the words that complete it.
+    Terminal(Queue<Words>, Queue<Option<String>>),
+}
+
+/// What a shell and those on other hosts share: one of them has the prompt.
+#[derive(Clone)]
+struct Shared {
+    programs: Programs,
+    desk: Option<Desk>,
+    signals: Rc<Signals>,
+    lines: Lines,
+    /// Whether the terminal was asked for a line that has not come.
+    is_asked: Rc<Cell<bool>>,
+    /// What is left of the line.
+    steps: Rc<RefCell<VecDeque<Step>>>,
+    recent: Rc<RefCell<Ledger>>,
+    trace: Rc<RefCell<Option<Observer>>>,
+    /// The events since the shell was told to record them.
+    recording: Rc<RefCell<Option<(Observer, Recorded)>>>,
+}
+
+impl Shared {
+    /// Ends a recording. An error says why it is not complete.
+    fn close_recording(&self) -> Result<(), String> {
+        let recording = self.recording.take();
+        recording.map_or(Ok(()), |(_, recorded)| recorded.close())
+    }
 }
 
 struct Session {
-    programs: Programs,
-    signals: Signals,
+    shared: Shared,
+    /// The host, unless it is that of the first shell.
+    host: Option<String>,
     jobs: BTreeMap<usize, Job>,
 }
 
@@ -134,68 +149,186 @@ impl<T: Into<String>> From<T> for Failure {
 }
 
 impl Shell {
-    async fn main(self, os: &mut Os, programs: Programs) -> Result<(), Box<dyn Error>> {
-        let mut lines = match self.line.or(self.script) {
+    async fn main(
+        self,
+        os: &mut Os,
+        programs: Programs,
+        desk: Option<Desk>,
+    ) -> Result<(), Box<dyn Error>> {
+        let lines = match self.line.or(self.script) {
             Some(text) => {
                 let lines: Vec<String> = text.lines().map(Into::into).collect();
-                Lines::Text(lines.into_iter())
+                Lines::Text(Rc::new(RefCell::new(lines.into_iter())))
             }
-            None if io::stdin().is_terminal() => Lines::Terminal(os.input().await?),
-            None => Lines::Input,
+            None => Lines::typed(os, desk.as_ref()).await?,
         };
-        let signals = os.catch(&[Signal::Interrupt]).await;
-        let mut session = Session {
+        let recent = feed::ledger();
+        let (tasks, now) = (os.tasks().await, os.now().await);
+        feed::introduce(&mut *recent.borrow_mut(), &tasks, now);
+        let _follows = os.observe(feed::follow(&recent));
+        let shared = Shared {
             programs,
-            signals,
-            jobs: BTreeMap::new(),
+            desk,
+            signals: Rc::new(os.catch(&[Signal::Interrupt]).await),
+            lines,
+            is_asked: Rc::default(),
+            steps: Rc::default(),
+            recent,
+            trace: Rc::default(),
+            recording: Rc::default(),
         };
+        let end = Session::new(shared.clone(), None).run(os).await;
+        shared.close_recording()?;
+        end.map_err(Into::into)
+    }
+}
+
+impl Lines {
+    /// Lines that are typed at the terminal, or come from the input.
+    async fn typed(os: &mut Os, desk: Option<&Desk>) -> Result<Self, Box<dyn Error>> {
+        let Some(desk) = desk else {
+            return Ok(Self::Input);
+        };
+        // A tape says so of a replay.
+        let is_typed_at = desk.is_typed_at;
+        if !os.run_recorded(move || is_typed_at).await? {
+            return Ok(Self::Input);
+        }
+        let asks = Queue::<Words>::bounded(os, 1).await;
+        let typed = Queue::<Option<String>>::bounded(os, 1).await;
+        let (asked, answer) = (asks.clone(), typed.clone());
+        let types = async move |os: &mut Os| {
+            while let Ok(words) = asked.get(os).await {
+                let edit = move || Terminal::of_process().edit(words);
+                let line = os.run_recorded(edit).await.unwrap_or_default();
+                if answer.put(os, line).await.is_err() {
+                    break;
+                }
+            }
+        };
+        os.spawn_daemon("terminal", types).await?;
+        Ok(Self::Terminal(asks, typed))
+    }
+}
+
+impl Session {
+    fn new(shared: Shared, host: Option<String>) -> Self {
+        let jobs = BTreeMap::new();
+        Self { shared, host, jobs }
+    }
+
+    /// Runs all lines. An error says why the last command has failed.
+    async fn run(&mut self, os: &mut Os) -> Result<(), String> {
         let mut last = Ok(());
+        while let Some(step) = self.next(os, &mut last).await {
+            if step.after.is_some_and(|well| well != last.is_ok()) {
+                continue;
+            }
+            if step.stages == [["exit"]] {
+                break;
+            }
+            last = self.step(os, step).await;
+            if let Err(Failure {
+                text,
+                is_told: false,
+            }) = &last
+            {
+                writeln!(os, "{}", text.trim_end());
+            }
+        }
+        // Those of a script go on, as in other shells.
+        if !matches!(self.shared.lines, Lines::Text(_)) {
+            for job in self.jobs.values() {
+                job.kill(os).await;
+            }
+        }
+        last.map_err(|failure| failure.text)
+    }
+
+    /// Returns the next step, of a new line if none is left.
+    async fn next(&mut self, os: &mut Os, last: &mut End) -> Option<Step> {
         let mut was_asked = false;
         loop {
-            let Some(line) = session.next(os, &mut lines).await? else {
-                let is_over = matches!(lines, Lines::Text(_)) || session.jobs.is_empty();
+            if let Some(step) = self.shared.steps.borrow_mut().pop_front() {
+                return Some(step);
+            }
+            let Ok(Some(line)) = self.line(os).await else {
+                let is_over = matches!(self.shared.lines, Lines::Text(_)) || self.jobs.is_empty();
                 // At a terminal one may go on.
                 if mem::replace(&mut was_asked, true) || is_over {
-                    break;
+                    return None;
                 }
                 writeln!(os, "Jobs run: end the input again to end them");
                 continue;
             };
             was_asked = false;
-            if !session.line(os, &line, &mut last).await {
-                break;
+            match steps(&line) {
+                Ok(steps) => self.shared.steps.borrow_mut().extend(steps),
+                Err(error) => {
+                    writeln!(os, "{error}");
+                    *last = Err(error.into());
+                }
             }
         }
-        // Those of a script go on, as in other shells.
-        if !matches!(lines, Lines::Text(_)) {
-            for job in session.jobs.values() {
-                job.kill(os).await;
-            }
-        }
-        last.map_err(|failure| failure.text.into())
     }
-}
 
-impl Session {
-    /// Returns the next line. On a terminal it says meanwhile which jobs end.
-    async fn next(&mut self, os: &mut Os, lines: &mut Lines) -> io::Result<Option<String>> {
+    /// Returns the next line. While one is typed it says which jobs end.
+    async fn line(&mut self, os: &mut Os) -> io::Result<Option<String>> {
         self.tell(os).await;
-        let input = match lines {
-            Lines::Text(lines) => return Ok(lines.next()),
+        let (asks, typed) = match &self.shared.lines {
+            Lines::Text(lines) => return Ok(lines.borrow_mut().next()),
             Lines::Input => return os.read_line().await,
-            Lines::Terminal(input) => input,
+            Lines::Terminal(asks, typed) => (asks.clone(), typed.clone()),
         };
-        write!(os, "{PROMPT}");
+        if !self.shared.is_asked.replace(true) {
+            let words = self.words(os).await;
+            // It is closed if the task of the terminal was killed.
+            if asks.put(os, words).await.is_err() {
+                return Ok(None);
+            }
+        }
         loop {
             let ends = self.jobs.values().filter_map(Job::next).map(Source::exit);
-            let sources: Vec<Source> = [Source::readable(input)].into_iter().chain(ends).collect();
-            if os.select(&sources).await == 0 {
-                return os.read_line().await;
+            let signals = &self.shared.signals;
+            let own = [Source::message(&typed), Source::signal(signals)];
+            let sources: Vec<Source> = own.into_iter().chain(ends).collect();
+            match os.select(&sources).await {
+                0 => break,
+                // It has found no job in front.
+                1 => drop(self.shared.signals.next(os).await),
+                _ => self.tell(os).await,
             }
-            let told = self.ended(os).await;
-            if !told.is_empty() {
-                write!(os, "\n{told}{PROMPT}");
-            }
+        }
+        self.shared.is_asked.set(false);
+        Ok(typed.get(os).await.ok().flatten())
+    }
+
+    /// What completes the next line.
+    async fn words(&mut self, os: &mut Os) -> Words {
+        let Shared { programs, desk, .. } = &self.shared;
+        let disk = desk.as_ref().and_then(|desk| desk.disk.clone());
+        let net = desk.as_ref().and_then(|desk| desk.net.as_ref());
+        let host = self
+            .host
+            .as_deref()
+            .map_or(String::new(), |host| format!("@{host}"));
+        let files = match (&disk, net) {
+            (None, Some(_)) => os.disk().list(os, ".").await.unwrap_or_default(),
+            _ => Vec::new(),
+        };
+        Words {
+            prompt: format!("trapline{host}> "),
+            programs: programs.clone(),
+            tids: os
+                .tasks()
+                .await
+                .iter()
+                .map(|task| task.tid.to_string())
+                .collect(),
+            jobs: self.jobs.keys().map(ToString::to_string).collect(),
+            hosts: net.map_or(Vec::new(), trapline::SimNet::hosts),
+            files,
+            disk,
         }
     }
 
@@ -217,35 +350,6 @@ impl Session {
         told
     }
 
-    /// Runs a line. Returns `false` if the shell is to end.
-    async fn line(&mut self, os: &mut Os, line: &str, last: &mut End) -> bool {
-        let steps = match steps(line) {
-            Ok(steps) => steps,
-            Err(error) => {
-                writeln!(os, "{error}");
-                *last = Err(error.into());
-                return true;
-            }
-        };
-        for step in steps {
-            if step.after.is_some_and(|well| well != last.is_ok()) {
-                continue;
-            }
-            if step.stages == [["exit"]] {
-                return false;
-            }
-            *last = self.step(os, step).await;
-            if let Err(Failure {
-                text,
-                is_told: false,
-            }) = last
-            {
-                writeln!(os, "{text}");
-            }
-        }
-        true
-    }
-
     async fn step(&mut self, os: &mut Os, mut step: Step) -> End {
         if let [first, ..] = &mut *step.stages
             && first.len() > 1
@@ -259,14 +363,17 @@ impl Session {
             return end;
         }
         let is_alone = step.from.is_none() && step.to.is_none() && step.stages.len() == 1;
-        if is_alone && let Some(end) = self.command(os, &step.stages[0]).await {
+        if is_alone
+            && let Some(Ok(command)) = BuiltIn::read(&step.stages[0])
+            && let Some(end) = self.act(os, command).await
+        {
             return end;
         }
         let mut works = Vec::new();
         for words in &step.stages {
             works.push(self.work(os, words).await?);
         }
-        let job = Job::start(os, works, &step).await?;
+        let job = Job::start(os, works, &step, self.shared.desk.as_ref()).await?;
         if !step.is_behind {
             return self.front(os, job).await;
         }
@@ -276,135 +383,47 @@ impl Session {
         Ok(())
     }
 
-    /// Carries out a command of the shell that is no part of a pipe. Returns `None` if there is no such
-    /// command.
-    async fn command(&mut self, os: &mut Os, words: &[String]) -> Option<End> {
-        let (name, args) = words.split_first().expect("a command has a word");
-        Some(match (&**name, args) {
-            ("fg", args) => {
-                let n = match args.first() {
-                    None => self.jobs.keys().last().copied(),
-                    Some(n) => n.parse().ok(),
-                };
-                match n.and_then(|n| self.jobs.remove(&n)) {
-                    Some(job) => self.front(os, job).await,
-                    None => Err("fg: there is no such job: see jobs".into()),
-                }
-            }
-            ("wait", _) => {
-                let mut end = Ok(());
-                while end.is_ok()
-                    && let Some((_, job)) = self.jobs.pop_first()
-                {
-                    end = self.front(os, job).await;
-                }
-                end
-            }
-            ("kill", args) => match number(args) {
-                None => Err("kill: it needs the number of a task, such as kill 3: see ps".into()),
-                Some(tid) if os.kill(tid.into()).await => Ok(()),
-                Some(tid) => Err(format!("kill: there is no task {tid}: see ps").into()),
-            },
-            _ => match self.told(os, words).await? {
-                Ok(text) => {
-                    write!(os, "{text}");
-                    Ok(())
-                }
-                Err(error) => Err(error.into()),
-            },
-        })
-    }
-
-    /// Returns what a command says, if it is one that does no more than that.
-    async fn told(&mut self, os: &mut Os, words: &[String]) -> Option<Result<String, String>> {
-        let mut text = String::new();
-        match &*words[0] {
-            "help" => text += HELP,
-            "jobs" => {
-                text += &self.ended(os).await;
-                for (n, job) in &self.jobs {
-                    text += &format!("[{n}] {}: {}\n", tasks(job), job.line);
-                }
-            }
-            "ps" => os
-                .tasks()
-                .await
-                .iter()
-                .for_each(|task| show(&mut text, task, 0)),
-            "tree" => {
-                let tasks = os.tasks().await;
-                let is_root =
-                    |task: &&TaskInfo| !tasks.iter().any(|other| other.tid == task.parent);
-                let roots = tasks.iter().filter(is_root);
-                roots.for_each(|task| branch(&mut text, &tasks, task, 0));
-            }
-            "where" => {
-                let Some(tid) = number(&words[1..]) else {
-                    return Some(Err(
-                        "where: it needs the number of a task, such as where 3: see ps".into(),
-                    ));
-                };
-                let tasks = os.tasks().await;
-                let Some(task) = tasks.iter().find(|task| task.tid == tid.into()) else {
-                    return Some(Err(format!("where: there is no task {tid}: see ps")));
-                };
-                show(&mut text, task, 0);
-                for (what, place) in [("waits", &task.wait.place), ("spawned", &task.spawned)] {
-                    if let Some(place) = place {
-                        text += &format!("     {what} at {place}\n");
-                    }
-                }
-            }
-            _ => return None,
-        }
-        Some(Ok(text))
-    }
-
     /// Returns what a program of a step does. An error is a line for the user.
     async fn work(&mut self, os: &mut Os, words: &[String]) -> Result<Work, String> {
-        if let Some(text) = self.told(os, words).await {
-            return text.map(Work::Text);
-        }
-        match &*words[0] {
-            name @ ("fg" | "wait" | "kill" | "exit") => {
-                Err(format!("{name} is a command of the shell: write it alone"))
-            }
-            "sleep" => {
-                let text = words.get(1).map_or("", |text| text);
-                Ok(Work::Sleep(match text.parse() {
-                    Ok(seconds) => Duration::from_secs(seconds),
-                    Err(_) => duration(text).map_err(|error| format!("sleep: {error}"))?,
-                }))
-            }
-            "run" if words.len() > 1 => self.program(&words[1..]),
-            _ => self.program(words),
+        match BuiltIn::read(words) {
+            None => self.program(words),
+            Some(Err(error)) => answer(&error),
+            Some(Ok(BuiltIn::Sleep { time })) => Ok(Work::Sleep(time)),
+            Some(Ok(BuiltIn::Run { program })) => self.program(&program),
+            Some(Ok(command)) => match self.told(os, &command).await {
+                Some(text) => text.map(Work::Text),
+                None => {
+                    let name = &words[0];
+                    Err(format!("{name} is a command of the shell: write it alone"))
+                }
+            },
         }
     }
 
     fn program(&self, words: &[String]) -> Result<Work, String> {
-        let Some(entry) = self.programs.iter().find(|entry| entry.name == words[0]) else {
+        let programs = &self.shared.programs;
+        let Some(entry) = programs.iter().find(|entry| entry.name == words[0]) else {
             let name = &words[0];
             return Err(format!(
                 "{name}: there is no such program or command: see help"
             ));
         };
         let matches = entry.command().try_get_matches_from(words);
-        let named = |matches| Placed::new(&self.programs, "", (entry.name, &matches));
+        let named = |matches| Placed::new(programs, "", (entry.name, &matches));
         match matches.and_then(named) {
             Ok(placed) => Ok(Work::Program(Box::new(placed))),
-            Err(error) if error.use_stderr() => Err(error.to_string().trim_end().into()),
-            Err(help) => Ok(Work::Text(help.to_string())),
+            Err(error) => answer(&error),
         }
     }
 
     /// Waits for the job. An interrupt ends it, and not the shell.
     async fn front(&mut self, os: &mut Os, mut job: Job) -> End {
         while let Some(tid) = job.next() {
-            let sources = [Source::exit(tid), Source::signal(&self.signals)];
+            let sources = [Source::exit(tid), Source::signal(&self.shared.signals)];
             if os.select(&sources).await == 0 {
                 job.wait(os, tid).await;
             } else {
-                self.signals.next(os).await;
+                self.shared.signals.next(os).await;
                 job.kill(os).await;
             }
         }
@@ -418,9 +437,12 @@ impl Session {
     }
 }
 
-/// The number of a task.
-fn number(args: &[String]) -> Option<u64> {
-    args.first().and_then(|tid| tid.parse().ok())
+/// What `clap` says of the arguments of a command: its help, or an error.
+fn answer(error: &clap::Error) -> Result<Work, String> {
+    match error.use_stderr() {
+        true => Err(error.to_string().trim_end().into()),
+        false => Ok(Work::Text(error.to_string())),
+    }
 }
 
 /// The tasks of the programs of a job.
@@ -428,22 +450,4 @@ fn tasks(job: &Job) -> String {
     let tids: Vec<String> = job.stages.iter().map(ToString::to_string).collect();
     let word = if tids.len() == 1 { "task" } else { "tasks" };
     format!("{word} {}", tids.join(", "))
-}
-
-fn show(text: &mut String, task: &TaskInfo, depth: usize) {
-    let state = match &task.state {
-        TaskState::Ready => "ready".into(),
-        TaskState::Running => "running".into(),
-        TaskState::Blocked { .. } => task.blocked_on().unwrap_or_default(),
-        TaskState::Zombie(exit) => format!("zombie: {exit}"),
-    };
-    let indent = "  ".repeat(depth);
-    let line = writeln!(text, "{:>4} {indent}{:<12} {state}", task.tid, task.name);
-    line.expect("a text takes every line");
-}
-
-fn branch(text: &mut String, tasks: &[TaskInfo], task: &TaskInfo, depth: usize) {
-    show(text, task, depth);
-    let children = tasks.iter().filter(|other| other.parent == task.tid);
-    children.for_each(|child| branch(text, tasks, child, depth + 1));
 }

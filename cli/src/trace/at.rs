@@ -1,10 +1,10 @@
 //! `trace ps` and `trace tree`: the tasks at an instant of a recording, as `ps` and `tree` show those
 //! of a running kernel.
 
-use std::{io::Write, path::PathBuf, process::ExitCode, time::Duration};
+use std::{io::Write, mem, path::PathBuf, process::ExitCode, time::Duration};
 
 use clap::{Args, ValueHint};
-use trapline::{Doing, Ledger, Nanos, TaskInfo, TaskState, Tid, Tracer};
+use trapline::{Deadlock, Doing, Ledger, Nanos, TaskInfo, TaskState, Tid, Tracer};
 
 use super::source::{Failure, Source};
 use crate::{
@@ -56,6 +56,9 @@ struct At {
     /// The instant, instead of the end
     #[arg(long, value_name = "TIME", value_parser = instant)]
     at: Option<Duration>,
+    /// Show a JSON object a line, as a monitor does
+    #[arg(long)]
+    json: bool,
 }
 
 impl PsCommand {
@@ -107,10 +110,27 @@ impl At {
                 log.note(&format!("the recording ends at {end:.6}"));
             }
             let all = rows(&tasks, &ledger, query);
-            out.write_all(text(&all).as_bytes())?;
+            let shown = match self.json {
+                true => all.objects(),
+                false => text(&all),
+            };
+            out.write_all(shown.as_bytes())?;
             out.flush()?;
         }
+        // The process ends: to free the tasks of a long run one by one takes a second.
+        mem::forget((tasks, ledger));
         source.end(log)
+    }
+}
+
+/// What tasks wait for, in the words of a monitor.
+pub(super) fn waits_of(waits: &Deadlock, ledger: &Ledger) -> Answers {
+    let numbers = |tids: &[Tid]| tids.iter().map(|tid| u64::from(*tid)).collect();
+    let all = |lists: &[Vec<Tid>]| lists.iter().map(|tids| numbers(tids)).collect();
+    Answers {
+        cycles: all(&waits.cycles),
+        behind: all(&waits.tails),
+        ..rows(&waits.blocked, ledger, &Query::default())
     }
 }
 

@@ -143,7 +143,7 @@ fn write_csv(out: &mut impl Write, source: &mut Source) -> Result<(), Failure> {
 fn row(event: &Event<'_>, tasks: &Ledger) -> [String; 7] {
     let call = match event.fact.word() {
         "trapped" | "injected" | "replied" => tasks.last(event.tid),
-        "spawned" | "fault" | "resumed" | "deferred" | "console" | "reaped" => None,
+        "spawned" | "fault" | "resumed" | "deferred" | "console" | "accessed" | "reaped" => None,
         _ => tasks.pending(event.tid),
     };
     [

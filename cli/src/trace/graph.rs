@@ -6,6 +6,7 @@ use clap::{Args, ValueEnum, ValueHint};
 use trapline::{Cycle, Deadlock, Ledger, Nanos, Tracer};
 
 use super::{
+    at::waits_of,
     dot::dot,
     source::{Failure, Source},
 };
@@ -35,6 +36,9 @@ pub(crate) struct WaitsCommand {
     /// What they waited for at this time, instead of at the end
     #[arg(long, value_name = "TIME", value_parser = instant)]
     at: Option<Duration>,
+    /// Show a JSON object a line, as a monitor does: a task each, and a cycle each
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -57,6 +61,7 @@ impl WaitsCommand {
         source.warn_of_gaps(log);
         let waits = waits(&tasks, cut.is_none());
         match self.format {
+            _ if self.json => out.write_all(waits_of(&waits, &tasks).objects().as_bytes())?,
             Format::Text => write_text(out, &waits, &tasks, cut)?,
             Format::Dot => out.write_all(dot(&waits).as_bytes())?,
         }

@@ -20,6 +20,7 @@ mod export;
 mod graph;
 mod history;
 mod life;
+mod open;
 mod path;
 pub(super) mod post_mortem;
 mod queues;
@@ -51,6 +52,7 @@ pub(super) enum TraceCommand {
     Show(show::ShowCommand),
     Summary(summary::SummaryCommand),
     Timeline(timeline::TimelineCommand),
+    Open(open::OpenCommand),
     Export(export::ExportCommand),
     Diff(diff::DiffCommand),
     Waits(graph::WaitsCommand),
@@ -71,6 +73,7 @@ pub(super) fn run(command: &TraceCommand, verbosity: &Verbosity) -> Result<ExitC
         TraceCommand::Show(command) => command.run(log, &mut out),
         TraceCommand::Summary(command) => command.run(log, &mut out),
         TraceCommand::Timeline(command) => command.run(log, &mut out),
+        TraceCommand::Open(command) => command.run(log, &mut out),
         TraceCommand::Export(command) => command.run(log, &mut out),
         TraceCommand::Diff(command) => command.run(log, &mut out),
         TraceCommand::Waits(command) => command.run(log, &mut out),

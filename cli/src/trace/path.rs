@@ -1,9 +1,9 @@
 //! `trace path`: the critical path, which decided when a run ended.
 
-use std::{cmp::Reverse, collections::BTreeMap, io::Write, path::PathBuf, process::ExitCode};
+use std::{cmp::Reverse, collections::BTreeMap, io::Write, mem, path::PathBuf, process::ExitCode};
 
 use clap::{Args, ValueHint};
-use serde_json::Value;
+use serde_json::{Value, json};
 use trapline::{Doing, Ending, Moment, Nanos, Tid};
 
 use super::{
@@ -13,6 +13,7 @@ use super::{
     source::Failure,
 };
 use crate::{
+    live::protocol::safe_json,
     output::{Log, clean},
     table::table,
 };
@@ -40,22 +41,44 @@ pub(crate) struct PathCommand {
     /// The recording, as `boot --record` makes it; - for standard input
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     file: PathBuf,
+    /// Show a JSON object for each part of the path, in order of time; times are in seconds
+    #[arg(long)]
+    json: bool,
 }
 
 impl PathCommand {
     pub(super) fn run(&self, log: Log, out: &mut impl Write) -> Result<ExitCode, Failure> {
         let (history, source) = History::open(&self.file)?;
         source.warn_of_gaps(log);
-        writeln!(out, "{}", history.shares())?;
         let (path, total) = (history.path(), history.total());
-        let shares = path_shares(&history, &path, total).into_iter();
+        if self.json {
+            for segment in &path {
+                let object = segment.object(&history).to_string();
+                out.write_all(safe_json(object.as_bytes()).as_bytes())?;
+            }
+        } else {
+            Self::show(&history, &path, total, out)?;
+        }
+        out.flush()?;
+        // The process ends: to free a long history piece by piece takes a second.
+        mem::forget((history, path));
+        source.end(log)
+    }
+
+    /// Shows the shares and the longest parts, for people.
+    fn show(
+        history: &History,
+        path: &[Segment],
+        total: Amount,
+        out: &mut impl Write,
+    ) -> Result<(), Failure> {
+        writeln!(out, "{}", history.shares())?;
+        let shares = path_shares(history, path, total).into_iter();
         let shares: Vec<_> = shares.map(|row| row.map(Value::from)).collect();
         let shares = table(PATH_COLUMNS, &shares);
         writeln!(out, "critical path of {total}\n\n{shares}")?;
-        writeln!(out, "\n{}", parts(&history, &path))?;
-        out.flush()?;
-        source.end(log)?;
-        Ok(ExitCode::SUCCESS)
+        writeln!(out, "\n{}", parts(history, path))?;
+        Ok(())
     }
 }
 
@@ -98,6 +121,14 @@ pub(super) struct Segment {
     pub(super) what: String,
     pub(super) from: Moment,
     pub(super) to: Moment,
+}
+
+impl Segment {
+    fn object(&self, history: &History) -> Value {
+        let [from, to] = [self.from, self.to].map(|moment| moment.at.as_secs_f64());
+        let (tid, name) = (u64::from(self.tid), history.name(self.tid));
+        json!({ "from": from, "to": to, "tid": tid, "comm": name, "was": self.what })
+    }
 }
 
 impl History {

@@ -3,12 +3,17 @@
 use std::{io::Write, mem, path::PathBuf, process::ExitCode, time::Duration};
 
 use clap::{Args, ValueHint};
+use serde_json::{Value, json};
 use trapline::{
-    Answered, DeviceId, Event, Fact, Ledger, Nanos, On, Reply, SystemCall, Tid, Tracer, Wake,
+    Answered, DeviceId, Event, Fact, Ledger, Nanos, On, Reply, SystemCall, Tracer, Wake,
 };
 
 use super::source::{Failure, Source, unknown};
 use crate::{
+    live::{
+        feed::{self, is_task},
+        protocol::safe_json,
+    },
     log,
     output::{Log, aligned, clean},
     values::{calls, instant, whole},
@@ -20,11 +25,11 @@ use crate::{
 Times are counted from boot. With several filters, an event has to match all of them.
 
 Examples:
-  boot --record run.trap echo               record a run
+  boot --virtual --record run.trap convoy   record a run
   trace show run.trap | less                all of it
-  trace show --task echo --errors run.trap  failures of tasks of that name
-  trace show --call recv --relative run.trap
-  trace show --from 00:04.000 --to 5s --sched run.trap")]
+  trace show --task worker-1 --relative run.trap
+  trace show --call sleep --from 10ms run.trap
+  trace show --from 00:00.010 --to 20ms --sched run.trap")]
 pub(crate) struct ShowCommand {
     /// The recording, as `boot --record` makes it; - for standard input
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
@@ -59,6 +64,9 @@ pub(crate) struct ShowCommand {
     /// Show the time since the previous line
     #[arg(long)]
     relative: bool,
+    /// Show a JSON object a line, as `trace live` does
+    #[arg(long, conflicts_with = "relative")]
+    json: bool,
 }
 
 impl ShowCommand {
@@ -88,11 +96,18 @@ impl ShowCommand {
             }
             unseen.retain(|task| !is_task(task, event.tid, &tasks));
             if self.selects(&event, &tasks) {
+                if self.json {
+                    objects(out, &mut missing, &event, &tasks)?;
+                    continue;
+                }
                 gap(out, &mut missing)?;
                 write(out, log, &mut since, &event, &tasks)?;
             }
         }
-        gap(out, &mut missing)?;
+        match self.json {
+            true => lost(out, &mut missing)?,
+            false => gap(out, &mut missing)?,
+        }
         source.end(log)?;
         for task in unseen {
             log.warn(&unknown(task, &self.file, is_cut));
@@ -124,6 +139,29 @@ fn gap(out: &mut impl Write, missing: &mut u64) -> Result<(), Failure> {
     Ok(())
 }
 
+/// The same as an object.
+fn lost(out: &mut impl Write, missing: &mut u64) -> Result<(), Failure> {
+    if *missing > 0 {
+        writeln!(out, "{}", json!({ "missing": *missing }))?;
+    }
+    *missing = 0;
+    Ok(())
+}
+
+fn objects(
+    out: &mut impl Write,
+    missing: &mut u64,
+    event: &Event<'_>,
+    tasks: &Ledger,
+) -> Result<(), Failure> {
+    lost(out, missing)?;
+    for line in feed::lines(event, tasks) {
+        let line = Value::Object(line).to_string();
+        out.write_all(safe_json(line.as_bytes()).as_bytes())?;
+    }
+    Ok(())
+}
+
 fn is_about_device(fact: &Fact<'_>, call: Option<SystemCall>, wanted: DeviceId) -> bool {
     let device = match (fact.blocked_on(), fact.woken_by()) {
         (Some(On::Device(device, _)), _) => Some(device),
@@ -144,14 +182,6 @@ fn is_about_queue(fact: &Fact<'_>, call: Option<SystemCall>, wanted: u64) -> boo
         _ => None,
     };
     queue.is_some_and(|queue| queue.number() == wanted)
-}
-
-/// Whether the name or number selects this task.
-fn is_task(wanted: &str, tid: Tid, tasks: &Ledger) -> bool {
-    match wanted.parse::<u64>() {
-        Ok(number) => tid == number.into(),
-        Err(_) => tasks.comm(tid) == wanted,
-    }
 }
 
 /// Writes an event as a line; a time `since` the previous line is relative.

@@ -1,12 +1,14 @@
 //! `trace why`: why a task waited.
 
-use std::{io::Write, path::PathBuf, process::ExitCode, time::Duration};
+use std::{io::Write, mem, path::PathBuf, process::ExitCode, time::Duration};
 
 use clap::{Args, ValueHint};
+use serde_json::json;
 use trapline::Nanos;
 
 use super::{history::History, source::Failure};
 use crate::{
+    live::protocol::safe_json,
     output::{Log, clean},
     units::few,
     values::instant,
@@ -34,6 +36,9 @@ pub(crate) struct WhyCommand {
     /// What the task waited for at this time
     #[arg(long, value_name = "TIME", value_parser = instant)]
     at: Option<Duration>,
+    /// Show a JSON object for each task
+    #[arg(long)]
+    json: bool,
 }
 
 impl WhyCommand {
@@ -55,6 +60,13 @@ impl WhyCommand {
             return Err(format!("--at {at} is after the end of the recording, {end}").into());
         }
         for (place, tid) in tasks.iter().take(MOST).enumerate() {
+            if self.json {
+                let sentences = history.why(*tid, self.at).sentences;
+                let name = history.name(*tid);
+                let why = json!({ "tid": u64::from(*tid), "comm": name, "why": sentences });
+                out.write_all(safe_json(why.to_string().as_bytes()).as_bytes())?;
+                continue;
+            }
             if place > 0 {
                 writeln!(out)?;
             }
@@ -69,7 +81,8 @@ impl WhyCommand {
             ));
         }
         out.flush()?;
-        source.end(log)?;
-        Ok(ExitCode::SUCCESS)
+        // The process ends: to free a long history piece by piece takes a second.
+        mem::forget(history);
+        source.end(log)
     }
 }

@@ -89,6 +89,16 @@ fn book() -> Vec<(String, Vec<Block>)> {
     pages::pages(&Path::new(ROOT).join("docs"))
 }
 
+fn readme() -> String {
+    fs::read_to_string(Path::new(ROOT).join("README.md")).expect("there is one")
+}
+
+/// The book, and the README before it, whose programs are tested with the documentation.
+fn book_and_readme() -> impl Iterator<Item = (String, Vec<Block>)> {
+    let readme = ("README".to_string(), blocks(&readme()));
+    [readme].into_iter().chain(book())
+}
+
 /// The lines of a text, wherever they are indented.
 fn flat(text: &str) -> String {
     text.lines()
@@ -132,9 +142,7 @@ fn every_block_is_of_a_kind_that_is_checked() {
 fn the_commands_of_the_book_print_and_draw_what_it_says() {
     let drawn = scratch("drawn");
     let mut checked = 0;
-    let readme = fs::read_to_string(Path::new(ROOT).join("README.md")).expect("there is one");
-    let readme = ("README".to_string(), blocks(&readme));
-    for (page, blocks) in book().into_iter().chain([readme]) {
+    for (page, blocks) in book_and_readme() {
         for block in blocks.iter().filter(|block| block.kind == "console") {
             let place = format!("{page}:{}", block.line);
             for step in format!("\n{}", block.text).split("\n$ ").skip(1) {
@@ -170,6 +178,8 @@ fn the_commands_of_the_book_print_and_draw_what_it_says() {
         }
     }
     assert!(checked > 0, "the book shows commands");
+    let failing = out(shell(&format!("{ROOT}/docs/failing.sh")));
+    fs::write(drawn.join("failing.svg"), failing).expect("it can be written");
     let (drawn, shown) = (svgs(&drawn), svgs(&Path::new(ROOT).join("docs/pictures")));
     assert!(drawn.keys().eq(shown.keys()), "{:?}", drawn.keys());
     for (name, picture) in drawn {
@@ -238,7 +248,7 @@ fn numberless(text: &str) -> String {
 
 #[test]
 fn the_sessions_of_the_book_go_as_it_says() {
-    let pages = book().into_iter().filter(|(_, blocks)| {
+    let pages = book_and_readme().filter(|(_, blocks)| {
         let mut kinds = blocks.iter().map(|block| &block.kind);
         kinds.any(|kind| kind == "session")
     });
@@ -276,6 +286,33 @@ fn script(session: &str) -> String {
         }
     }
     script
+}
+
+#[test]
+fn the_readme_is_short_and_its_commands_its_blocks_and_its_links_are_checked() {
+    let text = readme();
+    assert!(
+        text.lines().count() <= 160,
+        "it has a page of the book for that"
+    );
+    let blocks = blocks(&text);
+    let commands = blocks.iter().filter(|block| block.kind == "sh");
+    let commands = commands.flat_map(|block| block.text.lines());
+    let commands: Vec<&str> = commands.map(|line| before(line, "#")).collect();
+    assert_eq!(commands, ["cargo run --release -- boot echo", "cargo test"]);
+    for block in &blocks {
+        let checked = ["sh", "console", "session", "rust"].contains(&block.kind.as_str());
+        assert!(checked, "README:{}: nothing checks this", block.line);
+    }
+    for link in text.split("](").skip(1) {
+        let link = link.split(')').next().expect("split gives one");
+        let is_there = link.starts_with("https://") || Path::new(ROOT).join(link).exists();
+        assert!(is_there, "{link} leads nowhere");
+    }
+}
+
+fn before<'a>(text: &'a str, end: &str) -> &'a str {
+    text.split(end).next().expect("split gives one").trim_end()
 }
 
 #[test]

@@ -4,6 +4,7 @@ mod console;
 mod sockets;
 
 use std::{
+    collections::BTreeMap,
     fs::{self, File},
     io::{self, PipeWriter},
     net::TcpListener,
@@ -149,14 +150,47 @@ fn sleepers_sleep_at_the_same_time() {
 fn list_shows_the_first_line_of_each_help() {
     let (code, out, err) = run(&["list"]);
     assert_eq!((code, &*err), (0, ""));
-    let (name, about) = out.split_once(' ').unwrap();
-    assert_eq!(name, "parts");
-    assert!(
-        about.trim_start().starts_with("A task in two parts"),
-        "{out}"
-    );
-    let shown = |line: &str| line.contains("  ") && line.trim_end() == line;
-    assert!(out.lines().all(shown), "{out}");
+    let groups = out.trim_end().split("\n\n");
+    let groups = groups.map(|group| group.split_once(":\n").unwrap());
+    let groups: BTreeMap<&str, &str> = groups.collect();
+    for (group, line) in [
+        ("The course", "  parts              A task in two parts"),
+        ("Servers and clients", "  echo               A server that"),
+        ("Scheduling", "  jobs               Jobs that arrive"),
+        (
+            "What goes wrong",
+            "  starved            Goes wrong: a worker",
+        ),
+    ] {
+        assert!(groups[group].starts_with(line), "{out}");
+    }
+    let lines = groups.values().flat_map(|lines| lines.lines());
+    let (count, shown) = (lines.clone().count(), |line: &str| {
+        line.starts_with("  ") && line[2..].contains("  ") && line.trim_end() == line
+    });
+    assert!(lines.clone().all(shown), "{out}");
+
+    let (code, out, err) = run(&["list", "--json"]);
+    assert_eq!((code, &*err), (0, ""));
+    let objects: Vec<Value> = out
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(objects.len(), count);
+    let echo = objects.iter().find(|object| object["name"] == "echo");
+    assert_eq!(echo.unwrap()["group"], "Servers and clients");
+    assert!(objects.iter().all(|object| object["about"] != ""), "{out}");
+}
+
+#[test]
+fn a_list_without_groups_has_no_headings() {
+    let (code, out, _) = texts(rude(&["list"]).output().unwrap());
+    assert_eq!(code, 0);
+    assert!(out.starts_with("panics  "), "{out}");
+    assert!(out.lines().all(|line| !line.ends_with(':')), "{out}");
+    let (_, out, _) = texts(rude(&["list", "--json"]).output().unwrap());
+    let first: Value = serde_json::from_str(out.lines().next().unwrap()).unwrap();
+    assert_eq!(first["group"], Value::Null);
 }
 
 #[test]
@@ -177,6 +211,19 @@ fn completions_and_manual_pages_are_printed() {
         let (code, out, _) = run(&["completions", shell]);
         assert_eq!(code, 0);
         assert!(out.contains("multitask"), "{shell} knows the programs");
+        let knows = |words: &str| assert!(out.contains(words), "{shell}: {words}");
+        // Other shells get no words for the value of an option.
+        if ["bash", "zsh", "fish"].contains(&shell) {
+            let gap = if shell == "fish" { "\\t''\n" } else { " " };
+            knows(&["fifo", "rr", "sjf", "stcf"].join(gap));
+            knows(&["random", "pct", "surw", "fifo", "exhaustive"].join(gap));
+            let mark = if shell == "zsh" { "\\:" } else { ":" };
+            knows(
+                &["get_tid", "yield"]
+                    .map(|call| format!("{call}{mark}"))
+                    .join(gap),
+            );
+        }
     }
     let (code, out, _) = run(&["man"]);
     assert_eq!(code, 0);
@@ -379,8 +426,8 @@ fn usage_is_exit_code_2_and_says_what_to_do() {
             "tip: --by-name is an option of ps, trace summary, trace ps\n",
         ),
         (
-            &["explore", "--time", "0s", "parts"],
-            "'0s' for '--time <TIME>': no schedule runs in no time",
+            &["explore", "--max-time", "0s", "parts"],
+            "'0s' for '--max-time <TIME>': no schedule runs in no time",
         ),
         (
             &["explore", "--schedules", "0", "parts"],

@@ -296,8 +296,22 @@ fn wrong_values_are_explained() {
 }
 
 #[test]
-fn no_jobs_is_an_error() {
-    let (code, _, err) = run(&["lab", "--policy", "fifo", "jobs"]);
+fn without_jobs_there_are_three_and_a_file_without_any_is_an_error() {
+    let all = objects(&["--policy", "fifo", "jobs"]);
+    let three = [
+        "--job",
+        "0,60ms",
+        "--job",
+        "10ms,10ms",
+        "--job",
+        "10ms,20ms",
+    ];
+    let given = [&["--policy", "fifo", "jobs"][..], &three].concat();
+    assert_eq!(all, objects(&given));
+    assert_eq!(run(&["boot", "-q", "--virtual", "jobs"]).0, 0);
+    let path = format!("{}-no-jobs", tempfile());
+    fs::write(&path, "# none\n").unwrap();
+    let (code, _, err) = run(&["lab", "--policy", "fifo", "jobs", "--jobs-from", &path]);
     assert_eq!(code, 1);
     assert!(err.contains("there are no jobs: give --job"), "{err}");
 }

@@ -550,7 +550,7 @@ fn trace_live_filters_by_call_and_name() {
     // Another request ends the trace.
     client.say("{\"do\":\"ps\"}\n");
     while client.hear()["is"] != "end" {}
-    client.say("{\"do\":\"trace\",\"comms\":[\"echo\"]}\n");
+    client.say("{\"do\":\"trace\",\"tasks\":[\"echo\"]}\n");
     assert_eq!(client.hear()["is"], "tracing");
     let _client = kernel.tcp();
     let line = client.hear();
@@ -559,7 +559,7 @@ fn trace_live_filters_by_call_and_name() {
         (&"echo".into(), &1.into()),
         "{line}"
     );
-    client.say("{\"do\":\"trace\",\"sched\":true,\"console\":true,\"tids\":[2]}\n");
+    client.say("{\"do\":\"trace\",\"sched\":true,\"console\":true,\"tasks\":[\"2\"]}\n");
     while client.hear()["is"] != "tracing" {}
     let mut targets =
         [client.hear(), client.hear(), client.hear()].map(|line| line["target"].clone());

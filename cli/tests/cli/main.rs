@@ -6,6 +6,7 @@ mod boot;
 mod crash;
 mod debug;
 mod disk;
+mod examples;
 mod explore;
 mod extended;
 mod filters;
@@ -25,6 +26,7 @@ mod shell;
 mod signals;
 mod simulated;
 mod support;
+mod tour;
 mod trace;
 mod wal;
 

@@ -189,7 +189,6 @@ fn tasks_that_wait_for_each_other_are_a_deadlock_beside_a_server() {
 
 #[test]
 fn what_cannot_be_is_an_error() {
-    let on = ["--on", SERVER];
     let cases: &[(&[&str], &str)] = &[
         (
             &["--on", "server:ecko"],
@@ -310,11 +309,6 @@ fn what_cannot_be_is_an_error() {
         assert_eq!((code, &*out), (2, ""), "{args:?}: {err}");
         assert!(err.contains(message), "{args:?}: {err}");
     }
-    let mut real = Command::new(env!("CARGO_BIN_EXE_trapline"));
-    let output = real.arg("boot").args(on).output().expect("it runs");
-    let err = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2));
-    assert!(err.contains("--virtual"), "{err}");
 }
 
 #[test]

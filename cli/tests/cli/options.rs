@@ -41,14 +41,14 @@ const EXPLORE: &[Row] = &[
     (&["--seed", "7"], "deadlock", Text(" fails, seed 7;")),
     (&["--preemptions", "0"], "wait", Text("1 schedule passes;")),
     (
-        &["--steps", "3"],
+        &["--max-ticks", "3"],
         "wait",
         Text("the limit of 3 ticks is reached"),
     ),
     (
-        &["--time", "1ns"],
+        &["--max-time", "1ns"],
         "wait",
-        Text("no schedule ran to its end within --time"),
+        Text("no schedule ran to its end within --max-time"),
     ),
     (
         &["--jobs", "1"],
@@ -74,6 +74,38 @@ const EXPLORE: &[Row] = &[
         &["--inject", "recv:error=ConnectionReset"],
         SERVER,
         Text("connection reset"),
+    ),
+    (
+        &["--turns-take", "0..5ms"],
+        "--strategy exhaustive timers",
+        Text("if a turn takes at most 5ms"),
+    ),
+    (
+        &["--faults", "1"],
+        "--may get_tid:kill wait",
+        Text("outcomes: 9"),
+    ),
+    (
+        &["--may", "get_tid:kill"],
+        "--faults 1 wait",
+        Text("outcomes: 9"),
+    ),
+    (&["--cut", "foo"], "wait", Text("12 cuts at 2 calls")),
+    (
+        &["--cut-by-timeout", "foo"],
+        "wait",
+        Text("no call of a task \"foo\" is within a timeout"),
+    ),
+    (&["--table"], "--cut foo wait", Text("  safe")),
+    (
+        &["--estimate"],
+        "--schedules 20 wait",
+        Text("of the probability is in orders not yet seen"),
+    ),
+    (
+        &["--mutate"],
+        "wait",
+        Text("mutations: 0 of 0 calls are needed"),
     ),
     (&["--signal", "0s:TERM"], "deadlock", Text("schedules pass")),
     (&["--stdin", "Cargo.toml"], "upper", Change),
@@ -242,7 +274,7 @@ const REPLAY: &[Row] = &[
     ),
     (
         &["--quiet"],
-        "--only 77 {}/run.tape",
+        "--task 77 {}/run.tape",
         NoText("there was no task 77"),
     ),
     (
@@ -258,7 +290,7 @@ const REPLAY: &[Row] = &[
         "",
         Test("replay.rs", "a_replay_can_take_as_long_as_its_run"),
     ),
-    (&["--only", "2"], "{}/run.tape", Text("get_tid()")),
+    (&["--task", "2"], "{}/run.tape", Text("get_tid()")),
     (
         &["--as-test", "it"],
         "",
@@ -273,7 +305,7 @@ const REPLAY: &[Row] = &[
         Test("reenact.rs", "a_cured_chat_passes_all_schedules"),
     ),
     (
-        &["--schedule", "0..00000000"],
+        &["--replay", "0..00000000"],
         "",
         Test(
             "reenact.rs",
@@ -462,11 +494,74 @@ fn unshown(name: &str, of: &str, tapes: &Path, (option, rest, shows): &Row) -> O
 }
 
 #[test]
+fn an_idea_has_one_option_and_its_other_names_are_hidden() {
+    let folder = Folder::new("names");
+    let tape = folder.0.join("run.tape");
+    let tape = tape.to_str().expect("it is text");
+    run(&["boot", "--tape", tape, "gossip"]);
+    let failing = ["replay", "--explore", "1", "--replay", "x", tape];
+    for (now, before) in [
+        (&["explore", "--max-ticks", "3", "wait"][..], "--steps"),
+        (&["explore", "--max-time", "1ns", "wait"], "--time"),
+        (&["replay", "-q", "--task", "2", tape], "--only"),
+        (&failing, "--schedule"),
+    ] {
+        let option = now
+            .iter()
+            .rfind(|word| word.starts_with("--"))
+            .expect("there is one");
+        let old: Vec<&str> = now
+            .iter()
+            .map(|word| if word == option { before } else { word })
+            .collect();
+        let (code, out, err) = run(now);
+        assert!(!out.is_empty() || code == 2, "{now:?}: {err}");
+        // Reports repeat the words.
+        let (old_code, old_out, old_err) = run(&old);
+        let renamed = |text: String| text.replace(before, option);
+        let old = (old_code, renamed(old_out), renamed(old_err));
+        assert_eq!(old, (code, out, err), "{now:?}");
+        assert!(!listed(now[0]).contains(before), "{before} is hidden");
+    }
+}
+
+#[test]
+fn an_option_of_the_network_implies_the_simulated_world() {
+    let on = ["--on", "a:wait", "--fault", "0s:crash a"];
+    let boot = |more: &[&str]| run(&[&["boot", "--seed", "1"], &on[..], more, &["tids"]].concat());
+    assert_eq!(boot(&[]), boot(&["--virtual"]));
+    assert_eq!(boot(&[]).0, 0);
+    let (code, _, err) = run(&["boot", "--chaos", "1", "--on", "a:wait", "tids"]);
+    assert_eq!(code, 0, "{err}");
+    assert!(err.contains("repeat the run with --seed"), "{err}");
+    for (real, why) in [
+        (&["--tape", "x"][..], "a virtual run needs no tape"),
+        (&["--top"], "a virtual run is over at once"),
+        (&["--monitor", "x"], "a virtual run is over at once"),
+        (
+            &["--disk", "."],
+            "each host of the simulated network has a disk",
+        ),
+    ] {
+        let (code, _, err) = boot(real);
+        assert_eq!(code, 2, "{err}");
+        assert!(err.contains(why), "{err}");
+    }
+}
+
+#[test]
 fn as_many_threads_search_as_the_option_says() {
     // Each thread has a schedule whose task prints a line, and then makes no trap.
     let lines = |jobs: &str| {
         let search = [
-            "explore", "--time", "1s", "--jobs", jobs, "hogs", "--after", "0s",
+            "explore",
+            "--max-time",
+            "1s",
+            "--jobs",
+            jobs,
+            "hogs",
+            "--after",
+            "0s",
         ];
         let (code, out, _) = texts(rude(&search).output().expect("it runs"));
         assert_eq!(code, 1);

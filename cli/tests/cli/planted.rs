@@ -89,6 +89,32 @@ fn the_cures_of_the_races_are_proved() {
     }
 }
 
+/// The turn from which a schedule cannot be saved: the case of `lost_wakeup.rs` is lost when the writer goes on
+/// to wait, behind the reader's look. The others go wrong in every order, if turns take no time.
+#[test]
+fn each_planted_bug_has_its_turning_point() {
+    for (name, wrong, _) in PROGRAMS {
+        let failure = check(wrong).explore().failure.expect("it is found");
+        let doomed = failure
+            .details
+            .lines()
+            .find(|line| line.starts_with("doomed from "));
+        let doomed = doomed.unwrap_or_else(|| panic!("{name}: {failure}"));
+        if name == "lost wakeup" {
+            assert!(
+                doomed.contains("programs/cases/lost_wakeup.rs:32: 0 of "),
+                "{doomed}"
+            );
+            assert!(doomed.contains(" in its place"), "{doomed}");
+        } else {
+            assert!(
+                doomed.starts_with("doomed from the begin: 0 of "),
+                "{name}: {doomed}"
+            );
+        }
+    }
+}
+
 // ---- the bugs that a network shows
 
 const SECOND: Duration = Duration::from_secs(1);

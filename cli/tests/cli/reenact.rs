@@ -104,7 +104,7 @@ fn a_chat_that_loses_a_line_under_one_schedule_is_found_from_a_tape_of_a_good_ru
     let (code, out, _) = rude(&words);
     assert_eq!(code, 1);
     assert!(out.contains(lost), "{out}");
-    let (code, out, _) = rude(&["--explore", "1", "--schedule", "nonsense", &tape]);
+    let (code, out, _) = rude(&["--explore", "1", "--replay", "nonsense", &tape]);
     assert_eq!((code, &*out), (2, ""));
 }
 
@@ -371,7 +371,7 @@ fn what_cannot_be_scripted_is_said() {
         (&["--explore", "0"][..], "a whole number from 1"),
         (&["--explore", "5", "--trace"], "--explore shows no run"),
         (&["--explore", "5", "--at-speed"], "cannot be used with"),
-        (&["--schedule", "1.2.3"], "--explore <N>"),
+        (&["--replay", "1.2.3"], "--explore <N>"),
         (
             &["--explore", "5", "--inject", "recv:kill"],
             "the tape holds the options of its run: boot with --inject and --tape FILE",

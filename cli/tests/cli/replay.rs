@@ -554,7 +554,7 @@ fn a_replay_can_be_watched_in_every_way() {
         err
     };
     assert!(replay(&["--trace"]).contains("spawned"));
-    let only = replay(&["--only", "2"]);
+    let only = replay(&["--task", "2"]);
     assert!(only.contains("get_tid()"), "{only}");
     let tid = |line: &str| line.split_whitespace().nth(1).map(str::to_string);
     assert!(
@@ -562,7 +562,7 @@ fn a_replay_can_be_watched_in_every_way() {
         "{only}"
     );
     assert!(!only.contains("there was no task"), "{only}");
-    let none = replay(&["--only", "77"]);
+    let none = replay(&["--task", "77"]);
     begins(&none, "warning: there was no task 77: ");
     assert!(replay(&["--summary"]).contains("traps"));
     let recording = folder.path("again.trap");

@@ -1,9 +1,12 @@
 //! The program `shell`: lines from a script, a pipe and a terminal.
 
+mod commands;
+mod terminal;
+
 use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},
-    process::Stdio,
+    process::{Child, Stdio},
 };
 
 use rand_pcg::{
@@ -37,6 +40,10 @@ fn a_line_runs_its_commands_under_their_conditions() {
     prints("grep x; exit", (1, ""));
     prints("grep x; seq 1", (0, "1\n"));
     prints("run seq '2'", (0, "1\n2\n"));
+    // A command of the shell comes before a program of that name.
+    prints("sleep 9 & jobs", (0, "[1] task 2\n[1] task 2: sleep 9\n"));
+    let (_, _, err) = shell("run head nothing");
+    has(&err, "\"head\" failed: cannot open nothing on the disk");
     prints("time sleep 1500ms", (0, "1.500s\n"));
     prints("sleep 3; time sleep 2", (0, "2.000s\n"));
 }
@@ -60,7 +67,7 @@ fn a_job_runs_behind_the_prompt() {
     let folder = Folder::new("shell-jobs");
     fs::write(
         folder.path("script"),
-        "sleep 1 &\nsleep 2\nsleep 9 &\nkill 4\nps\n",
+        "sleep 1 &\nsleep 2\nsleep 9 &\nkill 4\ntree\n",
     )
     .unwrap();
     let script = folder.path("script");
@@ -73,7 +80,8 @@ fn a_job_runs_behind_the_prompt() {
         &script,
     ];
     let (code, out, err) = run(&boot);
-    let expected = "[1] task 2\n[1] done: sleep 1\n[1] task 4\n[1] killed: sleep 9\n   1 shell        running\n";
+    let expected =
+        "[1] task 2\n[1] done: sleep 1\n[1] task 4\n[1] killed: sleep 9\n1 shell: running\n";
     assert_eq!((code, &*out), (0, expected), "{err}");
 }
 
@@ -83,8 +91,11 @@ fn tasks_are_shown_with_what_they_wait_for() {
         "sleep 5 & tree; ps",
         (
             0,
-            "[1] task 2\n   1 shell        running\n   2   sleep        the timer at 00:05.000\n   \
-             1 shell        running\n   2 sleep        the timer at 00:05.000\n",
+            "[1] task 2\n1 shell: running\n\
+             └─ 2 sleep: waits for the timer at 00:05.000, since 00:00.000\n \
+             tid  task   parent  state    blocked on              since      traps\n   \
+             1  shell       0  running                                         9\n   \
+             2  sleep       1  blocked  the timer at 00:05.000  00:00.000      1\n",
         ),
     );
 }
@@ -121,13 +132,13 @@ fn a_wrong_line_says_what_is_wrong_and_fails() {
             "cannot open nowhere on the disk: No such file",
         ),
         ("seq 1 > /a", "it begins with \"/\""),
-        ("where 9", "where: there is no task 9: see ps"),
+        ("where 9", "where: there is no live task 9: see ps"),
         ("&& seq 1", "there is no command before &&"),
         ("seq 1 &&", "there is no command at the end of the line"),
-        ("kill", "kill: it needs the number of a task"),
+        ("kill", "the following required arguments were not provided"),
         ("kill 99", "kill: there is no task 99: see ps"),
         ("fg", "fg: there is no such job: see jobs"),
-        ("sleep", "sleep: "),
+        ("sleep x", "it takes a number and a unit"),
         ("seq", "the following required arguments were not provided"),
         ("seq x", "invalid value 'x'"),
     ];
@@ -139,7 +150,7 @@ fn a_wrong_line_says_what_is_wrong_and_fails() {
     let (code, out, _) = shell("seq --help; help");
     assert_eq!(code, 0);
     has(&out, "Usage: seq");
-    has(&out, "kill TID");
+    has(&out, "kill                End a task");
     let (code, _, err) = run(&["boot", "shell", "--script", "/nowhere"]);
     assert_eq!(code, 2);
     has(&err, "cannot read it: No such file");
@@ -148,9 +159,9 @@ fn a_wrong_line_says_what_is_wrong_and_fails() {
 #[test]
 fn a_pipe_carries_the_text_of_one_program_to_the_next() {
     prints("seq 5 | grep 3", (0, "3\n"));
-    prints("seq 100000 | cat | wc", (0, "100000 100000 588895\n"));
+    prints("seq 20000 | cat | wc", (0, "20000 20000 108894\n"));
     prints("time sleep 2 | sleep 1", (0, "2.000s\n"));
-    prints("help | grep jobs | wc", (0, "3 19 133\n"));
+    prints("help | grep jobs | wc", (0, "3 20 138\n"));
     prints("seq 2 | run cat; cat --help | head -n 1", (0, HELP_OF_CAT));
     // The end of a pipe is that of its last program.
     prints("seq 1 | grep x || seq 2", (0, "1\n2\n"));
@@ -163,19 +174,19 @@ const HELP_OF_CAT: &str = "1\n2\nPrints files of the disk, or standard input\n";
 /// A program without a reader ends, and so does all that carries its text.
 #[test]
 fn nothing_is_left_of_a_pipe_whose_reader_ends() {
-    let only_shell = "   1 shell        running\n";
-    prints("yes | head -n 2; ps", (0, &format!("y\ny\n{only_shell}")));
-    prints(
-        "yes | cat | cat | head -n 1; ps",
-        (0, &format!("y\n{only_shell}")),
-    );
-    prints("yes | sleep 3; ps", (0, only_shell));
+    let only_shell = "1 shell: running\n";
+    prints("yes | head -n 2; tree", (0, &format!("y\ny\n{only_shell}")));
+    // Long lines fill the sockets between them soon.
+    let long = "y".repeat(200);
+    let line = format!("yes {long} | cat | cat | head -n 1; tree");
+    prints(&line, (0, &format!("{long}\n{only_shell}")));
+    prints(&format!("yes {long} | sleep 3; tree"), (0, only_shell));
     // A kill of the first ends all.
     let (code, out, _) =
-        shell("sleep 9 | cat | cat & sleep 1; tree; kill 2; wait; time sleep 1; ps");
+        shell("sleep 9 | cat | cat & sleep 1; tree; kill 2; wait; time sleep 1; tree");
     assert_eq!(code, 0, "{out}");
     has(&out, "[1] tasks 2, 4, 6\n");
-    has(&out, "   3   |            queue 2 (get)\n");
+    has(&out, "├─ 3 |: waits for queue 2 (get), since");
     assert!(out.ends_with(&format!("1.000s\n{only_shell}")), "{out}");
 }
 
@@ -188,8 +199,8 @@ fn a_file_of_the_disk_is_read_and_written() {
     prints("seq 9 > f; seq 1 > f; cat f", (0, "1\n"));
     prints("seq 3 | grep 2 > 'a b' && cat < 'a b' | cat", (0, "2\n"));
     prints(
-        "seq 100000 > f; wc f; cat < f | wc",
-        (0, "100000 100000 588895\n100000 100000 588895\n"),
+        "seq 20000 > f; wc f; cat < f | wc",
+        (0, "20000 20000 108894\n20000 20000 108894\n"),
     );
     // A job has no other input.
     prints("cat & wait", (0, "[1] task 2\n"));
@@ -199,12 +210,12 @@ fn a_file_of_the_disk_is_read_and_written() {
         "--virtual",
         "--seed=1",
         "--net",
-        "disk-capacity=100000",
+        "disk-capacity=20000",
     ];
-    let line = ["shell", "-c", "yes > f; ps"];
+    let line = ["shell", "-c", "yes > f; tree"];
     let (code, out, err) = run(&[&full[..], &line].concat());
     assert_eq!(code, 0, "{out} {err}");
-    has(&out, "   1 shell        running\n");
+    has(&out, "1 shell: running\n");
     has(&err, "cannot append to f on the disk");
 }
 
@@ -237,25 +248,6 @@ fn an_interrupt_ends_the_job_in_front_and_not_the_shell() {
 }
 
 #[test]
-fn a_terminal_has_prompts_and_may_go_on_after_its_end() {
-    let (mut window, tty) = pty();
-    let mut command = trapline(&["boot", "-q", "shell"]);
-    let mut child = Running::start(command.stdin(tty).stdout(Stdio::piped()));
-    window.write_all(b"sleep 100000s &\n\x04").unwrap();
-    assert_eq!(child.out_line(), "trapline> [1] task 2\n");
-    assert_eq!(
-        child.out_line(),
-        "trapline> Jobs run: end the input again to end them\n"
-    );
-    window.write_all(b"seq 2\n\x04").unwrap();
-    assert_eq!(child.out_line(), "trapline> 1\n");
-    assert_eq!(child.out_line(), "2\n");
-    child.out_line();
-    window.write_all(b"\x04").unwrap();
-    assert_eq!(exit_of(&mut child.child), Some(0));
-}
-
-#[test]
 fn a_session_is_taped_replayed_and_searched() {
     let folder = Folder::new("shell-tape");
     let tape = folder.path("tape");
@@ -275,25 +267,6 @@ fn a_session_is_taped_replayed_and_searched() {
     let (code, out, err) = run(&["explore", "shell", "-c", "seq 2 & seq 3; wait"]);
     assert_eq!(code, 0, "{out}{err}");
     has(&out, "1000 schedules pass");
-}
-
-/// On a terminal a job is told of when it ends, while the prompt waits.
-#[test]
-fn a_prompt_tells_of_the_end_of_a_job_at_once() {
-    let (mut terminal, other) = pty();
-    let mut command = trapline(&["shell", "-q"]);
-    let command = command.stdin(other.try_clone().expect("a copy"));
-    let mut child = command.stdout(other).spawn().expect("it starts");
-    writeln!(terminal, "seq 1 | sleep 10ms &").unwrap();
-    // Nothing more is typed.
-    let mut seen = String::new();
-    let mut piece = [0; 1000];
-    while !seen.ends_with("\r\n[1] done: seq 1 | sleep 10ms\r\ntrapline> ") {
-        let n = terminal.read(&mut piece).expect("more comes");
-        seen += str::from_utf8(&piece[..n]).expect("it is text");
-    }
-    writeln!(terminal, "exit").unwrap();
-    assert_eq!(exit_of(&mut child), Some(0), "{seen}");
 }
 
 /// 200 lines at random, with jobs, kills and interrupts: no task and no descriptor is left.
@@ -331,50 +304,57 @@ fn a_long_session_leaks_nothing() {
                 rustix::process::kill_process(pid, Signal::INT).unwrap();
             }
         };
-        let descriptors = || {
-            let folder = format!("/proc/{}/fd", child.id());
-            fs::read_dir(folder).expect("it runs").count()
-        };
         type_in("seq 3 > f; cat < f | cat & wait", 0, false);
-        let before = descriptors();
+        let before = descriptors(&child);
         let mut source = Pcg64::seed_from_u64(seed);
-        let mut random = |below: u64| source.next_u64() % below;
         for n in 1..=200 {
-            let some = random(40);
-            let line = match random(14) {
-                0 => format!("seq {some} | grep 1 | wc"),
-                1 => format!("yes {some} | cat | head -n {some} &"),
-                2 => format!("sleep {some}ms | cat | wc & sleep {some}ms &"),
-                3 => format!("seq {some} >> f; wc < f; head -n 2 f | tee g | cat"),
-                4 => format!("kill {}", 2 + random(600)),
-                5 => "sleep 1h & kill 99999 || fg".into(),
-                6 => "yes | cat > /dev/null".into(),
-                7 => "tree | wc; jobs; ps | grep shell".into(),
-                8 => "cat & seq 3 | cat < f | wc; nothing | wc".into(),
-                9 => "cat nowhere | wc; wc < nowhere; seq x".into(),
-                10 => format!("time seq {some} | sleep 1ms && where 1 || wait"),
-                11 => "sleep 1h | cat | cat".into(),
-                12 => "yes | wc".into(),
-                _ => "fg".into(),
-            };
-            let blocks = ["sleep 1h & ", "sleep 1h | ", "yes | wc"];
-            let blocks = blocks.iter().any(|begin| line.starts_with(begin));
+            let (line, blocks) = anything(&mut source);
             type_in(&line, n, blocks);
         }
-        type_in("wait; jobs; ps > p", 201, false);
+        type_in("wait; jobs; tree > p", 201, false);
         type_in("wc -l p | cat; cat p", 202, false);
         let lines = told.lines().rev().take(1).collect::<Vec<_>>();
         assert!(
-            lines[0].ends_with("shell        running"),
+            lines[0].ends_with("shell: running") || lines[0].starts_with("└─ "),
             "seed {seed}: {lines:?}"
         );
         let left = fs::read_to_string(folder.path("p")).unwrap();
         // The carrier of this text is there as well.
         assert!(left.lines().count() <= 2, "seed {seed}: {left}");
-        assert_eq!(descriptors(), before, "seed {seed}");
+        assert_eq!(descriptors(&child), before, "seed {seed}");
         drop(input);
         assert!(exit_of(&mut child).is_some());
     }
+}
+
+/// Returns a line, and whether it waits for an interrupt.
+fn anything(source: &mut Pcg64) -> (String, bool) {
+    let mut random = |below: u64| source.next_u64() % below;
+    let some = random(40);
+    let line = match random(14) {
+        0 => format!("seq {some} | grep 1 | wc"),
+        1 => format!("yes {some} | cat | head -n {some} &"),
+        2 => format!("sleep {some}ms | cat | wc & sleep {some}ms &"),
+        3 => format!("seq {some} >> f; wc < f; head -n 2 f | tee g | cat"),
+        4 => format!("kill {}", 2 + random(600)),
+        5 => "sleep 1h & kill 99999 || fg".into(),
+        6 => "yes | cat > /dev/null".into(),
+        7 => "tree | wc; jobs; ps | grep shell".into(),
+        8 => "cat & seq 3 | cat < f | wc; nothing | wc".into(),
+        9 => "cat nowhere | wc; wc < nowhere; seq x".into(),
+        10 => format!("time seq {some} | sleep 1ms && where 1 || wait"),
+        11 => "sleep 1h | cat | cat".into(),
+        12 => "yes | wc".into(),
+        _ => "fg".into(),
+    };
+    let blocks = ["sleep 1h & ", "sleep 1h | ", "yes | wc"];
+    let blocks = blocks.iter().any(|begin| line.starts_with(begin));
+    (line, blocks)
+}
+
+fn descriptors(child: &Child) -> usize {
+    let folder = format!("/proc/{}/fd", child.id());
+    fs::read_dir(folder).expect("it runs").count()
 }
 
 /// A server has tasks of its own, which would go on listening.
@@ -390,8 +370,8 @@ fn an_interrupt_ends_the_children_of_a_program_as_well() {
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, Signal::INT).unwrap();
     assert_eq!(line(&mut out), "kv --addr 127.0.0.1:0: killed\n");
-    writeln!(input, "ps\nkv --addr 127.0.0.1:0 &").unwrap();
-    assert_eq!(line(&mut out), "   1 shell        running\n");
+    writeln!(input, "tree\nkv --addr 127.0.0.1:0 &").unwrap();
+    assert_eq!(line(&mut out), "1 shell: running\n");
     // The end of the input ends the job, too.
     drop(input);
     assert_eq!(exit_of(&mut child), Some(0));

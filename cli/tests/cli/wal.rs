@@ -18,6 +18,7 @@ use trapline::{Exit, Kernel, Os, SimDisk, SimWorld, Step, Tid};
 use crate::support::*;
 
 mod forgetful;
+mod mutated;
 
 type Records = Vec<Vec<u8>>;
 

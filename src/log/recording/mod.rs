@@ -86,6 +86,7 @@
 //! | 19 | preempted | what is left of the computation, in nanoseconds |
 //! | 20 | signalled | a byte: 0 SIGINT, 1 SIGTERM, 2 SIGHUP, 3 SIGUSR1, 4 SIGUSR2 |
 //! | 22 | limited | text |
+//! | 23 | accessed | the number of the shared value; its name; a byte: 1 if it was changed |
 //!
 //! Calls and replies have their numbers from the tables in `src/abi.rs`. A number never changes and
 //! is never used again. A reader refuses a number that it does not know.

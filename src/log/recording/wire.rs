@@ -232,6 +232,7 @@ tagged!("a record of an unknown kind", Fact<'_> {
     19 Preempted { left } [left],
     20 Signalled { signal } [signal],
     22 Limited { limits } [limits],
+    23 Accessed { value, name, writes } [value] [name] [writes],
 });
 
 tagged!("a task blocked on something unknown", On {
@@ -269,6 +270,9 @@ tagged!("an injection of an unknown kind", Inject {
     0 Fail(error) [error],
     1 Delay(span) [span],
     2 Kill,
+    3 KillIn,
+    4 Cut,
+    5 CutIn,
 });
 
 tagged!("an unknown signal", Signal {
@@ -353,6 +357,11 @@ values! {
     u64: |n, out| number(out, *n), |bytes| bytes.number()?;
     u32: |n, out| number(out, (*n).into()),
         |bytes| bytes.number()?.try_into().map_err(|_| "a number of permits beyond 32 bits")?;
+    bool: |is, out| out.push(u8::from(*is)), |bytes| match bytes.byte()? {
+        0 => false,
+        1 => true,
+        _ => return Err("a flag that is neither 0 nor 1"),
+    };
     usize: |n, out| number(out, *n as u64), |bytes| bytes.size()?;
     Tid: |tid, out| number(out, (*tid).into()), |bytes| bytes.number()?.into();
     DeviceId: |device, out| number(out, (*device).into()), |bytes| bytes.device()?;

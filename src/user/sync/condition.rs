@@ -4,7 +4,7 @@ use std::{cell::RefCell, rc::Rc, time::Duration};
 
 use super::mutex::{Guard, Mutex, Poisoned};
 use crate::{
-    trap::{Caller, Kind},
+    trap::{Caller, Effect, Kind},
     user::{os::Os, queue::Queue, time::Elapsed},
 };
 
@@ -60,8 +60,14 @@ impl Condition {
         mut guard: Guard<T>,
     ) -> impl Future<Output = Result<Guard<T>, Poisoned<T>>> {
         let place = os.note_caller();
+        let is_left_out = os.leaves_out(Effect::Wait);
         async move {
             let (mutex, signals) = self.release(os, &mut guard);
+            if is_left_out {
+                drop(guard);
+                os.nothing().await;
+                return lock_again(os, place, &mutex, None).await;
+            }
             if os.frame().may_wait_to_print() {
                 // Otherwise a signal could come between the release of the lock and the wait.
                 os.yield_now().await;
@@ -105,6 +111,10 @@ impl Condition {
         span: Duration,
     ) -> impl Future<Output = Waited<T>> {
         let place = os.note_caller();
+        let span = match os.leaves_out(Effect::Timeout) {
+            true => Duration::MAX,
+            false => span,
+        };
         async move {
             let (mutex, signals) = self.release(os, &mut guard);
             let signal = os.timeout(span, async |os: &mut Os| {
@@ -130,21 +140,36 @@ impl Condition {
     }
 
     /// Wakes the task that has waited longest. Returns whether there was one. Never blocks.
-    pub async fn notify_one(&self, os: &mut Os) -> bool {
-        let signals = self.signals_in(os);
-        signals.try_put(os, ()).await.is_ok()
+    #[track_caller]
+    pub fn notify_one(&self, os: &mut Os) -> impl Future<Output = bool> {
+        let is_left_out = os.leaves_out(Effect::Notify);
+        async move {
+            let signals = self.signals_in(os);
+            if is_left_out {
+                os.nothing().await;
+                return false;
+            }
+            signals.try_put(os, ()).await.is_ok()
+        }
     }
 
     /// Wakes every task that waits, even if a timeout cuts the call. Never blocks.
-    pub async fn notify_all(&self, os: &mut Os) {
-        let signals = self.signals_in(os);
-        // A task that waits again before this is done waits for the next signal.
-        let next = signals.successor(os).await;
-        next.touch_beside(true);
-        let all = self.signals.replace(next);
-        all.touch_beside(true);
-        let _closing = all.closing();
-        all.close(os).await;
+    #[track_caller]
+    pub fn notify_all(&self, os: &mut Os) -> impl Future<Output = ()> {
+        let is_left_out = os.leaves_out(Effect::Notify);
+        async move {
+            let signals = self.signals_in(os);
+            if is_left_out {
+                return os.nothing().await;
+            }
+            // A task that waits again before this is done waits for the next signal.
+            let next = signals.successor(os).await;
+            next.touch_beside(true);
+            let all = self.signals.replace(next);
+            all.touch_beside(true);
+            let _closing = all.closing();
+            all.close(os).await;
+        }
     }
 }
 
@@ -164,7 +189,7 @@ async fn lock_again<T: 'static>(
     signal: Option<Signal<'_>>,
 ) -> Result<Guard<T>, Poisoned<T>> {
     os.frame().set_place(place);
-    let locked = mutex.lock_noted(os).await;
+    let locked = mutex.lock_noted(os, true).await;
     // The signal has arrived.
     std::mem::forget(signal);
     locked

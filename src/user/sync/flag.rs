@@ -1,7 +1,7 @@
 //! A flag for which tasks wait.
 
 use crate::{
-    trap::Kind,
+    trap::{Effect, Kind},
     user::{os::Os, queue::Queue},
 };
 
@@ -56,8 +56,16 @@ impl Flag {
     }
 
     /// Sets the flag, and wakes every waiting task. Never blocks.
-    pub async fn set(&self, os: &mut Os) {
-        self.gate_in(os).close(os).await;
+    #[track_caller]
+    pub fn set(&self, os: &mut Os) -> impl Future<Output = ()> {
+        let is_left_out = os.leaves_out(Effect::Set);
+        async move {
+            let gate = self.gate_in(os);
+            match is_left_out {
+                true => os.nothing().await,
+                false => gate.close(os).await,
+            }
+        }
     }
 
     /// Clears the flag. Never blocks.

@@ -8,7 +8,7 @@ use std::{
 };
 
 use crate::{
-    trap::{Kind, TrapFrame},
+    trap::{Effect, Kind, TrapFrame},
     user::{os::Os, queue::Queue},
 };
 
@@ -55,6 +55,8 @@ pub struct Guard<T> {
     value: Option<Box<T>>,
     /// Whether the task has begun to wait for a condition. Then the guard poisons nothing.
     pub(super) released: bool,
+    /// Whether the task has the lock: a mutation may have left that out.
+    is_locked: bool,
 }
 
 /// A task was killed, panicked or was cut by a timeout while it held the lock. The caller holds the
@@ -106,22 +108,32 @@ impl<T: 'static> Mutex<T> {
     #[track_caller]
     pub fn lock(&self, os: &mut Os) -> impl Future<Output = Result<Guard<T>, Poisoned<T>>> {
         os.note_caller();
-        self.lock_noted(os)
+        let is_locked = !os.leaves_out(Effect::Lock);
+        self.lock_noted(os, is_locked)
     }
 
     /// For a caller that has noted its own caller.
-    pub(super) async fn lock_noted(&self, os: &mut Os) -> Result<Guard<T>, Poisoned<T>> {
+    pub(super) async fn lock_noted(
+        &self,
+        os: &mut Os,
+        is_locked: bool,
+    ) -> Result<Guard<T>, Poisoned<T>> {
         let Locked { token, value, .. } = &*self.inner;
         token.require_home(os, "the mutex");
-        let taken = token.take(os).await;
-        taken.expect("only a raw trap closes the queue of a mutex");
-        token.set_held();
+        if is_locked {
+            let taken = token.take(os).await;
+            taken.expect("only a raw trap closes the queue of a mutex");
+            token.set_held();
+        } else {
+            os.nothing().await;
+        }
         let guard = Guard {
             inner: Rc::clone(&self.inner),
             value: value.take(),
             released: false,
+            is_locked,
         };
-        token.touch_beside(false);
+        token.touch_beside(os.frame().mutated.breaks_locks());
         match self.inner.poisoned.get() {
             true => Err(Poisoned(guard)),
             false => Ok(guard),
@@ -188,10 +200,31 @@ impl<T> DerefMut for Guard<T> {
     }
 }
 
+impl<T> Guard<T> {
+    /// Ends the use of a value by a task that was not alone with it.
+    #[cold]
+    fn leave(&mut self) {
+        let Locked { token, value, .. } = &*self.inner;
+        if let Some(mine) = self.value.take() {
+            value.set(Some(mine));
+        }
+        if self.is_locked {
+            token.set_free();
+            token.defer_put(());
+        }
+    }
+}
+
 impl<T> Drop for Guard<T> {
     fn drop(&mut self) {
-        self.inner.value.set(self.value.take());
         let token = &self.inner.token;
+        if token.frame().mutated.breaks_locks() {
+            token.touch_beside(true);
+            if !self.is_locked || self.value.is_none() {
+                return self.leave();
+            }
+        }
+        self.inner.value.set(self.value.take());
         let is_cut = token.frame().killing.get() || std::thread::panicking();
         if is_cut && !self.released {
             token.touch_beside(true);

@@ -9,7 +9,7 @@ use std::{
 
 use crate::{
     abi::Tid,
-    trap::{Kind, TrapFrame},
+    trap::{Effect, Kind, TrapFrame},
     user::{os::Os, queue::Queue},
 };
 
@@ -114,8 +114,9 @@ impl<T: 'static> RwLock<T> {
     #[track_caller]
     pub fn read(&self, os: &mut Os) -> impl Future<Output = Read<T>> {
         os.note_caller();
-        async {
-            let hold = self.take(os, 1).await;
+        let count = u64::from(!os.leaves_out(Effect::Lock));
+        async move {
+            let hold = self.take(os, count).await;
             let value = self.inner.value.borrow().clone();
             let value = value.expect("no writer has it");
             self.checked(ReadGuard { value, hold })
@@ -128,13 +129,18 @@ impl<T: 'static> RwLock<T> {
     #[track_caller]
     pub fn write(&self, os: &mut Os) -> impl Future<Output = Write<T>> {
         os.note_caller();
-        async {
-            let hold = self.take(os, READERS.into()).await;
+        let count = match os.leaves_out(Effect::Lock) {
+            true => 0,
+            false => READERS.into(),
+        };
+        async move {
+            let hold = self.take(os, count).await;
             let value = self.inner.value.take();
             self.checked(WriteGuard { hold, value })
         }
     }
 
+    /// Takes so many shares. With none, for a mutation, the caller only seems to have the lock.
     async fn take(&self, os: &mut Os, count: u64) -> Hold<T> {
         let permits = &self.inner.permits;
         permits.require_home(os, "the lock");
@@ -142,9 +148,11 @@ impl<T: 'static> RwLock<T> {
         taken.expect("only a raw trap closes the queue of a lock");
         permits.touch_beside(true);
         permits.touch_cycles();
-        permits.set_held();
         let holder = permits.frame().remote.running();
-        self.inner.holders.borrow_mut().push(holder);
+        if count > 0 {
+            permits.set_held();
+            self.inner.holders.borrow_mut().push(holder);
+        }
         Hold {
             inner: Rc::clone(&self.inner),
             count,
@@ -178,6 +186,9 @@ impl<T> Drop for Hold<T> {
         } = &*self.inner;
         permits.touch_beside(true);
         permits.touch_cycles();
+        if self.count == 0 {
+            return;
+        }
         let mut holders = holders.borrow_mut();
         let place = holders.iter().rposition(|holder| *holder == self.holder);
         holders.remove(place.expect("it holds the lock"));
@@ -229,7 +240,9 @@ impl<T> DerefMut for WriteGuard<T> {
 impl<T> Drop for WriteGuard<T> {
     fn drop(&mut self) {
         let inner = &*self.hold.inner;
-        inner.value.replace(self.value.take());
+        if let Some(value) = self.value.take() {
+            inner.value.replace(Some(value));
+        }
         if inner.permits.frame().killing.get() || std::thread::panicking() {
             inner.poisoned.set(true);
         }

@@ -1,7 +1,7 @@
 //! A semaphore: a number of permits.
 
 use crate::{
-    trap::Kind,
+    trap::{Effect, Kind},
     user::{
         os::Os,
         queue::{Closed, Queue},
@@ -33,6 +33,8 @@ pub struct Semaphore {
 pub struct Permit {
     permits: Queue<()>,
     count: usize,
+    /// Whether it was taken, so that it is given back.
+    is_taken: bool,
 }
 
 impl Semaphore {
@@ -86,9 +88,15 @@ impl Semaphore {
         permits: usize,
     ) -> impl Future<Output = Result<Permit, Closed>> {
         os.note_caller();
+        let is_left_out = os.leaves_out(Effect::Lock);
         async move {
+            if is_left_out {
+                os.nothing().await;
+                return Ok(self.permit(permits, false));
+            }
             self.permits.take_permits(os, permits as u64).await?;
-            Ok(self.permit(permits))
+            self.permits.set_held();
+            Ok(self.permit(permits, true))
         }
     }
 
@@ -101,7 +109,10 @@ impl Semaphore {
     pub async fn try_acquire_many(&self, os: &mut Os, permits: usize) -> Option<Permit> {
         self.permits.require_home(os, "the semaphore");
         let taken = self.permits.try_take_permits(os, permits as u64).await;
-        taken.then(|| self.permit(permits))
+        taken.then(|| {
+            self.permits.set_held();
+            self.permit(permits, true)
+        })
     }
 
     /// Returns the queue that counts the permits.
@@ -109,12 +120,12 @@ impl Semaphore {
         &self.permits
     }
 
-    /// Returns permits that the caller has taken.
-    fn permit(&self, count: usize) -> Permit {
-        self.permits.set_held();
+    /// Returns permits that the caller has taken, unless a mutation has left that out.
+    fn permit(&self, count: usize, is_taken: bool) -> Permit {
         Permit {
             permits: self.permits.clone(),
             count,
+            is_taken,
         }
     }
 
@@ -135,6 +146,8 @@ impl Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.permits.defer_give(self.count as u64);
+        if self.is_taken {
+            self.permits.defer_give(self.count as u64);
+        }
     }
 }

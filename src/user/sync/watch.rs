@@ -4,7 +4,7 @@ use std::{cell::RefCell, fmt, rc::Rc};
 
 use crate::{
     abi::QueueId,
-    trap::{Kind, Object, TrapFrame},
+    trap::{Effect, Kind, Object, TrapFrame},
     user::{os::Os, queue::Queue},
 };
 
@@ -73,16 +73,23 @@ impl<T: 'static> Watch<T> {
 
     /// Sets the value, and wakes every task that waits for a change. Never blocks. A call that is cut has
     /// set the value and wakes all, or has no effect.
-    pub async fn set(&self, os: &mut Os, value: T) {
-        let gate = self.shared.gate.borrow().clone();
-        gate.require_home(os, "the watch");
-        let next = gate.successor(os).await;
-        // Another task may have set it meanwhile.
-        self.shared.touch(true);
-        let gate = self.shared.gate.replace(next);
-        let _old = self.shared.value.replace(Some(value));
-        let _closing = gate.closing();
-        gate.close(os).await;
+    #[track_caller]
+    pub fn set(&self, os: &mut Os, value: T) -> impl Future<Output = ()> {
+        let is_left_out = os.leaves_out(Effect::Set);
+        async move {
+            let gate = self.shared.gate.borrow().clone();
+            gate.require_home(os, "the watch");
+            if is_left_out {
+                return os.nothing().await;
+            }
+            let next = gate.successor(os).await;
+            // Another task may have set it meanwhile.
+            self.shared.touch(true);
+            let gate = self.shared.gate.replace(next);
+            let _old = self.shared.value.replace(Some(value));
+            let _closing = gate.closing();
+            gate.close(os).await;
+        }
     }
 
     /// Waits for a value that this handle has not seen, and has seen it then. *Blocks* until the value is

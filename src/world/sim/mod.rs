@@ -139,6 +139,12 @@ impl SimWorld {
         }
     }
 
+    /// Returns the next instant, since boot, at which the network has something to report, if it knows.
+    #[must_use]
+    pub fn next_report(&self) -> Option<Duration> {
+        self.net.state().next().map(Duration::from)
+    }
+
     /// Has what is printed go there at once, rather than be kept for
     /// [`Kernel::take_console`](crate::Kernel::take_console).
     #[must_use]

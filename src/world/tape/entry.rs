@@ -585,7 +585,7 @@ impl fmt::Display for Entry<'_> {
             Self::Full => f.write_str("its limit"),
             Self::Seed(seed) => write!(f, "the seed {seed}"),
             Self::Wait(_) => f.write_str("a wait"),
-            Self::Random(_) => f.write_str("a random number"),
+            Self::Random(_) => f.write_str("a random number or a choice"),
             Self::Idle(_) => f.write_str("whether anything can report"),
             Self::Print(len, _) => write!(f, "{len} bytes of text for the console"),
             Self::Submit(_) => f.write_str("work for a thread"),

@@ -78,7 +78,7 @@
 //! | 3 | a wait | how many reports; 3: their number follows | reports |
 //! | 4 | a wait for threads | the same | reports; how long it took, in nanoseconds |
 //! | 5 | a wait that failed | the same | reports; error |
-//! | 6 | a random number | 1: another than the seed gives | that number |
+//! | 6 | a random number or a choice | 1: another than the seed gives | that number |
 //! | 7 | whether nothing outside can report | 1: true | |
 //! | 8 | text for the console | 2: not as a whole | how many bytes; result |
 //! | 9 | work for a thread | 1: it was done in place | |

@@ -239,6 +239,11 @@ impl World for Playing {
         self.reel.get_mut().random(task).unwrap_or_default()
     }
 
+    fn choose(&mut self, _of: u64, drawn: u64) -> u64 {
+        let task = self.remote.running();
+        self.reel.get_mut().choose(task, drawn).unwrap_or_default()
+    }
+
     /// The seed is on the tape.
     fn reseed(&mut self, _seed: u64) {}
 

@@ -142,6 +142,12 @@ impl Reel {
         Ok(other.unwrap_or(as_seeded))
     }
 
+    /// The seed also draws choices, from a sequence of their own.
+    pub(super) fn choose(&mut self, task: Tid, drawn: u64) -> Result<u64, Over> {
+        let other = take!(self, task, "a choice", Entry::Random(other) => other)?;
+        Ok(other.unwrap_or(drawn))
+    }
+
     /// Whether nothing outside can report. The tape has the changes only.
     pub(super) fn is_idle(&mut self) -> bool {
         let next = self.chunks.rest().first();

@@ -117,6 +117,14 @@ impl<W: World> World for Taping<W> {
         number
     }
 
+    fn choose(&mut self, of: u64, drawn: u64) -> u64 {
+        let answer = self.inner.choose(of, drawn);
+        let is_as_seeded = answer == drawn;
+        self.writer
+            .put(|out| entry::random(out, answer, is_as_seeded));
+        answer
+    }
+
     fn reseed(&mut self, seed: u64) {
         self.inner.reseed(seed);
         self.random = Sequence::new(seed);

@@ -16,8 +16,8 @@ use trapline::{Check, Errno, Error, Explored, Kernel, Os, Promise, Queue, Shared
 use super::{counter, producers, spins};
 use crate::support::passes;
 
-const PROVED: &str = "proved: no other order of turns has another outcome, for this seed, if turns take no \
-     time";
+const PROVED: &str = "proved: no other order of turns, if turns take no time and the seed is 0, has another \
+     outcome";
 const ONE_ORDER: &str = "the search is complete, and nothing is proved: all orders of turns have one causal \
      order, so the search cannot tell whether tasks share what it does not see";
 const UNSEEN: &str = "the tasks share something that the search does not see";

@@ -51,7 +51,13 @@ fn accesses_to_shared_values_are_shown_however_long_ago() {
         "         the test reads shared 1",
     ];
     assert_eq!(rows[..expected.len()], expected);
-    let again = &rows[expected.len()];
+    let [doomed, again] = &rows[expected.len()..] else {
+        panic!("{rows:#?}");
+    };
+    assert!(
+        doomed.starts_with("doomed from turn 2, right 2: yield() at"),
+        "{doomed}"
+    );
     assert!(
         again.starts_with("to see it again, with all its turns:  "),
         "{again}"

@@ -188,7 +188,7 @@ fn texts() -> impl Strategy<Value = Texts> {
 pub(super) fn event() -> impl Strategy<Value = OwnedEvent> {
     let calls = (call(), reply(), on(), wake());
     let rest = (a_tid(), device(), direction(), nanos());
-    let which = (0..16, 0..8, any::<bool>());
+    let which = (0..17, 0..8, any::<bool>());
     let whose = (nanos(), a_tid());
     (which, whose, calls, rest, texts()).prop_map(
         |(which, (at, tid), (call, reply, on, by), (parent, device, direction, from), texts)| {
@@ -244,6 +244,11 @@ pub(super) fn event() -> impl Strategy<Value = OwnedEvent> {
                     processor: texts.size,
                 },
                 14 => Fact::Preempted { left: from.into() },
+                15 => Fact::Accessed {
+                    value: parent.into(),
+                    name: text.into(),
+                    writes: fails,
+                },
                 _ => Fact::ClockJumped { from: from.into() },
             };
             let at = at.into();

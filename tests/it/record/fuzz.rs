@@ -29,7 +29,7 @@ use super::{Scratch, anything, mutator::Mutator, recorded};
 use crate::log::everything;
 
 /// How many cases there are, if it is not said for how long.
-const CASES: u64 = 500;
+const CASES: u64 = 2_000;
 /// How many recordings they are made of, besides that of a run.
 const RECORDINGS: usize = 12;
 /// How many events each of these has.
@@ -91,7 +91,7 @@ fn recordings() -> Vec<Vec<u8>> {
     let event = || anything::event().new_tree(&mut random).unwrap().current();
     let events: Vec<_> = iter::repeat_with(event).take(RECORDINGS * EVENTS).collect();
     let kinds = events.iter().map(|event| discriminant(&event.fact));
-    assert_eq!(kinds.collect::<HashSet<_>>().len(), 16, "all there are");
+    assert_eq!(kinds.collect::<HashSet<_>>().len(), 17, "all there are");
     for events in events.chunks(EVENTS) {
         let mut recorder = begin(EVENTS);
         for event in events {

@@ -125,20 +125,20 @@ function unpackRows(input, limits) {
   let [time, turns] = [limits.time[0], limits.turns[0]];
   for (let at = 0; at < length; at++) {
     const flags = input.number();
-    if (!(flags & 16)) lane = input.number();
-    rows.kind[at] = flags & 7;
-    rows.isError[at] = (flags >> 6) & 1;
+    if (!(flags & 32)) lane = input.number();
+    rows.kind[at] = flags & 15;
+    rows.isError[at] = (flags >> 7) & 1;
     rows.lane[at] = lane;
     input.moment(rows.at, at, time, turns);
     time = rows.at.time[at];
     turns = rows.at.turns[at];
     input.text(rows.what, at);
-    if (flags & 8) {
+    if (flags & 16) {
       rows.isAnswered[at] = 1;
       input.text(rows.result, at);
       input.moment(rows.took, at, 0, 0);
     }
-    if (flags & 32) {
+    if (flags & 64) {
       rows.isPlaced[at] = 1;
       input.text(rows.places, at);
     }

@@ -42,11 +42,11 @@ its help. A picture is for documents and has to be small: select a part of a lon
 tasks, those of a name are one lane, as on the page: how many run, are ready and are blocked.
 
 Examples:
-  boot --record run.trap echo                    record a run
-  trace timeline run.trap -o run.html            open it in a browser
-  trace timeline run.trap -o run.svg             put it in a document
-  trace timeline --from 4s --to 4500ms --task echo --task client run.trap -o part.svg
-  trace timeline --scale turns --to 300t run.trap -o order.svg")]
+  boot --virtual --record run.trap convoy   record a run
+  trace timeline run.trap -o run.html       open it in a browser
+  trace timeline run.trap -o run.svg        put it in a document
+  trace timeline --from 10ms --to 40ms --task worker-1 --task worker-2 run.trap -o part.svg
+  trace timeline --scale turns --to 30t run.trap -o order.svg")]
 pub(crate) struct TimelineCommand {
     /// The recording, as `boot --record` makes it; - for standard input
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
@@ -75,6 +75,18 @@ enum Format {
 }
 
 impl TimelineCommand {
+    /// The page of a whole recording, written to a file.
+    pub(super) fn page(file: &Path, output: &Path) -> Self {
+        Self {
+            file: file.to_path_buf(),
+            output: Some(output.to_path_buf()),
+            format: Some(Format::Html),
+            scale: None,
+            window: Window::default(),
+            width: 0,
+        }
+    }
+
     pub(super) fn run(&self, log: Log, out: &mut impl Write) -> Result<ExitCode, Failure> {
         let format = self.format()?;
         let output = self.file_of_output();

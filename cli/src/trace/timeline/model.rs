@@ -120,6 +120,8 @@ pub(super) enum Kind {
     /// A fault of the network.
     Fault,
     Deadlocked,
+    /// An access to a shared value.
+    Accessed,
 }
 
 impl Lane {
@@ -464,6 +466,7 @@ impl Gather<'_> {
             "device_io" => (Kind::Device, fact.to_string()),
             "fault" => (Kind::Fault, fact.to_string()),
             "deadlocked" => (Kind::Deadlocked, fact.to_string()),
+            "accessed" => (Kind::Accessed, clean(&fact.to_string())),
             "injected" => (Kind::Injected, fact.to_string()),
             _ => return,
         };

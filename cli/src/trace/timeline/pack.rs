@@ -86,7 +86,7 @@ impl Pack {
             row.places.is_some(),
             row.is_error,
         ];
-        let bits = (3..)
+        let bits = (4..)
             .zip(flags)
             .map(|(bit, is_set)| u64::from(is_set) << bit);
         self.number(row.kind as u64 | bits.sum::<u64>());

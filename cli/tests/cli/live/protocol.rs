@@ -31,7 +31,7 @@ fn requests_that_are_none_are_answered_and_no_more() {
         "{\"do\":\"kill\"}",
         "{\"do\":\"kill\",\"tid\":-1}",
         "{\"do\":\"ps\",\"loudly\":true}",
-        "{\"do\":\"trace\",\"tasks\":[]}",
+        "{\"do\":\"trace\",\"tids\":[]}",
         "[[[[[[[[[[",
         "\0\u{1}\u{202e}",
     ] {

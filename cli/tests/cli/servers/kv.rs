@@ -89,6 +89,15 @@ fn each_command_has_the_reply_of_redis() {
             "-ERR value is not an integer or out of range",
         ),
         (
+            "INCRBY n +1 / INCRBY n - / INCRBY n 1- / INCRBY n 9223372036854775808 / DECRBY n -7",
+            "-ERR value is not an integer or out of range -ERR value is not an integer or out of range \
+          -ERR value is not an integer or out of range -ERR value is not an integer or out of range :7",
+        ),
+        (
+            "SET n -9223372036854775808 / INCRBY n -1 / INCRBY n 1 / DEL n",
+            "+OK -ERR increment or decrement would overflow :-9223372036854775807 :1",
+        ),
+        (
             "APPEND s ab / APPEND s cd / STRLEN s / GET s / STRLEN none",
             ":2 :4 :4 $4 abcd :0",
         ),
@@ -117,7 +126,7 @@ fn each_command_has_the_reply_of_redis() {
         ),
         (
             "SCAN 0 COUNT 2 / SCAN x / SCAN 0 MATCH a*",
-            "*2 $2 24 *2 $2 ab $2 ac -ERR invalid cursor \
+            "*2 $2 27 *2 $2 ab $2 ac -ERR invalid cursor \
           *2 $1 0 *2 $2 ab $2 ac",
         ),
         (

@@ -672,7 +672,7 @@ fn an_output_that_nobody_reads_is_no_error() {
 
 #[test]
 fn every_command_has_help_with_examples() {
-    let of_trace = "show summary timeline export diff waits live".split(' ');
+    let of_trace = "show summary timeline open export diff waits live".split(' ');
     let others = "ps tree where kill top new list completions man".split(' ');
     let of_trace = of_trace.map(|command| vec!["trace", command, "--help"]);
     for args in of_trace.chain(others.map(|command| vec![command, "--help"])) {

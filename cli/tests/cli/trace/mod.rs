@@ -3,6 +3,8 @@
 
 mod commands;
 mod diff;
+mod objects;
+mod open;
 mod post_mortem;
 mod record;
 mod summary;

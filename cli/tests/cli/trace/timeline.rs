@@ -107,16 +107,16 @@ impl Packed {
         let mut rows = Vec::new();
         for _ in 0..self.number() {
             let flags = self.number();
-            if flags & 16 == 0 {
+            if flags & 32 == 0 {
                 lane = self.number();
             }
             self.numbers(2);
             let mut what = self.text();
-            if flags & 8 != 0 {
+            if flags & 16 != 0 {
                 what += &format!(" = {}", self.text());
                 self.numbers(2);
             }
-            if flags & 32 != 0 {
+            if flags & 64 != 0 {
                 self.text();
             }
             rows.push((lane, what));
@@ -297,6 +297,31 @@ fn the_page_has_every_call_and_span() {
     assert!(words.is_empty(), "the end of a task needs no others");
     assert_eq!(packed.number(), 0, "no queue");
     assert_eq!(packed.bytes.next(), None, "and nothing else");
+}
+
+#[test]
+fn the_page_has_accesses_to_shared_values() {
+    let place = Place::with("shared", &["lost-wakeup"]);
+    let (_, facts) = page(&place, &[]);
+    let mut packed = Packed::of(&facts);
+    packed.numbers(4);
+    let idle = packed.number() as usize;
+    packed.numbers(4 * idle);
+    let rows = packed.rows();
+    let rows = rows.iter().map(|(lane, what)| format!("{lane} {what}"));
+    let accesses: Vec<String> = rows.filter(|row| row.contains("shared")).collect();
+    // The reader announces no wait, and finds no letter.
+    for row in [
+        "1 writes shared 1",
+        "1 writes shared 2",
+        "0 writes shared 2",
+    ] {
+        assert!(accesses.iter().any(|access| access == row), "{accesses:?}");
+    }
+    let shown = place.print(&["trace", "show", "run.trap"]);
+    has(&shown, "writes shared 2");
+    let csv = place.print(&["trace", "export", "--format", "csv", "run.trap"]);
+    has(&csv, ",accessed,,");
 }
 
 #[test]

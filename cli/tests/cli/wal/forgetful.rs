@@ -8,6 +8,10 @@ mod disk {
     pub(super) use super::{Disk, File};
 }
 
+#[allow(
+    clippy::duplicate_mod,
+    reason = "the log is compiled for two kinds of disks"
+)]
 #[path = "../../../../programs/wal/log.rs"]
 pub(super) mod log;
 

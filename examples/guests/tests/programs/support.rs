@@ -165,7 +165,7 @@ impl<W: World> World for Wire<W> {
 
     forward_world!(inner: now, now_for_log, random, reseed, seed, reset, print, take_console);
     forward_world!(inner: wait, wait_for_threads, holds_tasks, is_idle, remote, submit);
-    forward_world!(inner: spins, spin, net);
+    forward_world!(inner: spins, spin, net, choose);
 }
 
 /// Boots a program on a host, and again whenever the host restarts.

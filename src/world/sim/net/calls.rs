@@ -462,8 +462,17 @@ impl Net {
         }
     }
 
-    /// Closes a listener. What was not accepted is reset.
+    /// Closes a listener. What was not accepted is reset. As on Linux, a later listener does not take
+    /// over the handshakes of this one.
     fn close_listener(&mut self, at: usize) {
+        let has_handshakes = self.listeners[at].handshakes > 0;
+        for (end, _) in has_handshakes.then(|| self.ends()).into_iter().flatten() {
+            let stage = self.end(end).0.stage;
+            if stage == Stage::Handshake && self.listener_of(end) == Some(at) {
+                self.end(end).0.stage = Stage::Gone;
+                self.sweep(end);
+            }
+        }
         let listener = self.listeners.remove(at);
         let machine = self.hosts.get_mut(listener.host);
         let port = listener.addr.port();

@@ -322,7 +322,7 @@ impl Net {
     }
 
     /// Every end of every connection, with the way of its packets.
-    fn ends(&self) -> Vec<(EndId, Way)> {
+    pub(super) fn ends(&self) -> Vec<(EndId, Way)> {
         let slots = self.connections.iter().map(|(slot, _)| slot);
         let ends = slots.flat_map(|slot| [CLIENT, SERVER].map(|side| self.end_of(slot, side)));
         ends.map(|end| (end, self.way(end))).collect()

@@ -129,12 +129,13 @@ impl Net {
     /// A server receives the end of the handshake: the connection can be accepted.
     fn arrive_handshake(&mut self, from: EndId) {
         let server = from.peer();
-        if self.end(server).0.stage != Stage::Handshake {
-            return;
+        match self.end(server).0.stage {
+            Stage::Handshake => {}
+            Stage::Gone => return self.reject(from),
+            Stage::Absent | Stage::Connecting | Stage::Queued | Stage::Open => return,
         }
         let Some(at) = self.listener_of(from) else {
-            self.end(server).0.stage = Stage::Gone;
-            return self.send_packet(server, Signal::Reset);
+            return self.reject(from);
         };
         self.end(server).0.stage = Stage::Queued;
         self.leave_handshake(server);

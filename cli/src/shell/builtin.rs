@@ -1,0 +1,166 @@
+//! The commands of the shell, and their arguments.
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::{
+    Arg, ArgAction, Command, FromArgMatches, Subcommand, ValueHint,
+    builder::{PossibleValuesParser, TypedValueParser},
+};
+
+use super::super::{
+    inject,
+    live::{TreeList, protocol::Filter, query::Query},
+    net, policy,
+    values::{duration, whole},
+};
+
+#[derive(Subcommand)]
+pub(super) enum BuiltIn {
+    /// List the jobs
+    Jobs,
+    /// Wait for a job, or for the last one; an interrupt ends it
+    Fg {
+        #[arg(value_parser = whole::<usize>)]
+        job: Option<usize>,
+    },
+    /// Wait for all jobs
+    Wait,
+    /// End a task; its children go on
+    Kill {
+        #[arg(value_parser = whole::<u64>)]
+        tid: u64,
+    },
+    /// List the tasks
+    Ps(Query),
+    /// Show the tasks as a tree of parents
+    Tree(TreeList),
+    /// Show what a task waits for, and its last traps
+    Where {
+        #[arg(value_parser = whole::<u64>)]
+        tid: u64,
+    },
+    /// Say why a task waits, from task to task
+    Why {
+        #[arg(value_parser = whole::<u64>)]
+        tid: u64,
+    },
+    /// Show what the tasks wait for, and their cycles
+    Waits,
+    /// Wait: so many seconds, or a time such as 50ms
+    Sleep {
+        #[arg(value_parser = span)]
+        time: Duration,
+    },
+    /// Say how long a command takes
+    Time {
+        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        command: Vec<String>,
+    },
+    /// Run a program that has the name of one of these
+    Run {
+        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        program: Vec<String>,
+    },
+    /// Show every trap as a line on standard error, or those that the options select
+    Trace {
+        #[arg(action = ArgAction::Set, value_parser = on_off())]
+        state: bool,
+        #[command(flatten)]
+        filter: Filter,
+    },
+    /// Schedule by another policy, as boot --policy names them
+    Policy {
+        #[arg(help = policy::help())]
+        name: String,
+    },
+    /// Inject a fault into calls from now on, as boot --inject does
+    Inject {
+        #[arg(value_parser = inject::rule)]
+        rule: inject::Rule,
+    },
+    /// Change the simulated network and its disks, as boot --net does
+    Net {
+        #[arg(required = true, value_parser = net::setting)]
+        setting: Vec<net::Setting>,
+    },
+    /// Make a fault happen now, in the words of boot --fault: fault cut server client
+    Fault {
+        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        fault: Vec<String>,
+    },
+    /// Sit on another host of the simulated network, until exit
+    Host { host: String },
+    /// Record all events from now on, as boot --record does, to a file of the system
+    Record {
+        #[arg(value_hint = ValueHint::FilePath)]
+        file: PathBuf,
+    },
+    /// Show this list
+    Help,
+    /// Leave; it ends the jobs, if no script does it
+    Exit,
+}
+
+/// What an argument names.
+pub(super) enum Kind {
+    Task,
+    Job,
+    Host,
+}
+
+impl Kind {
+    pub(super) fn of(arg: &Arg) -> Option<Self> {
+        match arg.get_id().as_str() {
+            "tid" | "tids" => Some(Self::Task),
+            "job" => Some(Self::Job),
+            "host" => Some(Self::Host),
+            _ => None,
+        }
+    }
+}
+
+impl BuiltIn {
+    /// Reads a command; `None` if there is none of that name.
+    pub(super) fn read(words: &[String]) -> Option<Result<Self, clap::Error>> {
+        let command = command();
+        command.find_subcommand(&words[0])?;
+        let matches = command.try_get_matches_from(words);
+        Some(matches.and_then(|matches| Self::from_arg_matches(&matches)))
+    }
+}
+
+pub(super) fn command() -> Command {
+    let command = Command::new("shell")
+        .no_binary_name(true)
+        .disable_help_subcommand(true);
+    BuiltIn::augment_subcommands(command)
+}
+
+/// The text of `help`: what joins commands, and the commands.
+pub(super) fn help() -> String {
+    let line = |command: &Command| {
+        let about = command.get_about().cloned().unwrap_or_default();
+        format!("{:<19} {about}\n", command.get_name())
+    };
+    let commands: String = command().get_subcommands().map(line).collect();
+    format!("{JOINED}\n{commands}COMMAND --help      its arguments\n")
+}
+
+const JOINED: &str = "\
+PROGRAM [ARGS]..    run a program of `list`, and wait for it; PROGRAM --help has its arguments
+A; B    A && B    A || B    one after the other: always, if A ended well, if A failed
+A | B               both, where B reads what A prints
+A < FILE            read a file of the disk; A > FILE and A >> FILE write one, or append to it
+PROGRAM &           run it behind the prompt, as a job
+";
+
+fn span(text: &str) -> Result<Duration, String> {
+    match text.parse() {
+        Ok(seconds) => Ok(Duration::from_secs(seconds)),
+        Err(_) => duration(text),
+    }
+}
+
+fn on_off() -> impl TypedValueParser<Value = bool> {
+    PossibleValuesParser::new(["on", "off"]).map(|state| state == "on")
+}

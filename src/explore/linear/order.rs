@@ -1,0 +1,177 @@
+//! The search for an order of operations that explains their answers.
+//!
+//! The calls and returns are a list. An operation whose call is before the first return in the list
+//! may come next. If its answer is what the model gives, both are taken out, and the search goes on with
+//! the rest. At a return whose operation fits nowhere, the last choice is taken back. A set of operations
+//! with the state after them is tried once: what follows does not depend on their order.
+
+use std::{collections::BTreeSet, hash::Hash, iter};
+
+use rustc_hash::FxHashSet;
+
+use super::operation::Operation;
+
+/// What a check has found.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Verdict {
+    Ordered,
+    /// No order explains the answer of this operation, the first that returns of those. Where it can
+    /// be, the model would give one of these answers.
+    Unordered(usize, BTreeSet<String>),
+    /// The model does not know this operation.
+    NoOperation(usize),
+    /// So many steps were not enough.
+    Undecided(u64),
+}
+
+/// The list of calls and returns. Its ends are one entry, the last of the arrays.
+struct Entries {
+    next: Vec<usize>,
+    before: Vec<usize>,
+    /// The operation of each, and whether it is a return.
+    events: Vec<(usize, bool)>,
+    /// By operation: its call and its return.
+    places: Vec<(usize, Option<usize>)>,
+}
+
+impl Entries {
+    fn new(operations: &[Operation]) -> Self {
+        let mut events = Vec::new();
+        for (at, operation) in operations.iter().enumerate() {
+            events.push((operation.called, at, false));
+            events.extend(operation.returned.map(|event| (event, at, true)));
+        }
+        events.sort_unstable();
+        let mut places = vec![(0, None); operations.len()];
+        for (entry, (_, at, is_return)) in events.iter().enumerate() {
+            match is_return {
+                true => places[*at].1 = Some(entry),
+                false => places[*at].0 = entry,
+            }
+        }
+        let end = events.len();
+        Self {
+            next: (1..=end).chain([0]).collect(),
+            before: iter::once(end).chain(0..end).collect(),
+            events: events.into_iter().map(|(_, at, is)| (at, is)).collect(),
+            places,
+        }
+    }
+
+    fn end(&self) -> usize {
+        self.events.len()
+    }
+
+    fn first(&self) -> usize {
+        self.next[self.end()]
+    }
+
+    fn take_out(&mut self, operation: usize) {
+        let (call, back) = self.places[operation];
+        for entry in iter::once(call).chain(back) {
+            let (before, next) = (self.before[entry], self.next[entry]);
+            self.next[before] = next;
+            self.before[next] = before;
+        }
+    }
+
+    /// Puts in again what was taken out last.
+    fn put_in(&mut self, operation: usize) {
+        let (call, back) = self.places[operation];
+        for entry in back.into_iter().chain([call]) {
+            let (before, next) = (self.before[entry], self.next[entry]);
+            self.next[before] = entry;
+            self.before[next] = entry;
+        }
+    }
+}
+
+/// Operations, as a bit for each.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Set(Vec<u64>);
+
+impl Set {
+    fn flip(&mut self, at: usize) {
+        self.0[at / 64] ^= 1 << (at % 64);
+    }
+}
+
+/// The first return at which the search has stopped, of all ways that got furthest.
+#[derive(Default)]
+struct Furthest {
+    entry: Option<usize>,
+    answers: BTreeSet<String>,
+}
+
+/// The most answers that are kept for a report.
+const ANSWERS: usize = 8;
+
+impl Furthest {
+    fn reach(&mut self, entry: usize, answer: impl FnOnce() -> Option<String>) {
+        if self.entry.is_some_and(|furthest| furthest > entry) {
+            return;
+        }
+        if self.entry != Some(entry) {
+            self.answers.clear();
+        }
+        self.entry = Some(entry);
+        if self.answers.len() < ANSWERS {
+            self.answers.extend(answer());
+        }
+    }
+}
+
+/// Looks for an order, beginning with this state.
+pub(super) fn explain<S: Clone + Eq + Hash>(
+    operations: &[Operation],
+    mut state: S,
+    step: &impl Fn(&mut S, &str) -> Option<String>,
+    most: u64,
+) -> Verdict {
+    let mut entries = Entries::new(operations);
+    let mut tried: FxHashSet<(Set, S)> = FxHashSet::default();
+    let mut taken = Set(vec![0; operations.len().div_ceil(64)]);
+    let mut choices: Vec<(usize, S)> = Vec::new();
+    let mut furthest = Furthest::default();
+    let mut returns = operations.iter().filter(|it| it.returned.is_some()).count();
+    let mut steps = 0;
+    let mut entry = entries.first();
+    while returns > 0 {
+        let (at, is_return) = entries.events[entry];
+        let operation = &operations[at];
+        if is_return {
+            let answer = || step(&mut state.clone(), &operation.input);
+            furthest.reach(entry, answer);
+            let Some((last, before)) = choices.pop() else {
+                let (at, _) = entries.events[furthest.entry.unwrap_or(entry)];
+                return Verdict::Unordered(at, furthest.answers);
+            };
+            state = before;
+            taken.flip(last);
+            entries.put_in(last);
+            returns += usize::from(operations[last].returned.is_some());
+            entry = entries.next[entries.places[last].0];
+            continue;
+        }
+        steps += 1;
+        if steps > most {
+            return Verdict::Undecided(most);
+        }
+        let mut after = state.clone();
+        let Some(answer) = step(&mut after, &operation.input) else {
+            return Verdict::NoOperation(at);
+        };
+        let fits = operation.answer.as_ref().is_none_or(|seen| *seen == answer);
+        taken.flip(at);
+        if fits && tried.insert((taken.clone(), after.clone())) {
+            choices.push((at, std::mem::replace(&mut state, after)));
+            entries.take_out(at);
+            returns -= usize::from(operation.returned.is_some());
+            entry = entries.first();
+        } else {
+            taken.flip(at);
+            entry = entries.next[entry];
+        }
+    }
+    Verdict::Ordered
+}

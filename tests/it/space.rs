@@ -1,0 +1,6 @@
+//! What a search decides besides the order of turns: choices, the time of turns, faults.
+
+mod brute;
+mod choices;
+mod faults;
+mod time;
