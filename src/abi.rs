@@ -38,7 +38,9 @@ pub use signal::{Signal, UnknownSignal};
 pub(crate) use task::first_of;
 pub use task::{Exit, Interest, On, Place, QueueInfo, TaskInfo, TaskState, Wait};
 pub(crate) use values::ShareOf;
-pub use values::{Argument, DeviceId, Direction, End, Errno, HostId, Nanos, QueueId, Share, Tid};
+pub use values::{
+    Argument, DeviceId, Direction, End, Errno, HostId, KernelId, Nanos, QueueId, Share, Tid,
+};
 
 /// Names a variant, or `None` if the row of a table below has none.
 macro_rules! or_none {

@@ -8,7 +8,7 @@ mod board;
 use std::{
     fmt,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     task::Waker,
@@ -16,7 +16,7 @@ use std::{
 
 use board::Board;
 
-use crate::abi::{QueueId, Signal, SignalSet, Tid};
+use crate::abi::{KernelId, QueueId, Signal, SignalSet, Tid};
 
 pub(crate) type Job = Box<dyn FnOnce() + Send>;
 
@@ -62,6 +62,7 @@ impl Interrupts {
             started: Default::default(),
             running: AtomicU64::new(0),
             board: Mutex::default(),
+            fellows: OnceLock::new(),
         })))
     }
 
@@ -102,6 +103,8 @@ struct Line {
     /// The task that was resumed last, or the kernel while it waits.
     running: AtomicU64,
     board: Mutex<Board>,
+    /// The kernels that run side by side with this one.
+    fellows: OnceLock<Weak<Fellows>>,
 }
 
 impl Line {
@@ -254,6 +257,46 @@ impl Remote {
     /// and returns the first of them.
     pub(crate) fn set_caught(&self, caught: SignalSet) -> Option<Signal> {
         self.0.board().set_caught(caught)
+    }
+}
+
+/// The lines into the kernels that run side by side, by number. A signal of the process that a task of
+/// one has caught is for all of them.
+#[derive(Debug, Default)]
+pub(crate) struct Fellows(Mutex<Vec<(KernelId, Remote)>>);
+
+impl Fellows {
+    pub(crate) fn join(self: &Arc<Self>, id: KernelId, remote: &Remote) {
+        let _ = remote.0.fellows.set(Arc::downgrade(self));
+        let mut all = self.lock();
+        let at = all.partition_point(|(other, _)| *other < id);
+        all.insert(at, (id, remote.clone()));
+    }
+
+    pub(crate) fn leave(&self, id: KernelId) {
+        self.lock().retain(|(other, _)| *other != id);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<(KernelId, Remote)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Remote {
+    /// Returns these with the kernels that run side by side with them, in their order.
+    pub(crate) fn with_fellows(these: &[Self]) -> Vec<Self> {
+        let mut all: Vec<Self> = Vec::new();
+        for remote in these {
+            let fellows = remote.0.fellows.get().and_then(Weak::upgrade);
+            let fellows = fellows.map(|fellows| fellows.lock().clone());
+            let fellows = fellows.unwrap_or_default().into_iter();
+            for one in fellows.map(|(_, one)| one).chain([remote.clone()]) {
+                if !all.iter().any(|other| other.is(&one)) {
+                    all.push(one);
+                }
+            }
+        }
+        all
     }
 }
 

@@ -45,6 +45,7 @@
 //! | `user/` | the task's side: [`Os`], [`Queue`], [`Device`], [`Promise`], [`sync`] | `trap.rs` and above |
 //! | `world/` | everything outside: [`World`], [`RealWorld`], [`SimWorld`], [`mod@tape`] | `trap.rs` and above |
 //! | `kernel/` | [`Kernel`]: the loop, the handlers of the calls, the life of tasks | all above |
+//! | `cores/` | [`Kernels`]: several kernels, each on a thread | `kernel/` and above |
 //! | `explore/` | [`check()`]: the search for a schedule that breaks a program | the public API |
 //!
 //! The `mod.rs` of each folder opens with a table of its files. A test holds the imports against
@@ -84,6 +85,7 @@
 compile_error!("trapline's devices are Unix descriptors: it builds on Unix systems only");
 
 mod abi;
+mod cores;
 #[doc(hidden)]
 pub mod explore;
 mod interrupt;
@@ -100,10 +102,11 @@ mod world;
 pub use linkme;
 
 pub use abi::{
-    Argument, Calls, DeviceId, Direction, End, Errno, Exit, HostId, Inject, Interest, Limits,
-    ListenOptions, Mode, Nanos, On, Place, QueueId, QueueInfo, Reply, Share, Signal, StreamOptions,
-    SystemCall, TaskInfo, TaskState, Tid, UnknownSignal, Wait,
+    Argument, Calls, DeviceId, Direction, End, Errno, Exit, HostId, Inject, Interest, KernelId,
+    Limits, ListenOptions, Mode, Nanos, On, Place, QueueId, QueueInfo, Reply, Share, Signal,
+    StreamOptions, SystemCall, TaskInfo, TaskState, Tid, UnknownSignal, Wait,
 };
+pub use cores::Kernels;
 pub use explore::linear;
 pub use explore::{
     Check, CutPlace, Cuts, Explored, Failure, MayFault, Mutants, Progress, SearchStrategy, Shared,

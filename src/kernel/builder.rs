@@ -422,6 +422,7 @@ impl Builder {
         let processors = if world.spins() { 1 } else { self.processors };
         let mut kernel = Kernel {
             number: next_number(),
+            id: Default::default(),
             tasks: Default::default(),
             processors: Processors::new(processors),
             shares: Shares::new(self.shares),

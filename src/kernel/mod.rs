@@ -29,6 +29,7 @@
 //! | `holders.rs`, `inject.rs` | cycles of waits, found when they close; faults at the trap |
 //! | `accesses.rs` | accesses to shared values, as events |
 //! | `access.rs`, `reset.rs` | the other calls of the host; a kernel for one more run |
+//! | `enlisted.rs` | a kernel among several: its number, and its place on their common clock |
 //! | `published.rs` | the turn under way, for other threads |
 //! | `stall.rs`, `standstill.rs` | a wait that only threads end; a task that stops the clock |
 //! | `audit.rs` | the check of the invariant |
@@ -51,6 +52,7 @@ mod device_calls;
 mod devices;
 mod disk_calls;
 mod emit;
+mod enlisted;
 mod fast;
 mod footprint;
 mod happenings;
@@ -106,7 +108,7 @@ pub use report::{Blocked, Error, Failures, Limit, Report, Stalled, Step};
 use run::Ends;
 
 use crate::{
-    abi::{Nanos, Tid},
+    abi::{KernelId, Nanos, Tid},
     interrupt::Remote,
     log::Log,
     trap::TrapFrame,
@@ -120,6 +122,8 @@ use crate::{
 pub struct Kernel {
     /// No other kernel of its thread has had it, nor this one before it was made as new.
     number: u64,
+    /// Its number among those that run side by side.
+    id: KernelId,
     tasks: table::Tasks,
     ready: ready::Ready,
     processors: processors::Processors,

@@ -9,7 +9,7 @@ use super::{
     waiters::Waiters,
 };
 use crate::{
-    abi::{Errno, Exit, Place, TaskInfo, TaskState, Tid},
+    abi::{Errno, Exit, KernelId, Place, TaskInfo, TaskState, Tid},
     sched::Runnable,
 };
 
@@ -339,6 +339,14 @@ pub enum Error {
     /// Tasks failed or faulted. Only [`Report::check`] and [`Report::check_faults`] return this.
     #[error(transparent)]
     Failed(Failures),
+    /// Another kernel that ran [beside](crate::Kernels) this one failed, and so this one was shut down.
+    #[error("kernel {kernel} has failed: {why}")]
+    Peer {
+        /// The kernel that failed.
+        kernel: KernelId,
+        /// Its error, as text.
+        why: String,
+    },
     /// The kernel refused a call of the host, such as [`Kernel::spawn`](crate::Kernel::spawn).
     #[error("the kernel refused a call: {0}")]
     Refused(#[from] Errno),

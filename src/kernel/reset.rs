@@ -145,6 +145,7 @@ impl Kernel {
 
     /// Makes a new frame that of this kernel.
     pub(super) fn bind_frame(&mut self) {
+        self.frame.kernel.set(self.id);
         if let Some(net) = self.world.net() {
             net.bind(&self.frame);
         }

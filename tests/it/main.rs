@@ -11,6 +11,7 @@ mod calls;
 mod chains;
 mod children;
 mod console;
+mod cores;
 mod daemons;
 mod devices;
 mod disk;

@@ -21,6 +21,7 @@
 //! The figure: a request of an echo server with 50 connections takes 2.0 system calls
 //! (`docs/benchmarks.md`), as that of a bare epoll loop does.
 
+pub(crate) mod affinity;
 mod disk;
 #[cfg(target_os = "linux")]
 mod epoll;
