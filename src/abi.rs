@@ -408,6 +408,8 @@ calls! {
         /// [`Os::choose`](crate::Os::choose), with the number of alternatives. Returns
         /// [`Reply::Random`], below that number, or [`Errno::Invalid`] if it is 0.
         83 "choose" Choose(of: Number(u64)) + Text => Nothing, World; Asks Fails,
+        /// [`Sender::put`](crate::Sender::put). Returns [`Reply::Done`]: the message is put then.
+        84 "post" Post => All, Queues,
     }
 }
 

@@ -25,6 +25,8 @@ pub(crate) type Job = Box<dyn FnOnce() + Send>;
 pub enum Interrupt {
     /// A thread has closed this queue: a job is done, or a promise is set.
     Close(QueueId),
+    /// So many messages have been put into the mailbox of this queue.
+    Mail(QueueId, u64),
     /// A thread that the kernel counts on has nothing more to say.
     Over(External),
     /// A thread asks for a shutdown, as [`Remote::shutdown`] does.
@@ -40,6 +42,12 @@ pub enum External {
     Setter,
     /// A job of [`Os::run_blocking`](crate::Os::run_blocking).
     Job,
+    /// A mailbox that has senders, or the room in one for a message of this kernel.
+    Mail,
+}
+
+impl External {
+    pub(crate) const ALL: [Self; 3] = [Self::Setter, Self::Job, Self::Mail];
 }
 
 /// The world's end of the line on which other threads reach its kernel. The kernel's end, and that of
@@ -61,6 +69,7 @@ impl Interrupts {
             interrupts: Mutex::default(),
             started: Default::default(),
             running: AtomicU64::new(0),
+            mail: AtomicUsize::new(0),
             board: Mutex::default(),
             fellows: OnceLock::new(),
         })))
@@ -77,6 +86,12 @@ impl Interrupts {
     #[must_use]
     pub fn is_raised(&self) -> bool {
         self.0.0.raised.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether a thread may yet send mail. Reads one word.
+    #[inline]
+    pub(crate) fn expects_mail(&self) -> bool {
+        self.0.0.mail.load(Ordering::Relaxed) > 0
     }
 
     /// Takes the interrupts that were raised since the last call, in order.
@@ -99,7 +114,9 @@ struct Line {
     raised: AtomicBool,
     interrupts: Mutex<Vec<Interrupt>>,
     /// How many threads the kernel has counted on so far, by [`External`]. Its own thread counts.
-    started: [AtomicUsize; 2],
+    started: [AtomicUsize; External::ALL.len()],
+    /// How much of [`External::Mail`] is under way.
+    mail: AtomicUsize,
     /// The task that was resumed last, or the kernel while it waits.
     running: AtomicU64,
     board: Mutex<Board>,
@@ -139,8 +156,7 @@ impl Remote {
 
     /// Whether an interrupt is waiting, or the kernel has counted on a thread.
     pub(crate) fn is_used(&self) -> bool {
-        let external = [External::Setter, External::Job];
-        let has_started = external.iter().any(|what| self.started(*what) > 0);
+        let has_started = External::ALL.iter().any(|what| self.started(*what) > 0);
         has_started || self.0.raised.load(Ordering::Relaxed)
     }
 
@@ -154,8 +170,23 @@ impl Remote {
         self.raise(Interrupt::Close(queue));
     }
 
+    /// Tells the kernel of so many messages in the mailbox of this queue.
+    pub(crate) fn mail(&self, queue: QueueId, count: u64) {
+        self.raise(Interrupt::Mail(queue, count));
+    }
+
     fn raise(&self, interrupt: Interrupt) {
-        self.0.lock().push(interrupt);
+        let mut interrupts = self.0.lock();
+        match (interrupts.last_mut(), interrupt) {
+            // A stream of messages is one interrupt until the kernel takes it.
+            (Some(Interrupt::Mail(last, told)), Interrupt::Mail(queue, count))
+                if *last == queue =>
+            {
+                *told += count;
+            }
+            _ => interrupts.push(interrupt),
+        }
+        drop(interrupts);
         // The thread that sets the mark wakes the world; the others need not.
         if !self.0.raised.swap(true, Ordering::AcqRel) {
             self.0.waker.wake_by_ref();
@@ -324,6 +355,9 @@ impl ExternalWork {
         let counts = !remote.running().is_daemon();
         let _counted = counts.then(|| {
             remote.0.started[what as usize].fetch_add(1, Ordering::Relaxed);
+            if what == External::Mail {
+                remote.0.mail.fetch_add(1, Ordering::Relaxed);
+            }
             let remote = remote.clone();
             Arc::new(Counted { remote, what })
         });
@@ -333,6 +367,9 @@ impl ExternalWork {
 
 impl Drop for Counted {
     fn drop(&mut self) {
+        if self.what == External::Mail {
+            self.remote.0.mail.fetch_sub(1, Ordering::Relaxed);
+        }
         // A kernel that waits for this alone must find out.
         self.remote.raise(Interrupt::Over(self.what));
     }

@@ -140,6 +140,7 @@ pub use user::{
         Sleep,
     },
     input::{Input, StandardInput},
+    mailbox::{Mailbox, Sender},
     net::{
         BadEndpoint, Endpoint, Listener, ListenerKind, SocketKind, Stream, StreamKind, TcpListener,
         TcpStream,
@@ -161,6 +162,6 @@ pub use user::{
     unix::{UnixListener, UnixListening, UnixPeer, UnixStream},
 };
 pub use world::{
-    Answer, BadFault, BeforeTurn, Fault, Happening, Images, Leap, RealWorld, Request, SimDisk,
-    SimNet, SimWorld, World, open_again, tape,
+    Answer, BadFault, BeforeTurn, Fault, Happening, Images, Leap, RealWorld, Request, SharedPorts,
+    SimDisk, SimNet, SimWorld, World, open_again, tape,
 };

@@ -112,7 +112,10 @@ impl Kernels {
     where
         F: Fn(KernelId) -> Result<Kernel, Error> + Send + Sync,
     {
-        let crew = Crew::default();
+        let crew = Crew {
+            is_alone: self.count == 1,
+            ..Crew::default()
+        };
         let pins = (2..=Self::available()).contains(&self.count);
         let boot = Arc::new(boot);
         thread::scope(|scope| {
@@ -149,6 +152,7 @@ impl Kernels {
 /// The kernels of one run.
 #[derive(Default)]
 struct Crew {
+    is_alone: bool,
     state: Mutex<State>,
     fellows: Arc<Fellows>,
 }
@@ -198,7 +202,7 @@ impl Crew {
         let booted = boot(id);
         drop(boot);
         let mut kernel = booted?;
-        kernel.enlist(id);
+        kernel.enlist(id, !self.is_alone);
         self.join(id, &kernel.remote())?;
         let ran = kernel.run();
         let ended_by = self.leave(id);

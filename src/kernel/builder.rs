@@ -457,7 +457,7 @@ impl Builder {
             choices: Default::default(),
             slept: None,
             happened: Vec::new(),
-            over: [0; 2],
+            over: Default::default(),
             stall: Stall::new(self.max_stall.unwrap_or(Duration::MAX)),
             standstill: Default::default(),
             captured: self.captured,

@@ -1,6 +1,6 @@
 //! What the world reports: interrupts of other threads, and devices that are ready.
 
-use std::time::Duration;
+use std::{io, time::Duration};
 
 use super::{
     Kernel,
@@ -9,9 +9,10 @@ use super::{
     task::{Pending, State, Then, WaitingOn},
 };
 use crate::{
-    abi::{DeviceId, Direction, Nanos, Reply, Signal},
+    abi::{DeviceId, Direction, Nanos, QueueId, Reply, Signal},
     interrupt::Interrupt,
     log::Wake,
+    trap::Note,
     world::Happening,
 };
 
@@ -31,6 +32,7 @@ impl Kernel {
                 Interrupt::Close(queue) => {
                     self.close_queue(queue);
                 }
+                Interrupt::Mail(queue, count) => self.take_mail(queue, count),
                 Interrupt::Over(what) => self.over[what as usize] += 1,
                 Interrupt::Shutdown => {
                     self.console.hurry();
@@ -41,6 +43,26 @@ impl Kernel {
                     self.signal(signal);
                 }
             }
+        }
+    }
+
+    /// Moves so many messages from a mailbox into its queue.
+    fn take_mail(&mut self, queue: QueueId, count: u64) {
+        self.frame.note(Note::Barrier);
+        let Some(mailbox) = self.frame.mailboxes.get(queue) else {
+            return;
+        };
+        let numbers = mailbox.receive(count);
+        if mailbox.is_gone() {
+            return;
+        }
+        if numbers.end - numbers.start < count {
+            let why =
+                "mail of another kernel is not on the tape: replay the kernels that have none";
+            self.trouble = Some(io::Error::new(io::ErrorKind::Unsupported, why));
+        }
+        for number in numbers {
+            self.put_message(queue, number);
         }
     }
 

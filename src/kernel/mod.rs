@@ -109,7 +109,7 @@ use run::Ends;
 
 use crate::{
     abi::{KernelId, Nanos, Tid},
-    interrupt::Remote,
+    interrupt::{External, Remote},
     log::Log,
     trap::TrapFrame,
     world::{Happening, World},
@@ -170,7 +170,7 @@ pub struct Kernel {
     /// The last reports of the world; kept to reuse its memory.
     happened: Vec<Happening>,
     /// The number of threads that have ended and that the kernel counted on, by [`External`](crate::interrupt::External).
-    over: [usize; 2],
+    over: [usize; External::ALL.len()],
     /// The wait in which only other threads can wake a task.
     stall: stall::Stall,
     /// The turns since the clock has moved.

@@ -111,7 +111,7 @@ impl Kernel {
         self.choices = Default::default();
         self.slept = None;
         self.happened.clear();
-        self.over = [0; 2];
+        self.over = Default::default();
         self.stall.reset();
         self.standstill = Default::default();
         if let Some(captured) = &mut self.captured {

@@ -12,7 +12,7 @@ use tracing::{dispatcher, span::Id};
 
 use super::{Event, Fact, Tracer};
 use crate::{
-    abi::{Place, Tid},
+    abi::{KernelId, Place, Tid},
     panic::{Panic, contain, panic_message},
 };
 
@@ -23,6 +23,8 @@ pub(crate) struct Log {
     /// Set if one of them leads, or led, to `tracing`.
     bridge: Option<Rc<Entered>>,
     is_exact: bool,
+    /// The kernel's number, if others run beside it.
+    pub(crate) kernel: Option<KernelId>,
     /// The last time that was read for the log.
     now: Duration,
 }

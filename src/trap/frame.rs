@@ -19,6 +19,7 @@ use super::{
     disk::{DiskOp, FileOp},
     drops::Drops,
     footprint::{Footprints, Object},
+    mailboxes::Mailboxes,
     mutation::Mutated,
     new_task::{Caller, Fate, NewTask, Store},
     scope::ScopeState,
@@ -230,6 +231,7 @@ pub(crate) struct TrapFrame {
     /// Whether a task had a queue in place of the console.
     pub(crate) pipes: Cell<bool>,
     pub(crate) mutated: Mutated,
+    pub(crate) mailboxes: Mailboxes,
 }
 
 impl TrapFrame {
@@ -261,6 +263,7 @@ impl TrapFrame {
             unread: RefCell::default(),
             pipes: Cell::default(),
             mutated: Mutated::default(),
+            mailboxes: Mailboxes::default(),
         }
     }
 

@@ -26,7 +26,7 @@ use std::{
 pub(crate) use forward::forward_world;
 pub use io::{Answer, Request};
 pub(crate) use real::affinity;
-pub use real::{RealWorld, open_again};
+pub use real::{RealWorld, SharedPorts, open_again};
 pub use sim::{BadFault, Fault, Images, Leap, SimDisk, SimNet, SimWorld};
 
 use crate::{

@@ -30,6 +30,7 @@ mod limits;
 mod linear;
 mod locks;
 mod log;
+mod mailboxes;
 mod net;
 mod places;
 mod poison;

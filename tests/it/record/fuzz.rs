@@ -91,7 +91,7 @@ fn recordings() -> Vec<Vec<u8>> {
     let event = || anything::event().new_tree(&mut random).unwrap().current();
     let events: Vec<_> = iter::repeat_with(event).take(RECORDINGS * EVENTS).collect();
     let kinds = events.iter().map(|event| discriminant(&event.fact));
-    assert_eq!(kinds.collect::<HashSet<_>>().len(), 16, "all there are");
+    assert_eq!(kinds.collect::<HashSet<_>>().len(), 17, "all there are");
     for events in events.chunks(EVENTS) {
         let mut recorder = begin(EVENTS);
         for event in events {
