@@ -154,6 +154,10 @@ impl Remote {
         self.0.running.load(Ordering::Relaxed).into()
     }
 
+    pub(crate) fn is_raised(&self) -> bool {
+        self.0.raised.load(Ordering::Relaxed)
+    }
+
     /// Whether an interrupt is waiting, or the kernel has counted on a thread.
     pub(crate) fn is_used(&self) -> bool {
         let has_started = External::ALL.iter().any(|what| self.started(*what) > 0);

@@ -109,8 +109,8 @@ pub use abi::{
 pub use cores::Kernels;
 pub use explore::linear;
 pub use explore::{
-    Check, CutPlace, Cuts, Explored, Failure, MayFault, Mutants, Progress, SearchStrategy, Shared,
-    Survivor, check,
+    Check, CheckKernels, CutPlace, Cuts, Explored, Failure, MayFault, Mutants, Progress,
+    SearchStrategy, Shared, Survivor, check, check_kernels,
 };
 pub use interrupt::{External, Interrupt, Interrupts, Remote};
 pub use kernel::{

@@ -382,7 +382,7 @@ pub(super) fn at_limit(limit: &Limit, blocked: &Blocked) -> String {
 }
 
 /// Says why the kernel stopped, if needed, and returns the exit code.
-fn explain(log: Log, result: &Result<Report, Error>) -> u8 {
+pub(super) fn explain(log: Log, result: &Result<Report, Error>) -> u8 {
     let (message, code) = match result {
         Ok(report) if report.failures == 0 && report.lost == 0 => return 0,
         // Each failure was reported when it happened, and so were lost lines.

@@ -8,6 +8,9 @@
 //! | file | owns |
 //! |---|---|
 //! | `mod.rs` | [`Kernels`]: threads, and what the end of one means for the others |
+//! | `simulated.rs` | the same on one thread and one clock |
+
+mod simulated;
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
@@ -50,14 +53,74 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Kernels {
     count: usize,
+    /// The seed of kernels that share a thread and a clock.
+    seed: Option<u64>,
+    /// Whether the tasks of those are in a random order, too.
+    mixes: bool,
 }
 
 impl Kernels {
     /// So many kernels; 0 counts as 1.
     #[must_use]
     pub fn new(count: usize) -> Self {
-        let count = count.max(1);
-        Self { count }
+        Self {
+            count: count.max(1),
+            seed: None,
+            mixes: false,
+        }
+    }
+
+    /// So many kernels of the simulated world, on one thread and one virtual clock; 0 counts as 1. The
+    /// seed decides which kernel has the next turn, and so in which order mail arrives. The random
+    /// numbers of each kernel follow from it, too, whatever seed its world has. The clock advances when
+    /// all kernels wait. The same programs and seed make the same run.
+    ///
+    /// Each kernel has a network of its own: mail is all that goes from one to another. No other threads
+    /// take part. If every kernel waits, and none for an instant, each has [`Error::Deadlock`] as its
+    /// result.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use trapline::{Kernel, Kernels, Mailbox, Os};
+    ///
+    /// let (sender, mailbox) = Mailbox::unbounded();
+    /// let reports = Kernels::simulated(2, 7).run(move |id| {
+    ///     let mut kernel = Kernel::simulated(0);
+    ///     let (sender, mailbox) = (sender.clone(), mailbox.clone());
+    ///     if id.index() == 0 {
+    ///         kernel.spawn("sends", async move |os: &mut Os| {
+    ///             os.sleep(Duration::from_secs(60)).await;
+    ///             sender.put(os, "late").await
+    ///         })?;
+    ///     } else {
+    ///         kernel.spawn("takes", async move |os: &mut Os| {
+    ///             assert_eq!(mailbox.get(os).await, Ok("late"));
+    ///             assert_eq!(os.now().await, Duration::from_secs(60));
+    ///         })?;
+    ///     }
+    ///     Ok(kernel)
+    /// });
+    /// for report in reports {
+    ///     report?.check()?;
+    /// }
+    /// # Ok::<(), trapline::Error>(())
+    /// ```
+    #[must_use]
+    pub fn simulated(count: usize, seed: u64) -> Self {
+        Self {
+            seed: Some(seed),
+            ..Self::new(count)
+        }
+    }
+
+    /// As [`Kernels::simulated`], with the tasks of each kernel in a random order.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn searched(count: usize, seed: u64) -> Self {
+        Self {
+            mixes: true,
+            ..Self::simulated(count, seed)
+        }
     }
 
     /// Returns how many kernels the machine can run at once: the cores that the process may use.
@@ -90,8 +153,12 @@ impl Kernels {
     /// A signal of the process that a task of one kernel has caught ([`Os::catch`](crate::Os::catch)) is
     /// for all of them: a kernel without a task that has caught it ends, as by its default action.
     ///
+    /// [Simulated](Kernels::simulated) kernels boot and run on the thread of the caller. What is said of
+    /// threads and of signals of the process is not for them.
+    ///
     /// *Errors:* of each kernel, those of `boot` and of [`Kernel::run`]; [`Error::Peer`] where another
-    /// kernel's failure ended it; [`Error::Io`] if the system has no thread left.
+    /// kernel's failure ended it; [`Error::Io`] if the system has no thread left, and for a kernel of the
+    /// real world among simulated ones.
     ///
     /// ```
     /// use trapline::{Error, Kernel, Kernels, Os};
@@ -109,6 +176,16 @@ impl Kernels {
     /// assert!(matches!(&results[1], Err(Error::Peer { kernel, .. }) if kernel.index() == 0));
     /// ```
     pub fn run<F>(&self, boot: F) -> Vec<Result<Report, Error>>
+    where
+        F: Fn(KernelId) -> Result<Kernel, Error> + Send + Sync,
+    {
+        match self.seed {
+            Some(seed) => simulated::run(self.count, seed, self.mixes, boot),
+            None => self.run_on_threads(boot),
+        }
+    }
+
+    fn run_on_threads<F>(&self, boot: F) -> Vec<Result<Report, Error>>
     where
         F: Fn(KernelId) -> Result<Kernel, Error> + Send + Sync,
     {

@@ -168,7 +168,7 @@ impl Kernel {
         place: Option<&Place>,
     ) {
         let task = &self.tasks[me];
-        warn_of(self.log.kernel, me.tid, task.name(), exit, place);
+        warn_of(self.log.kernel().get(), me.tid, task.name(), exit, place);
         if !me.tid.is_daemon() {
             let verdict = Verdict::of(task, waiters);
             self.stats

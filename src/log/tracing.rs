@@ -15,7 +15,7 @@
 //! task's span is entered while the host runs. The kernel has a span of tid 0. A task that fails or
 //! faults is also a WARN, even without a tracer.
 
-use std::{collections::BTreeMap, fmt::Display, rc::Rc};
+use std::{cell::Cell, collections::BTreeMap, fmt::Display, rc::Rc};
 
 use tracing::{
     Dispatch, Level, Span, dispatcher, enabled, field::display, subscriber::NoSubscriber, trace,
@@ -75,7 +75,7 @@ impl Log {
         if wanted {
             let entered = Rc::new(Entered::default());
             let bridge = Bridge {
-                of: self.kernel.map(u64::from),
+                of: Rc::clone(self.kernel()),
                 tasks: Ledger::new(),
                 spans: BTreeMap::new(),
                 kernel,
@@ -89,7 +89,7 @@ impl Log {
 
 struct Bridge {
     /// The kernel's number, if others run beside it.
-    of: Option<u64>,
+    of: Rc<Cell<Option<KernelId>>>,
     tasks: Ledger,
     spans: BTreeMap<Tid, Span>,
     kernel: Span,
@@ -121,7 +121,7 @@ macro_rules! tell {
 
 impl Tracer for Bridge {
     fn event(&mut self, event: &Event<'_>) {
-        let (of, tid, fact) = (self.of, event.tid, &event.fact);
+        let (of, tid, fact) = (self.of.get().map(u64::from), event.tid, &event.fact);
         let is_next_turn = fact.is_resumed() && self.has_turn;
         if !self.entered.is(tid) || is_next_turn {
             self.leave();

@@ -27,9 +27,9 @@ impl Mailboxes {
     /// Adds a mailbox, and forgets those that are gone.
     pub(crate) fn bind(&self, queue: QueueId, mailbox: Rc<dyn BoundMailbox>) {
         let mut all = self.0.borrow_mut();
-        let is_gone = |other: &&Rc<dyn BoundMailbox>| other.is_gone();
-        let gone: Vec<_> = all.values().filter(is_gone).cloned().collect();
-        all.retain(|_, other| !other.is_gone());
+        let gone = all.iter().filter(|(_, other)| other.is_gone());
+        let gone: Vec<_> = gone.map(|(queue, _)| *queue).collect();
+        let gone: Vec<_> = gone.iter().map(|queue| all.remove(queue)).collect();
         all.insert(queue, mailbox);
         // Destructors of messages may use mailboxes.
         drop(all);

@@ -16,6 +16,7 @@ use std::{
 use super::{
     os::{Decode, Os, mismatch},
     queue::{Closed, Queue, TryPutError},
+    select::{Arm, Source},
 };
 use crate::{
     abi::{KernelId, Kind, QueueId, Reply, SystemCall},
@@ -174,9 +175,49 @@ impl<T: Send + 'static> Mailbox<T> {
                 None => self.bind(os).await,
             };
             os.frame().set_place(place);
-            let get = SystemCall::Get(bound.queue.id());
-            os.call_undoing(move |_| get, Getting(bound)).await
+            Self::take(os, bound).await
         }
+    }
+
+    /// Returns an arm of [`Os::first`] that makes the call [`Mailbox::get`]. Makes the mailbox belong to the
+    /// kernel of the caller, as the first get does. Never blocks.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// use trapline::{Either2, Kernel, Mailbox, Os, after};
+    ///
+    /// # let mut kernel = Kernel::simulated(0);
+    /// let (sender, mailbox) = Mailbox::<u32>::unbounded();
+    /// sender.try_put(7).unwrap();
+    /// kernel.spawn("main", async move |os: &mut Os| {
+    ///     for expected in [Either2::First(Ok(7)), Either2::Second(())] {
+    ///         let mail = mailbox.get_arm(os).await;
+    ///         assert_eq!(os.first((mail, after(Duration::from_secs(1)))).await, expected);
+    ///     }
+    /// })?;
+    /// # kernel.run()?.check()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[track_caller]
+    pub fn get_arm<'a>(
+        &'a self,
+        os: &'a mut Os,
+    ) -> impl Future<Output = Arm<impl AsyncFnOnce(&mut Os) -> Result<T, Closed>>> + 'a {
+        os.note_caller();
+        async move {
+            let bound = match self.bound(os) {
+                Some(bound) => bound,
+                None => self.bind(os).await,
+            };
+            let source = Source::message(&bound.queue);
+            Arm::new(source, async move |os: &mut Os| Self::take(os, bound).await)
+        }
+    }
+
+    /// For a caller that has noted its own caller.
+    fn take(os: &mut Os, bound: Rc<Bound<T>>) -> impl Future<Output = Result<T, Closed>> {
+        let get = SystemCall::Get(bound.queue.id());
+        os.call_undoing(move |_| get, Getting(bound))
     }
 
     /// Returns what the kernel of the caller has of the mailbox; `None` if it belongs to no kernel yet.

@@ -28,6 +28,7 @@ pub use io::{Answer, Request};
 pub(crate) use real::affinity;
 pub use real::{RealWorld, SharedPorts, open_again};
 pub use sim::{BadFault, Fault, Images, Leap, SimDisk, SimNet, SimWorld};
+pub(crate) use sim::{InStep, Pace};
 
 use crate::{
     abi::{DeviceId, Direction, Tid},

@@ -62,7 +62,7 @@ fn no_kernel_counts_as_one_and_a_kernel_alone_is_the_first() {
     kernel.reset(2).unwrap();
     kernel
         .spawn("main", async |os: &mut Os| {
-            assert_eq!(os.kernel(), KernelId::default())
+            assert_eq!(os.kernel(), KernelId::default());
         })
         .unwrap();
     kernel.run().unwrap().check().unwrap();

@@ -219,9 +219,9 @@ fn a_sender_that_waits_learns_that_the_mailbox_is_gone() {
     for is_dropped in [true, false] {
         let (sender, mailbox) = Mailbox::bounded(1);
         sender.try_put(0).unwrap();
-        well(Kernels::new(2).run(move |id| {
+        well(Kernels::simulated(2, 1).run(move |id| {
             let (sender, mailbox) = (sender.clone(), mailbox.clone());
-            let mut kernel = Kernel::real()?;
+            let mut kernel = Kernel::simulated(0);
             if id.index() == 0 {
                 drop(mailbox);
                 kernel.spawn("puts", async move |os: &mut Os| {
@@ -232,6 +232,8 @@ fn a_sender_that_waits_learns_that_the_mailbox_is_gone() {
                 })?;
             } else {
                 kernel.spawn("takes one", async move |os: &mut Os| {
+                    // The other waits for room by then.
+                    os.sleep(milli(20)).await;
                     assert_eq!(mailbox.get(os).await, Ok(0));
                     os.sleep(milli(20)).await;
                     if is_dropped {

@@ -29,7 +29,7 @@ use super::{Scratch, anything, mutator::Mutator, recorded};
 use crate::log::everything;
 
 /// How many cases there are, if it is not said for how long.
-const CASES: u64 = 500;
+const CASES: u64 = 1000;
 /// How many recordings they are made of, besides that of a run.
 const RECORDINGS: usize = 12;
 /// How many events each of these has.
