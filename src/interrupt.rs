@@ -25,8 +25,8 @@ pub(crate) type Job = Box<dyn FnOnce() + Send>;
 pub enum Interrupt {
     /// A thread has closed this queue: a job is done, or a promise is set.
     Close(QueueId),
-    /// So many messages have been put into the mailbox of this queue.
-    Mail(QueueId, u64),
+    /// Messages have been put into the mailbox of this queue.
+    Mail(QueueId),
     /// A thread that the kernel counts on has nothing more to say.
     Over(External),
     /// A thread asks for a shutdown, as [`Remote::shutdown`] does.
@@ -174,23 +174,13 @@ impl Remote {
         self.raise(Interrupt::Close(queue));
     }
 
-    /// Tells the kernel of so many messages in the mailbox of this queue.
-    pub(crate) fn mail(&self, queue: QueueId, count: u64) {
-        self.raise(Interrupt::Mail(queue, count));
+    /// Tells the kernel of messages in the mailbox of this queue.
+    pub(crate) fn mail(&self, queue: QueueId) {
+        self.raise(Interrupt::Mail(queue));
     }
 
     fn raise(&self, interrupt: Interrupt) {
-        let mut interrupts = self.0.lock();
-        match (interrupts.last_mut(), interrupt) {
-            // A stream of messages is one interrupt until the kernel takes it.
-            (Some(Interrupt::Mail(last, told)), Interrupt::Mail(queue, count))
-                if *last == queue =>
-            {
-                *told += count;
-            }
-            _ => interrupts.push(interrupt),
-        }
-        drop(interrupts);
+        self.0.lock().push(interrupt);
         // The thread that sets the mark wakes the world; the others need not.
         if !self.0.raised.swap(true, Ordering::AcqRel) {
             self.0.waker.wake_by_ref();

@@ -32,7 +32,7 @@ impl Kernel {
                 Interrupt::Close(queue) => {
                     self.close_queue(queue);
                 }
-                Interrupt::Mail(queue, count) => self.take_mail(queue, count),
+                Interrupt::Mail(queue) => self.take_mail(queue),
                 Interrupt::Over(what) => self.over[what as usize] += 1,
                 Interrupt::Shutdown => {
                     self.console.hurry();
@@ -46,19 +46,16 @@ impl Kernel {
         }
     }
 
-    /// Moves so many messages from a mailbox into its queue.
-    fn take_mail(&mut self, queue: QueueId, count: u64) {
+    /// Moves the messages of a mailbox into its queue.
+    fn take_mail(&mut self, queue: QueueId) {
         self.frame.note(Note::Barrier);
         let Some(mailbox) = self.frame.mailboxes.get(queue) else {
             return;
         };
-        let numbers = mailbox.receive(count);
-        if mailbox.is_gone() {
-            return;
-        }
-        if numbers.end - numbers.start < count {
+        let numbers = mailbox.receive();
+        if numbers.is_empty() && !mailbox.is_gone() {
             let why =
-                "mail of another kernel is not on the tape: replay the kernels that have none";
+                "mail of another kernel is not on the tape: only a kernel without any replays";
             self.trouble = Some(io::Error::new(io::ErrorKind::Unsupported, why));
         }
         for number in numbers {

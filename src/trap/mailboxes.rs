@@ -6,8 +6,8 @@ use crate::abi::QueueId;
 
 /// A mailbox in the kernel that takes from it.
 pub(crate) trait BoundMailbox {
-    /// Moves up to so many messages into the store of the queue. Returns their numbers.
-    fn receive(&self, count: u64) -> Range<u64>;
+    /// Moves all messages into the store of the queue. Returns their numbers.
+    fn receive(&self) -> Range<u64>;
 
     /// Whether no task can take from it any more.
     fn is_gone(&self) -> bool;

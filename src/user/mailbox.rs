@@ -96,8 +96,10 @@ struct Home {
 }
 
 struct State<T> {
-    /// The messages of which the kernel has not taken the interrupt.
+    /// The messages that the kernel has not taken over.
     coming: VecDeque<T>,
+    /// Whether the kernel is told that there are some.
+    is_told: bool,
     /// How many are put and not taken.
     len: usize,
     /// The tasks that wait for room, in order.
@@ -147,6 +149,7 @@ impl<T: Send + 'static> Mailbox<T> {
             home: OnceLock::new(),
             state: Mutex::new(State {
                 coming: VecDeque::new(),
+                is_told: false,
                 len: 0,
                 waiting: VecDeque::new(),
                 refused: BTreeMap::new(),
@@ -247,9 +250,9 @@ impl<T: Send + 'static> Mailbox<T> {
             drop(state);
             return self.bound(os).expect("it belongs to a kernel");
         }
-        let coming = state.coming.len() as u64;
-        if coming > 0 {
-            remote.mail(id, coming);
+        if !state.coming.is_empty() {
+            state.is_told = true;
+            remote.mail(id);
         }
         match state.has_senders {
             true => state.external = Some(ExternalWork::new(&remote, External::Mail)),
@@ -329,15 +332,22 @@ impl<T> Shared<T> {
         if state.len >= self.capacity || !state.waiting.is_empty() {
             return Err(TryPutError::Full(message));
         }
-        state.len += 1;
-        state.coming.push_back(message);
-        // The kernel that takes counts those that are there before it.
-        let home = self.home.get();
+        let told = self.push(&mut state, message);
         drop(state);
-        if let Some(home) = home {
-            home.remote.mail(home.queue, 1);
+        if let Some(home) = told {
+            home.remote.mail(home.queue);
         }
         Ok(())
+    }
+
+    /// Adds a message. Returns the kernel that takes, if it is still to be told. A kernel that is not bound
+    /// yet finds what is there.
+    fn push(&self, state: &mut State<T>, message: T) -> Option<&Home> {
+        state.len += 1;
+        state.coming.push_back(message);
+        let home = self.home.get().filter(|_| !state.is_told)?;
+        state.is_told = true;
+        Some(home)
     }
 
     /// Has a message wait for room. Returns its ticket.
@@ -369,10 +379,8 @@ impl<T> Shared<T> {
         while state.len < self.capacity
             && let Some(next) = state.waiting.pop_front()
         {
-            state.len += 1;
-            state.coming.push_back(next.message);
-            if let Some(home) = self.home.get() {
-                home.remote.mail(home.queue, 1);
+            if let Some(home) = self.push(&mut state, next.message) {
+                home.remote.mail(home.queue);
             }
             next.remote.ring(next.room);
         }
@@ -491,17 +499,16 @@ struct Bound<T: Send + 'static> {
 }
 
 impl<T: Send + 'static> BoundMailbox for Bound<T> {
-    fn receive(&self, count: u64) -> Range<u64> {
+    fn receive(&self) -> Range<u64> {
         let mut state = lock(&self.shared.state);
-        let count = state
-            .coming
-            .len()
-            .min(usize::try_from(count).unwrap_or(usize::MAX));
+        state.is_told = false;
+        let coming = std::mem::take(&mut state.coming);
+        drop(state);
         let side = self.queue.side();
         let mut numbers = 0..0;
-        for (at, message) in state.coming.drain(..count).enumerate() {
+        for message in coming {
             let number = side.push(message);
-            if at == 0 {
+            if numbers.is_empty() {
                 numbers.start = number;
             }
             numbers.end = number + 1;

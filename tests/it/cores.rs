@@ -1,16 +1,24 @@
 //! Kernels side by side.
 
 use std::{
+    cell::Cell,
+    io::{self, Read, Write},
+    net::{SocketAddr, TcpStream},
     panic::{AssertUnwindSafe, catch_unwind},
+    rc::Rc,
     sync::{
         Arc, Barrier,
         atomic::{AtomicUsize, Ordering},
+        mpsc,
     },
     thread,
     time::Duration,
 };
 
-use trapline::{Error, Event, Kernel, KernelId, Kernels, Os, Report};
+use trapline::{
+    Error, Event, Kernel, KernelId, Kernels, ListenOptions, Os, RealWorld, Remote, Report,
+    SharedPorts,
+};
 
 /// Longer than any test takes.
 const FOREVER: Duration = Duration::from_secs(3600);
@@ -188,4 +196,89 @@ fn each_thread_is_pinned_to_a_core_of_its_own_and_blocking_work_is_not() {
     pinned(1, all);
     pinned(all + 1, all);
     assert_eq!(cores(), all);
+}
+
+#[test]
+fn kernels_with_shared_ports_serve_one_address_and_each_gets_connections() {
+    const CLIENTS: usize = 64;
+    let (tell, told) = mpsc::channel();
+    let clients = thread::spawn(move || {
+        let of_each: [(Vec<SocketAddr>, Remote); 2] = [told.recv().unwrap(), told.recv().unwrap()];
+        let [(addrs, _), (others, _)] = &of_each;
+        assert_eq!(addrs, others);
+        // Two addresses for the two times that each has asked for a free port.
+        assert_ne!(addrs[0], addrs[1]);
+        let mut served = [0; 2];
+        for addr in addrs {
+            for _ in 0..CLIENTS {
+                let mut client = TcpStream::connect(addr).unwrap();
+                client.write_all(b"x").unwrap();
+                let mut id = [0];
+                client.read_exact(&mut id).unwrap();
+                served[usize::from(id[0]) - 1] += 1;
+            }
+        }
+        of_each.iter().for_each(|(_, remote)| remote.shutdown());
+        served
+    });
+    let ports = SharedPorts::new();
+    well(Kernels::new(2).run(move |_| {
+        let world = RealWorld::new()?.share_ports(&ports);
+        let mut kernel = Kernel::builder().world(world).build()?;
+        let (tell, remote) = (tell.clone(), kernel.remote());
+        kernel.spawn("server", async move |os: &mut Os| {
+            let mut addrs = Vec::new();
+            for _ in 0..2 {
+                let listener = os.listen(([127, 0, 0, 1], 0).into()).await?;
+                addrs.push(listener.local_addr()?);
+                os.spawn("accepts", async move |os: &mut Os| {
+                    loop {
+                        let (stream, _) = listener.accept(os).await?;
+                        stream.recv(os, &mut [0]).await?;
+                        let id = u64::from(os.kernel()) as u8;
+                        stream.send_all(os, &[id]).await?;
+                    }
+                    #[expect(unreachable_code)]
+                    io::Result::Ok(())
+                })
+                .await?;
+            }
+            let _ = tell.send((addrs, remote));
+            io::Result::Ok(())
+        })?;
+        Ok(kernel)
+    }));
+    let served = clients.join().unwrap();
+    assert_eq!(served.iter().sum::<usize>(), 2 * CLIENTS);
+    assert!(served.iter().all(|served| *served > 0), "{served:?}");
+}
+
+#[test]
+fn a_port_of_another_socket_is_in_use_although_that_socket_shares_it() {
+    let options = ListenOptions::new().reuse_port(true);
+    let mut other = Kernel::real().unwrap();
+    let addr = Rc::new(Cell::new(None));
+    let found = Rc::clone(&addr);
+    other
+        .spawn("listens", async move |os: &mut Os| {
+            let listener = os.listen_with(([127, 0, 0, 1], 0).into(), options).await?;
+            found.set(Some(listener.local_addr()?));
+            os.sleep(FOREVER).await;
+            io::Result::Ok(())
+        })
+        .unwrap();
+    while addr.get().is_none() {
+        other.step().unwrap();
+    }
+    let addr = addr.get().unwrap();
+    let ports = SharedPorts::new();
+    well(Kernels::new(2).run(move |_| {
+        let world = RealWorld::new()?.share_ports(&ports);
+        let mut kernel = Kernel::builder().world(world).build()?;
+        kernel.spawn("too late", async move |os: &mut Os| {
+            let refused = os.listen(addr).await.map(drop).unwrap_err();
+            assert_eq!(refused.kind(), io::ErrorKind::AddrInUse);
+        })?;
+        Ok(kernel)
+    }));
 }

@@ -290,8 +290,13 @@ impl RealWorld {
         }
         let span = deadline.map(|deadline| deadline.saturating_sub(self.now()));
         self.poll(deadline, span, happened)?;
-        let is_mail =
-            |report: &Happening| matches!(report, Happening::Interrupt(Interrupt::Mail(..)));
+        let is_mail = |report: &Happening| {
+            let Happening::Interrupt(interrupt) = report else {
+                return false;
+            };
+            // A close is the room for a message of this kernel.
+            matches!(interrupt, Interrupt::Mail(_) | Interrupt::Close(_))
+        };
         let is_soon = self.now() < before + 2 * look::LOOK;
         self.looks_for_mail = is_soon && happened[len..].iter().any(is_mail);
         Ok(())
@@ -540,6 +545,10 @@ impl World for RealWorld {
     }
 
     fn wait(&mut self, deadline: Option<Duration>, happened: &mut Vec<Happening>) -> Result<()> {
+        if self.interrupts.is_raised() {
+            // What is taken below ends no later wait.
+            self.poller.awake();
+        }
         let mut span = match deadline {
             // Both, so that neither waits for the other.
             _ if hand_on(&self.interrupts, happened) | self.disk.hand_on(happened) => {

@@ -268,7 +268,7 @@ pub(super) fn is_apart(device: DeviceId, remote: &Remote) -> bool {
 pub(super) fn is_of_daemon(report: &Happening) -> bool {
     match report {
         Happening::Ready(device, _) => device.is_of_daemon(),
-        Happening::Interrupt(Interrupt::Close(queue) | Interrupt::Mail(queue, _)) => {
+        Happening::Interrupt(Interrupt::Close(queue) | Interrupt::Mail(queue)) => {
             queue.is_of_daemon()
         }
         Happening::Console
@@ -304,11 +304,10 @@ fn put_report(out: &mut Vec<u8>, report: Happening) {
             number(out, queue.number() << 2 | 2);
             number(out, queue.slot() as u64);
         }
-        Happening::Interrupt(Interrupt::Mail(queue, count)) => {
+        Happening::Interrupt(Interrupt::Mail(queue)) => {
             number(out, MAIL << 2 | 3);
             number(out, queue.number());
             number(out, queue.slot() as u64);
-            number(out, count);
         }
         other => {
             let place = OTHERS.iter().position(|one| *one == other);
@@ -554,7 +553,7 @@ fn report(bytes: &mut Bytes<'_>) -> Result<Happening, Wrong> {
         _ if what == MAIL => {
             let queue = QueueId::from_raw(bytes.number()?, bytes.size()?);
             let queue = queue.ok_or("a queue that cannot be")?;
-            Happening::Interrupt(Interrupt::Mail(queue, bytes.number()?))
+            Happening::Interrupt(Interrupt::Mail(queue))
         }
         _ => {
             let other = usize::try_from(what).ok().and_then(|at| OTHERS.get(at));
