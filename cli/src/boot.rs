@@ -140,7 +140,8 @@ impl<'a> Session<'a> {
         signals::survive_large_files()?;
         let seed = options.seed.unwrap_or_else(random_seed);
         let header = record::header(options, command, seed);
-        let (recorder, recorded) = record::begin(watching, &header, log)?.unzip();
+        let (recorder, recorded) =
+            record::begin(watching, watching.record.clone(), &header, log)?.unzip();
         let has_screen = watch.as_ref().is_some_and(Observation::has_screen);
         // What a replay reads is on its tape.
         let input = options.stdin.as_deref().filter(|_| place.playing.is_none());

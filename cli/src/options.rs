@@ -126,7 +126,8 @@ pub(super) struct Boot {
     /// Run so many kernels, each on a core with its own instance of the programs: a number from 1 to 1024, or
     /// `all` for one per core. They listen on the same addresses, and the system gives each connection to
     /// one of them. They share nothing else: standard output gets the lines of all, and --seed counts up.
-    /// For the real world, without the options for watching except --trace
+    /// --record and --monitor have a file each, with the number of the kernel behind its name. For the real
+    /// world, without the other options for watching except --trace
     #[arg(long, value_name = "N|all", value_parser = kernels, default_value = "1", help_heading = "Scheduling")]
     pub(super) kernels: usize,
     /// How many tasks compute at once, from 1 to 1024. More than one needs --virtual

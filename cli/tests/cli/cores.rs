@@ -9,7 +9,7 @@ use std::{
 
 use rustix::process::Signal;
 
-use crate::support::*;
+use crate::{replay::Folder, support::*};
 
 /// Starts a server in two kernels, and returns the address on which both listen.
 fn serve(options: &[&str], program: &[&str]) -> (Running, SocketAddr) {
@@ -198,15 +198,13 @@ fn each_kernel_has_random_numbers_of_its_own_and_a_seed_repeats_them() {
 
 #[test]
 fn what_several_kernels_cannot_honour_is_a_usage_error() {
-    let refused: [&[&str]; 10] = [
+    let refused: [&[&str]; 8] = [
         &["--virtual"],
         &["--virtual", "--processors", "2"],
         &["--tape", "run.tape"],
-        &["--record", "run.trap"],
         &["--summary"],
         &["--exits"],
         &["--post-mortem"],
-        &["--monitor", "run.sock"],
         &["--top"],
         &["--inject", "send:kill"],
     ];
@@ -230,4 +228,44 @@ fn what_several_kernels_cannot_honour_is_a_usage_error() {
         run(&["boot", "-q", "--kernels", "1", "--virtual", "parts"]).0,
         0
     );
+}
+
+#[test]
+fn each_kernel_has_a_recording_and_a_socket_of_its_own() {
+    let folder = Folder::new("cores");
+    let [trap, sock] = ["run.trap", "run.sock"].map(|name| folder.path(name));
+    let options = ["--record", &trap, "--monitor", &sock];
+    let (run, addr) = serve(&options, &["echo", "--addr", "127.0.0.1:0"]);
+    talk(addr, 64);
+    for kernel in 1..=2 {
+        let socket = format!("{sock}.{kernel}");
+        let (code, shown, err) = texts(trapline(&["ps", "--attach", &socket]).output().unwrap());
+        assert_eq!(code, 0, "{err}");
+        has(&shown, "echo");
+    }
+    run.signal(Signal::INT);
+    let (code, err) = run.end();
+    assert_eq!(code, Some(130), "{err}");
+    for kernel in 1..=2 {
+        let file = format!("{trap}.{kernel}");
+        has(&err, &format!("recorded to {file}"));
+        let (code, shown, err) = texts(trapline(&["trace", "show", &file]).output().unwrap());
+        assert_eq!(code, 0, "{err}");
+        has(&shown, "accept(");
+        assert!(!std::path::Path::new(&format!("{sock}.{kernel}")).exists());
+    }
+    // A file that cannot be written is told before any program runs.
+    let nowhere = folder.path("missing/run.trap");
+    let args = [
+        "boot",
+        "-q",
+        "--kernels",
+        "2",
+        "--record",
+        &nowhere,
+        "parts",
+    ];
+    let (code, out, err) = texts(trapline(&args).output().unwrap());
+    assert_eq!((code, &*out), (1, ""), "{err}");
+    has(&err, "cannot record to");
 }
