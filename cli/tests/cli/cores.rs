@@ -92,7 +92,7 @@ fn a_signal_ends_all_kernels_with_the_code_of_one() {
 fn s73_a_signal_that_the_programs_catch_reaches_each_kernel() {
     let mut command = rude(&["boot", "--kernels", "2", "catches"]);
     let mut run = Running::start(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
-    let mut lines = |text: &str, run: &mut Running| {
+    let lines = |text: &str, run: &mut Running| {
         for _ in 0..2 {
             assert_eq!(run.out_line(), text);
         }
