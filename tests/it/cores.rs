@@ -183,18 +183,19 @@ fn each_thread_is_pinned_to_a_core_of_its_own_and_blocking_work_is_not() {
     if all < 2 {
         return;
     }
-    let pinned = |count, expected| {
-        well(Kernels::new(count).run(move |_| {
+    let pinned = |kernels: Kernels, expected| {
+        well(kernels.run(move |_| {
             with(async move |os: &mut Os| {
                 assert_eq!(cores(), expected);
                 assert_eq!(os.run_blocking(cores).await, Ok(all));
             })
         }));
     };
-    pinned(2, 1);
+    pinned(Kernels::new(2), 1);
+    pinned(Kernels::new(2).unpinned(), all);
     // Alone, or more than there are cores: the system decides.
-    pinned(1, all);
-    pinned(all + 1, all);
+    pinned(Kernels::new(1), all);
+    pinned(Kernels::new(all + 1), all);
     assert_eq!(cores(), all);
 }
 
