@@ -20,7 +20,7 @@ use crate::{
     start::trapline,
 };
 
-const CLIENTS: &str = "-c50";
+const CLIENTS: &str = "50";
 /// The tests of redis-benchmark, and how many requests of a test it sends for each that it is asked for.
 const TESTS: [(&str, usize); 4] = [("ping", 2), ("get", 1), ("set", 1), ("incr", 1)];
 /// How many requests a client sends at once.
@@ -132,7 +132,13 @@ fn round(start: Start, log: Log, work: Work) -> io::Result<Vec<f64>> {
 
 /// Sends the requests, and checks that they were answered.
 fn load(addr: SocketAddr, work: Work) -> io::Result<()> {
-    let line = this(&["--child=client-core", "redis-benchmark", "-q", CLIENTS])?;
+    let line = this(&[
+        "--child=client-core",
+        "redis-benchmark",
+        "-q",
+        "-c",
+        CLIENTS,
+    ])?;
     let out = Command::new(&line[0])
         .args(&line[1..])
         .args(["-p", &addr.port().to_string(), "-t", work.test])

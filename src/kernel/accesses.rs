@@ -14,6 +14,14 @@ impl Kernel {
     /// Emits the accesses of the turn so far.
     #[inline(always)]
     pub(super) fn emit_accesses(&mut self) {
+        if accesses::is_any() {
+            self.emit_noted();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn emit_noted(&mut self) {
         if self.log.is_observed() {
             emit(&mut self.log, self.number, &mut self.shown);
         }
@@ -28,8 +36,11 @@ impl Kernel {
 
 /// Emits the accesses since the last turn, and begins to note those of the next. Apart from the kernel,
 /// whose task is at hand.
+#[inline(always)]
 pub(super) fn begin_accesses(log: &mut Log, kernel: u64, task: Tid, shown: &mut u64) {
-    emit(log, kernel, shown);
+    if accesses::is_any() {
+        emit(log, kernel, shown);
+    }
     match task.is_daemon() {
         true => accesses::close(),
         false => accesses::open(kernel, task, *shown),

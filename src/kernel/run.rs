@@ -248,7 +248,7 @@ impl Kernel {
     #[cold]
     #[inline(never)]
     fn ask_world(&mut self, ends: Ends) -> Result<bool, Error> {
-        self.wait_events(Nanos::ZERO, false)?;
+        self.look_at_world(Nanos::ZERO)?;
         loop {
             self.run_deferred_of_host();
             if self.is_over() {
@@ -258,14 +258,27 @@ impl Kernel {
             let at = BeforeTurn {
                 turns: self.stats.ticks,
                 waits: self.is_waiting(),
-                deadline: self.next_deadline().map(Duration::from),
+                deadline: self.next_deadline_apart().map(Duration::from),
             };
             let Some(until) = self.world.before_turn(at) else {
                 return Ok(false);
             };
             self.run_deferred_of_host();
-            self.wait_events(Nanos::from(until).min(ends.time), false)?;
+            self.look_at_world(Nanos::from(until).min(ends.time))?;
         }
+    }
+
+    /// Waits for the world, where that is rare.
+    #[cold]
+    #[inline(never)]
+    fn look_at_world(&mut self, until: Nanos) -> Result<(), Error> {
+        self.wait_events(until, false)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn next_deadline_apart(&mut self) -> Option<Nanos> {
+        self.next_deadline()
     }
 
     /// Returns the next instant at which a timer fires, a computation or a slice ends, or the policy
@@ -284,6 +297,7 @@ impl Kernel {
     /// Waits for the world, no longer than until that instant, and handles what has happened:
     /// interrupts first, then the timers that have fired, then signals, then the devices that are ready. If the
     /// wait is `on_threads`, no timer and no device of a task can end it.
+    #[inline(always)]
     fn wait_events(&mut self, until: Nanos, on_threads: bool) -> Result<(), Error> {
         let before = self.world.now();
         let computes = !self.processors.are_idle();

@@ -127,6 +127,14 @@ impl Kernel {
     #[cold]
     #[inline(never)]
     fn dispatch(&mut self, me: Runnable, call: SystemCall) {
+        match self.is_watched {
+            true => self.dispatch_watched(me, call),
+            false => self.dispatch_plain(me, call),
+        }
+    }
+
+    #[inline(never)]
+    fn dispatch_watched(&mut self, me: Runnable, call: SystemCall) {
         self.emit_accesses();
         if self.frame.is_in_observed_lane() {
             self.answer_and_emit(me, call);

@@ -11,7 +11,10 @@ use crate::abi::Tid;
 
 thread_local! {
     static IS_OPEN: Cell<bool> = const { Cell::new(false) };
-    static NOTED: RefCell<Noted> = const { RefCell::new(Noted::new()) };
+    static UNDER_WAY: Cell<Turn> = const { Cell::new(Turn::NONE) };
+    /// Whether there are accesses: a variable that has no destructor is read in two instructions.
+    static IS_ANY: Cell<bool> = const { Cell::new(false) };
+    static ACCESSES: RefCell<Vec<Access>> = const { RefCell::new(Vec::new()) };
 }
 
 /// What a shared value keeps for the event log.
@@ -39,27 +42,24 @@ pub(crate) struct Access {
     pub(crate) place: &'static Location<'static>,
 }
 
-/// The accesses since a turn began.
-struct Noted {
+/// The turn under way, or the last.
+#[derive(Clone, Copy)]
+struct Turn {
     kernel: u64,
     task: Tid,
     /// The number of the turn, among those of this thread that are observed.
-    turn: u64,
+    number: u64,
     /// How many values the log of the kernel has shown.
     shown: u64,
-    accesses: Vec<Access>,
 }
 
-impl Noted {
-    const fn new() -> Self {
-        Self {
-            kernel: 0,
-            task: Tid::KERNEL,
-            turn: 0,
-            shown: 0,
-            accesses: Vec::new(),
-        }
-    }
+impl Turn {
+    const NONE: Self = Self {
+        kernel: 0,
+        task: Tid::KERNEL,
+        number: 0,
+        shown: 0,
+    };
 
     fn note(&mut self, label: &Label, writes: bool, place: &'static Location<'static>) {
         let mut seen = label.seen.get();
@@ -73,15 +73,17 @@ impl Noted {
             &mut seen.read
         };
         // No other task can run between two accesses of a turn.
-        let is_first = std::mem::replace(last, self.turn) != self.turn;
+        let is_first = std::mem::replace(last, self.number) != self.number;
         label.seen.set(seen);
         if is_first {
-            self.accesses.push(Access {
+            let access = Access {
                 number: seen.number,
                 name: label.name.clone(),
                 writes,
                 place,
-            });
+            };
+            ACCESSES.with_borrow_mut(|accesses| accesses.push(access));
+            IS_ANY.set(true);
         }
     }
 }
@@ -107,29 +109,49 @@ impl Label {
     #[inline]
     pub fn touch(&self, writes: bool, place: &'static Location<'static>) {
         if IS_OPEN.get() {
-            NOTED.with_borrow_mut(|noted| noted.note(self, writes, place));
+            let mut turn = UNDER_WAY.get();
+            turn.note(self, writes, place);
+            UNDER_WAY.set(turn);
         }
     }
 }
 
 /// Begins to note the accesses of a turn. The log of its kernel has shown so many values.
 pub(crate) fn open(kernel: u64, task: Tid, shown: u64) {
+    if is_any() {
+        discard();
+    }
     IS_OPEN.set(true);
-    NOTED.with_borrow_mut(|noted| {
-        noted.accesses.clear();
-        (noted.kernel, noted.task, noted.shown) = (kernel, task, shown);
-        noted.turn += 1;
+    UNDER_WAY.set(Turn {
+        kernel,
+        task,
+        number: UNDER_WAY.get().number + 1,
+        shown,
     });
+}
+
+#[cold]
+#[inline(never)]
+fn discard() {
+    ACCESSES.with_borrow_mut(Vec::clear);
+    IS_ANY.set(false);
+}
+
+/// Returns whether a turn has noted accesses that nobody has taken.
+#[inline]
+pub(crate) fn is_any() -> bool {
+    IS_ANY.get()
 }
 
 /// Takes the accesses since the last call, with the task of the turn, and how many values the log has
 /// then shown. `None` if there are none of this kernel.
 pub(crate) fn take(kernel: u64) -> Option<(Tid, u64, Vec<Access>)> {
-    NOTED.with_borrow_mut(|noted| {
-        let is_any = noted.kernel == kernel && !noted.accesses.is_empty();
-        let take = || (noted.task, noted.shown, std::mem::take(&mut noted.accesses));
-        is_any.then(take)
-    })
+    let turn = UNDER_WAY.get();
+    if !is_any() || turn.kernel != kernel {
+        return None;
+    }
+    IS_ANY.set(false);
+    Some((turn.task, turn.shown, ACCESSES.take()))
 }
 
 /// Ends the notes.
