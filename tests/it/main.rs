@@ -19,6 +19,7 @@ mod equivalence;
 mod exhaustive;
 mod explore;
 mod fairness;
+mod grade;
 mod guests;
 mod hostile;
 mod inject;
