@@ -106,8 +106,8 @@ pub use abi::{
 };
 pub use explore::linear;
 pub use explore::{
-    Check, CutPlace, Cuts, Explored, Failure, MayFault, Mutants, Progress, SearchStrategy, Shared,
-    Survivor, check,
+    Check, CutPlace, Cuts, Difference, Explored, Failure, Grade, Graded, MayFault, Mutants,
+    Outcome, Progress, RunEnd, SearchStrategy, Searched, Shared, Survivor, Verdict, check, grade,
 };
 pub use interrupt::{External, Interrupt, Interrupts, Remote};
 pub use kernel::{

@@ -78,6 +78,7 @@ mod desk;
 mod examples;
 mod exits;
 mod explore;
+mod grade;
 mod inject;
 mod lab;
 mod list;
@@ -186,6 +187,7 @@ fn run(app: &App, args: &[OsString]) -> Result<ExitCode, clap::Error> {
         CliCommand::Explore(options) => {
             explore::run(commands, *options, matches, log, &words(&name, args))
         }
+        CliCommand::Grade(line) => grade::run(commands, &line),
         CliCommand::Lab(lab) => lab::run(programs, &lab, matches, log),
         CliCommand::Trace(command) => trace::run(&command, &verbosity),
         CliCommand::Live(command) => live::run(&command, &verbosity),

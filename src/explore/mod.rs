@@ -17,6 +17,7 @@
 //! | `doom.rs` | the turn from which a schedule fails, however it goes on |
 //! | `reruns.rs`, `story.rs`, `excerpt.rs`, `befell.rs` | a failing schedule, explained and recorded |
 //! | `deadline.rs`, `timed.rs`, `watchdog.rs` | the end of a search's time, within turns too |
+//! | `grade.rs` | [`grade`]: all outcomes of a program, beside those of a reference |
 //! | `linear/` | [`linear`]: histories of operations that some order explains |
 //! | `shared.rs`, `sometimes.rs` | [`Shared`]; [`sometimes!`](crate::sometimes) |
 //!
@@ -38,6 +39,7 @@ mod doom;
 mod excerpt;
 mod exhaustive;
 mod explored;
+mod grade;
 mod guide;
 pub mod linear;
 mod may;
@@ -65,6 +67,7 @@ mod worth;
 
 pub use check::{Check, check};
 pub use explored::{Explored, Failure, Progress};
+pub use grade::{Difference, Grade, Graded, Outcome, RunEnd, Searched, Verdict, grade};
 pub use may::MayFault;
 pub use shared::Shared;
 #[doc(hidden)]

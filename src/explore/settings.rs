@@ -13,6 +13,7 @@ use super::{
     cut::{Cut, Victims},
     deadline::Deadline,
     explored::Progress,
+    grade::Judge,
     plan::Replay,
     space::{Limits, Space},
     strategy::SearchStrategy,
@@ -69,6 +70,8 @@ pub(super) struct Settings {
     pub(super) progress: Option<Arc<Report>>,
     /// What is varied besides the order of turns.
     pub(super) space: Limits,
+    /// Set in a search that takes every end of a run as an outcome.
+    pub(super) judge: Option<Judge>,
 }
 
 type Report = dyn Fn(&Progress) + Send + Sync;

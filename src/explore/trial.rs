@@ -1,6 +1,9 @@
 //! A trial: the body of a check under one schedule.
 
+use std::mem;
+
 use super::{
+    grade::{end_of, outcome},
     notes::{self, Notes},
     quiet,
     settings::Settings,
@@ -145,15 +148,22 @@ impl Test<'_> {
     pub(super) fn run(self, kernel: &mut Kernel, watch: &TrialWatch) -> Trial {
         watch.begin(kernel);
         notes::open(kernel.remote());
+        if self.settings.judge.is_some() {
+            kernel.keep_texts();
+        }
         kernel.watch_alone();
         let result = quiet::contain(|| (self.body)(kernel));
-        let notes = notes::close();
+        let mut notes = notes::close();
         let has_stalled = matches!(result, Ok(Err(Error::Stalled(_))));
         let was_alone = kernel.was_alone();
         if !was_alone {
             // The next trial resets a kernel, which one of the real world cannot.
             *kernel = Kernel::simulated(kernel.seed());
         }
+        let end = match &result {
+            Ok(ran) if was_alone => end_of(kernel, ran.as_ref().err()),
+            _ => None,
+        };
         let mut failure = match result {
             Ok(Ok(())) => None,
             Ok(Err(error)) => Some(error.to_string()),
@@ -168,12 +178,19 @@ impl Test<'_> {
                 _ => failed,
             });
         }
-        if failure.is_none() && kernel.has_unrun_tasks() {
+        let has_run = !kernel.has_unrun_tasks();
+        if failure.is_none() && !has_run {
             failure = Some(NOT_RUN.to_string());
         }
         if !was_alone {
             // What it came to was no schedule of the search.
             failure = Some(NOT_ALONE.to_string());
+        }
+        if let (Some(judge), Some(end), true) = (&self.settings.judge, end, has_run) {
+            let notes = notes.get_or_insert_default();
+            let outcome = outcome(kernel, end, mem::take(&mut notes.outcomes));
+            failure = judge.failure(&outcome, failure);
+            notes.outcomes.push(outcome);
         }
         watch.begin_or_end();
         Trial {

@@ -447,6 +447,12 @@ impl Kernel {
         self.stats.ticks == 0 && self.tasks.live() > 0
     }
 
+    /// Returns whether a task that the host has spawned is alive.
+    pub(crate) fn has_hosts_tasks(&self) -> bool {
+        let mut live = self.tasks.iter().filter(|task| task.is_live());
+        live.any(|task| task.on_exit == OnExit::Report)
+    }
+
     /// Returns the account since boot, as [`Kernel::run`] does at the end of a run.
     #[inline]
     #[must_use]
