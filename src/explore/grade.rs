@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, fmt, time::Duration};
 
 use super::{
-    check::{Check, check},
+    check::check,
     explored::{Explored, Failure},
 };
 use crate::{Deadlock, Error, Kernel};
@@ -96,7 +96,7 @@ struct Bounds {
 }
 
 impl Bounds {
-    fn search<F>(&self, body: &F, wanted: Option<&Outcome>, command: Option<&String>) -> Explored
+    fn search<F>(&self, body: &F, judge: Judge, command: Option<&String>) -> Explored
     where
         F: Fn(&mut Kernel) -> Result<(), Error> + Sync,
     {
@@ -116,15 +116,9 @@ impl Bounds {
         if let Some(command) = command {
             search = search.command(command);
         }
-        judging(search, wanted).explore()
+        search.settings.judge = Some(judge);
+        search.explore()
     }
-}
-
-fn judging<F>(mut search: Check<F>, wanted: Option<&Outcome>) -> Check<F> {
-    search.settings.judge = Some(Judge {
-        wanted: wanted.map(Outcome::to_text),
-    });
-    search
 }
 
 impl<S, R> Grade<S, R>
@@ -179,18 +173,16 @@ where
     /// Searches both programs, and finds a schedule of the first outcomes that differ. A program that the
     /// search cannot judge is not complete, and [`Searched::trouble`] says why.
     pub fn run(self) -> Graded {
-        let [again_submission, again_reference] = &self.commands;
-        let submission = self.bounds.search(&self.submission, None, None);
-        let submission = Searched::new(&submission);
-        let reference = self.bounds.search(&self.reference, None, None);
-        let reference = Searched::new(&reference);
+        let (bounds, [again, again_reference]) = (&self.bounds, &self.commands);
+        let submission = Searched::new(&bounds.search(&self.submission, Judge::default(), None));
+        let reference = Searched::new(&bounds.search(&self.reference, Judge::default(), None));
         let races = differences(&submission, &reference, |outcome| {
-            self.bounds
-                .search(&self.submission, Some(outcome), again_submission.as_ref())
+            let judge = Judge::of(outcome, true);
+            bounds.search(&self.submission, judge, again.as_ref())
         });
         let missing = differences(&reference, &submission, |outcome| {
-            self.bounds
-                .search(&self.reference, Some(outcome), again_reference.as_ref())
+            let judge = Judge::of(outcome, false);
+            bounds.search(&self.reference, judge, again_reference.as_ref())
         });
         Graded {
             submission,
@@ -474,13 +466,22 @@ impl fmt::Display for Graded {
 }
 
 /// Has a search take each end of a run as an outcome.
-#[derive(Clone, Debug)]
+#[derive(Clone, Default, Debug)]
 pub(super) struct Judge {
     /// The outcome of which it finds a schedule. Without one it gathers all, and no schedule fails.
     wanted: Option<String>,
+    /// Whether a program must not come to it.
+    pub(super) is_wrong: bool,
 }
 
 impl Judge {
+    fn of(outcome: &Outcome, is_wrong: bool) -> Self {
+        Self {
+            wanted: Some(outcome.to_text()),
+            is_wrong,
+        }
+    }
+
     /// Returns why the schedule fails.
     pub(super) fn failure(&self, outcome: &str, failure: Option<String>) -> Option<String> {
         let is_wanted = self.wanted.as_deref() == Some(outcome);

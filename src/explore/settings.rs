@@ -227,6 +227,19 @@ impl Settings {
     }
 
     /// Says that an exhaustive search has cut a schedule.
+    /// What a schedule does that the search looks for.
+    pub(super) fn fails(&self) -> &'static str {
+        match self.judge {
+            None => "fails",
+            Some(_) => "ends so",
+        }
+    }
+
+    /// Whether it is to be avoided.
+    pub(super) fn dooms(&self) -> bool {
+        self.judge.as_ref().is_none_or(|judge| judge.is_wrong)
+    }
+
     pub(super) fn cut(&self) -> String {
         format!("schedules of more than {} turns were cut", self.steps())
     }
