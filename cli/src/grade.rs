@@ -9,11 +9,12 @@ use trapline::{Difference, Error, Graded, Kernel, RunEnd, Verdict, grade};
 use super::{
     commands::Commands,
     examples::{Example, examples},
+    explore::span,
     net,
     output::{FAILURE, Failure, LIMIT, print_verdict},
     program::{Entry, Placed, run_to_rest},
     signals,
-    values::{duration, given, whole, within},
+    values::{given, whole, within},
     words::{self, quoted},
 };
 
@@ -36,7 +37,7 @@ pub(super) struct GradeLine {
     #[arg(long, value_name = "N", value_parser = whole::<NonZeroU64>, default_value = "10000")]
     max_ticks: NonZeroU64,
     /// End each search after this time on the machine's clock
-    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1m")]
+    #[arg(long, value_name = "TIME", value_parser = span, default_value = "1m")]
     max_time: Duration,
     /// The seed of the random numbers
     #[arg(long, value_name = "N", value_parser = whole::<u64>, default_value_t = 0)]

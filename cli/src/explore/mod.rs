@@ -20,6 +20,7 @@ use super::{
     words::{self, quoted},
 };
 pub(super) use options::Explore;
+pub(super) use options::span;
 use options::takes_options;
 use report::{code, report, searched, set_outcome};
 use results::Merge;

@@ -10,6 +10,7 @@ mod examples;
 mod explore;
 mod extended;
 mod filters;
+mod grade;
 mod input;
 mod lab;
 mod live;
