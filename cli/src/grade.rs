@@ -1,6 +1,11 @@
 //! `grade`: a program beside a reference, by all that both can come to.
 
-use std::{num::NonZeroU64, process::ExitCode, time::Duration};
+use std::{
+    io::{self, IsTerminal},
+    num::NonZeroU64,
+    process::ExitCode,
+    time::Duration,
+};
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -9,7 +14,10 @@ use trapline::{Difference, Error, Graded, Kernel, RunEnd, Verdict, grade};
 use super::{
     commands::Commands,
     examples::{Example, examples},
-    explore::span,
+    explore::{
+        report::{clear, show},
+        span,
+    },
     net,
     output::{FAILURE, Failure, LIMIT, print_verdict},
     program::{Entry, Placed, run_to_rest},
@@ -94,7 +102,12 @@ pub(super) fn run(commands: Commands<'_>, line: &GradeLine) -> Result<ExitCode, 
         .seed(line.seed)
         .stop_when(signals::is_raised)
         .commands(again(line, &line.task), again(line, &line.reference));
-    let graded = given(grade, line.jobs, |grade, jobs| grade.threads(jobs)).run();
+    let grade = given(grade, line.jobs, |grade, jobs| grade.threads(jobs));
+    let graded = match io::stderr().is_terminal() {
+        true => grade.progress(show).run(),
+        false => grade.run(),
+    };
+    clear();
     let text = match line.json {
         true => format!("{}\n", object(line, &graded)),
         false => format!("{graded}\n"),

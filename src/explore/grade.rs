@@ -1,10 +1,10 @@
 //! Grading: all outcomes of a program, beside those of a reference.
 
-use std::{collections::BTreeSet, fmt, time::Duration};
+use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
 
 use super::{
     check::check,
-    explored::{Explored, Failure},
+    explored::{Explored, Failure, Progress},
 };
 use crate::{Deadlock, Error, Kernel};
 
@@ -71,6 +71,7 @@ where
             time: None,
             threads: 0,
             stop: None,
+            progress: None,
         },
     }
 }
@@ -85,7 +86,6 @@ pub struct Grade<S, R> {
     bounds: Bounds,
 }
 
-#[derive(Clone)]
 struct Bounds {
     schedules: u64,
     steps: u64,
@@ -93,6 +93,7 @@ struct Bounds {
     time: Option<Duration>,
     threads: usize,
     stop: Option<fn() -> bool>,
+    progress: Option<Arc<dyn Fn(&Progress) + Send + Sync>>,
 }
 
 impl Bounds {
@@ -113,6 +114,10 @@ impl Bounds {
         if let Some(stop) = self.stop {
             search = search.stop_when(stop);
         }
+        if let Some(progress) = &self.progress {
+            let progress = Arc::clone(progress);
+            search = search.progress(move |now| progress(now));
+        }
         if let Some(command) = command {
             search = search.command(command);
         }
@@ -126,13 +131,13 @@ where
     S: Fn(&mut Kernel) -> Result<(), Error> + Sync,
     R: Fn(&mut Kernel) -> Result<(), Error> + Sync,
 {
-    /// Limits the schedules of each search: [`Check::schedules`]. Default: 100,000.
+    /// Limits the schedules of each search: [`Check::schedules`](crate::Check::schedules). Default: 100,000.
     pub fn schedules(mut self, schedules: u64) -> Self {
         self.bounds.schedules = schedules;
         self
     }
 
-    /// Limits the turns of a schedule: [`Check::steps`]. Default: 10,000. A longer one is cut, and the search
+    /// Limits the turns of a schedule: [`Check::steps`](crate::Check::steps). Default: 10,000. A longer one is cut, and the search
     /// is not complete: a task may go on for ever while another one starves.
     pub fn steps(mut self, steps: u64) -> Self {
         self.bounds.steps = steps;
@@ -145,26 +150,32 @@ where
         self
     }
 
-    /// Limits the time of each search on the machine's clock: [`Check::time`].
+    /// Limits the time of each search on the machine's clock: [`Check::time`](crate::Check::time).
     pub fn time(mut self, time: Duration) -> Self {
         self.bounds.time = Some(time);
         self
     }
 
-    /// Sets the threads that search: [`Check::threads`]. Default: one per processor.
+    /// Sets the threads that search: [`Check::threads`](crate::Check::threads). Default: one per processor.
     pub fn threads(mut self, threads: usize) -> Self {
         self.bounds.threads = threads;
         self
     }
 
-    /// Has the searches end when this returns `true`: [`Check::stop_when`].
+    /// Has the searches end when this returns `true`: [`Check::stop_when`](crate::Check::stop_when).
     pub fn stop_when(mut self, stop: fn() -> bool) -> Self {
         self.bounds.stop = Some(stop);
         self
     }
 
+    /// Has this closure told how far the search under way is: [`Check::progress`](crate::Check::progress).
+    pub fn progress(mut self, report: impl Fn(&Progress) + Send + Sync + 'static) -> Self {
+        self.bounds.progress = Some(Arc::new(report));
+        self
+    }
+
     /// Sets the commands that run a schedule of the submission and of the reference again:
-    /// [`Check::command`].
+    /// [`Check::command`](crate::Check::command).
     pub fn commands(mut self, submission: impl Into<String>, reference: impl Into<String>) -> Self {
         self.commands = [Some(submission.into()), Some(reference.into())];
         self
