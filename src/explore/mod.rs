@@ -17,6 +17,7 @@
 //! | `doom.rs` | the turn from which a schedule fails, however it goes on |
 //! | `reruns.rs`, `story.rs`, `excerpt.rs`, `befell.rs` | a failing schedule, explained and recorded |
 //! | `deadline.rs`, `timed.rs`, `watchdog.rs` | the end of a search's time, within turns too |
+//! | `kernels.rs` | [`check_kernels`]: schedules of several kernels |
 //! | `linear/` | [`linear`]: histories of operations that some order explains |
 //! | `shared.rs`, `sometimes.rs` | [`Shared`]; [`sometimes!`](crate::sometimes) |
 //!
@@ -39,6 +40,7 @@ mod excerpt;
 mod exhaustive;
 mod explored;
 mod guide;
+mod kernels;
 pub mod linear;
 mod may;
 mod meter;
@@ -65,6 +67,7 @@ mod worth;
 
 pub use check::{Check, check};
 pub use explored::{Explored, Failure, Progress};
+pub use kernels::{CheckKernels, check_kernels};
 pub use may::MayFault;
 pub use shared::Shared;
 #[doc(hidden)]
