@@ -138,7 +138,7 @@ fn one_that_cannot_boot_ends_the_others_and_one_that_has_ended_keeps_its_report(
         }
         1 => {
             first_is_done.wait();
-            Err(std::io::Error::other("no luck").into())
+            Err(io::Error::other("no luck").into())
         }
         _ => with(async |os: &mut Os| os.sleep(FOREVER).await),
     });

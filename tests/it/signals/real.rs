@@ -89,7 +89,7 @@ fn s73_each_kernel_of_the_process_gets_what_its_tasks_have_caught() {
         test,
         |_| {},
         || {
-            let ready = std::sync::Barrier::new(3);
+            let ready = Barrier::new(3);
             std::thread::scope(|threads| {
                 for caught in [
                     [Signal::Terminate, Signal::User1],
