@@ -18,6 +18,7 @@
 //! | `reruns.rs`, `story.rs`, `excerpt.rs`, `befell.rs` | a failing schedule, explained and recorded |
 //! | `deadline.rs`, `timed.rs`, `watchdog.rs` | the end of a search's time, within turns too |
 //! | `grade.rs` | [`grade`]: all outcomes of a program, beside those of a reference |
+//! | `kernels.rs` | [`check_kernels`]: schedules of several kernels |
 //! | `linear/` | [`linear`]: histories of operations that some order explains |
 //! | `shared.rs`, `sometimes.rs` | [`Shared`]; [`sometimes!`](crate::sometimes) |
 //!
@@ -41,6 +42,7 @@ mod exhaustive;
 mod explored;
 mod grade;
 mod guide;
+mod kernels;
 pub mod linear;
 mod may;
 mod meter;
@@ -68,6 +70,7 @@ mod worth;
 pub use check::{Check, check};
 pub use explored::{Explored, Failure, Progress};
 pub use grade::{Difference, Grade, Graded, Outcome, RunEnd, Searched, Verdict, grade};
+pub use kernels::{CheckKernels, check_kernels};
 pub use may::MayFault;
 pub use shared::Shared;
 #[doc(hidden)]

@@ -291,7 +291,10 @@ impl FromStr for Shard {
     }
 }
 
-fn read<T>(name: &str, parse: impl FnOnce(&str) -> Result<T, String>) -> Result<Option<T>, String> {
+pub(super) fn read<T>(
+    name: &str,
+    parse: impl FnOnce(&str) -> Result<T, String>,
+) -> Result<Option<T>, String> {
     let name = format!("TRAPLINE_{name}");
     let Some(text) = env::var_os(&name).filter(|text| !text.is_empty()) else {
         return Ok(None);

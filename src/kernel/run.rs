@@ -165,7 +165,7 @@ impl Kernel {
     /// Replaces the policy between two passes, where no task has its turn. Computations are interrupted:
     /// the new policy gives them slices.
     #[cold]
-    fn replace_policy(&mut self) {
+    pub(super) fn replace_policy(&mut self) {
         self.interrupt_all();
         self.ready.replace();
         self.hand_over_ready();

@@ -3,6 +3,7 @@
 
 mod book;
 mod boot;
+mod cores;
 mod crash;
 mod debug;
 mod disk;

@@ -208,6 +208,7 @@ const BOOT: &[Row] = &[
         "--virtual sleepers",
         Text("SIGTERM has ended the run"),
     ),
+    (&["--kernels", "2"], "--trace parts", Text(" 2:1 parts ")),
     (&["--trace"], "parts", Text("yield()")),
     (&["--log-format", "json"], "--trace parts", Text("{\"")),
     (&["--summary"], "parts", Text("tasks 1, ticks ")),
