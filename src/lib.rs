@@ -106,8 +106,8 @@ pub use abi::{
 };
 pub use explore::linear;
 pub use explore::{
-    Check, CutPlace, Cuts, Explored, Failure, MayFault, Mutants, Progress, SearchStrategy, Shared,
-    Survivor, check,
+    Check, CutPlace, Cuts, Explored, Failure, FaultCounts, MayFault, Mutants, Progress,
+    SearchStrategy, Shared, Survivor, check,
 };
 pub use interrupt::{External, Interrupt, Interrupts, Remote};
 pub use kernel::{

@@ -13,7 +13,7 @@
 //! | `worth.rs` | what both of these find |
 //! | `cut.rs`, `cuts.rs` | schedules in which a task is cut |
 //! | `plan.rs`, `guide.rs`, `minimise.rs` | the decisions that are not the usual ones; the fewest |
-//! | `space.rs`, `vary.rs`, `may.rs` | what a schedule decides besides the order of turns |
+//! | `space.rs`, `vary.rs`, `may.rs`, `felt.rs` | what a schedule decides besides the order of turns |
 //! | `doom.rs` | the turn from which a schedule fails, however it goes on |
 //! | `reruns.rs`, `story.rs`, `excerpt.rs`, `befell.rs` | a failing schedule, explained and recorded |
 //! | `deadline.rs`, `timed.rs`, `watchdog.rs` | the end of a search's time, within turns too |
@@ -38,6 +38,7 @@ mod doom;
 mod excerpt;
 mod exhaustive;
 mod explored;
+mod felt;
 mod guide;
 pub mod linear;
 mod may;
@@ -65,6 +66,7 @@ mod worth;
 
 pub use check::{Check, check};
 pub use explored::{Explored, Failure, Progress};
+pub use felt::FaultCounts;
 pub use may::MayFault;
 pub use shared::Shared;
 #[doc(hidden)]

@@ -1,7 +1,9 @@
 //! A trial: the body of a check under one schedule.
 
 use super::{
+    felt::Faults,
     notes::{self, Notes},
+    plan::Plan,
     quiet,
     settings::Settings,
     space::{Drawn, First, Space},
@@ -27,6 +29,8 @@ pub(super) struct Trial {
     pub(super) notes: Option<Box<Notes>>,
     /// Whether another thread may have decided what happened.
     pub(super) counts_on_threads: bool,
+    /// What has come of its faults. `None` if there are none.
+    pub(super) faults: Option<Box<Faults>>,
 }
 
 impl Trial {
@@ -115,6 +119,13 @@ impl<'a> Trials<'a> {
         }
     }
 
+    /// Has the faults of chaos happen that the plan of the next schedule names.
+    pub(super) fn keep_chaos(&mut self, plan: &Plan) {
+        if let Some(kept) = plan.kept() {
+            self.kernel().net().chaos_only(&kept);
+        }
+    }
+
     pub(super) fn kernel(&mut self) -> &mut Kernel {
         self.kernel.as_mut().expect("it was prepared")
     }
@@ -123,7 +134,7 @@ impl<'a> Trials<'a> {
     pub(super) fn run(&mut self) -> Trial {
         self.space.begin();
         let kernel = self.kernel.as_mut().expect("it was prepared");
-        self.test.run(kernel, &self.watch)
+        self.test.run_in(&self.space, kernel, &self.watch)
     }
 
     /// Drops the kernel: a schedule that was cut has cost it its policy.
@@ -139,10 +150,21 @@ const NOT_ALONE: &str = "the closure has run another kernel than the one that it
      on it, and call kernel.run()";
 
 impl Test<'_> {
+    /// Runs the body on a kernel that is as new, and counts what has come of the faults, which this space has
+    /// decided.
+    pub(super) fn run_in(self, space: &Space, kernel: &mut Kernel, watch: &TrialWatch) -> Trial {
+        let trial = self.run(kernel, watch);
+        let faults = self.settings.has_faults().then(|| space.end(&kernel.net()));
+        Trial {
+            faults: faults.map(Box::new),
+            ..trial
+        }
+    }
+
     /// Runs the body on a kernel that is as new. A trial fails if the body returns an error or panics,
     /// or if [`Report::check`](crate::Report::check) fails, or if none of its tasks has had a turn, or if
     /// it runs another kernel.
-    pub(super) fn run(self, kernel: &mut Kernel, watch: &TrialWatch) -> Trial {
+    fn run(self, kernel: &mut Kernel, watch: &TrialWatch) -> Trial {
         watch.begin(kernel);
         notes::open(kernel.remote());
         kernel.watch_alone();
@@ -181,6 +203,7 @@ impl Test<'_> {
             has_stalled,
             notes,
             counts_on_threads: kernel.counts_on_threads(),
+            faults: None,
         }
     }
 }
