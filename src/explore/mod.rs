@@ -13,7 +13,7 @@
 //! | `worth.rs` | what both of these find |
 //! | `cut.rs`, `cuts.rs` | schedules in which a task is cut |
 //! | `plan.rs`, `guide.rs`, `minimise.rs` | the decisions that are not the usual ones; the fewest |
-//! | `space.rs`, `vary.rs`, `may.rs` | what a schedule decides besides the order of turns |
+//! | `space.rs`, `vary.rs`, `may.rs`, `felt.rs` | what a schedule decides besides the order of turns |
 //! | `doom.rs` | the turn from which a schedule fails, however it goes on |
 //! | `reruns.rs`, `story.rs`, `excerpt.rs`, `befell.rs` | a failing schedule, explained and recorded |
 //! | `deadline.rs`, `timed.rs`, `watchdog.rs` | the end of a search's time, within turns too |
@@ -40,6 +40,7 @@ mod doom;
 mod excerpt;
 mod exhaustive;
 mod explored;
+mod felt;
 mod grade;
 mod guide;
 mod kernels;
@@ -69,6 +70,7 @@ mod worth;
 
 pub use check::{Check, check};
 pub use explored::{Explored, Failure, Progress};
+pub use felt::FaultCounts;
 pub use grade::{Difference, Grade, Graded, Outcome, RunEnd, Searched, Verdict, grade};
 pub use kernels::{CheckKernels, check_kernels};
 pub use may::MayFault;

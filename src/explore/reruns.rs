@@ -41,6 +41,8 @@ struct Recorded {
     trial: Trial,
     replay: Replay,
     plan: Plan,
+    /// The numbers of the faults that chaos has drawn.
+    chaos: Vec<u32>,
     turns: u32,
     /// Whether its cut was made, if it has one.
     is_cut: bool,
@@ -141,7 +143,7 @@ impl Reruns<'_> {
             let first = format!("{first}; it {ends} when it runs again{hidden}");
             return self.describe(&found, why, &first);
         }
-        let fewest = minimise(self.0, seed, &found.plan)?;
+        let fewest = minimise(self.0, seed, &found.plan.with_chaos(&found.chaos))?;
         let locates = found.turns <= WHOLE;
         let (mut run, story) = self.tell(seed, &Decisions::Plan(fewest.plan), locates)?;
         if is_long(&run.plan) && matches!(decisions, Decisions::Strategy(_)) {
@@ -286,6 +288,9 @@ impl Reruns<'_> {
         trials.watch.decide(decisions);
         trials.space.decide_by(guide.clone());
         trials.prepare(seed, |builder, _| set(builder))?;
+        if let Decisions::Plan(plan) = decisions {
+            trials.keep_chaos(plan);
+        }
         Ok(trials)
     }
 
@@ -344,6 +349,7 @@ impl Reruns<'_> {
             false => kernel.footprints(),
         });
         let trial = trials.run();
+        let chaos = trials.kernel().net().chaos_drawn();
         let (plan, turns, hash) = (guide.made(), guide.turns(), hash.get());
         let decisions = match decisions {
             Decisions::Strategy(_) if is_long(&plan) => decisions.clone(),
@@ -358,6 +364,7 @@ impl Reruns<'_> {
                 hash: (hash >> 32) as u32 ^ hash as u32,
             },
             plan,
+            chaos,
             turns,
             is_cut: is_made.get(),
             story: story.text(self.0.settings.replay.is_some() && turns <= WHOLE),

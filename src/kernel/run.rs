@@ -154,10 +154,11 @@ impl Kernel {
         Error::Policy(why)
     }
 
-    /// Gives a policy that has none all tasks that are ready, by their numbers.
+    /// Gives a policy that has none all tasks that are ready, by their numbers. A task whose computation
+    /// is over keeps its processor and its turn.
     fn hand_over_ready(&mut self) {
-        self.processors.clear_done();
-        for task in self.tasks.ready().collect::<Vec<_>>() {
+        let is_queued = |task: &Runnable| !self.processors.is_done(*task);
+        for task in self.tasks.ready().filter(is_queued).collect::<Vec<_>>() {
             self.enqueue(task, Cause::Woken);
         }
     }
