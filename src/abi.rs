@@ -38,7 +38,9 @@ pub use signal::{Signal, UnknownSignal};
 pub(crate) use task::first_of;
 pub use task::{Exit, Interest, On, Place, QueueInfo, TaskInfo, TaskState, Wait};
 pub(crate) use values::ShareOf;
-pub use values::{Argument, DeviceId, Direction, End, Errno, HostId, Nanos, QueueId, Share, Tid};
+pub use values::{
+    Argument, DeviceId, Direction, End, Errno, HostId, KernelId, Nanos, QueueId, Share, Tid,
+};
 
 /// Names a variant, or `None` if the row of a table below has none.
 macro_rules! or_none {
@@ -406,6 +408,8 @@ calls! {
         /// [`Os::choose`](crate::Os::choose), with the number of alternatives. Returns
         /// [`Reply::Random`], below that number, or [`Errno::Invalid`] if it is 0.
         83 "choose" Choose(of: Number(u64)) + Text => Nothing, World; Asks Fails,
+        /// [`Sender::put`](crate::Sender::put). Returns [`Reply::Done`]: the message is put then.
+        84 "post" Post => All, Queues,
     }
 }
 

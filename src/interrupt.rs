@@ -8,7 +8,7 @@ mod board;
 use std::{
     fmt,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     task::Waker,
@@ -16,7 +16,7 @@ use std::{
 
 use board::Board;
 
-use crate::abi::{QueueId, Signal, SignalSet, Tid};
+use crate::abi::{KernelId, QueueId, Signal, SignalSet, Tid};
 
 pub(crate) type Job = Box<dyn FnOnce() + Send>;
 
@@ -25,6 +25,8 @@ pub(crate) type Job = Box<dyn FnOnce() + Send>;
 pub enum Interrupt {
     /// A thread has closed this queue: a job is done, or a promise is set.
     Close(QueueId),
+    /// Messages have been put into the mailbox of this queue.
+    Mail(QueueId),
     /// A thread that the kernel counts on has nothing more to say.
     Over(External),
     /// A thread asks for a shutdown, as [`Remote::shutdown`] does.
@@ -40,6 +42,12 @@ pub enum External {
     Setter,
     /// A job of [`Os::run_blocking`](crate::Os::run_blocking).
     Job,
+    /// A mailbox that has senders, or the room in one for a message of this kernel.
+    Mail,
+}
+
+impl External {
+    pub(crate) const ALL: [Self; 3] = [Self::Setter, Self::Job, Self::Mail];
 }
 
 /// The world's end of the line on which other threads reach its kernel. The kernel's end, and that of
@@ -61,7 +69,9 @@ impl Interrupts {
             interrupts: Mutex::default(),
             started: Default::default(),
             running: AtomicU64::new(0),
+            mail: AtomicUsize::new(0),
             board: Mutex::default(),
+            fellows: OnceLock::new(),
         })))
     }
 
@@ -76,6 +86,12 @@ impl Interrupts {
     #[must_use]
     pub fn is_raised(&self) -> bool {
         self.0.0.raised.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether a thread may yet send mail. Reads one word.
+    #[inline]
+    pub(crate) fn expects_mail(&self) -> bool {
+        self.0.0.mail.load(Ordering::Relaxed) > 0
     }
 
     /// Takes the interrupts that were raised since the last call, in order.
@@ -98,10 +114,14 @@ struct Line {
     raised: AtomicBool,
     interrupts: Mutex<Vec<Interrupt>>,
     /// How many threads the kernel has counted on so far, by [`External`]. Its own thread counts.
-    started: [AtomicUsize; 2],
+    started: [AtomicUsize; External::ALL.len()],
+    /// How much of [`External::Mail`] is under way.
+    mail: AtomicUsize,
     /// The task that was resumed last, or the kernel while it waits.
     running: AtomicU64,
     board: Mutex<Board>,
+    /// The kernels that run side by side with this one.
+    fellows: OnceLock<Weak<Fellows>>,
 }
 
 impl Line {
@@ -134,10 +154,13 @@ impl Remote {
         self.0.running.load(Ordering::Relaxed).into()
     }
 
+    pub(crate) fn is_raised(&self) -> bool {
+        self.0.raised.load(Ordering::Relaxed)
+    }
+
     /// Whether an interrupt is waiting, or the kernel has counted on a thread.
     pub(crate) fn is_used(&self) -> bool {
-        let external = [External::Setter, External::Job];
-        let has_started = external.iter().any(|what| self.started(*what) > 0);
+        let has_started = External::ALL.iter().any(|what| self.started(*what) > 0);
         has_started || self.0.raised.load(Ordering::Relaxed)
     }
 
@@ -149,6 +172,11 @@ impl Remote {
     /// Has the kernel close a queue.
     pub(crate) fn ring(&self, queue: QueueId) {
         self.raise(Interrupt::Close(queue));
+    }
+
+    /// Tells the kernel of messages in the mailbox of this queue.
+    pub(crate) fn mail(&self, queue: QueueId) {
+        self.raise(Interrupt::Mail(queue));
     }
 
     fn raise(&self, interrupt: Interrupt) {
@@ -257,6 +285,46 @@ impl Remote {
     }
 }
 
+/// The lines into the kernels that run side by side, by number. A signal of the process that a task of
+/// one has caught is for all of them.
+#[derive(Debug, Default)]
+pub(crate) struct Fellows(Mutex<Vec<(KernelId, Remote)>>);
+
+impl Fellows {
+    pub(crate) fn join(self: &Arc<Self>, id: KernelId, remote: &Remote) {
+        let _ = remote.0.fellows.set(Arc::downgrade(self));
+        let mut all = self.lock();
+        let at = all.partition_point(|(other, _)| *other < id);
+        all.insert(at, (id, remote.clone()));
+    }
+
+    pub(crate) fn leave(&self, id: KernelId) {
+        self.lock().retain(|(other, _)| *other != id);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<(KernelId, Remote)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Remote {
+    /// Returns these with the kernels that run side by side with them, in their order.
+    pub(crate) fn with_fellows(these: &[Self]) -> Vec<Self> {
+        let mut all: Vec<Self> = Vec::new();
+        for remote in these {
+            let fellows = remote.0.fellows.get().and_then(Weak::upgrade);
+            let fellows = fellows.map(|fellows| fellows.lock().clone());
+            let fellows = fellows.unwrap_or_default().into_iter();
+            for one in fellows.map(|(_, one)| one).chain([remote.clone()]) {
+                if !all.iter().any(|other| other.is(&one)) {
+                    all.push(one);
+                }
+            }
+        }
+        all
+    }
+}
+
 impl fmt::Debug for Remote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Remote").finish_non_exhaustive()
@@ -281,6 +349,9 @@ impl ExternalWork {
         let counts = !remote.running().is_daemon();
         let _counted = counts.then(|| {
             remote.0.started[what as usize].fetch_add(1, Ordering::Relaxed);
+            if what == External::Mail {
+                remote.0.mail.fetch_add(1, Ordering::Relaxed);
+            }
             let remote = remote.clone();
             Arc::new(Counted { remote, what })
         });
@@ -290,6 +361,9 @@ impl ExternalWork {
 
 impl Drop for Counted {
     fn drop(&mut self) {
+        if self.what == External::Mail {
+            self.remote.0.mail.fetch_sub(1, Ordering::Relaxed);
+        }
         // A kernel that waits for this alone must find out.
         self.remote.raise(Interrupt::Over(self.what));
     }

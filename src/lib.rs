@@ -45,6 +45,7 @@
 //! | `user/` | the task's side: [`Os`], [`Queue`], [`Device`], [`Promise`], [`sync`] | `trap.rs` and above |
 //! | `world/` | everything outside: [`World`], [`RealWorld`], [`SimWorld`], [`mod@tape`] | `trap.rs` and above |
 //! | `kernel/` | [`Kernel`]: the loop, the handlers of the calls, the life of tasks | all above |
+//! | `cores/` | [`Kernels`]: several kernels, each on a thread | `kernel/` and above |
 //! | `explore/` | [`check()`]: the search for a schedule that breaks a program | the public API |
 //!
 //! The `mod.rs` of each folder opens with a table of its files. A test holds the imports against
@@ -84,6 +85,7 @@
 compile_error!("trapline's devices are Unix descriptors: it builds on Unix systems only");
 
 mod abi;
+mod cores;
 #[doc(hidden)]
 pub mod explore;
 mod interrupt;
@@ -100,14 +102,16 @@ mod world;
 pub use linkme;
 
 pub use abi::{
-    Argument, Calls, DeviceId, Direction, End, Errno, Exit, HostId, Inject, Interest, Limits,
-    ListenOptions, Mode, Nanos, On, Place, QueueId, QueueInfo, Reply, Share, Signal, StreamOptions,
-    SystemCall, TaskInfo, TaskState, Tid, UnknownSignal, Wait,
+    Argument, Calls, DeviceId, Direction, End, Errno, Exit, HostId, Inject, Interest, KernelId,
+    Limits, ListenOptions, Mode, Nanos, On, Place, QueueId, QueueInfo, Reply, Share, Signal,
+    StreamOptions, SystemCall, TaskInfo, TaskState, Tid, UnknownSignal, Wait,
 };
+pub use cores::Kernels;
 pub use explore::linear;
 pub use explore::{
-    Check, CutPlace, Cuts, Explored, Failure, MayFault, Mutants, Progress, SearchStrategy, Shared,
-    Survivor, check,
+    Check, CheckKernels, CutPlace, Cuts, Difference, Explored, Failure, FaultCounts, Grade, Graded,
+    MayFault, Mutants, Outcome, Progress, RunEnd, SearchStrategy, Searched, Shared, Survivor,
+    Verdict, check, check_kernels, grade,
 };
 pub use interrupt::{External, Interrupt, Interrupts, Remote};
 pub use kernel::{
@@ -137,6 +141,7 @@ pub use user::{
         Sleep,
     },
     input::{Input, StandardInput},
+    mailbox::{Mailbox, Sender},
     net::{
         BadEndpoint, Endpoint, Listener, ListenerKind, SocketKind, Stream, StreamKind, TcpListener,
         TcpStream,
@@ -158,6 +163,6 @@ pub use user::{
     unix::{UnixListener, UnixListening, UnixPeer, UnixStream},
 };
 pub use world::{
-    Answer, BadFault, BeforeTurn, Fault, Happening, Images, Leap, RealWorld, Request, SimDisk,
-    SimNet, SimWorld, World, open_again, tape,
+    Answer, BadFault, BeforeTurn, Fault, Happening, Images, Leap, RealWorld, Request, SharedPorts,
+    SimDisk, SimNet, SimWorld, World, open_again, tape,
 };

@@ -18,6 +18,7 @@
 //! | `mutation.rs` | calls that are left out: [`Mutation`] |
 //! | `noting.rs`, `deferring.rs` | the notes of a search; what a task leaves without a trap |
 //! | `accesses.rs` | accesses to shared values, for the event log |
+//! | `mailboxes.rs` | the mailboxes that belong to a kernel |
 //! | `pause.rs` | how blocking work pauses |
 //! | `unread.rs` | what was read of standard input ahead |
 //! | `status.rs` | the status of a queue, which its handles read without a trap |
@@ -30,6 +31,7 @@ pub(crate) mod disk;
 mod drops;
 mod footprint;
 mod frame;
+mod mailboxes;
 mod mutation;
 mod new_task;
 mod noting;
@@ -48,6 +50,7 @@ pub use descriptor::Descriptor;
 pub use disk::{DiskOp, FileOp};
 pub use footprint::{Continued, Footprints, Note, Object};
 pub(crate) use frame::{CONSOLE_ROOM, DeviceRef, MAX_IO, Parcel, Payload, TrapFrame};
+pub(crate) use mailboxes::BoundMailbox;
 pub use mutation::{CallSite, Effect, Mutation};
 pub(crate) use new_task::{
     Caller, Charge, Fate, Keeper, NewTask, Options, Program, Start, Store, Streams, TextQueue,

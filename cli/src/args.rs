@@ -12,6 +12,7 @@ use super::{
     debug::{self, Debug},
     examples::{Example, examples},
     explore::{self, Explore},
+    grade::{self, GradeLine},
     inject,
     lab::{self, Lab},
     list::List,
@@ -47,6 +48,7 @@ pub(super) enum CliCommand {
     Replay(Replay),
     Debug(Debug),
     Explore(Box<Explore>),
+    Grade(GradeLine),
     Lab(Lab),
     New(New),
     Tour(Tour),
@@ -144,6 +146,9 @@ pub(super) fn command(name: &str, app: &App) -> Command {
                         .hide_possible_values(true)
                 })
                 .mut_args(|arg| with_words(arg, &names_of_search))
+        })
+        .mut_subcommand("grade", |command| {
+            command.after_help(grade::help(name, programs))
         })
         .mut_subcommand("debug", |command| {
             command.override_usage(debug::usage_of(name))

@@ -140,7 +140,8 @@ impl<'a> Session<'a> {
         signals::survive_large_files()?;
         let seed = options.seed.unwrap_or_else(random_seed);
         let header = record::header(options, command, seed);
-        let (recorder, recorded) = record::begin(watching, &header, log)?.unzip();
+        let (recorder, recorded) =
+            record::begin(watching, watching.record.clone(), &header, log)?.unzip();
         let has_screen = watch.as_ref().is_some_and(Observation::has_screen);
         // What a replay reads is on its tape.
         let input = options.stdin.as_deref().filter(|_| place.playing.is_none());
@@ -382,7 +383,7 @@ pub(super) fn at_limit(limit: &Limit, blocked: &Blocked) -> String {
 }
 
 /// Says why the kernel stopped, if needed, and returns the exit code.
-fn explain(log: Log, result: &Result<Report, Error>) -> u8 {
+pub(super) fn explain(log: Log, result: &Result<Report, Error>) -> u8 {
     let (message, code) = match result {
         Ok(report) if report.failures == 0 && report.lost == 0 => return 0,
         // Each failure was reported when it happened, and so were lost lines.

@@ -58,7 +58,7 @@ impl Commands<'_> {
     }
 
     /// The program of an option such as `--with`, whose value is `text`. Its errors name the option.
-    fn line(
+    pub(super) fn line(
         self,
         host: &str,
         option: &'static str,

@@ -42,6 +42,7 @@
 //! | `app.rs`, `program.rs` | what a binary adds to the command line; a program on its host |
 //! | `args.rs`, `commands.rs` | the commands; reading a command line, and the messages about a wrong one |
 //! | `attached.rs`, `stuck.rs` | what a tape does not hold: I/O of a program's own, and a wait for it |
+//! | `cores.rs` | `boot --kernels`: the programs in several kernels |
 //! | `crash.rs`, `panics.rs`, `signals.rs` | signals that kill; panics of tasks; signals that end a run |
 //! | `examples.rs` | the examples of a help |
 //! | `desk.rs` | what the shell can change of the run that it is in |
@@ -72,12 +73,14 @@ mod as_test;
 mod attached;
 mod boot;
 mod commands;
+mod cores;
 mod crash;
 mod debug;
 mod desk;
 mod examples;
 mod exits;
 mod explore;
+mod grade;
 mod inject;
 mod lab;
 mod list;
@@ -174,6 +177,9 @@ fn run(app: &App, args: &[OsString]) -> Result<ExitCode, clap::Error> {
         CliCommand::Boot(options) => {
             tape::check_words(&options, args)?;
             let line = BootLine::new(commands, options, matches)?;
+            if line.options.kernels > 1 {
+                return cores::boot(&verbosity, &line, &words(&name, args), tracers);
+            }
             return boot::boot(&verbosity, &line, &words(&name, args), None, tracers);
         }
         CliCommand::Shell(line) => {
@@ -186,6 +192,7 @@ fn run(app: &App, args: &[OsString]) -> Result<ExitCode, clap::Error> {
         CliCommand::Explore(options) => {
             explore::run(commands, *options, matches, log, &words(&name, args))
         }
+        CliCommand::Grade(line) => grade::run(commands, &line),
         CliCommand::Lab(lab) => lab::run(programs, &lab, matches, log),
         CliCommand::Trace(command) => trace::run(&command, &verbosity),
         CliCommand::Live(command) => live::run(&command, &verbosity),

@@ -169,7 +169,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines {
 
 /// Renames a program's fields that collide with those of a line.
 fn make_way(line: &mut Map<String, Value>) {
-    for name in ["at", "tid", "comm", "level", "target"] {
+    for name in ["at", "kernel", "tid", "comm", "level", "target"] {
         if let Some(value) = line.remove(name) {
             line.insert(format!("fields.{name}"), value);
         }

@@ -6,18 +6,46 @@ use std::{
     process::ExitCode,
 };
 
-use clap::Args;
+use clap::{Args, builder::PossibleValuesParser};
 
 use super::output::{Failure, Log};
 
-/// The files of the crate, with the placeholders `{{name}}`, `{{trapline}}` and `{{trapline-cli}}`.
-/// They end in `.in`, since Cargo would treat a directory with a Cargo.toml as a package.
-const FILES: [(&str, &str); 4] = [
+/// The files of each crate. Their placeholders are `{{name}}`, `{{trapline}}`, `{{trapline-cli}}` and
+/// `{{exercise}}`. They end in `.in`, since Cargo would treat a directory with a Cargo.toml as a package.
+const FILES: [(&str, &str); 2] = [
     ("Cargo.toml", include_str!("template/Cargo.toml.in")),
-    ("README.md", include_str!("template/README.md.in")),
     (".gitignore", "/target\n"),
+];
+
+/// The other files of a crate with a program.
+const OF_PROGRAM: [(&str, &str); 2] = [
+    ("README.md", include_str!("template/README.md.in")),
     ("src/main.rs", include_str!("template/main.rs.in")),
 ];
+
+/// The other files of a crate with an exercise, without those of the exercise.
+const OF_EXERCISE: [(&str, &str); 2] = [
+    ("README.md", include_str!("template/exercise.md.in")),
+    ("src/main.rs", include_str!("template/exercise.rs.in")),
+];
+
+/// An exercise: its name, what is handed out, and a solution.
+type Exercise = (&'static str, &'static str, &'static str);
+
+macro_rules! exercises {
+    ($($name:literal)*) => {
+        [$((
+            $name,
+            include_str!(concat!("exercises/", $name, "/task.rs")),
+            include_str!(concat!("exercises/", $name, "/solution.rs")),
+        )),*]
+    };
+}
+
+const EXERCISES: &[Exercise] = &exercises! {
+    "counter" "bounded-buffer" "readers-writers" "barrier" "philosophers" "rendezvous" "lock-order"
+    "barber" "cache" "protocol"
+};
 
 /// Names that Cargo refuses for a package, and the crate's dependencies.
 const TAKEN: &str = "alloc build clap core deps examples incremental proc-macro std test trapline \
@@ -35,7 +63,8 @@ Examples:
   new hello                          makes the directory hello
   new hello --trapline ../trapline   the same, with the trapline in that directory
   cd hello && cargo run -- boot launch
-  new hello --path examples/hello    makes another")]
+  new hello --path examples/hello    makes another
+  new week-1 --exercise counter      an exercise with its solution, for `grade`")]
 pub(super) struct New {
     /// The name of the crate
     #[arg(value_parser = crate_name)]
@@ -43,6 +72,9 @@ pub(super) struct New {
     /// The directory to make; by default the crate's name
     #[arg(long, value_name = "DIR")]
     path: Option<PathBuf>,
+    /// Make a crate with this exercise: the program `task`, and the program `solution`
+    #[arg(long, value_name = "EXERCISE", value_parser = exercise_names())]
+    exercise: Option<String>,
     /// Depend on the trapline in this directory instead of the published one
     #[arg(long, value_name = "PATH")]
     trapline: Option<PathBuf>,
@@ -53,8 +85,12 @@ pub(super) fn new(command: &New, log: Log) -> Result<ExitCode, Failure> {
     let dir = dir.unwrap_or(Path::new(&command.name));
     write(command, dir)?;
     let dir = dir.display();
+    let next = match command.exercise {
+        None => "boot launch",
+        Some(_) => "grade task --reference solution",
+    };
     log.note(&format!(
-        "made {dir}; next: cd {dir} && cargo run -- boot launch"
+        "made {dir}; next: cd {dir} && cargo run -- {next}"
     ));
     if command.trapline.is_none() {
         log.note(concat!(
@@ -85,13 +121,22 @@ fn write(command: &New, dir: &Path) -> Result<(), String> {
     })?;
     let src = dir.join("src");
     fs::create_dir(&src).map_err(|error| cannot(&src, error))?;
-    for (name, text) in FILES {
-        let values = [
-            ("name", &*command.name),
-            ("trapline", &dependency("")),
-            ("trapline-cli", &dependency("/cli")),
-        ];
-        let text = fill(text, &values);
+    let exercise = command.exercise.as_deref().unwrap_or_default();
+    let values = [
+        ("name", &*command.name),
+        ("trapline", &dependency("")),
+        ("trapline-cli", &dependency("/cli")),
+        ("exercise", exercise),
+    ];
+    let found = EXERCISES.iter().find(|(name, ..)| *name == exercise);
+    let others = found.map_or(OF_PROGRAM, |_| OF_EXERCISE);
+    let own =
+        found.map(|(_, task, solution)| [("src/task.rs", *task), ("src/solution.rs", *solution)]);
+    let filled = FILES.into_iter().chain(others);
+    let filled = filled.map(|(name, text)| (name, fill(text, &values)));
+    let own = own.into_iter().flatten();
+    let own = own.map(|(name, text)| (name, text.to_string()));
+    for (name, text) in filled.chain(own) {
         let path = dir.join(name);
         fs::write(&path, text).map_err(|error| cannot(&path, error))?;
     }
@@ -118,6 +163,10 @@ fn checkout(path: &Path) -> Result<String, String> {
         .filter(|text| !text.contains(char::is_control));
     let text = text.ok_or_else(|| trouble("a Cargo.toml cannot hold such a path"))?;
     Ok(text.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+fn exercise_names() -> PossibleValuesParser {
+    PossibleValuesParser::new(EXERCISES.iter().map(|(name, ..)| *name))
 }
 
 fn crate_name(text: &str) -> Result<String, String> {

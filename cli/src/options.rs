@@ -12,7 +12,7 @@ use clap::{
     ArgMatches, Args, FromArgMatches, ValueHint,
     builder::{OsStringValueParser, PossibleValuesParser, TypedValueParser},
 };
-use trapline::{Calls, Limits, OnDeadlock, Signal, SystemCall};
+use trapline::{Calls, Kernels, Limits, OnDeadlock, Signal, SystemCall};
 
 use super::{
     commands::Commands,
@@ -125,6 +125,13 @@ pub(super) struct Boot {
         help_heading = "Scheduling"
     )]
     pub(super) policy: Policy,
+    /// Run so many kernels, each on a core with its own instance of the programs: a number from 1 to 1024, or
+    /// `all` for one per core. They listen on the same addresses, and the system gives each connection to
+    /// one of them. They share nothing else: standard output gets the lines of all, and --seed counts up.
+    /// --record and --monitor have a file each, with the number of the kernel behind its name. For the real
+    /// world, without the other options for watching except --trace
+    #[arg(long, value_name = "N|all", value_parser = kernels, default_value = "1", help_heading = "Scheduling")]
+    pub(super) kernels: usize,
     /// How many tasks compute at once, from 1 to 1024. More than one needs --virtual
     #[arg(long, value_name = "N", value_parser = within("a number of processors", 1..=1024), default_value = "1", help_heading = "Scheduling")]
     pub(super) processors: usize,
@@ -252,6 +259,13 @@ fn denied(name: &str) -> Result<Calls, String> {
         ));
     }
     Calls::named(name).ok_or_else(|| unknown("call", name, &names))
+}
+
+fn kernels(text: &str) -> Result<usize, String> {
+    match text {
+        "all" => Ok(Kernels::available()),
+        text => within("a number of kernels", 1..=1024)(text).map_err(|why| why + ", or all"),
+    }
 }
 
 fn on_deadlock() -> impl TypedValueParser<Value = OnDeadlock> {

@@ -9,6 +9,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use trapline::KernelId;
+
 use super::{output::unwritten, stdio};
 
 /// A file to write, or standard output for `-`.
@@ -109,6 +111,13 @@ fn place(path: &Path) -> Option<(PathBuf, OsString)> {
         folder => folder,
     };
     Some((folder.canonicalize().ok()?, name))
+}
+
+/// The file of one of several kernels: its number is behind the name.
+pub(super) fn of_kernel(path: &Path, kernel: KernelId) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{kernel}"));
+    name.into()
 }
 
 #[cfg(test)]

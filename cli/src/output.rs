@@ -177,8 +177,13 @@ impl Log {
             Some(at) => {
                 let at = Duration::try_from_secs_f64(at).unwrap_or_default();
                 let at = Nanos::from(at);
-                let tid = line.get("tid").and_then(Value::as_u64).unwrap_or(0);
-                self.columns(&format!("{at:.6}"), tid, &field(line, "comm"))
+                let number = |name| line.get(name).and_then(Value::as_u64);
+                let tid = number("tid").unwrap_or(0);
+                let task = match number("kernel") {
+                    Some(kernel) => format!("{kernel}:{tid}"),
+                    None => tid.to_string(),
+                };
+                self.columns_of(&format!("{at:.6}"), &task, tid, &field(line, "comm"))
             }
             None => String::new(),
         };
@@ -204,7 +209,7 @@ impl Log {
         }
         text += &format!("{}: {message}", clean(target));
         for (key, value) in line {
-            if !["at", "tid", "comm", "message"].contains(&key.as_str()) {
+            if !["at", "kernel", "tid", "comm", "message"].contains(&key.as_str()) {
                 text += &clean(&format!(" {key}={value}"));
             }
         }
@@ -213,6 +218,11 @@ impl Log {
 
     /// The instant and the task.
     pub(super) fn columns(self, at: &str, tid: u64, comm: &str) -> String {
+        self.columns_of(at, &tid.to_string(), tid, comm)
+    }
+
+    /// The same for a task with another text as its number.
+    fn columns_of(self, at: &str, task: &str, tid: u64, comm: &str) -> String {
         const COLORS: [AnsiColor; 5] = [
             AnsiColor::Cyan,
             AnsiColor::Magenta,
@@ -223,7 +233,7 @@ impl Log {
         let dim = self.style(Style::new().dimmed());
         let color = COLORS[(tid % COLORS.len() as u64) as usize];
         let color = self.style(color.on_default());
-        format!("{dim}{at}{dim:#} {color}{tid:>4} {comm:<12}{color:#} ")
+        format!("{dim}{at}{dim:#} {color}{task:>4} {comm:<12}{color:#} ")
     }
 }
 

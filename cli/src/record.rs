@@ -39,16 +39,16 @@ pub(super) struct Recorded {
     pub(super) handle: Handle,
 }
 
-/// Starts recording, if the options ask for it. An error says why it cannot.
+/// Starts recording to this file, if the options ask for it. An error says why it cannot.
 pub(super) fn begin(
     watching: &Watching,
+    path: Option<PathBuf>,
     header: &Header,
     log: Log,
 ) -> Result<Option<(Recorder, Recorded)>, String> {
-    if watching.record.is_none() && !watching.post_mortem {
+    if path.is_none() && !watching.post_mortem {
         return Ok(None);
     }
-    let path = watching.record.clone();
     if let Some(path) = &path {
         refuse_output("--record", path)?;
     }

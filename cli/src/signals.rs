@@ -15,7 +15,7 @@ use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ},
     iterator::Signals,
 };
-use trapline::{Remote, Signal};
+use trapline::{KernelId, Remote, Signal};
 
 use super::crash;
 
@@ -159,26 +159,68 @@ fn lock() -> MutexGuard<'static, Vec<Box<dyn Fn() + Send>>> {
     LAST_WORDS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Hands signals to the tasks that have caught them, unless the kernel `takes` none. A second interrupt
-/// ends the process if no task has taken the first.
-///
-/// Without such a task, the first interrupt shuts the kernel down; the second ends the process. The
-/// second is needed because a task that makes no trap cannot be ended. Cleanup, if any is registered,
-/// runs before that end. A hang-up counts as an interrupt. `say` tells the user of the first.
+const HANDLED: [Signal; 3] = [Signal::Interrupt, Signal::Terminate, Signal::Hangup];
+
+/// The kernels that a signal is for, in the order of their numbers.
+#[derive(Clone, Default)]
+pub(super) struct Kernels(Arc<Mutex<Vec<(KernelId, Remote)>>>);
+
+impl Kernels {
+    /// Adds a kernel that is about to run. A signal that has come before shuts it down.
+    pub(super) fn add(&self, id: KernelId, kernel: Remote) {
+        kernel.handles(&HANDLED);
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if is_raised() {
+            kernel.shutdown();
+        }
+        let at = all.partition_point(|(other, _)| *other < id);
+        all.insert(at, (id, kernel));
+    }
+
+    fn all(&self) -> MutexGuard<'_, Vec<(KernelId, Remote)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// As [`listen_for`], for one kernel.
 pub(super) fn listen(
     kernel: Remote,
     takes: bool,
     say: impl Fn() + Clone + Send + 'static,
 ) -> Result<(), String> {
-    const HANDLED: [Signal; 3] = [Signal::Interrupt, Signal::Terminate, Signal::Hangup];
-    kernel.handles(&HANDLED);
+    let kernels = Kernels::default();
+    kernels.add(KernelId::default(), kernel);
+    listen_for(kernels, takes, say)
+}
+
+/// Hands signals to the tasks that have caught them, unless the kernels `take` none. A kernel without such
+/// a task ends, if another one has any. A second interrupt ends the process if a task has not taken the
+/// first.
+///
+/// Without such a task in any kernel, the first interrupt shuts the kernels down; the second ends the
+/// process. The second is needed because a task that makes no trap cannot be ended. Cleanup, if any is
+/// registered, runs before that end. A hang-up counts as an interrupt. `say` tells the user of the first.
+pub(super) fn listen_for(
+    kernels: Kernels,
+    takes: bool,
+    say: impl Fn() + Clone + Send + 'static,
+) -> Result<(), String> {
     on_thread(move |signal| {
         let mut handled = HANDLED.into_iter().filter(|_| takes && !is_raised());
         let named = handled.find(|named| exit_code_of(*named) == exit_code(signal));
-        let caught = named.and_then(|named| Some((named, kernel.untaken(named)?)));
+        let untaken = |named| {
+            let all = kernels.all();
+            all.iter()
+                .filter_map(|(_, kernel)| kernel.untaken(named))
+                .max()
+        };
+        let caught = named.and_then(|named| Some((named, untaken(named)?)));
         match caught {
             Some((Signal::Interrupt, 1..)) => end(exit_code(signal).into()),
-            Some((named, _)) => return kernel.signal(named),
+            Some((named, _)) => {
+                let all = kernels.all();
+                return all.iter().for_each(|(_, kernel)| kernel.signal(named));
+            }
             None => {}
         }
         if LAST.swap(signal, Ordering::AcqRel) != 0 {
@@ -186,6 +228,9 @@ pub(super) fn listen(
         }
         // Before the shutdown, since the process may end at once and lose this line.
         let _ = soon(say.clone());
-        kernel.shutdown();
+        kernels
+            .all()
+            .iter()
+            .for_each(|(_, kernel)| kernel.shutdown());
     })
 }

@@ -22,10 +22,12 @@ pub(crate) enum Kind {
     RwLock,
     Once,
     Wake,
+    Mailbox,
+    Room,
 }
 
 impl Kind {
-    const ALL: [Self; 17] = [
+    const ALL: [Self; 19] = [
         Self::Queue,
         Self::Semaphore,
         Self::Mutex,
@@ -43,6 +45,8 @@ impl Kind {
         Self::RwLock,
         Self::Once,
         Self::Wake,
+        Self::Mailbox,
+        Self::Room,
     ];
 
     /// The name of the kind, and the words for the calls `get`, `try_get`, `put`, `try_put` and
@@ -67,6 +71,9 @@ impl Kind {
             Self::RwLock => "rwlock read try_read put unlock close write",
             Self::Once => "once get_or_init try_get put try_put set",
             Self::Wake => "wake hear try_get put wake close",
+            Self::Mailbox => "mailbox get try_get put try_put close",
+            // Where a task waits to put a message into the mailbox of another kernel.
+            Self::Room => "room put try_get put try_put close",
         }
     }
 
@@ -122,7 +129,7 @@ impl Kind {
     /// Returns the word for what a task gets from a queue of this kind, as the source of a select.
     pub(crate) fn message(self) -> &'static str {
         match self {
-            Self::Queue | Self::Condition | Self::Callback => "message",
+            Self::Queue | Self::Condition | Self::Callback | Self::Mailbox => "message",
             Self::Semaphore => "permit",
             Self::Mutex => "lock",
             Self::Group => "a member of group",
@@ -134,7 +141,8 @@ impl Kind {
             | Self::Job
             | Self::Signals
             | Self::Broadcast
-            | Self::Once => self.name(),
+            | Self::Once
+            | Self::Room => self.name(),
             Self::Supervisor => "a child of supervisor",
             Self::Wake => "a wake",
         }

@@ -52,6 +52,39 @@ macro_rules! number {
 }
 
 number!(Tid);
+number!(KernelId);
+
+/// A kernel's number among those that run side by side ([`Kernels`](crate::Kernels)): from 1 upward. A
+/// kernel alone is 1.
+///
+/// ```
+/// use trapline::KernelId;
+///
+/// let second = KernelId::at(1);
+/// assert_eq!((second.to_string(), second.index()), ("2".into(), 1));
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct KernelId(u64);
+
+impl KernelId {
+    /// Returns the number of the kernel at this place, counted from 0.
+    #[must_use]
+    pub const fn at(index: usize) -> Self {
+        Self(index as u64 + 1)
+    }
+
+    /// Returns its place among the kernels, counted from 0: for what is kept per kernel in a slice.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize - 1
+    }
+}
+
+impl Default for KernelId {
+    fn default() -> Self {
+        Self::at(0)
+    }
+}
 number!(DeviceId);
 
 /// An attached descriptor's token: from 1 upward in order of attachment, never used twice in a run.

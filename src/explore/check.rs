@@ -1,6 +1,7 @@
 //! The search for a schedule that breaks a test: `trapline::check`.
 
 use std::{
+    collections::BTreeMap,
     fmt,
     io::{self, Write},
     path::PathBuf,
@@ -539,12 +540,13 @@ where
     /// being [proved](Explored::proved), a line on standard error says what.
     ///
     /// *Panics* with the report if a schedule fails, or if a claim of [`sometimes!`](crate::sometimes)
-    /// held in none. Also if no schedule ran to its end: the limit is [0](Self::schedules), or the
+    /// held in none, or a fault of [`Check::faults`] never could happen. Also if no schedule ran to its end: the limit is [0](Self::schedules), or the
     /// [time](Self::time) was too short. A [shard](Self::shard) without a schedule of its own passes.
     #[track_caller]
     pub fn run(mut self) {
         let explored = self.found();
-        if explored.failure.is_some() || !explored.never.is_empty() {
+        let is_idle = !explored.never.is_empty() || !explored.idle.is_empty();
+        if explored.failure.is_some() || is_idle {
             panic!("{explored}");
         }
         if explored.schedules == 0 {
@@ -604,10 +606,30 @@ where
             );
         }
         self.settings.deadline = Deadline::after(self.settings.time, self.settings.stop);
+        self.settings.is_chaotic = self.settings.make_net().has_chaos();
         let _watchdog = self.settings.watchdog();
-        match self.search() {
+        let explored = match self.search() {
             Ok(explored) => explored,
             Err(error) => panic!("the search cannot begin: {error}"),
+        };
+        self.warn_of_unfelt(&explored);
+        explored
+    }
+
+    /// Says on standard error that a search under chaos has tested nothing of it.
+    fn warn_of_unfelt(&self, explored: &Explored) {
+        let is_unfelt = explored.faults.values().all(|counts| counts.felt == 0);
+        let has_run = explored.schedules > 0 && self.settings.replay.is_none();
+        if self.settings.is_chaotic && has_run && is_unfelt && explored.failure.is_none() {
+            let (thread, schedules) = (thread::current(), explored.schedules);
+            let test = thread.name().unwrap_or("a test");
+            let applied: u64 = explored.faults.values().map(|counts| counts.applied).sum();
+            // Past the test harness, which shows no output of a test that passes.
+            let _ = writeln!(
+                io::stderr(),
+                "{test}: no task felt a fault of chaos: in {schedules} schedules {applied} faults happened, \
+                 after which no call failed and no task was killed"
+            );
         }
     }
 
@@ -636,6 +658,11 @@ where
         let settings = &settings.with_cut(cut);
         let test = Test { body, settings };
         let failure = tally.failure.map(|found| Reruns(test).explain(found));
+        let is_whole = settings.space.most > 0 && tally.schedules > 0 && settings.shard.of == 1;
+        let idle = match is_whole && failure.is_none() {
+            true => tally.faults.idle(&settings.space.faults, tally.schedules),
+            false => Vec::new(),
+        };
         let claims = claims_in(std::any::type_name::<F>());
         let draws = !settings.is_exhaustive();
         let never = claims.filter(|claim| !tally.held.contains(claim));
@@ -651,6 +678,11 @@ where
             part: (settings.shard.of > 1).then(|| settings.shard.to_string()),
             never: never.map(str::to_string).collect(),
             outcomes: tally.outcomes,
+            faults: match settings.has_faults() {
+                true => tally.faults.by_text(),
+                false => BTreeMap::default(),
+            },
+            idle,
             changed: None,
             cuts: tally.cuts,
             mutants,

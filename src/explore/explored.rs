@@ -1,8 +1,15 @@
 //! What a search returns.
 
-use std::{collections::BTreeSet, fmt, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    time::Duration,
+};
 
-use super::worth::{Cuts, Mutants};
+use super::{
+    felt::FaultCounts,
+    worth::{Cuts, Mutants},
+};
 
 /// The result of a search: [`Check::explore`](crate::Check::explore). Its `Display` is the report
 /// with which [`Check::run`](crate::Check::run) panics, or a line with what was covered.
@@ -48,6 +55,12 @@ pub struct Explored {
     /// The texts of [`sometimes!`](crate::sometimes) that held in no schedule. A schedule that is
     /// replayed alone counts none.
     pub never: BTreeSet<String>,
+    /// How often each fault was drawn, happened and was felt: those of [`Check::faults`](crate::Check::faults)
+    /// by their texts, and those of chaos by their kinds, as in `chaos cut`.
+    pub faults: BTreeMap<String, FaultCounts>,
+    /// The faults of [`Check::faults`](crate::Check::faults) that never could happen, in words: no task made
+    /// the call that they befall, or there is no such host.
+    pub idle: Vec<String>,
     /// Why a schedule that is replayed alone made other traps than in its report, in words.
     pub changed: Option<String>,
     /// What the cuts of tasks have found ([`Check::cut`](crate::Check::cut)). `None` if a schedule fails without
@@ -140,6 +153,23 @@ impl fmt::Display for Explored {
         }
         for text in &self.never {
             write!(f, "\nsometimes!({text:?}) held in none of them")?;
+        }
+        for (
+            fault,
+            FaultCounts {
+                drawn,
+                applied,
+                felt,
+            },
+        ) in &self.faults
+        {
+            write!(
+                f,
+                "\nfault {fault}: drawn {drawn} times, happened {applied}, felt {felt}"
+            )?;
+        }
+        for why in &self.idle {
+            write!(f, "\n{why}")?;
         }
         if let Some(cuts) = &self.cuts {
             let (all, places) = (cuts.len(), cuts.places.len());

@@ -97,6 +97,7 @@ impl Guide {
             points,
             answers: steps.clone().filter_map(answer).collect(),
             ahead: steps.filter(|step| step.turn().is_some()).collect(),
+            made: plan.of_chaos(),
             ..Guided::default()
         };
     }
@@ -320,6 +321,7 @@ impl<'a> Planned<'a> {
             builder.policy(Timed::new(guide.clone(), watch))
         })?;
         guide.follow(plan);
+        self.trials.keep_chaos(plan);
         set(guide);
         self.trials.watch.decide(plan);
         Ok(self.trials.run())

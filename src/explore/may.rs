@@ -76,6 +76,22 @@ impl MayFault {
         })
     }
 
+    /// Returns the name of the call that it befalls, if it befalls one.
+    pub(super) fn call_name(&self) -> Option<&'static str> {
+        match &self.what {
+            What::Call(call, _) => Some(call.name()),
+            What::Between(_) => None,
+        }
+    }
+
+    /// Returns the fault that happens between turns, if it is one.
+    pub(super) fn between(&self) -> Option<&Fault> {
+        match &self.what {
+            What::Call(..) => None,
+            What::Between(fault) => Some(fault),
+        }
+    }
+
     /// The kinds of errors that the text of a fault can name: those that calls on devices fail with.
     pub fn kinds() -> &'static [ErrorKind] {
         &KINDS

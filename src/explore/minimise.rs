@@ -5,7 +5,8 @@
 //! If the time does not suffice, or if more departures are needed, delta debugging removes
 //! departures from the schedule that was found. (Zeller and Hildebrandt, TSE 2002.)
 //!
-//! A schedule with other decisions first loses those of them that do not matter, kind by kind. The
+//! A schedule with other decisions first loses those of them that do not matter, kind by kind: the faults of
+//! chaos, too, which are drawn as before and do not happen. The
 //! answers of its choices are lowered. Then delta debugging removes departures.
 
 use std::time::Duration;
@@ -39,7 +40,8 @@ pub(super) fn minimise(test: Test<'_>, seed: u64, found: &Plan) -> Result<Fewest
         plan = reduce(&mut runs, &plan, kind, budget)?;
     }
     plan = lower(&mut runs, plan, budget)?;
-    if plan.preemptions() < plan.0.len() {
+    let chaos = plan.of_chaos();
+    if plan.preemptions() + chaos.0.len() < plan.0.len() {
         let budget = Budget::of(TIME, settings.deadline);
         plan = reduce(&mut runs, &plan, Step::is_delay, budget)?;
         return Ok(Fewest {
@@ -49,8 +51,8 @@ pub(super) fn minimise(test: Test<'_>, seed: u64, found: &Plan) -> Result<Fewest
     }
     // Every schedule with fewer departures than these passes.
     let mut least = 0;
-    while least <= MOST.min(plan.0.len()) {
-        let mut fewer = Plan::default();
+    while least <= MOST.min(plan.preemptions()) {
+        let mut fewer = chaos.clone();
         match try_all(&mut runs, &mut fewer, least, budget)? {
             Some(true) => {
                 return Ok(Fewest {
@@ -64,12 +66,13 @@ pub(super) fn minimise(test: Test<'_>, seed: u64, found: &Plan) -> Result<Fewest
     }
     let budget = Budget::of(TIME, settings.deadline);
     let plan = reduce(&mut runs, &plan, Step::is_delay, budget)?;
-    let is_least = plan.0.len() <= least && !runs.offers_others();
+    let is_least = plan.preemptions() <= least && !runs.offers_others();
     Ok(Fewest { plan, is_least })
 }
 
 /// What is removed from a schedule before its preemptions, in this order.
-const KINDS: [fn(&Step) -> bool; 3] = [
+const KINDS: [fn(&Step) -> bool; 4] = [
+    |step| matches!(step, Step::Keep(1..)),
     |step| matches!(step, Step::Fault(..)),
     |step| matches!(step, Step::Time(_)),
     |step| matches!(step, Step::Choice(..)),
@@ -86,6 +89,9 @@ pub(super) fn nearest_passing(
     let mut runs = Planned::new(test, seed, settings.watch_without_end());
     let budget = Budget::of(TIME, settings.deadline);
     for at in (0..failing.0.len()).rev() {
+        if failing.0[at] == Step::Keep(0) {
+            continue;
+        }
         let mut plan = failing.clone();
         plan.0.remove(at);
         if !runs.fails(&plan)? {

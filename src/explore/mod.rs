@@ -13,10 +13,12 @@
 //! | `worth.rs` | what both of these find |
 //! | `cut.rs`, `cuts.rs` | schedules in which a task is cut |
 //! | `plan.rs`, `guide.rs`, `minimise.rs` | the decisions that are not the usual ones; the fewest |
-//! | `space.rs`, `vary.rs`, `may.rs` | what a schedule decides besides the order of turns |
+//! | `space.rs`, `vary.rs`, `may.rs`, `felt.rs` | what a schedule decides besides the order of turns |
 //! | `doom.rs` | the turn from which a schedule fails, however it goes on |
 //! | `reruns.rs`, `story.rs`, `excerpt.rs`, `befell.rs` | a failing schedule, explained and recorded |
 //! | `deadline.rs`, `timed.rs`, `watchdog.rs` | the end of a search's time, within turns too |
+//! | `grade.rs` | [`grade`]: all outcomes of a program, beside those of a reference |
+//! | `kernels.rs` | [`check_kernels`]: schedules of several kernels |
 //! | `linear/` | [`linear`]: histories of operations that some order explains |
 //! | `shared.rs`, `sometimes.rs` | [`Shared`]; [`sometimes!`](crate::sometimes) |
 //!
@@ -38,7 +40,10 @@ mod doom;
 mod excerpt;
 mod exhaustive;
 mod explored;
+mod felt;
+mod grade;
 mod guide;
+mod kernels;
 pub mod linear;
 mod may;
 mod meter;
@@ -65,6 +70,9 @@ mod worth;
 
 pub use check::{Check, check};
 pub use explored::{Explored, Failure, Progress};
+pub use felt::FaultCounts;
+pub use grade::{Difference, Grade, Graded, Outcome, RunEnd, Searched, Verdict, grade};
+pub use kernels::{CheckKernels, check_kernels};
 pub use may::MayFault;
 pub use shared::Shared;
 #[doc(hidden)]

@@ -22,10 +22,13 @@ pub(super) enum Step {
     Choice(u32, u64),
     /// A fault happens before this turn, or at its call; or it ends.
     Fault(u32, Which),
+    /// Of the faults of chaos those of such numbers happen, and no others. No fault has the number 0, which
+    /// begins the list.
+    Keep(u32),
 }
 
 /// The decisions of a schedule that are not the usual ones, in their order. Its text is
-/// `3-c2=1-t8-9x2-f12=0-h15=0`: a departure at turn 3 by one task, the answer 1 to the second choice, a
+/// `k0-k7-3-c2=1-t8-9x2-f12=0-h15=0`: of the faults of chaos the one with the number 7 alone, a departure at turn 3 by one task, the answer 1 to the second choice, a
 /// step of the clock before turn 8, a departure at turn 9 by two, the first fault of the list before
 /// turn 12 or at its call, and its end before turn 15.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -37,7 +40,7 @@ impl Step {
         match self {
             Self::Delay(delay) => Some(delay.turn),
             Self::Time(turn) | Self::Fault(turn, _) => Some(turn),
-            Self::Choice(..) => None,
+            Self::Choice(..) | Self::Keep(_) => None,
         }
     }
 
@@ -48,6 +51,11 @@ impl Step {
 
     pub(super) fn is_delay(&self) -> bool {
         matches!(self, Self::Delay(_))
+    }
+
+    /// Whether it says which faults of chaos happen.
+    pub(super) fn keeps(&self) -> bool {
+        matches!(self, Self::Keep(_))
     }
 }
 
@@ -63,6 +71,30 @@ impl Plan {
         self.0.iter().filter(|step| step.is_delay()).count()
     }
 
+    /// The decisions that say which faults of chaos happen.
+    pub(super) fn of_chaos(&self) -> Self {
+        Self(self.0.iter().copied().filter(Step::keeps).collect())
+    }
+
+    /// Returns the numbers of the faults of chaos that happen; `None` if all do.
+    pub(super) fn kept(&self) -> Option<Vec<u32>> {
+        let kept = |step: &Step| match step {
+            Step::Keep(number) => Some(*number),
+            _ => None,
+        };
+        let kept: Vec<u32> = self.0.iter().filter_map(kept).collect();
+        (!kept.is_empty()).then_some(kept)
+    }
+
+    /// Returns the same schedule, which says that these faults of chaos happen.
+    pub(super) fn with_chaos(&self, numbers: &[u32]) -> Self {
+        if numbers.is_empty() || self.kept().is_some() {
+            return self.clone();
+        }
+        let keeps = [0].iter().chain(numbers).map(|number| Step::Keep(*number));
+        Self(keeps.chain(self.0.iter().copied()).collect())
+    }
+
     /// The decisions that a limit of preemptions counts.
     pub(super) fn counted(&self) -> usize {
         self.0.iter().filter(|step| step.counts()).count()
@@ -75,6 +107,10 @@ impl Plan {
             (Step::Delay(delay), Some(Step::Delay(last))) => last.turn < delay.turn,
             (Step::Choice(number, _), Some(Step::Choice(last, _))) => *last < number,
             (Step::Choice(..), _) => true,
+            (Step::Keep(number), Some(Step::Keep(last))) => {
+                *last < number && self.0.iter().all(Step::keeps)
+            }
+            (Step::Keep(number), _) => number == 0 && self.0.is_empty(),
             _ => Some(self.last_turn()) <= step.turn(),
         }
     }
@@ -95,6 +131,7 @@ impl fmt::Display for Step {
         match self {
             Self::Delay(delay) => delay.fmt(f),
             Self::Time(turn) => write!(f, "t{turn}"),
+            Self::Keep(number) => write!(f, "k{number}"),
             Self::Choice(number, answer) => write!(f, "c{number}={answer}"),
             Self::Fault(turn, Which { at, ends: false }) => write!(f, "f{turn}={at}"),
             Self::Fault(turn, Which { at, ends: true }) => write!(f, "h{turn}={at}"),
@@ -109,6 +146,9 @@ impl FromStr for Step {
         let number = |text: &str| text.parse().ok().filter(|number| *number > 0).ok_or(());
         if let Some(turn) = text.strip_prefix('t') {
             return number(turn).map(Self::Time);
+        }
+        if let Some(number) = text.strip_prefix('k') {
+            return number.parse().map(Self::Keep).map_err(drop);
         }
         let mut letters = text.chars();
         if let Some(letter @ ('c' | 'f' | 'h')) = letters.next() {
@@ -277,6 +317,8 @@ mod tests {
             "7.c1=2-3-c2=7-9x2.0123abcd",
             "7.t3-t3-3-c2=7-f4=1-t4-h9=1.0123abcd",
             "7.surw:12/30<1/8<1.00000000",
+            "7.k0.00000000",
+            "7.k0-k7-k12-3-c1=2.00000000",
             "7..00000000+killed-at:2:5",
             "7.3.00000000+cut-in:1:18446744073709551615",
         ] {
@@ -305,6 +347,11 @@ mod tests {
             ("7.f4=-9.0123abcd", PLAN),
             ("7.h4=4294967296.0123abcd", PLAN),
             ("7.c.0123abcd", PLAN),
+            ("7.k.0123abcd", PLAN),
+            ("7.k3.0123abcd", PLAN),
+            ("7.k0-k3-k3.0123abcd", PLAN),
+            ("7.3-k0.0123abcd", PLAN),
+            ("7.k0-3-k4.0123abcd", PLAN),
             ("7.c0=1.0123abcd", PLAN),
             ("7.c1.0123abcd", PLAN),
             ("7.c1=-1.0123abcd", PLAN),

@@ -41,6 +41,8 @@ struct Recorded {
     trial: Trial,
     replay: Replay,
     plan: Plan,
+    /// The numbers of the faults that chaos has drawn.
+    chaos: Vec<u32>,
     turns: u32,
     /// Whether its cut was made, if it has one.
     is_cut: bool,
@@ -115,7 +117,8 @@ impl Reruns<'_> {
         } = found;
         let found = self.run(seed, &decisions, false)?;
         let name = name.unwrap_or_else(|| format!("schedule {schedule}"));
-        let first = format!("{name} fails, seed {seed}");
+        let fails = self.0.settings.fails();
+        let first = format!("{name} {fails}, seed {seed}");
         let note = note.map_or(String::new(), |note| format!("\n{note}"));
         if let Some(plan) = beside {
             let beside = self.run(seed, &Decisions::Plan(plan), false)?.replay;
@@ -136,31 +139,31 @@ impl Reruns<'_> {
                 true => String::new(),
                 false => format!("\n{HIDDEN} These are the turns of the run that passes:"),
             };
-            let ends = found.trial.failure.as_ref().map_or("passes", |_| "fails");
+            let ends = found.trial.failure.as_ref().map_or("passes", |_| fails);
             let first = format!("{first}; it {ends} when it runs again{hidden}");
             return self.describe(&found, why, &first);
         }
-        let fewest = minimise(self.0, seed, &found.plan)?;
+        let fewest = minimise(self.0, seed, &found.plan.with_chaos(&found.chaos))?;
         let locates = found.turns <= WHOLE;
         let (mut run, story) = self.tell(seed, &Decisions::Plan(fewest.plan), locates)?;
         if is_long(&run.plan) && matches!(decisions, Decisions::Strategy(_)) {
             // The text can name the strategy, whose schedule is the one that was found.
-            let first = format!("{first}; it fails with {}", found.preempted());
+            let first = format!("{first}; it {fails} with {}", found.preempted());
             return self.describe(&found, why + &note, &first);
         }
         let Some(why) = run.trial.failure.clone() else {
             return self.describe(&found, why + &note, &first);
         };
-        if found_cut.is_none() {
+        if found_cut.is_none() && self.0.settings.dooms() {
             run.story.0 += &self.doom(&run, &story)?;
         }
         let preempted = run.preempted();
         let fewer = match (fewest.is_least, run.plan.preemptions() == 0) {
-            (_, true) => "",
-            (true, _) => "; no schedule of this seed fails with fewer",
-            (false, _) => "; fewer may suffice",
+            (_, true) => String::new(),
+            (true, _) => format!("; no schedule of this seed {fails} with fewer"),
+            (false, _) => "; fewer may suffice".to_string(),
         };
-        let first = format!("{first}; one fails with {preempted}{fewer}");
+        let first = format!("{first}; one {fails} with {preempted}{fewer}");
         self.describe(&run, why + &note, &first)
     }
 
@@ -285,6 +288,9 @@ impl Reruns<'_> {
         trials.watch.decide(decisions);
         trials.space.decide_by(guide.clone());
         trials.prepare(seed, |builder, _| set(builder))?;
+        if let Decisions::Plan(plan) = decisions {
+            trials.keep_chaos(plan);
+        }
         Ok(trials)
     }
 
@@ -343,6 +349,7 @@ impl Reruns<'_> {
             false => kernel.footprints(),
         });
         let trial = trials.run();
+        let chaos = trials.kernel().net().chaos_drawn();
         let (plan, turns, hash) = (guide.made(), guide.turns(), hash.get());
         let decisions = match decisions {
             Decisions::Strategy(_) if is_long(&plan) => decisions.clone(),
@@ -357,6 +364,7 @@ impl Reruns<'_> {
                 hash: (hash >> 32) as u32 ^ hash as u32,
             },
             plan,
+            chaos,
             turns,
             is_cut: is_made.get(),
             story: story.text(self.0.settings.replay.is_some() && turns <= WHOLE),

@@ -13,6 +13,7 @@ use super::{
     cut::{Cut, Victims},
     deadline::Deadline,
     explored::Progress,
+    grade::Judge,
     plan::Replay,
     space::{Limits, Space},
     strategy::SearchStrategy,
@@ -58,6 +59,8 @@ pub(super) struct Settings {
     pub(super) net: Option<Arc<dyn Fn() -> SimNet + Send + Sync>>,
     /// The level of chaos in the network. Without one, the network has its own.
     pub(super) chaos: Option<u8>,
+    /// Whether the network of each schedule has chaos. Set when the search begins.
+    pub(super) is_chaotic: bool,
     pub(super) inject: Option<Arc<Ask>>,
     /// The tasks that are cut after the search, and the cut of the schedules under way.
     pub(super) cuts: Vec<Victims>,
@@ -69,6 +72,8 @@ pub(super) struct Settings {
     pub(super) progress: Option<Arc<Report>>,
     /// What is varied besides the order of turns.
     pub(super) space: Limits,
+    /// Set in a search that takes every end of a run as an outcome.
+    pub(super) judge: Option<Judge>,
 }
 
 type Report = dyn Fn(&Progress) + Send + Sync;
@@ -167,15 +172,19 @@ impl Settings {
         format!("{turns}, {seed} and at most {most} of these faults happen: {faults}")
     }
 
+    /// Makes the network of a kernel.
+    pub(super) fn make_net(&self) -> SimNet {
+        let net = self.net.as_ref();
+        let net = net.map_or_else(SimNet::default, |make| make());
+        match self.chaos {
+            Some(level) => net.chaos(level),
+            None => net,
+        }
+    }
+
     /// Returns the settings of the kernel of a trial. The watch ends its waits for other threads.
     pub(super) fn builder(&self, seed: u64, watch: &TrialWatch, space: &Space) -> Builder {
-        let net = self
-            .net
-            .as_ref()
-            .map_or_else(SimNet::default, |make| make());
-        if let Some(level) = self.chaos {
-            net.chaos(level);
-        }
+        let net = self.make_net();
         let world = TimedWorld::new(SimWorld::new(seed).net(&net), watch, space);
         let builder = Kernel::builder().world(world).max_stall(STALL);
         // A task that lives on must not hide that others lock each other out.
@@ -193,6 +202,9 @@ impl Settings {
         if let Some(Cut { tid, trap, inject }) = self.cut {
             builder = builder.inject_into(tid, trap, inject);
         }
+        if self.has_faults() {
+            builder = builder.tracer(space.tracer());
+        }
         let asks_space = self.space.most > 0;
         match (self.inject.clone(), space.clone()) {
             (Some(ask), space) => builder
@@ -200,6 +212,11 @@ impl Settings {
             (None, space) if asks_space => builder.inject_each(move |_, call| space.at_call(call)),
             _ => builder,
         }
+    }
+
+    /// Whether there may be faults in a schedule, of the list or of chaos.
+    pub(super) fn has_faults(&self) -> bool {
+        self.space.most > 0 || self.is_chaotic
     }
 
     pub(super) fn is_exhaustive(&self) -> bool {
@@ -224,6 +241,19 @@ impl Settings {
     }
 
     /// Says that an exhaustive search has cut a schedule.
+    /// What a schedule does that the search looks for.
+    pub(super) fn fails(&self) -> &'static str {
+        match self.judge {
+            None => "fails",
+            Some(_) => "ends so",
+        }
+    }
+
+    /// Whether it is to be avoided.
+    pub(super) fn dooms(&self) -> bool {
+        self.judge.as_ref().is_none_or(|judge| judge.is_wrong)
+    }
+
     pub(super) fn cut(&self) -> String {
         format!("schedules of more than {} turns were cut", self.steps())
     }
@@ -275,7 +305,10 @@ impl FromStr for Shard {
     }
 }
 
-fn read<T>(name: &str, parse: impl FnOnce(&str) -> Result<T, String>) -> Result<Option<T>, String> {
+pub(super) fn read<T>(
+    name: &str,
+    parse: impl FnOnce(&str) -> Result<T, String>,
+) -> Result<Option<T>, String> {
     let name = format!("TRAPLINE_{name}");
     let Some(text) = env::var_os(&name).filter(|text| !text.is_empty()) else {
         return Ok(None);

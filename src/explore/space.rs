@@ -6,8 +6,11 @@
 
 use std::{cell::RefCell, rc::Rc, sync::Arc, time::Duration};
 
-use super::may::{MayFault, What};
-use crate::{BeforeTurn, Inject, SimNet, SystemCall, Tid, sched::Draws};
+use super::{
+    felt::{Counted, Faults},
+    may::{MayFault, What},
+};
+use crate::{BeforeTurn, Event, Inject, SimNet, SystemCall, Tid, Tracer, sched::Draws};
 
 /// Answers what a schedule decides. The strategies, the tree and the plans each have one.
 pub(super) trait Decide {
@@ -86,6 +89,7 @@ struct Asked {
     used: usize,
     /// Those that last.
     lasting: Vec<u32>,
+    counted: Counted,
 }
 
 impl Space {
@@ -97,6 +101,7 @@ impl Space {
             taken: Duration::ZERO,
             used: 0,
             lasting: Vec::new(),
+            counted: Counted::default(),
         })))
     }
 
@@ -114,6 +119,19 @@ impl Space {
         let this = &mut *self.0.borrow_mut();
         (this.taken, this.used) = (Duration::ZERO, 0);
         this.lasting.clear();
+        this.counted.begin();
+    }
+
+    /// Returns what has come of the faults of the schedule, which has ended.
+    pub(super) fn end(&self, net: &SimNet) -> Faults {
+        let this = &mut *self.0.borrow_mut();
+        this.counted.end(&this.limits.faults, net)
+    }
+
+    /// Sees what tasks feel of faults.
+    pub(super) fn tracer(&self) -> impl Tracer + 'static {
+        let asked = Rc::clone(&self.0);
+        move |event: &Event<'_>| asked.borrow_mut().counted.observe(event)
     }
 
     pub(super) fn is_asked(&self) -> bool {
@@ -185,15 +203,17 @@ impl Space {
         drop(this);
         let fault = if which.ends { end } else { Some(fault) };
         // What it names may not be there yet, or be down.
-        let _ = fault.map(|fault| net.apply(&fault));
+        let happened = fault.map_or(Ok(()), |fault| net.apply(&fault));
+        if !which.ends {
+            let this = &mut *self.0.borrow_mut();
+            let text = &this.limits.faults[which.at as usize].text;
+            this.counted.between(text, happened);
+        }
     }
 
     /// Decides whether a fault befalls a call.
     pub(super) fn at_call(&self, call: SystemCall) -> Option<Inject> {
-        let this = self.0.borrow();
-        if this.used >= this.limits.most {
-            return None;
-        }
+        let this = &mut *self.0.borrow_mut();
         let is_of_call = |fault: &MayFault| match fault.what {
             What::Call(other, _) => other.number() == call.number(),
             What::Between(_) => false,
@@ -203,13 +223,16 @@ impl Space {
             .filter(|it| is_of_call(it.1))
             .map(|it| it.0)
             .collect();
-        drop(this);
-        if faults.is_empty() {
+        for at in &faults {
+            this.counted.met(&this.limits.faults[*at as usize].text);
+        }
+        if faults.is_empty() || this.used >= this.limits.most {
             return None;
         }
-        let at = self.decider()?.at_call(&faults)?;
-        let mut this = self.0.borrow_mut();
+        let decider = this.decider.clone()?;
+        let at = decider.at_call(&faults)?;
         this.used += 1;
+        this.counted.befalls(&this.limits.faults[at as usize].text);
         match this.limits.faults[at as usize].what {
             What::Call(_, inject) => Some(inject),
             What::Between(_) => None,

@@ -6,6 +6,7 @@ use rustc_hash::FxHashSet;
 
 use super::{
     cut::Cut,
+    felt::Faults,
     plan::{Decisions, Plan, Replay},
     settings::Settings,
     trial::{THREADS, Trial},
@@ -35,6 +36,8 @@ pub(super) struct Tally {
     pub(super) cuts: Option<Cuts>,
     /// The turns of the longest schedule, where causal orders are known.
     pub(super) turns: u64,
+    /// What has come of the faults, if there are any.
+    pub(super) faults: Faults,
 }
 
 #[derive(Debug, Default)]
@@ -126,6 +129,9 @@ impl Tally {
             self.outcomes.extend(notes.outcomes.drain(..));
             self.held.append(&mut notes.held);
         }
+        if let Some(faults) = trial.faults.take() {
+            self.faults.merge(*faults);
+        }
     }
 
     /// Notes what has ended the search, behind what else keeps it from being complete.
@@ -162,5 +168,6 @@ impl Tally {
         self.has_choice |= other.has_choice;
         self.is_reordered |= other.is_reordered;
         self.turns = self.turns.max(other.turns);
+        self.faults.merge(other.faults);
     }
 }

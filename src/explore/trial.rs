@@ -1,7 +1,12 @@
 //! A trial: the body of a check under one schedule.
 
+use std::mem;
+
 use super::{
+    felt::Faults,
+    grade::{end_of, outcome},
     notes::{self, Notes},
+    plan::Plan,
     quiet,
     settings::Settings,
     space::{Drawn, First, Space},
@@ -27,6 +32,8 @@ pub(super) struct Trial {
     pub(super) notes: Option<Box<Notes>>,
     /// Whether another thread may have decided what happened.
     pub(super) counts_on_threads: bool,
+    /// What has come of its faults. `None` if there are none.
+    pub(super) faults: Option<Box<Faults>>,
 }
 
 impl Trial {
@@ -115,6 +122,13 @@ impl<'a> Trials<'a> {
         }
     }
 
+    /// Has the faults of chaos happen that the plan of the next schedule names.
+    pub(super) fn keep_chaos(&mut self, plan: &Plan) {
+        if let Some(kept) = plan.kept() {
+            self.kernel().net().chaos_only(&kept);
+        }
+    }
+
     pub(super) fn kernel(&mut self) -> &mut Kernel {
         self.kernel.as_mut().expect("it was prepared")
     }
@@ -123,7 +137,7 @@ impl<'a> Trials<'a> {
     pub(super) fn run(&mut self) -> Trial {
         self.space.begin();
         let kernel = self.kernel.as_mut().expect("it was prepared");
-        self.test.run(kernel, &self.watch)
+        self.test.run_in(&self.space, kernel, &self.watch)
     }
 
     /// Drops the kernel: a schedule that was cut has cost it its policy.
@@ -139,21 +153,39 @@ const NOT_ALONE: &str = "the closure has run another kernel than the one that it
      on it, and call kernel.run()";
 
 impl Test<'_> {
+    /// Runs the body on a kernel that is as new, and counts what has come of the faults, which this space has
+    /// decided.
+    pub(super) fn run_in(self, space: &Space, kernel: &mut Kernel, watch: &TrialWatch) -> Trial {
+        let trial = self.run(kernel, watch);
+        let faults = self.settings.has_faults().then(|| space.end(&kernel.net()));
+        Trial {
+            faults: faults.map(Box::new),
+            ..trial
+        }
+    }
+
     /// Runs the body on a kernel that is as new. A trial fails if the body returns an error or panics,
     /// or if [`Report::check`](crate::Report::check) fails, or if none of its tasks has had a turn, or if
     /// it runs another kernel.
-    pub(super) fn run(self, kernel: &mut Kernel, watch: &TrialWatch) -> Trial {
+    fn run(self, kernel: &mut Kernel, watch: &TrialWatch) -> Trial {
         watch.begin(kernel);
         notes::open(kernel.remote());
+        if self.settings.judge.is_some() {
+            kernel.keep_texts();
+        }
         kernel.watch_alone();
         let result = quiet::contain(|| (self.body)(kernel));
-        let notes = notes::close();
+        let mut notes = notes::close();
         let has_stalled = matches!(result, Ok(Err(Error::Stalled(_))));
         let was_alone = kernel.was_alone();
         if !was_alone {
             // The next trial resets a kernel, which one of the real world cannot.
             *kernel = Kernel::simulated(kernel.seed());
         }
+        let end = match &result {
+            Ok(ran) if was_alone => end_of(kernel, ran.as_ref().err()),
+            _ => None,
+        };
         let mut failure = match result {
             Ok(Ok(())) => None,
             Ok(Err(error)) => Some(error.to_string()),
@@ -168,12 +200,19 @@ impl Test<'_> {
                 _ => failed,
             });
         }
-        if failure.is_none() && kernel.has_unrun_tasks() {
+        let has_run = !kernel.has_unrun_tasks();
+        if failure.is_none() && !has_run {
             failure = Some(NOT_RUN.to_string());
         }
         if !was_alone {
             // What it came to was no schedule of the search.
             failure = Some(NOT_ALONE.to_string());
+        }
+        if let (Some(judge), Some(end), true) = (&self.settings.judge, end, has_run) {
+            let notes = notes.get_or_insert_default();
+            let outcome = outcome(kernel, end, mem::take(&mut notes.outcomes));
+            failure = judge.failure(&outcome, failure);
+            notes.outcomes.push(outcome);
         }
         watch.begin_or_end();
         Trial {
@@ -181,6 +220,7 @@ impl Test<'_> {
             has_stalled,
             notes,
             counts_on_threads: kernel.counts_on_threads(),
+            faults: None,
         }
     }
 }

@@ -8,7 +8,7 @@ use super::{
     tally::{Found, Tally},
     trial::{Test, Trial, Trials},
 };
-use crate::{Error, Event, record::OwnedEvent};
+use crate::{Error, Event, Tracer, record::OwnedEvent};
 
 /// Longer logs are compared up to here.
 const MOST: usize = 100_000;
@@ -151,13 +151,21 @@ impl<'a> Logged<'a> {
 
     fn run_once(&mut self, seed: u64) -> Result<Trial, Error> {
         let events = Rc::clone(&self.events);
-        let tracer = move |event: &Event<'_>| events.borrow_mut().add(event);
-        let Trials { test, watch, .. } = &self.trials;
-        let (test, watch) = (*test, watch.clone());
+        let Trials {
+            test, watch, space, ..
+        } = &self.trials;
+        let (test, watch, space) = (*test, watch.clone(), space.clone());
+        let mut faults = test.settings.has_faults().then(|| space.tracer());
+        let tracer = move |event: &Event<'_>| {
+            events.borrow_mut().add(event);
+            if let Some(faults) = &mut faults {
+                faults.event(event);
+            }
+        };
         self.trials.by_seed(seed)?;
         self.trials.space.begin();
         self.trials.kernel().with_tracer(tracer, |kernel| {
-            let trial = test.run(kernel, &watch);
+            let trial = test.run_in(&space, kernel, &watch);
             if watch.is_set() {
                 self.turns = kernel.report().ticks;
             }

@@ -241,11 +241,12 @@ impl Kernel {
         fed.and_then(world::Answer::done)
     }
 
-    /// Returns whether any task has made a [`RemoteSetter`](crate::RemoteSetter) since boot. Then
-    /// another thread may decide what happens, which no seed and no policy can repeat.
+    /// Returns whether any task has made a [`RemoteSetter`](crate::RemoteSetter) since boot, or has taken
+    /// from a [`Mailbox`](crate::Mailbox). Then another thread may decide what happens, which no seed and
+    /// no policy can repeat.
     #[must_use]
     pub fn counts_on_threads(&self) -> bool {
-        self.remote.started(External::Setter) > 0
+        self.remote.started(External::Setter) + self.remote.started(External::Mail) > 0
     }
 
     /// Runs this with a log of its own, which has this tracer alone.

@@ -21,7 +21,7 @@ use super::{
     stall::Stall,
 };
 use crate::{
-    abi::{Inject, Nanos, QueueId, Share, SystemCall, Tid},
+    abi::{Inject, KernelId, Nanos, QueueId, Share, SystemCall, Tid},
     log::{Log, Tracer},
     panic::note_origins,
     sched::Policy,
@@ -89,12 +89,30 @@ pub struct Builder {
     injection: Option<Injection>,
     mutation: Option<Mutation>,
     on_deadlock: OnDeadlock,
+    id: Option<KernelId>,
 }
 
 impl Builder {
     /// Sets the world. Default: the real world.
     pub fn world(mut self, world: impl World + 'static) -> Self {
         self.world = Some(Box::new(world));
+        self
+    }
+
+    /// Sets the kernel's number among those that run side by side. [`Kernels`](crate::Kernels) sets it when
+    /// the kernel is booted; with this, logs show it for the tasks that the host spawns before.
+    ///
+    /// ```
+    /// use trapline::{Kernel, KernelId, Os, SimWorld};
+    ///
+    /// let second = KernelId::at(1);
+    /// let mut kernel = Kernel::builder().world(SimWorld::new(0)).number(second).build()?;
+    /// kernel.spawn("main", async move |os: &mut Os| assert_eq!(os.kernel(), second))?;
+    /// kernel.run()?.check()?;
+    /// # Ok::<(), trapline::Error>(())
+    /// ```
+    pub fn number(mut self, kernel: KernelId) -> Self {
+        self.id = Some(kernel);
         self
     }
 
@@ -422,6 +440,7 @@ impl Builder {
         let processors = if world.spins() { 1 } else { self.processors };
         let mut kernel = Kernel {
             number: next_number(),
+            id: self.id.unwrap_or_default(),
             tasks: Default::default(),
             processors: Processors::new(processors),
             shares: Shares::new(self.shares),
@@ -456,7 +475,7 @@ impl Builder {
             choices: Default::default(),
             slept: None,
             happened: Vec::new(),
-            over: [0; 2],
+            over: Default::default(),
             stall: Stall::new(self.max_stall.unwrap_or(Duration::MAX)),
             standstill: Default::default(),
             captured: self.captured,
@@ -465,6 +484,9 @@ impl Builder {
         };
         kernel.frame.mutated.set(self.mutation);
         kernel.bind_frame();
+        if self.id.is_some() {
+            kernel.log.show_kernel(kernel.id);
+        }
         kernel
     }
 }

@@ -3,7 +3,10 @@
 //! Text that the world does not take at once is kept, up to a bound. A task that prints beyond the
 //! bound blocks at its trap until there is room. Its call is held back.
 
-use std::{collections::VecDeque, io};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    io,
+};
 
 use super::{
     Kernel,
@@ -11,7 +14,7 @@ use super::{
     task::{Pending, WaitingOn},
 };
 use crate::{
-    abi::{DeviceId, Direction, Nanos, SystemCall},
+    abi::{DeviceId, Direction, Nanos, SystemCall, Tid},
     log::Wake,
     panic::contain,
     sched::Runnable,
@@ -32,6 +35,8 @@ pub(super) struct Console {
     /// Whether the end of the run waits only for [`PATIENCE`].
     hurries: bool,
     is_reported: bool,
+    /// What each task has printed, if it is kept.
+    texts: Option<BTreeMap<Tid, String>>,
     /// The number of bytes that are lost, and how many of them have been reported.
     lost: u64,
     reported_lost: u64,
@@ -44,6 +49,13 @@ impl Console {
 
     pub(super) fn is_full(&self) -> bool {
         self.text.len() >= CONSOLE_ROOM
+    }
+
+    /// Keeps the text of a task, if texts are kept.
+    pub(super) fn keep(&mut self, task: Tid, text: &str) {
+        if let Some(texts) = &mut self.texts {
+            texts.entry(task).or_default().push_str(text);
+        }
     }
 
     pub(super) fn begin(&mut self) {
@@ -119,6 +131,17 @@ impl Captured {
 }
 
 impl Kernel {
+    /// Keeps what each task prints on the console from now on, apart from the texts of others.
+    pub(crate) fn keep_texts(&mut self) {
+        self.console.texts = Some(BTreeMap::new());
+    }
+
+    /// Takes the texts, those of older tasks first.
+    pub(crate) fn take_texts(&mut self) -> Vec<String> {
+        let texts = self.console.texts.take();
+        texts.unwrap_or_default().into_values().collect()
+    }
+
     pub(super) fn print(&mut self, text: &str) {
         if let Some(captured) = &mut self.captured {
             return captured.print(text);

@@ -1,6 +1,6 @@
 //! What the world reports: interrupts of other threads, and devices that are ready.
 
-use std::time::Duration;
+use std::{io, time::Duration};
 
 use super::{
     Kernel,
@@ -9,9 +9,10 @@ use super::{
     task::{Pending, State, Then, WaitingOn},
 };
 use crate::{
-    abi::{DeviceId, Direction, Nanos, Reply, Signal},
+    abi::{DeviceId, Direction, Nanos, QueueId, Reply, Signal},
     interrupt::Interrupt,
     log::Wake,
+    trap::Note,
     world::Happening,
 };
 
@@ -31,6 +32,7 @@ impl Kernel {
                 Interrupt::Close(queue) => {
                     self.close_queue(queue);
                 }
+                Interrupt::Mail(queue) => self.take_mail(queue),
                 Interrupt::Over(what) => self.over[what as usize] += 1,
                 Interrupt::Shutdown => {
                     self.console.hurry();
@@ -41,6 +43,23 @@ impl Kernel {
                     self.signal(signal);
                 }
             }
+        }
+    }
+
+    /// Moves the messages of a mailbox into its queue.
+    fn take_mail(&mut self, queue: QueueId) {
+        self.frame.note(Note::Barrier);
+        let Some(mailbox) = self.frame.mailboxes.get(queue) else {
+            return;
+        };
+        let numbers = mailbox.receive();
+        if numbers.is_empty() && !mailbox.is_gone() {
+            let why =
+                "mail of another kernel is not on the tape: only a kernel without any replays";
+            self.trouble = Some(io::Error::new(io::ErrorKind::Unsupported, why));
+        }
+        for number in numbers {
+            self.put_message(queue, number);
         }
     }
 

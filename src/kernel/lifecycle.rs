@@ -168,7 +168,7 @@ impl Kernel {
         place: Option<&Place>,
     ) {
         let task = &self.tasks[me];
-        warn_of(me.tid, task.name(), exit, place);
+        warn_of(self.log.kernel().get(), me.tid, task.name(), exit, place);
         if !me.tid.is_daemon() {
             let verdict = Verdict::of(task, waiters);
             self.stats
@@ -243,6 +243,7 @@ impl Kernel {
     /// Ends every task, and drops the messages left in queues.
     pub(super) fn end_everything(&mut self) {
         self.end_all(|_| true);
+        self.frame.mailboxes.end();
         self.queues.clear();
         // Of destructors of the host and of messages.
         while self.frame.has_deferred() {

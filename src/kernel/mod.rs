@@ -29,6 +29,7 @@
 //! | `holders.rs`, `inject.rs` | cycles of waits, found when they close; faults at the trap |
 //! | `accesses.rs` | accesses to shared values, as events |
 //! | `access.rs`, `reset.rs` | the other calls of the host; a kernel for one more run |
+//! | `enlisted.rs` | a kernel among several: its number, and its place on their common clock |
 //! | `published.rs` | the turn under way, for other threads |
 //! | `stall.rs`, `standstill.rs` | a wait that only threads end; a task that stops the clock |
 //! | `audit.rs` | the check of the invariant |
@@ -51,6 +52,7 @@ mod device_calls;
 mod devices;
 mod disk_calls;
 mod emit;
+mod enlisted;
 mod fast;
 mod footprint;
 mod happenings;
@@ -106,8 +108,8 @@ pub use report::{Blocked, Error, Failures, Limit, Report, Stalled, Step};
 use run::Ends;
 
 use crate::{
-    abi::{Nanos, Tid},
-    interrupt::Remote,
+    abi::{KernelId, Nanos, Tid},
+    interrupt::{External, Remote},
     log::Log,
     trap::TrapFrame,
     world::{Happening, World},
@@ -120,6 +122,8 @@ use crate::{
 pub struct Kernel {
     /// No other kernel of its thread has had it, nor this one before it was made as new.
     number: u64,
+    /// Its number among those that run side by side.
+    id: KernelId,
     tasks: table::Tasks,
     ready: ready::Ready,
     processors: processors::Processors,
@@ -166,7 +170,7 @@ pub struct Kernel {
     /// The last reports of the world; kept to reuse its memory.
     happened: Vec<Happening>,
     /// The number of threads that have ended and that the kernel counted on, by [`External`](crate::interrupt::External).
-    over: [usize; 2],
+    over: [usize; External::ALL.len()],
     /// The wait in which only other threads can wake a task.
     stall: stall::Stall,
     /// The turns since the clock has moved.

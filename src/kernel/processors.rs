@@ -129,10 +129,6 @@ impl Processors {
         at.and_then(|at| self.done.remove(at)).is_some()
     }
 
-    pub(super) fn clear_done(&mut self) {
-        self.done.clear();
-    }
-
     pub(super) fn is_done(&self, task: Runnable) -> bool {
         self.done.contains(&task)
     }

@@ -9,7 +9,7 @@ use super::{
     waiters::Waiters,
 };
 use crate::{
-    abi::{Errno, Exit, Place, TaskInfo, TaskState, Tid},
+    abi::{Errno, Exit, KernelId, Place, Signal, TaskInfo, TaskState, Tid},
     sched::Runnable,
 };
 
@@ -30,6 +30,8 @@ pub struct Report {
     /// The number of printed bytes that are lost. The console failed, or took nothing after a
     /// shutdown from outside.
     pub lost: u64,
+    /// The signal that ended the run, because no task had caught it.
+    pub ended_by: Option<Signal>,
     /// The number of resumes that ended a program. Every other resume ended in a trap.
     pub(super) finished: u64,
     /// The first of those failures, by task: 16 that failed, and 16 that faulted; and all that a
@@ -339,6 +341,14 @@ pub enum Error {
     /// Tasks failed or faulted. Only [`Report::check`] and [`Report::check_faults`] return this.
     #[error(transparent)]
     Failed(Failures),
+    /// Another kernel that ran [beside](crate::Kernels) this one failed, and so this one was shut down.
+    #[error("kernel {kernel} has failed: {why}")]
+    Peer {
+        /// The kernel that failed.
+        kernel: KernelId,
+        /// Its error, as text.
+        why: String,
+    },
     /// The kernel refused a call of the host, such as [`Kernel::spawn`](crate::Kernel::spawn).
     #[error("the kernel refused a call: {0}")]
     Refused(#[from] Errno),
@@ -392,6 +402,9 @@ pub struct Stalled {
     pub remote_setters: usize,
     /// The number of jobs of [`Os::run_blocking`](crate::Os::run_blocking) that are under way.
     pub jobs: usize,
+    /// The number of [mailboxes](crate::Mailbox) of this kernel that have senders, and of messages of
+    /// this kernel that wait for room in others.
+    pub mail: usize,
     /// The blocked tasks, by tid.
     pub blocked: Vec<TaskInfo>,
 }
@@ -413,6 +426,13 @@ impl fmt::Display for Stalled {
         }
         if self.jobs > 0 {
             write!(f, "\n  jobs under way: {}", self.jobs)?;
+        }
+        if self.mail > 0 {
+            write!(
+                f,
+                "\n  mailboxes with senders, and messages that wait for room: {}",
+                self.mail
+            )?;
         }
         write_tasks(f, &self.blocked)
     }
@@ -447,6 +467,12 @@ impl Kernel {
         self.stats.ticks == 0 && self.tasks.live() > 0
     }
 
+    /// Returns whether a task that the host has spawned is alive.
+    pub(crate) fn has_hosts_tasks(&self) -> bool {
+        let mut live = self.tasks.iter().filter(|task| task.is_live());
+        live.any(|task| task.on_exit == OnExit::Report)
+    }
+
     /// Returns the account since boot, as [`Kernel::run`] does at the end of a run.
     #[inline]
     #[must_use]
@@ -455,6 +481,7 @@ impl Kernel {
         stats.elapsed = self.world.now_for_log();
         stats.traps = stats.ticks - stats.finished;
         stats.lost = self.console.lost();
+        stats.ended_by = self.signals.ended_by();
         stats.clone()
     }
 }

@@ -111,7 +111,7 @@ impl Kernel {
         self.choices = Default::default();
         self.slept = None;
         self.happened.clear();
-        self.over = [0; 2];
+        self.over = Default::default();
         self.stall.reset();
         self.standstill = Default::default();
         if let Some(captured) = &mut self.captured {
@@ -145,6 +145,7 @@ impl Kernel {
 
     /// Makes a new frame that of this kernel.
     pub(super) fn bind_frame(&mut self) {
+        self.frame.kernel.set(self.id);
         if let Some(net) = self.world.net() {
             net.bind(&self.frame);
         }

@@ -154,10 +154,11 @@ impl Kernel {
         Error::Policy(why)
     }
 
-    /// Gives a policy that has none all tasks that are ready, by their numbers.
+    /// Gives a policy that has none all tasks that are ready, by their numbers. A task whose computation
+    /// is over keeps its processor and its turn.
     fn hand_over_ready(&mut self) {
-        self.processors.clear_done();
-        for task in self.tasks.ready().collect::<Vec<_>>() {
+        let is_queued = |task: &Runnable| !self.processors.is_done(*task);
+        for task in self.tasks.ready().filter(is_queued).collect::<Vec<_>>() {
             self.enqueue(task, Cause::Woken);
         }
     }
@@ -165,7 +166,7 @@ impl Kernel {
     /// Replaces the policy between two passes, where no task has its turn. Computations are interrupted:
     /// the new policy gives them slices.
     #[cold]
-    fn replace_policy(&mut self) {
+    pub(super) fn replace_policy(&mut self) {
         self.interrupt_all();
         self.ready.replace();
         self.hand_over_ready();

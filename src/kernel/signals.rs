@@ -50,6 +50,10 @@ impl Signals {
         }
     }
 
+    pub(super) fn ended_by(&self) -> Option<Signal> {
+        self.ended_by
+    }
+
     /// Returns the next signal whose timer has fired.
     #[inline(always)]
     pub(super) fn next_due(&mut self) -> Option<Signal> {

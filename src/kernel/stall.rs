@@ -66,7 +66,7 @@ impl Kernel {
     }
 
     pub(super) fn awaits_threads(&self) -> bool {
-        self.awaited(External::Setter) + self.awaited(External::Job) > 0
+        External::ALL.iter().any(|what| self.awaited(*what) > 0)
     }
 
     /// Waits for other threads, until `deadline`, the warning or the limit. Returns how long the wait
@@ -112,6 +112,7 @@ impl Kernel {
             waited,
             remote_setters: self.awaited(External::Setter),
             jobs: self.awaited(External::Job),
+            mail: self.awaited(External::Mail),
             blocked: self.blocked(),
         }
     }

@@ -115,6 +115,7 @@ impl Kernel {
         self.emit(me.tid, || Fact::Console {
             text: (&text).into(),
         });
+        self.console.keep(me.tid, &text);
         self.print(&text);
     }
 

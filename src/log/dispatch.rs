@@ -1,7 +1,7 @@
 //! The tracers of a kernel, and containment of their panics.
 
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     mem::ManuallyDrop,
     panic::{AssertUnwindSafe, catch_unwind},
     rc::Rc,
@@ -12,7 +12,7 @@ use tracing::{dispatcher, span::Id};
 
 use super::{Event, Fact, Tracer};
 use crate::{
-    abi::{Place, Tid},
+    abi::{KernelId, Place, Tid},
     panic::{Panic, contain, panic_message},
 };
 
@@ -23,6 +23,8 @@ pub(crate) struct Log {
     /// Set if one of them leads, or led, to `tracing`.
     bridge: Option<Rc<Entered>>,
     is_exact: bool,
+    /// The kernel's number, if others run beside it. The bridge has it, too.
+    kernel: Rc<Cell<Option<KernelId>>>,
     /// The last time that was read for the log.
     now: Duration,
 }
@@ -38,6 +40,15 @@ struct Attached {
 }
 
 impl Log {
+    /// Has the kernel's number shown before those of its tasks.
+    pub(crate) fn show_kernel(&self, kernel: KernelId) {
+        self.kernel.set(Some(kernel));
+    }
+
+    pub(crate) fn kernel(&self) -> &Rc<Cell<Option<KernelId>>> {
+        &self.kernel
+    }
+
     pub(crate) fn add(&mut self, tracer: Box<dyn Tracer>) {
         self.attach(HOST, tracer);
     }

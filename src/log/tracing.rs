@@ -15,7 +15,7 @@
 //! task's span is entered while the host runs. The kernel has a span of tid 0. A task that fails or
 //! faults is also a WARN, even without a tracer.
 
-use std::{collections::BTreeMap, fmt::Display, rc::Rc};
+use std::{cell::Cell, collections::BTreeMap, fmt::Display, rc::Rc};
 
 use tracing::{
     Dispatch, Level, Span, dispatcher, enabled, field::display, subscriber::NoSubscriber, trace,
@@ -23,11 +23,19 @@ use tracing::{
 };
 
 use super::{Event, Ledger, Log, Topic, Tracer, dispatch::Entered, event::Step};
-use crate::abi::{Exit, Nanos, Place, QueueId, Reply, SystemCall, Tid};
+use crate::abi::{Exit, KernelId, Nanos, Place, QueueId, Reply, SystemCall, Tid};
 
-pub(crate) fn warn_of(tid: Tid, comm: &str, exit: &Exit, place: Option<&Place>) {
+pub(crate) fn warn_of(
+    kernel: Option<KernelId>,
+    tid: Tid,
+    comm: &str,
+    exit: &Exit,
+    place: Option<&Place>,
+) {
     let at = place.map_or_else(String::new, |place| format!(", at {place:#}"));
-    warn!(target: "trapline::kernel", tid = u64::from(tid), comm, "task {tid} {comm:?} {exit}{at}");
+    let of = kernel.map_or_else(String::new, |kernel| format!("{kernel}:"));
+    let kernel = kernel.map(u64::from);
+    warn!(target: "trapline::kernel", kernel, tid = u64::from(tid), comm, "task {of}{tid} {comm:?} {exit}{at}");
 }
 
 /// Warns through `tracing` of a task whose turns stop the virtual clock.
@@ -67,6 +75,7 @@ impl Log {
         if wanted {
             let entered = Rc::new(Entered::default());
             let bridge = Bridge {
+                of: Rc::clone(self.kernel()),
                 tasks: Ledger::new(),
                 spans: BTreeMap::new(),
                 kernel,
@@ -79,6 +88,8 @@ impl Log {
 }
 
 struct Bridge {
+    /// The kernel's number, if others run beside it.
+    of: Rc<Cell<Option<KernelId>>>,
     tasks: Ledger,
     spans: BTreeMap<Tid, Span>,
     kernel: Span,
@@ -94,11 +105,12 @@ fn span(tid: Tid, comm: &str) -> Span {
 
 /// An event about a task, within its span.
 macro_rules! tell {
-    ($target:literal, $event:expr, $span:expr, $comm:expr, {$($fields:tt)*}, $($message:tt)+) => {
+    ($target:literal, $of:expr, $event:expr, $span:expr, $comm:expr, {$($fields:tt)*}, $($message:tt)+) => {
         trace!(
             target: $target,
             parent: $span,
             at = $event.at.as_secs_f64(),
+            kernel = $of,
             tid = u64::from($event.tid),
             comm = $comm,
             $($fields)*
@@ -109,7 +121,7 @@ macro_rules! tell {
 
 impl Tracer for Bridge {
     fn event(&mut self, event: &Event<'_>) {
-        let (tid, fact) = (event.tid, &event.fact);
+        let (of, tid, fact) = (self.of.get().map(u64::from), event.tid, &event.fact);
         let is_next_turn = fact.is_resumed() && self.has_turn;
         if !self.entered.is(tid) || is_next_turn {
             self.leave();
@@ -119,7 +131,7 @@ impl Tracer for Bridge {
         if fact.jumped_from().is_some() {
             let at = event.at.as_secs_f64();
             let _entered = self.kernel.enter();
-            trace!(target: "trapline::sched", parent: &self.kernel, at, tid = 0, comm = "kernel",
+            trace!(target: "trapline::sched", parent: &self.kernel, at, kernel = of, tid = 0, comm = "kernel",
                 "{told}");
             return;
         }
@@ -154,7 +166,7 @@ impl Tracer for Bridge {
                 });
                 let reply = told.answer().map(display);
                 let blocked_on = blocked_on.map(|on| display(self.tasks.thing(on)));
-                tell!("trapline::kernel", event, &*span, comm,
+                tell!("trapline::kernel", of, event, &*span, comm,
                     { call = last.map(ToString::to_string), op, device, queue, blocked_on, bytes, reply, }, "{told}");
             }
             Topic::Life => {
@@ -163,27 +175,27 @@ impl Tracer for Bridge {
                     && let Some(call) = self.tasks.unseen(tid)
                 {
                     let call = call.to_string();
-                    tell!("trapline::kernel", event, &*span, comm, { call, }, "{call} = ?");
+                    tell!("trapline::kernel", of, event, &*span, comm, { call, }, "{call} = ?");
                 }
                 let parent = parent
                     .filter(|parent| *parent != Tid::KERNEL)
                     .map(u64::from);
                 let exit = exit.map(display);
-                tell!("trapline::kernel", event, &*span, comm, { parent, exit, }, "{told}");
+                tell!("trapline::kernel", of, event, &*span, comm, { parent, exit, }, "{told}");
             }
             Topic::Sched => {
                 let woken_by = fact.woken_by();
                 let op = op.filter(|_| woken_by.is_some());
                 let woken_by = woken_by.map(display);
-                tell!("trapline::sched", event, &*span, comm, { op, woken_by, }, "{told}");
+                tell!("trapline::sched", of, event, &*span, comm, { op, woken_by, }, "{told}");
             }
             Topic::Device => {
                 let moved = fact.device_io();
                 let device = moved.map(|(device, ..)| u64::from(device));
                 let bytes = moved.and_then(|(_, _, result)| Some(result.ok()? as u64));
-                tell!("trapline::device", event, &*span, comm, { op, device, bytes, }, "{told}");
+                tell!("trapline::device", of, event, &*span, comm, { op, device, bytes, }, "{told}");
             }
-            Topic::Console => tell!("trapline::console", event, &*span, comm, {}, "{told}"),
+            Topic::Console => tell!("trapline::console", of, event, &*span, comm, {}, "{told}"),
         }
         match fact.step() {
             // The next event may be long after.

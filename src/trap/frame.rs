@@ -19,6 +19,7 @@ use super::{
     disk::{DiskOp, FileOp},
     drops::Drops,
     footprint::{Footprints, Object},
+    mailboxes::Mailboxes,
     mutation::Mutated,
     new_task::{Caller, Fate, NewTask, Store},
     scope::ScopeState,
@@ -27,8 +28,8 @@ use super::{
 };
 use crate::{
     abi::{
-        Beside, DeviceId, Exit, HostId, Interest, Kind, ListenOptions, Reply, StreamOptions,
-        SystemCall, TaskInfo, Tid,
+        Beside, DeviceId, Exit, HostId, Interest, KernelId, Kind, ListenOptions, Reply,
+        StreamOptions, SystemCall, TaskInfo, Tid,
     },
     interrupt::{Job, Remote},
     log::{Detail, Tracer},
@@ -206,6 +207,8 @@ pub(crate) struct TrapFrame {
     /// The number of the last tracer that a task has attached, and that of the last of a daemon.
     observers: [Cell<u64>; 2],
     pub(crate) remote: Remote,
+    /// The kernel's number among those that run side by side.
+    pub(crate) kernel: Cell<KernelId>,
     /// Whether a panic has unwound through a program (see [`fault`]).
     pub(crate) unwound: Cell<bool>,
     /// The flags above. One byte, read after every resume.
@@ -228,6 +231,7 @@ pub(crate) struct TrapFrame {
     /// Whether a task had a queue in place of the console.
     pub(crate) pipes: Cell<bool>,
     pub(crate) mutated: Mutated,
+    pub(crate) mailboxes: Mailboxes,
 }
 
 impl TrapFrame {
@@ -245,6 +249,7 @@ impl TrapFrame {
             drops: Drops::default(),
             observers: [Cell::new(0), Cell::new(Tid::DAEMONS)],
             remote,
+            kernel: Cell::default(),
             unwound: Cell::default(),
             flags: Cell::default(),
             kept_text: Cell::default(),
@@ -258,6 +263,7 @@ impl TrapFrame {
             unread: RefCell::default(),
             pipes: Cell::default(),
             mutated: Mutated::default(),
+            mailboxes: Mailboxes::default(),
         }
     }
 

@@ -47,6 +47,10 @@ impl<T> Side<T> {
         self.messages.push(message)
     }
 
+    pub(super) fn take(&self, number: u64) -> T {
+        self.messages.take(number)
+    }
+
     pub(super) fn free(&self) {
         self.frame.defer(SystemCall::FreeQueue(self.id.get()));
         // Dropped here, because these destructors belong to the task.

@@ -14,6 +14,7 @@
 //! | `input.rs` | standard input, and the time of day |
 //! | `stdio.rs` | standard streams other than those of the process |
 //! | `queue.rs`, `messages.rs` | message queues; the store of their messages |
+//! | `mailbox.rs` | messages between kernels |
 //! | `promise.rs` | values that are set once |
 //! | `sync/` | semaphore, mutex, flag, barrier, condition, group |
 //! | `select.rs`, `scope.rs` | the first of several things; work that others cancel, and shields |
@@ -34,6 +35,7 @@ pub(crate) mod device;
 pub(crate) mod disk;
 pub(crate) mod guest;
 pub(crate) mod input;
+pub(crate) mod mailbox;
 mod messages;
 pub(crate) mod net;
 pub(crate) mod observe;

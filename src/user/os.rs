@@ -12,7 +12,7 @@ use std::{
 use genawaiter::stack::Co;
 
 use crate::{
-    abi::{Errno, Reply, SystemCall, Tid},
+    abi::{Errno, KernelId, Reply, SystemCall, Tid},
     trap::{Caller, Effect, Payload, TrapFrame},
 };
 
@@ -75,6 +75,13 @@ impl Os {
         let place = Location::caller();
         self.frame.set_place(place);
         place
+    }
+
+    /// Returns the number of the task's kernel among those that run side by side
+    /// ([`Kernels`](crate::Kernels)). This makes no trap: the number never changes. A kernel alone is 1.
+    #[must_use]
+    pub fn kernel(&self) -> KernelId {
+        self.frame.kernel.get()
     }
 
     /// Returns the number of the task, without a trap.

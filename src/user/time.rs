@@ -108,8 +108,10 @@ impl Os {
     }
 
     /// Replaces the scheduling policy before the next turn. The ready tasks go over in the order of their
-    /// numbers, and computations are interrupted: the new policy gives them slices. The ticks of a turn
-    /// ([`Builder::quantum`](crate::Builder::quantum)) stay. Never blocks.
+    /// numbers. The computations of other processors are interrupted, and go over as well: the new policy
+    /// orders them, and gives them slices. A call needs a processor, too. So while the computations of
+    /// other tasks take all of them, this call comes when one of them is over, or its slice is. The ticks
+    /// of a turn ([`Builder::quantum`](crate::Builder::quantum)) stay. Never blocks.
     ///
     /// *Errors:* [`Errno::Invalid`] where the policy [stays](crate::Policy::stays): a search chooses the
     /// order itself. [`Errno::Denied`] if the limits of the task deny the call.

@@ -25,8 +25,10 @@ use std::{
 
 pub(crate) use forward::forward_world;
 pub use io::{Answer, Request};
-pub use real::{RealWorld, open_again};
+pub(crate) use real::affinity;
+pub use real::{RealWorld, SharedPorts, open_again};
 pub use sim::{BadFault, Fault, Images, Leap, SimDisk, SimNet, SimWorld};
+pub(crate) use sim::{InStep, Pace};
 
 use crate::{
     abi::{DeviceId, Direction, Tid},

@@ -19,8 +19,10 @@ const KERNEL: &[&str] = &[
     "world",
 ];
 
+const CORES: &[&str] = &["abi", "panic", "sched", "interrupt", "world", "kernel"];
+
 /// Each room, and the rooms it may use besides itself.
-const ROOMS: [(&str, &[&str]); 10] = [
+const ROOMS: [(&str, &[&str]); 11] = [
     ("abi", &[]),
     ("panic", &[]),
     ("sched", &["abi"]),
@@ -30,6 +32,7 @@ const ROOMS: [(&str, &[&str]); 10] = [
     ("user", TASK),
     ("world", TASK),
     ("kernel", KERNEL),
+    ("cores", CORES),
     // The public API, which is at the crate's root and in its public modules.
     ("explore", &["sched"]),
 ];

@@ -5,7 +5,7 @@ use std::{cell::RefCell, collections::BTreeMap, rc::Rc, time::Duration};
 
 use proptest::prelude::*;
 use trapline::{
-    Cause, Errno, Event, Fact, Kernel, Os, Policy, Runnable, SimWorld,
+    Builder, Cause, Errno, Event, Fact, Kernel, Os, Policy, Runnable, SimWorld,
     sched::{Allotment, Fair, Lottery, Mlfq, Priority, RoundRobin, Sjf, Stcf, Stride},
     sync::Mutex,
 };
@@ -709,4 +709,160 @@ fn a_policy_that_withholds_a_task_after_some_turns_is_no_deadlock() {
     kernel.spawn("forever", forever).unwrap();
     let error = kernel.run().unwrap_err();
     assert!(error.to_string().contains("withholds a task"), "{error}");
+}
+
+// ---- a policy that is set
+
+/// Runs three jobs of 9, 1 and 3 seconds. Another task sets Sjf: before them or behind them, and some
+/// seconds later. Returns who ended when.
+fn set_sjf(builder: Builder, is_first: bool, later: u64) -> String {
+    let mut kernel = builder.build().unwrap();
+    let sets = async move |os: &mut Os| {
+        if later > 0 {
+            os.sleep(seconds(later)).await;
+        }
+        os.set_policy(Sjf::default()).await
+    };
+    if is_first {
+        kernel.spawn("sets", sets).unwrap();
+    }
+    for length in [9, 1, 3] {
+        let job = async move |os: &mut Os| {
+            os.compute(seconds(length)).await;
+            let now = os.now().await.as_secs();
+            write!(os, "{length} at {now}, ");
+        };
+        kernel.spawn("job", job).unwrap();
+    }
+    if !is_first {
+        kernel.spawn("sets", sets).unwrap();
+    }
+    kernel.run().unwrap().check().unwrap();
+    kernel.audit_all();
+    kernel.take_console()
+}
+
+/// The job of 9 seconds has the only processor before the call can be made: no turn has one.
+#[test]
+fn s60_a_policy_is_set_when_a_processor_is_free() {
+    let plain = unscripted;
+    assert_eq!(set_sjf(plain(), true, 0), "1 at 1, 3 at 4, 9 at 13, ");
+    assert_eq!(set_sjf(plain(), false, 0), "9 at 9, 1 at 10, 3 at 13, ");
+    // A task that is ready again waits for a processor as any other.
+    assert_eq!(set_sjf(plain(), true, 1), "9 at 9, 1 at 10, 3 at 13, ");
+    // Slices give the processor back.
+    let slices = || plain().policy(RoundRobin::new(seconds(1)));
+    assert_eq!(set_sjf(slices(), false, 0), "1 at 2, 3 at 5, 9 at 13, ");
+    let quick = || plain().policy(RoundRobin::new(Duration::from_millis(100)));
+    assert_eq!(set_sjf(quick(), true, 1), "1 at 1, 3 at 4, 9 at 13, ");
+}
+
+/// At 4 s the job of 9 seconds computes, another wakes, and the task that sets the policy has the second
+/// processor. Sjf prefers both to what is left of the long job.
+#[test]
+fn a_policy_that_is_set_interrupts_the_computations_and_orders_them() {
+    let run = |sets: bool| {
+        let builder = unscripted().processors(2);
+        let mut kernel = builder
+            .policy(RoundRobin::new(seconds(100)))
+            .build()
+            .unwrap();
+        for (name, length, begins) in [("long", 9, 0), ("sets", 1, 4), ("other", 3, 4)] {
+            let job = async move |os: &mut Os| {
+                os.sleep(seconds(begins)).await;
+                if sets && name == "sets" {
+                    os.set_policy(Sjf::default()).await?;
+                }
+                os.compute(seconds(length)).await;
+                let now = os.now().await.as_secs();
+                write!(os, "{name} at {now}, ");
+                Ok::<(), Errno>(())
+            };
+            kernel.spawn(name, job).unwrap();
+        }
+        kernel.run().unwrap().check().unwrap();
+        kernel.audit_all();
+        kernel.take_console()
+    };
+    assert_eq!(run(false), "sets at 5, other at 8, long at 9, ");
+    assert_eq!(run(true), "sets at 5, other at 7, long at 10, ");
+}
+
+/// A computation that is over at the instant of the call keeps its processor for its turn.
+#[test]
+fn s61_a_policy_that_is_set_leaves_the_turn_after_a_computation_alone() {
+    let mut kernel = unscripted().processors(2).build().unwrap();
+    kernel
+        .spawn("sets", async |os: &mut Os| {
+            os.compute(seconds(1)).await;
+            os.set_policy(Sjf::default()).await
+        })
+        .unwrap();
+    for name in ["ends", "waits"] {
+        let job = async move |os: &mut Os| {
+            os.compute(seconds(1)).await;
+            write!(os, "{name}, ");
+        };
+        kernel.spawn(name, job).unwrap();
+    }
+    kernel.run().unwrap().check().unwrap();
+    kernel.audit_all();
+    assert_eq!(kernel.take_console(), "ends, waits, ");
+}
+
+/// Sets two policies one after the other, and has them order two jobs.
+fn set_twice(ends_with_sjf: bool) -> String {
+    let mut kernel = unscripted().build().unwrap();
+    run_main(&mut kernel, async move |os: &mut Os| {
+        if ends_with_sjf {
+            os.set_policy(Priority::new(seconds(100))).await?;
+            os.set_policy(Sjf::default()).await?;
+        } else {
+            os.set_policy(Sjf::default()).await?;
+            os.set_policy(Priority::new(seconds(100))).await?;
+        }
+        for length in [9, 1] {
+            let job = async move |os: &mut Os| {
+                os.compute(seconds(length)).await;
+                write!(os, "{length}, ");
+            };
+            os.spawn("job", job).await?;
+        }
+        Ok::<(), Errno>(())
+    });
+    kernel.take_console()
+}
+
+#[test]
+fn a_policy_that_is_set_twice_is_the_last_one() {
+    assert_eq!(set_twice(false), "9, 1, ");
+    assert_eq!(set_twice(true), "1, 9, ");
+}
+
+/// Its tasks go to a policy that is first in, first out, and none is lost.
+#[test]
+fn a_policy_that_is_set_and_fails_ends_the_run_with_an_error() {
+    let mut kernel = unscripted().build().unwrap();
+    kernel
+        .spawn("sets", async |os: &mut Os| {
+            os.set_policy(Withholding(Vec::new(), 1)).await?;
+            os.yield_now().await;
+            write!(os, "sets, ");
+            Ok::<(), Errno>(())
+        })
+        .unwrap();
+    let other = async |os: &mut Os| {
+        os.compute(seconds(1)).await;
+        write!(os, "other, ");
+    };
+    kernel.spawn("other", other).unwrap();
+    let error = kernel.run().unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "the policy of Os::set_policy withholds a task that is ready"
+    );
+    kernel.audit_all();
+    kernel.run().unwrap().check().unwrap();
+    let console = kernel.take_console();
+    assert_eq!(console, "other, sets, ");
 }

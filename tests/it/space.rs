@@ -3,4 +3,5 @@
 mod brute;
 mod choices;
 mod faults;
+mod felt;
 mod time;

@@ -20,6 +20,7 @@ use super::{
     words::{self, quoted},
 };
 pub(super) use options::Explore;
+pub(super) use options::span;
 use options::takes_options;
 use report::{code, report, searched, set_outcome};
 use results::Merge;
@@ -153,7 +154,8 @@ pub(super) fn run(
                    --max-ticks if it has cut schedules";
         return Err(why.to_string().into());
     }
-    Ok(match explored.never.is_empty() || signals::is_raised() {
+    let is_idle = !explored.never.is_empty() || !explored.idle.is_empty();
+    Ok(match !is_idle || signals::is_raised() {
         true => code(&explored),
         false => ExitCode::from(FAILURE),
     })

@@ -11,7 +11,8 @@ use crate::{
     values::{duration, given, signal, whole, within},
 };
 
-fn span(text: &str) -> Result<Duration, String> {
+/// Reads the most time of a search.
+pub(crate) fn span(text: &str) -> Result<Duration, String> {
     match duration(text)? {
         Duration::ZERO => Err("no schedule runs in no time: it takes a time above zero".into()),
         span => Ok(span),

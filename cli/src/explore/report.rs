@@ -35,14 +35,11 @@ where
     F: Fn(&mut Kernel) -> Result<(), Error> + Sync,
 {
     let mut search = search.stop_when(signals::is_raised).command(command);
-    let has_terminal = io::stderr().is_terminal();
-    if has_terminal {
+    if io::stderr().is_terminal() {
         search = search.progress(show);
     }
     let explored = search.explore();
-    if has_terminal {
-        tell("\r\x1b[K");
-    }
+    clear();
     explored
 }
 
@@ -58,8 +55,15 @@ pub(crate) fn report(explored: &Explored) -> String {
     format!("{explored}\n{}", outcomes(&explored.outcomes))
 }
 
+/// Clears the line of the progress, if there is a terminal.
+pub(crate) fn clear() {
+    if io::stderr().is_terminal() {
+        tell("\r\x1b[K");
+    }
+}
+
 /// Shows the progress on a line that the next one overwrites.
-fn show(progress: &Progress) {
+pub(crate) fn show(progress: &Progress) {
     let schedules = progress.schedules;
     let rate = schedules as f64 / progress.elapsed.as_secs_f64();
     let of = match progress.of {

@@ -1,7 +1,7 @@
 //! The JSON object of a search, and the union of several.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
     process::ExitCode,
@@ -49,6 +49,12 @@ pub(super) fn object(
         "unaudited": explored.unaudited,
         "bound": explored.bound,
         "never": explored.never,
+        "faults": explored.faults.iter().map(|(fault, counts)| (fault.clone(), json!({
+            "drawn": counts.drawn,
+            "applied": counts.applied,
+            "felt": counts.felt,
+        }))).collect::<Value>(),
+        "idle": explored.idle,
         "outcomes": explored.outcomes,
         "cuts": explored.cuts.as_ref().map(|cuts| json!({
             "places": cuts.places.iter().map(|it| json!({
@@ -184,10 +190,29 @@ fn union(parts: &[Value], files: &[PathBuf]) -> Result<Value, String> {
         bound => json!(bound),
     };
     all["failure"] = json!(first("failure"));
+    all["faults"] = faults(parts);
     all["outcomes"] = json!(all_of("outcomes"));
     all["never"] = json!(never);
     all["shard"] = Value::Null;
     Ok(all)
+}
+
+/// Adds what has come of each fault.
+fn faults(parts: &[Value]) -> Value {
+    let mut all: BTreeMap<String, [u64; 3]> = BTreeMap::new();
+    const COUNTS: [&str; 3] = ["drawn", "applied", "felt"];
+    let faults = parts.iter().filter_map(|part| part["faults"].as_object());
+    for (fault, more) in faults.flatten() {
+        let counts = all.entry(fault.clone()).or_default();
+        for (count, name) in counts.iter_mut().zip(COUNTS) {
+            *count += more[name].as_u64().unwrap_or(0);
+        }
+    }
+    let object =
+        |counts: [u64; 3]| -> Value { COUNTS.into_iter().zip(counts.map(Value::from)).collect() };
+    all.into_iter()
+        .map(|(fault, counts)| (fault, object(counts)))
+        .collect()
 }
 
 /// The parts, by the number of parts and the number of the part. An error names a file that is no

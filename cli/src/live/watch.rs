@@ -12,7 +12,7 @@ use std::{
 
 use clap::Args;
 use signal_hook::consts::{SIGHUP, SIGINT};
-use trapline::{Kernel, Ledger, Os, Tracer, record::Handle};
+use trapline::{Kernel, KernelId, Ledger, Os, Tracer, record::Handle};
 
 use super::{
     feed,
@@ -45,6 +45,19 @@ pub(crate) struct Options {
 }
 
 impl Options {
+    /// The options for one of several kernels: the number of each is behind the name of its socket.
+    pub(crate) fn of_kernel(&self, kernel: KernelId) -> Self {
+        let monitor = self.monitor.as_deref();
+        Self {
+            monitor: monitor.map(|path| outfile::of_kernel(path, kernel)),
+            top: None,
+        }
+    }
+
+    pub(crate) fn has_top(&self) -> bool {
+        self.top.is_some()
+    }
+
     /// Whether any of them is given.
     pub(crate) fn is_any(&self) -> bool {
         self.monitor.is_some() || self.top.is_some()

@@ -55,6 +55,21 @@ const BOOT: &[Row] = &[
     ),
 ];
 
+const GRADE: &[Row] = &[
+    (
+        "grade lost-wakeup --reference \"lost-wakeup --cured\"",
+        "DEADLOCK: the reference never comes to this",
+    ),
+    (
+        "grade \"deadlock --cured\" --reference \"deadlock --cured\"",
+        "verdict: equal",
+    ),
+    (
+        "grade --json lost-wakeup --reference \"lost-wakeup --cured\" | jq .tests",
+        "\"status\": \"failed\"",
+    ),
+];
+
 const EXPLORE: &[Row] = &[
     ("explore lost-wakeup", "one fails with none of its 5 turns"),
     (
@@ -297,6 +312,7 @@ fn each_example_of_a_help_runs_and_prints_what_one_expects_of_it() {
             (&["list"], LIST, ""),
             (&["boot"], BOOT, ""),
             (&["explore"], EXPLORE, ""),
+            (&["grade"], GRADE, ""),
             (&["lab"], LAB, ""),
             (&["debug"], DEBUG, ""),
             (&["replay"], REPLAY, ""),

@@ -528,3 +528,35 @@ fn servers_that_are_left_are_no_failure() {
     assert_eq!(code, 0, "{out}{err}");
     assert!(out.contains("Server starting at 127.0.0.1:45000"), "{out}");
 }
+
+/// Two programs on two hosts that never use the network.
+const APART: [&str; 4] = ["--on", "a:parts", "--on", "b:parts"];
+
+#[test]
+fn a_search_in_which_no_task_feels_chaos_says_so() {
+    let (code, out, err) = run(
+        &[&["--chaos", "3", "--schedules", "5"], &APART[..]].concat(),
+        &[],
+    );
+    assert_eq!(code, 0, "{out}{err}");
+    has(&err, "no task felt a fault of chaos: in 5 schedules ");
+    let (code, _, err) = run(&[&["--schedules", "5"], &APART[..]].concat(), &[]);
+    assert_eq!((code, &*err), (0, ""));
+}
+
+#[test]
+fn a_fault_that_never_could_happen_is_no_success() {
+    let faults = ["--faults", "1", "--may", "cut a c", "--may", "send:kill"];
+    let search = [&["--schedules", "5", "--seed", "1"], &faults[..], &APART].concat();
+    let (code, out, err) = run(&search, &[]);
+    assert_eq!((code, &*err), (1, ""), "{out}");
+    has(&out, "the fault \"cut a c\" never could happen: ");
+    has(
+        &out,
+        "the fault \"send:kill\" never could happen: no task makes the call send in 5 schedules",
+    );
+    has(&out, "fault send:kill: drawn 0 times, happened 0, felt 0\n");
+    let result = object(&[&["--json"], &search[..]].concat());
+    assert_eq!(result["idle"].as_array().expect("it is a list").len(), 2);
+    assert_eq!(result["faults"]["send:kill"]["drawn"], 0);
+}

@@ -3,6 +3,7 @@
 
 mod book;
 mod boot;
+mod cores;
 mod crash;
 mod debug;
 mod disk;
@@ -10,6 +11,7 @@ mod examples;
 mod explore;
 mod extended;
 mod filters;
+mod grade;
 mod input;
 mod lab;
 mod live;

@@ -1,4 +1,4 @@
-//! Each option of `explore`, `lab`, `boot` and `replay` changes something that it says it changes, or
+//! Each option of `explore`, `grade`, `lab`, `boot` and `replay` changes something that it says it changes, or
 //! is refused. The options are those of the help, so one without a row here fails.
 
 use std::{
@@ -125,6 +125,44 @@ const EXPLORE: &[Row] = &[
 const JOBS: &str = "jobs --job 0,40ms --job 0,40ms";
 const LOTTERY: &str = "--policy lottery jobs --job 0,40ms --job 0,40ms";
 
+const GRADE: &[Row] = &[
+    (
+        &["--reference", "lost-wakeup --cured"],
+        "lost-wakeup",
+        Text("DEADLOCK: the reference never comes to this"),
+    ),
+    (
+        &["--schedules", "1"],
+        "lost-wakeup --reference lost-wakeup",
+        Text("it ended after 1 schedules"),
+    ),
+    (
+        &["--max-ticks", "3"],
+        "wait --reference wait",
+        Text("schedules of more than 3 turns were cut"),
+    ),
+    (
+        &["--max-time", "1ns"],
+        "wait --reference wait",
+        Text("it ended after 1ns"),
+    ),
+    (
+        &["--seed", "7"],
+        "lost-wakeup --reference lost-wakeup|--cured",
+        Text("--seed 7 --replay 7."),
+    ),
+    (
+        &["--jobs", "1"],
+        "",
+        Test("options.rs", "as_many_threads_search_as_the_option_says"),
+    ),
+    (
+        &["--json"],
+        "wait --reference wait",
+        Text("\"verdict\":\"equal\""),
+    ),
+];
+
 const LAB: &[Row] = &[
     (&["--policy", "rr:7ms"], JOBS, Text("rr:7ms")),
     (&["--processors", "2"], JOBS, NoText("80ms")),
@@ -170,6 +208,7 @@ const BOOT: &[Row] = &[
         "--virtual sleepers",
         Text("SIGTERM has ended the run"),
     ),
+    (&["--kernels", "2"], "--trace parts", Text(" 2:1 parts ")),
     (&["--trace"], "parts", Text("yield()")),
     (&["--log-format", "json"], "--trace parts", Text("{\"")),
     (&["--summary"], "parts", Text("tasks 1, ticks ")),
@@ -439,6 +478,7 @@ fn each_option_changes_something_that_it_says_it_changes() {
     }
     let tables = [
         ("explore", EXPLORE),
+        ("grade", GRADE),
         ("lab", LAB),
         ("boot", BOOT),
         ("replay", REPLAY),
@@ -552,22 +592,14 @@ fn an_option_of_the_network_implies_the_simulated_world() {
 #[test]
 fn as_many_threads_search_as_the_option_says() {
     // Each thread has a schedule whose task prints a line, and then makes no trap.
-    let lines = |jobs: &str| {
-        let search = [
-            "explore",
-            "--max-time",
-            "1s",
-            "--jobs",
-            jobs,
-            "hogs",
-            "--after",
-            "0s",
-        ];
+    let lines = |of: &[&str], jobs: &str| {
+        let search = [of, &["--max-time", "1s", "--jobs", jobs]].concat();
         let (code, out, _) = texts(rude(&search).output().expect("it runs"));
         assert_eq!(code, 1);
         out.lines().filter(|line| *line == "hogging now").count()
     };
-    assert_eq!((lines("1"), lines("5")), (1, 5));
+    let explore = ["explore", "hogs", "--after", "0s"];
+    assert_eq!((lines(&explore, "1"), lines(&explore, "5")), (1, 5));
 }
 
 #[test]

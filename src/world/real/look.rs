@@ -3,14 +3,13 @@
 
 use std::{
     hint,
-    sync::{
-        OnceLock,
-        atomic::{AtomicU8, Ordering},
-    },
+    sync::atomic::{AtomicU8, Ordering},
     task::Waker,
     thread,
     time::{Duration, Instant},
 };
+
+use super::affinity;
 
 /// How long a thread looks before it sleeps: about as long as a wake-up takes. So it never takes much
 /// more than twice the time of the better choice.
@@ -25,8 +24,7 @@ const READS: usize = 64;
 
 /// Whether another thread can run meanwhile.
 pub(super) fn is_of_use() -> bool {
-    static IS_OF_USE: OnceLock<bool> = OnceLock::new();
-    *IS_OF_USE.get_or_init(|| thread::available_parallelism().is_ok_and(|cores| cores.get() > 1))
+    affinity::count() > 1
 }
 
 /// Looks for a microsecond or two. Returns whether it is there.

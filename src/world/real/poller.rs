@@ -5,7 +5,10 @@
 use std::{
     io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU8, Ordering},
+    },
     task::{Wake, Waker},
     time::Duration,
 };
@@ -69,10 +72,19 @@ struct WakeUp {
     reader: OwnedFd,
     /// `None` for an eventfd, which is both ends.
     writer: Option<OwnedFd>,
+    /// Whether the poller sleeps, or is woken and must not: a write and a read are saved otherwise.
+    state: AtomicU8,
 }
+
+const AWAKE: u8 = 0;
+const ASLEEP: u8 = 1;
+const WOKEN: u8 = 2;
 
 impl Wake for WakeUp {
     fn wake(self: Arc<Self>) {
+        if self.state.swap(WOKEN, Ordering::AcqRel) != ASLEEP {
+            return;
+        }
         let end = self.writer.as_ref().unwrap_or(&self.reader);
         // It fails only where there is no room, and then the poller is woken anyway.
         let _ = rustix::io::write(end, &1_u64.to_ne_bytes());
@@ -86,8 +98,11 @@ impl WakeUp {
         use rustix::event::{EventfdFlags, eventfd};
 
         let reader = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let writer = None;
-        Ok(Self { reader, writer })
+        Ok(Self {
+            reader,
+            writer: None,
+            state: AtomicU8::new(AWAKE),
+        })
     }
 
     #[cfg(not(target_os = "linux"))]
@@ -104,8 +119,24 @@ impl WakeUp {
         for end in [&reader, &writer] {
             fcntl_setfl(end, fcntl_getfl(end)? | OFlags::NONBLOCK)?;
         }
-        let writer = Some(writer);
-        Ok(Self { reader, writer })
+        Ok(Self {
+            reader,
+            writer: Some(writer),
+            state: AtomicU8::new(AWAKE),
+        })
+    }
+
+    /// The poller is about to sleep. Returns `false` if it has been woken since it last slept.
+    fn sleep(&self) -> bool {
+        let from = self
+            .state
+            .compare_exchange(AWAKE, ASLEEP, Ordering::AcqRel, Ordering::Acquire);
+        from.is_ok()
+    }
+
+    /// The poller does not sleep any more. Its caller looks next for what it was woken for.
+    fn awake(&self) {
+        self.state.swap(AWAKE, Ordering::AcqRel);
     }
 
     /// Makes room. What is written later is another edge.
@@ -147,6 +178,11 @@ impl<S: System> Poller<S> {
         let _ = self.poller.delete(fd);
     }
 
+    /// Forgets a wake-up. Its caller looks next for what it was woken for.
+    pub(super) fn awake(&self) {
+        self.wake_up.awake();
+    }
+
     /// Waits as [`System::wait`] does, or until the waker ends it.
     pub(super) fn wait(
         &mut self,
@@ -155,11 +191,19 @@ impl<S: System> Poller<S> {
         mut tell: impl FnMut(u64, Readiness),
     ) -> io::Result<()> {
         let wake_up = &self.wake_up;
-        self.system
+        let span = match span {
+            Some(Duration::ZERO) => span,
+            _ if wake_up.sleep() => span,
+            _ => Some(Duration::ZERO),
+        };
+        let waited = self
+            .system
             .wait(&self.poller, deadline, span, |key, readiness| match key {
                 WAKE_UP => wake_up.empty(),
                 _ => tell(key, readiness),
-            })
+            });
+        wake_up.awake();
+        waited
     }
 }
 

@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use super::affinity;
 use crate::{
     abi::Tid,
     interrupt::Job,
@@ -91,7 +92,7 @@ impl Pool {
         }
         let pool = self.clone();
         let thread = thread::Builder::new().name("trapline-blocking".into());
-        if thread.spawn(move || pool.serve()).is_ok() {
+        if thread.spawn(move || pool.begin()).is_ok() {
             state.threads += 1;
         } else if state.threads == 0
             && let Some((task, job)) = state.queue.pop_back()
@@ -102,7 +103,12 @@ impl Pool {
         }
     }
 
-    /// The life of a thread.
+    /// The life of a thread. A kernel's core is for the kernel.
+    fn begin(&self) {
+        affinity::unpin();
+        self.serve();
+    }
+
     fn serve(&self) {
         let (work, changed) = &*self.0;
         let mut state = lock(work);

@@ -2,6 +2,7 @@
 //! kept, and a simulated network with disks.
 
 mod disk;
+mod in_step;
 mod net;
 
 use std::{
@@ -13,6 +14,7 @@ use std::{
 };
 
 pub use disk::{Images, SimDisk};
+pub(crate) use in_step::{InStep, Pace};
 pub use net::{BadFault, Fault, Leap, SimNet};
 
 use super::{

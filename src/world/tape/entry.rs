@@ -268,7 +268,9 @@ pub(super) fn is_apart(device: DeviceId, remote: &Remote) -> bool {
 pub(super) fn is_of_daemon(report: &Happening) -> bool {
     match report {
         Happening::Ready(device, _) => device.is_of_daemon(),
-        Happening::Interrupt(Interrupt::Close(queue)) => queue.is_of_daemon(),
+        Happening::Interrupt(Interrupt::Close(queue) | Interrupt::Mail(queue)) => {
+            queue.is_of_daemon()
+        }
         Happening::Console
         | Happening::Interrupt(Interrupt::Over(_) | Interrupt::Shutdown | Interrupt::Signal(_)) => {
             false
@@ -277,7 +279,7 @@ pub(super) fn is_of_daemon(report: &Happening) -> bool {
 }
 
 /// The reports without a number of their own, in the order of the format.
-const OTHERS: [Happening; 9] = [
+const OTHERS: [Happening; 10] = [
     Happening::Console,
     Happening::Interrupt(Interrupt::Shutdown),
     Happening::Interrupt(Interrupt::Over(External::Setter)),
@@ -287,7 +289,11 @@ const OTHERS: [Happening; 9] = [
     Happening::Interrupt(Interrupt::Signal(Signal::Hangup)),
     Happening::Interrupt(Interrupt::Signal(Signal::User1)),
     Happening::Interrupt(Interrupt::Signal(Signal::User2)),
+    Happening::Interrupt(Interrupt::Over(External::Mail)),
 ];
+
+/// The place of mail, behind those of all others.
+const MAIL: u64 = 63;
 
 fn put_report(out: &mut Vec<u8>, report: Happening) {
     match report {
@@ -296,6 +302,11 @@ fn put_report(out: &mut Vec<u8>, report: Happening) {
         }
         Happening::Interrupt(Interrupt::Close(queue)) => {
             number(out, queue.number() << 2 | 2);
+            number(out, queue.slot() as u64);
+        }
+        Happening::Interrupt(Interrupt::Mail(queue)) => {
+            number(out, MAIL << 2 | 3);
+            number(out, queue.number());
             number(out, queue.slot() as u64);
         }
         other => {
@@ -538,6 +549,11 @@ fn report(bytes: &mut Bytes<'_>) -> Result<Happening, Wrong> {
         2 => {
             let queue = QueueId::from_raw(what, bytes.size()?);
             Happening::Interrupt(Interrupt::Close(queue.ok_or("a queue that cannot be")?))
+        }
+        _ if what == MAIL => {
+            let queue = QueueId::from_raw(bytes.number()?, bytes.size()?);
+            let queue = queue.ok_or("a queue that cannot be")?;
+            Happening::Interrupt(Interrupt::Mail(queue))
         }
         _ => {
             let other = usize::try_from(what).ok().and_then(|at| OTHERS.get(at));

@@ -148,6 +148,8 @@ impl Playing {
                     self.is_stopped |= (self.interrupted)();
                 }
                 Happening::Interrupt(Interrupt::Over(_)) => self.over += 1,
+                // What is put again is told of when the tape says so.
+                Happening::Interrupt(Interrupt::Mail(..)) => {}
                 // Those of the run are on the tape.
                 Happening::Interrupt(Interrupt::Signal(_)) => {}
                 // No task has a device or the console of the world beneath.
@@ -199,7 +201,7 @@ impl Playing {
                 contain(|| again(job));
                 continue;
             }
-            let started = [External::Setter, External::Job].map(|what| self.remote.started(what));
+            let started = External::ALL.map(|what| self.remote.started(what));
             let left = until.saturating_sub(self.beneath.now());
             if left == Duration::ZERO || self.over >= started.iter().sum() {
                 let asked = "a wait in which no thread closes a queue".to_string();

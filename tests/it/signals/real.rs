@@ -1,9 +1,13 @@
 //! Signals of the operating system, in processes of their own.
 
-use std::{os::unix::process::ExitStatusExt, time::Duration};
+use std::{
+    os::unix::process::ExitStatusExt,
+    sync::{Arc, Barrier},
+    time::Duration,
+};
 
 use rustix::process::Signal as Raw;
-use trapline::{Elapsed, Kernel, Os, Signal, Tid};
+use trapline::{Elapsed, Kernel, Kernels, Os, Signal, Tid};
 
 use super::milli;
 use crate::support::{end_of_own_process, in_own_process, real, run_main};
@@ -44,13 +48,48 @@ fn s73_a_signal_of_the_process_reaches_a_task_in_the_real_world() {
 }
 
 #[test]
+fn s73_a_signal_that_one_of_several_kernels_has_caught_ends_those_without_a_holder() {
+    let test = "signals::real::s73_a_signal_that_one_of_several_kernels_has_caught_ends_those_without_a_holder";
+    in_own_process(
+        test,
+        |_| {},
+        || {
+            let ready = Arc::new(Barrier::new(3));
+            let results = Kernels::new(3).run(move |id| {
+                let (ready, mut kernel) = (Arc::clone(&ready), Kernel::real()?);
+                kernel.spawn("main", async move |os: &mut Os| {
+                    if id.index() > 0 {
+                        ready.wait();
+                        return os.sleep(Duration::from_secs(3600)).await;
+                    }
+                    let signals = os.catch(&[Signal::Terminate]).await;
+                    ready.wait();
+                    send(Raw::TERM);
+                    assert_eq!(signals.next(os).await, Signal::Terminate);
+                    // It ends when it is ready to.
+                    os.sleep(milli(5)).await;
+                })?;
+                Ok(kernel)
+            });
+            let ended_by = results.into_iter().map(|result| {
+                let report = result.unwrap();
+                report.check().unwrap();
+                report.ended_by
+            });
+            let by = Some(Signal::Terminate);
+            assert!(ended_by.eq([None, by, by]));
+        },
+    );
+}
+
+#[test]
 fn s73_each_kernel_of_the_process_gets_what_its_tasks_have_caught() {
     let test = "signals::real::s73_each_kernel_of_the_process_gets_what_its_tasks_have_caught";
     in_own_process(
         test,
         |_| {},
         || {
-            let ready = std::sync::Barrier::new(3);
+            let ready = Barrier::new(3);
             std::thread::scope(|threads| {
                 for caught in [
                     [Signal::Terminate, Signal::User1],

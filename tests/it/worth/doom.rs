@@ -1,6 +1,12 @@
 //! The turn from which a schedule fails, however it goes on.
 
-use std::{cell::Cell, rc::Rc, time::Duration};
+use std::{
+    cell::Cell,
+    io,
+    rc::Rc,
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
 
 use trapline::{
     Errno, Error, Kernel, Os, check,
@@ -37,7 +43,7 @@ fn the_turn_and_the_counts_of_a_lost_update_are_exact() {
         let failure = search.explore().failure.expect("it is found");
         let line = line(&failure.details);
         let (turn, rest) = line
-            .split_once(" at tests/it/worth/doom.rs:17: ")
+            .split_once(" at tests/it/worth/doom.rs:23: ")
             .expect(line);
         assert_eq!(turn, "doomed from turn 2, right 2: yield()", "{strategy}");
         assert_eq!(
@@ -75,7 +81,7 @@ fn a_deadlock_is_doomed_from_the_second_first_lock() {
         let line = line(&failure.details);
         // Whichever comes second: its first lock.
         assert!(
-            line.contains(": lock(mutex ") && line.contains("doom.rs:53: 0 of "),
+            line.contains(": lock(mutex ") && line.contains("doom.rs:59: 0 of "),
             "{line}"
         );
         assert!(line.contains(" in its place"), "{line}");
@@ -129,15 +135,88 @@ fn what_fails_in_every_order_is_doomed_from_the_begin() {
     assert_eq!(line, "doomed from the begin: 0 of all 3 continuations pass");
 }
 
-/// A search whose time is over asks no more.
+/// The time of a search is over as soon as it is interrupted: here at the end of its first schedule.
 #[test]
-fn a_search_without_time_has_no_such_line() {
+fn a_search_that_is_interrupted_has_no_such_line() {
+    static HAS_RUN: AtomicBool = AtomicBool::new(false);
     let body = |kernel: &mut Kernel| {
-        std::thread::sleep(Duration::from_millis(3));
-        lost_update(kernel)
+        kernel.spawn("fails", async |_: &mut Os| Err::<(), _>("always"))?;
+        let ended = kernel.run()?.check();
+        HAS_RUN.store(true, Ordering::Relaxed);
+        ended
     };
-    let search = check(body).fifo().time(Duration::from_millis(1));
+    let whole = check(body).fifo().explore().failure.expect("it fails");
+    assert!(whole.details.contains("doomed from"), "{whole}");
+    HAS_RUN.store(false, Ordering::Relaxed);
+    let search = check(body).fifo();
+    let search = search.stop_when(|| HAS_RUN.load(Ordering::Relaxed));
     if let Some(failure) = search.explore().failure {
         assert!(!failure.details.contains("doomed from"), "{failure}");
+    }
+}
+
+/// The second answer dooms: of its three, two pass. The first one and the other task do not matter.
+#[test]
+fn an_answer_dooms_a_schedule() {
+    let body = |kernel: &mut Kernel| {
+        kernel.spawn("chooses", async |os: &mut Os| {
+            os.choose(2).await;
+            let second = os.choose_named("second", 3).await;
+            os.yield_now().await;
+            match second {
+                2 => Err("the second answer is 2"),
+                _ => Ok(()),
+            }
+        })?;
+        kernel.spawn("other", async |os: &mut Os| os.yield_now().await)?;
+        kernel.run()?.check()
+    };
+    for strategy in ["random", "exhaustive"] {
+        let search = check(body).strategy(strategy.parse().unwrap());
+        let failure = search.explore().failure.expect("it is found");
+        let line = line(&failure.details);
+        let call = "chooses 1: choose(3, \"second\") at ";
+        assert!(
+            line.starts_with("doomed from turn ")
+                && line.contains(call)
+                && line.contains(": 0 of all "),
+            "{strategy}: {line}"
+        );
+        let (_, before) = line.split_once("; before it ").expect(line);
+        assert!(!before.starts_with("0 of"), "{strategy}: {line}");
+    }
+}
+
+/// A call that fails dooms the schedule, and not the calls before it.
+#[test]
+fn a_fault_dooms_a_schedule() {
+    let body = |kernel: &mut Kernel| {
+        kernel.spawn("client", async |os: &mut Os| {
+            os.yield_now().await;
+            let socket = os.bind_udp("127.0.0.1:0".parse().unwrap()).await?;
+            os.yield_now().await;
+            let to = socket.local_addr()?;
+            socket.send_to(os, b"x", to).await?;
+            os.yield_now().await;
+            io::Result::Ok(())
+        })?;
+        kernel.spawn("other", async |os: &mut Os| os.yield_now().await)?;
+        kernel.run()?.check()
+    };
+    let fault = "send_to:error=NetworkUnreachable";
+    for strategy in ["random", "exhaustive"] {
+        let search = check(body).strategy(strategy.parse().unwrap());
+        let failure = search
+            .faults(1, [fault])
+            .explore()
+            .failure
+            .expect("it is found");
+        let line = line(&failure.details);
+        assert!(
+            line.contains("client 1: send_to(") && line.contains(": 0 of all "),
+            "{strategy}: {line}"
+        );
+        assert!(line.contains("; before it "), "{strategy}: {line}");
+        assert!(failure.faults[0].starts_with(fault), "{:?}", failure.faults);
     }
 }

@@ -10,6 +10,27 @@ use crate::{
 /// The random numbers of chaos are a sequence apart from those of the net.
 const OF_CHAOS: u64 = 0x0063_6861_6f73;
 const OF_DATAGRAMS: u64 = 0x6461_7461_6772_616d;
+const OF_KINDS: u64 = 0x6b69_6e64;
+
+/// The kinds of faults: of hosts and links, and behind those of [`HOSTS`] the ones of datagrams.
+const KINDS: [&str; 8] = [
+    "cut",
+    "cut-one-way",
+    "slow",
+    "reset",
+    "crash",
+    "loss",
+    "duplicate",
+    "reorder",
+];
+
+pub(super) const CUT: usize = 0;
+pub(super) const CUT_ONE_WAY: usize = 1;
+pub(super) const SLOW: usize = 2;
+pub(super) const CRASH: usize = 4;
+
+/// How often each kind of hosts and links comes, in proportion.
+const HOSTS: [u64; 5] = [4, 1, 2, 2, 1];
 
 /// How long it lasts.
 const SPAN: Nanos = Nanos::from_millis(60_000);
@@ -33,6 +54,15 @@ pub(super) struct Chaos {
     mean: Nanos,
     /// What happens to datagrams, if there are any.
     weather: Option<Weather>,
+    /// A random half of the kinds. What one kind prevents, another seed shows. (Swarm testing: Groce and
+    /// others, ISSTA 2012.)
+    is_on: [bool; KINDS.len()],
+    /// How often each kind was drawn, and how often it happened.
+    counts: [[u64; 2]; KINDS.len()],
+    /// The draws so far. Those of hosts and links have odd numbers, and those of datagrams even ones.
+    drawn: [u32; 2],
+    /// If this is set, only the faults of these numbers happen.
+    only: Option<Vec<u32>>,
 }
 
 /// Spans in which datagrams are lost, doubled or reordered. A random sequence of its own: runs without
@@ -56,9 +86,64 @@ impl Chaos {
             end: now.saturating_add(SPAN),
             mean: MEANS[level],
             weather: None,
+            is_on: half(seed),
+            counts: [[0; 2]; KINDS.len()],
+            drawn: [0; 2],
+            only: None,
         };
         chaos.schedule();
         Some(chaos)
+    }
+
+    /// Has only the faults of these numbers happen, or all of them.
+    pub(super) fn keep(&mut self, only: Option<Vec<u32>>) {
+        self.only = only;
+    }
+
+    /// Returns how often each kind was drawn, and how often it happened.
+    pub(super) fn counts(&self) -> Vec<(&'static str, u64, u64)> {
+        let kinds = KINDS.into_iter().zip(self.counts);
+        let counted = kinds.map(|(kind, [drawn, happened])| (kind, drawn, happened));
+        counted.filter(|(_, drawn, _)| *drawn > 0).collect()
+    }
+
+    /// Returns the numbers of all faults that were drawn.
+    pub(super) fn numbers(&self) -> Vec<u32> {
+        let [hosts, datagrams] = self.drawn;
+        let odd = (1..=hosts).map(|nth| 2 * nth - 1);
+        let mut all: Vec<u32> = odd.chain((1..=datagrams).map(|nth| 2 * nth)).collect();
+        all.sort_unstable();
+        all
+    }
+
+    /// Counts a draw of a kind, which has something to break or has not. Returns whether it happens.
+    pub(super) fn count(&mut self, kind: usize, can_happen: bool) -> bool {
+        let of_datagrams = usize::from(kind >= HOSTS.len());
+        self.drawn[of_datagrams] += 1;
+        let number = 2 * self.drawn[of_datagrams] - 1 + of_datagrams as u32;
+        let is_kept = self.only.as_ref().is_none_or(|only| only.contains(&number));
+        let happens = can_happen && is_kept;
+        self.counts[kind][0] += 1;
+        self.counts[kind][1] += u64::from(happens);
+        happens
+    }
+
+    /// Draws one of the kinds of hosts and links that are on. Half of eight is less than five, so there is
+    /// one.
+    pub(super) fn kind(&mut self) -> usize {
+        let weight = |kind: &usize| HOSTS[*kind] * u64::from(self.is_on[*kind]);
+        let mut drawn = below(
+            &mut self.random,
+            (0..HOSTS.len()).map(|it| weight(&it)).sum(),
+        );
+        let is_drawn = |kind: &usize| match drawn.checked_sub(weight(kind)) {
+            Some(rest) => {
+                drawn = rest;
+                false
+            }
+            None => true,
+        };
+        (0..HOSTS.len()).find(is_drawn).unwrap_or_default()
     }
 
     /// When the next fault comes. It is not waited for: chaos keeps no run alive.
@@ -75,6 +160,9 @@ impl Chaos {
 
     /// Begins the weather.
     pub(super) fn begin_weather(&mut self, seed: u64, now: Nanos) {
+        if !self.is_on[HOSTS.len()..].contains(&true) {
+            return;
+        }
         let mut random = Pcg64::seed_from_u64(seed ^ OF_DATAGRAMS);
         let next = now.saturating_add(gap(&mut random, self.mean));
         self.weather = Some(Weather {
@@ -85,7 +173,7 @@ impl Chaos {
     }
 
     /// Draws what happens to datagrams, if that is due: the kind, its share, and when it is over. A
-    /// share of `None` says that the kind is under way already.
+    /// share of `None` says that nothing happens: the kind is under way already.
     pub(super) fn draw_weather(&mut self, now: Nanos) -> Option<(usize, Option<u32>, Nanos)> {
         let (end, mean) = (self.end, self.mean);
         let weather = self.weather.as_mut()?;
@@ -94,16 +182,19 @@ impl Chaos {
             return None;
         }
         let random = &mut weather.random;
-        let kind = below(random, 3) as usize;
+        let mut kinds = (0..3).filter(|kind| self.is_on[HOSTS.len() + kind]);
+        let count = kinds.clone().count() as u64;
+        let kind = kinds.nth(below(random, count) as usize)?;
         let share = SHARES[0] + below(random, u64::from(SHARES[1] - SHARES[0])) as u32;
         let span = SHORTEST.0 + below(random, LONGEST.0 - SHORTEST.0);
         let until = at.saturating_add(Nanos(span)).min(end);
         weather.next = at.saturating_add(gap(random, mean));
-        if at < weather.until[kind] {
-            return Some((kind, None, until));
+        let is_free = at >= weather.until[kind];
+        if is_free {
+            weather.until[kind] = until;
         }
-        weather.until[kind] = until;
-        Some((kind, Some(share), until))
+        let happens = self.count(HOSTS.len() + kind, is_free);
+        Some((kind, happens.then_some(share), until))
     }
 
     pub(super) fn schedule(&mut self) {
@@ -118,11 +209,24 @@ impl Chaos {
 
     pub(super) fn pick(&mut self, hosts: impl Iterator<Item = HostId>) -> Option<HostId> {
         let hosts: Vec<_> = hosts.collect();
-        if hosts.is_empty() {
-            return None;
-        }
-        Some(hosts[below(&mut self.random, hosts.len() as u64) as usize])
+        // Without a host, too: what comes later is the same, whatever has happened.
+        let at = below(&mut self.random, hosts.len() as u64);
+        hosts.get(at as usize).copied()
     }
+}
+
+/// Draws half of the kinds.
+fn half(seed: u64) -> [bool; KINDS.len()] {
+    let mut random = Pcg64::seed_from_u64(seed ^ OF_KINDS);
+    let mut is_on = [true; KINDS.len()];
+    for left in (KINDS.len() / 2 + 1..=KINDS.len()).rev() {
+        let nth = below(&mut random, left as u64) as usize;
+        let mut on = (0..KINDS.len()).filter(|kind| is_on[*kind]);
+        if let Some(kind) = on.nth(nth) {
+            is_on[kind] = false;
+        }
+    }
+    is_on
 }
 
 fn gap(random: &mut Pcg64, mean: Nanos) -> Nanos {

@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{
-    chaos::Chaos,
+    chaos::{CRASH, CUT, CUT_ONE_WAY, Chaos, SLOW},
     connection::{CLIENT, EndId, SERVER, Stage},
     fault::{Fault, share_of},
     handle::SimNet,
@@ -229,7 +229,8 @@ impl SimNet {
     }
 
     /// Breaks things at random for 60 seconds of virtual time from now, and then no more. A test can
-    /// so demand that its programs recover. There are cuts of links, in both directions or in one;
+    /// so demand that its programs recover. A seed has half of the kinds of faults, which it draws: those
+    /// that it lacks cannot hide what the others break. There are cuts of links, in both directions or in one;
     /// slow hosts; resets; and crashes, of hosts with a closure of
     /// [`Kernel::on_restart`](crate::Kernel::on_restart) only. Once there is a UDP socket, there are spans
     /// in which 1 to 40 % of the datagrams are lost, doubled or reordered. Each fault ends after 5 seconds at
@@ -247,6 +248,41 @@ impl SimNet {
             false => self.change().begin_chaos(level),
         }
         self.clone()
+    }
+
+    /// Has only these faults of chaos happen, by their numbers: those of [`SimNet::chaos_drawn`]. The others
+    /// are drawn, and do not happen. Holds for chaos that begins later, too, up to a reset. Returns the net.
+    ///
+    /// A search removes the faults that do not matter to a failure so.
+    pub fn chaos_only(&self, numbers: &[u32]) -> Self {
+        let mut net = self.change();
+        net.chaos_only = Some(numbers.to_vec());
+        net.keep_only();
+        drop(net);
+        self.clone()
+    }
+
+    /// Returns the numbers of the faults that chaos has drawn since it began, in the order of the numbers.
+    #[must_use]
+    pub fn chaos_drawn(&self) -> Vec<u32> {
+        let net = self.state();
+        net.chaos.as_ref().map_or_else(Vec::new, Chaos::numbers)
+    }
+
+    /// Returns the kinds of faults that chaos has drawn since it began, in the words of a [`Fault`]: how often,
+    /// and how often one happened. A draw has nothing to break if its link is cut already, or if no host
+    /// can restart.
+    #[must_use]
+    pub fn chaos_counts(&self) -> Vec<(&'static str, u64, u64)> {
+        let net = self.state();
+        net.chaos.as_ref().map_or_else(Vec::new, Chaos::counts)
+    }
+
+    /// Whether there is chaos, or will be as soon as there is a world.
+    #[must_use]
+    pub fn has_chaos(&self) -> bool {
+        let net = self.state();
+        net.chaos.is_some() || net.limits.chaos > 0
     }
 
     /// Whether the limits of the running task deny faults. The kernel is told, and faults the task.
@@ -448,8 +484,12 @@ impl Net {
         let mut faults = std::mem::take(&mut self.ended_faults);
         let is_due = |chaos: &mut Chaos| chaos.is_due(self.now);
         while let Some(mut chaos) = self.chaos.take_if(is_due) {
-            if let Some((fault, end)) = self.draw(&mut chaos) {
-                let at = chaos.until();
+            let kind = chaos.kind();
+            let drawn = self.draw(&mut chaos, kind);
+            let at = chaos.until();
+            if chaos.count(kind, drawn.is_some())
+                && let Some((fault, end)) = drawn
+            {
                 faults.push(fault);
                 if let Some(end) = end {
                     self.agenda.arm(at, Event::EndFault(Box::new(end)));
@@ -470,31 +510,30 @@ impl Net {
         faults
     }
 
-    /// Draws a fault, and what ends it; `None` if there is nothing to break.
-    fn draw(&self, chaos: &mut Chaos) -> Option<(Fault, Option<Fault>)> {
+    /// Draws a fault of a kind, and what ends it; `None` if there is nothing to break. What is drawn does
+    /// not depend on what has happened before, where it is the same kind.
+    fn draw(&self, chaos: &mut Chaos, kind: usize) -> Option<(Fault, Option<Fault>)> {
         let name = |host| self.hosts.get(host).name.clone();
-        let kind = below(&mut chaos.random, 10);
-        if kind == 9 {
+        if kind == CRASH {
             let machine = |host: &HostId| self.hosts.get(*host);
             let crashable = |host: &HostId| machine(host).is_up && machine(host).boots;
             let host = name(chaos.pick(self.hosts.ids().filter(crashable))?);
             return Some((Fault::Crash(host.clone()), Some(Fault::Restart(host))));
         }
-        let a = chaos.pick(self.hosts.ids())?;
-        let b = chaos.pick(self.hosts.ids().filter(|host| *host != a))?;
+        let a = chaos.pick(self.hosts.ids());
+        let b = chaos.pick(self.hosts.ids().filter(|host| Some(*host) != a));
+        let factor = 2 + below(&mut chaos.random, 19) as u32;
+        let (a, b) = (a?, b?);
         let is_cut = self.links.is_cut((a, b)) || self.links.is_cut((b, a));
         let (a, b) = (name(a), name(b));
         match kind {
-            0..=4 if is_cut => None,
-            0..=3 => Some((Fault::Cut(a.clone(), b.clone()), Some(Fault::Heal(a, b)))),
-            4 => {
+            CUT | CUT_ONE_WAY if is_cut => None,
+            CUT => Some((Fault::Cut(a.clone(), b.clone()), Some(Fault::Heal(a, b)))),
+            CUT_ONE_WAY => {
                 let cut = Fault::CutOneWay(a.clone(), b.clone());
                 Some((cut, Some(Fault::Heal(a, b))))
             }
-            5..=6 => {
-                let factor = 2 + below(&mut chaos.random, 19) as u32;
-                Some((Fault::Slow(a.clone(), factor), Some(Fault::Slow(a, 1))))
-            }
+            SLOW => Some((Fault::Slow(a.clone(), factor), Some(Fault::Slow(a, 1)))),
             _ => Some((Fault::Reset(a, b), None)),
         }
     }

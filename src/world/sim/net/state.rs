@@ -58,6 +58,8 @@ pub(in crate::world::sim) struct Net {
     /// Whether a socket of UDP was opened since then.
     pub(super) has_udp: bool,
     pub(super) chaos: Option<Chaos>,
+    /// If this is set, only the faults of chaos with these numbers happen.
+    pub(super) chaos_only: Option<Vec<u32>>,
     /// What ends the faults of chaos that are over.
     pub(super) ended_faults: Vec<Fault>,
     seed: u64,
@@ -72,7 +74,7 @@ pub(super) struct Limits {
     pub(super) buffer: usize,
     /// Whether reads and writes come in pieces.
     pub(super) fragments: bool,
-    chaos: u8,
+    pub(super) chaos: u8,
     /// How long a client waits for an answer.
     pub(super) connecting: Nanos,
     /// How long a sender waits for an acknowledgement.
@@ -161,6 +163,7 @@ impl Net {
             is_used: false,
             has_udp: false,
             chaos: None,
+            chaos_only: None,
             ended_faults: Vec::new(),
             seed: 0,
             kernel: Weak::new(),
@@ -213,9 +216,9 @@ impl Net {
         self.seed = seed;
         self.random = Sequence::new(seed ^ OF_THE_NET);
         self.disks.reseed(seed);
+        self.chaos_only = None;
         if self.limits.chaos > 0 || self.chaos.is_some() {
-            self.chaos = Chaos::new(self.limits.chaos, seed, self.now);
-            self.begin_weather_of_chaos();
+            self.begin_chaos(self.limits.chaos);
         }
     }
 
@@ -289,7 +292,15 @@ impl Net {
     pub(super) fn begin_chaos(&mut self, level: u8) {
         self.limits.chaos = level;
         self.chaos = Chaos::new(level, self.seed, self.now);
+        self.keep_only();
         self.begin_weather_of_chaos();
+    }
+
+    /// Tells chaos, if there is any, which of its faults happen.
+    pub(super) fn keep_only(&mut self) {
+        if let Some(chaos) = &mut self.chaos {
+            chaos.keep(self.chaos_only.clone());
+        }
     }
 
     /// Moves the clock. Returns whether faults are due.

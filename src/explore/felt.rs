@@ -1,0 +1,214 @@
+//! What has come of the faults of a search: how often each was drawn, has happened, and was felt.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{befell::is_felt, may::MayFault};
+use crate::{Event, Fact, Fault, SimNet, Tid};
+
+/// How often a fault came in the schedules of a search ([`Explored::faults`](crate::Explored::faults)).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct FaultCounts {
+    /// How often the search, or chaos, has chosen it.
+    pub drawn: u64,
+    /// How often it happened. A host that it names may not be there, or there is nothing to break.
+    pub applied: u64,
+    /// How often a task felt it: the call that it befalls; or a call that failed after it, or a task that
+    /// was killed.
+    pub felt: u64,
+}
+
+/// The faults of schedules, by their texts, or by the kinds of chaos.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Faults {
+    pub(super) listed: BTreeMap<String, FaultCounts>,
+    pub(super) chaos: BTreeMap<String, FaultCounts>,
+    /// The faults of the list that could have happened.
+    pub(super) possible: BTreeSet<String>,
+    /// Why those of the list did not happen when they were drawn.
+    pub(super) refused: BTreeMap<String, String>,
+    /// The hosts of the last schedule.
+    pub(super) hosts: Vec<String>,
+}
+
+impl Faults {
+    pub(super) fn merge(&mut self, other: Self) {
+        add(&mut self.listed, other.listed);
+        add(&mut self.chaos, other.chaos);
+        self.possible.extend(other.possible);
+        self.refused.extend(other.refused);
+        if !other.hosts.is_empty() {
+            self.hosts = other.hosts;
+        }
+    }
+
+    /// Returns the counts of all, under the texts of a report.
+    pub(super) fn by_text(&self) -> BTreeMap<String, FaultCounts> {
+        let chaos = self.chaos.iter();
+        let chaos = chaos.map(|(kind, counts)| (format!("chaos {kind}"), *counts));
+        let mut all: BTreeMap<_, _> = chaos.collect();
+        all.extend(self.listed.clone());
+        all
+    }
+
+    /// Returns why each fault of the list that never could happen could not, and what to do.
+    pub(super) fn idle(&self, list: &[MayFault], schedules: u64) -> Vec<String> {
+        let schedules = match schedules {
+            1 => "1 schedule".to_string(),
+            n => format!("{n} schedules"),
+        };
+        let idle = list.iter().filter(|it| !self.possible.contains(&it.text));
+        let why = |fault: &MayFault| {
+            let text = &fault.text;
+            let why = match (self.refused.get(text), fault.call_name()) {
+                (Some(refused), _) => format!("{refused}: name what the test makes"),
+                (None, Some(call)) => format!(
+                    "no task makes the call {call} in {schedules}: leave it out, or name a call of the test"
+                ),
+                (None, None) => format!(
+                    "a host that it names is none of the test: {}",
+                    self.hosts.join(", ")
+                ),
+            };
+            format!("the fault {text:?} never could happen: {why}")
+        };
+        idle.map(why).collect()
+    }
+}
+
+fn add(all: &mut BTreeMap<String, FaultCounts>, more: BTreeMap<String, FaultCounts>) {
+    for (text, more) in more {
+        let counts = all.entry(text).or_default();
+        counts.drawn += more.drawn;
+        counts.applied += more.applied;
+        counts.felt += more.felt;
+    }
+}
+
+/// The faults of the schedule under way.
+#[derive(Default)]
+pub(super) struct Counted {
+    faults: Faults,
+    /// What has happened and was not felt yet, of the list and of chaos.
+    pending: BTreeSet<(String, bool)>,
+    is_in_turn: bool,
+}
+
+impl Counted {
+    pub(super) fn begin(&mut self) {
+        *self = Self::default();
+    }
+
+    fn of(&mut self, text: &str) -> &mut FaultCounts {
+        self.faults.listed.entry(text.to_string()).or_default()
+    }
+
+    /// A call of a task could be befallen by this fault.
+    pub(super) fn met(&mut self, text: &str) {
+        if !self.faults.possible.contains(text) {
+            self.faults.possible.insert(text.to_string());
+        }
+    }
+
+    /// A fault befalls a call, which feels it.
+    pub(super) fn befalls(&mut self, text: &str) {
+        let counts = self.of(text);
+        counts.drawn += 1;
+        counts.applied += 1;
+        counts.felt += 1;
+    }
+
+    /// A fault was drawn before a turn, and happened or was refused.
+    pub(super) fn between(&mut self, text: &str, happened: Result<(), std::io::Error>) {
+        let counts = self.of(text);
+        counts.drawn += 1;
+        match happened {
+            Ok(()) => {
+                counts.applied += 1;
+                self.met(text);
+                self.pending.insert((text.to_string(), true));
+            }
+            Err(error) => {
+                let why = error.to_string();
+                self.faults.refused.insert(text.to_string(), why);
+            }
+        }
+    }
+
+    pub(super) fn observe(&mut self, event: &Event<'_>) {
+        match &event.fact {
+            Fact::Resumed => self.is_in_turn = true,
+            Fact::Fault { text } if event.tid == Tid::KERNEL => {
+                self.is_in_turn = false;
+                let kind = text.split(' ').next().unwrap_or_default();
+                self.pending.insert((kind.to_string(), false));
+            }
+            fact if fact.jumped_from().is_some() => self.is_in_turn = false,
+            fact if !self.pending.is_empty() && is_felt(fact, !self.is_in_turn) => self.feel(),
+            _ => {}
+        }
+    }
+
+    fn feel(&mut self) {
+        for (text, is_listed) in std::mem::take(&mut self.pending) {
+            let of = match is_listed {
+                true => &mut self.faults.listed,
+                false => &mut self.faults.chaos,
+            };
+            of.entry(text).or_default().felt += 1;
+        }
+    }
+
+    /// Returns what has come of all faults of the schedule, which has ended.
+    pub(super) fn end(&mut self, list: &[MayFault], net: &SimNet) -> Faults {
+        let mut faults = std::mem::take(&mut self.faults);
+        // Of what happened, only the kinds that chaos has drawn are its faults.
+        let felt = std::mem::take(&mut faults.chaos);
+        for (kind, drawn, applied) in net.chaos_counts() {
+            let felt = felt.get(kind).map_or(0, |counts| counts.felt);
+            let counts = FaultCounts {
+                drawn,
+                applied,
+                felt: felt.min(applied),
+            };
+            faults.chaos.insert(kind.to_string(), counts);
+        }
+        faults.hosts = net.hosts();
+        for fault in list {
+            faults.listed.entry(fault.text.clone()).or_default();
+            let is_known = |host: &String| faults.hosts.contains(host);
+            let hosts = fault.between().map(hosts_of);
+            if hosts.is_some_and(|hosts| hosts.is_some_and(|hosts| hosts.iter().all(is_known))) {
+                faults.possible.insert(fault.text.clone());
+            }
+        }
+        faults
+    }
+}
+
+/// Returns the hosts that a fault names. `None` if it can never happen: a link has two hosts.
+fn hosts_of(fault: &Fault) -> Option<Vec<String>> {
+    Some(match fault {
+        Fault::Cut(a, b)
+        | Fault::CutOneWay(a, b)
+        | Fault::Heal(a, b)
+        | Fault::Hold(a, b)
+        | Fault::Release(a, b)
+        | Fault::Reset(a, b) => {
+            if a == b {
+                return None;
+            }
+            vec![a.clone(), b.clone()]
+        }
+        Fault::Slow(host, _)
+        | Fault::Crash(host)
+        | Fault::Restart(host)
+        | Fault::Power(host)
+        | Fault::DiskEio(host)
+        | Fault::DiskRot(host)
+        | Fault::DiskFull(host)
+        | Fault::DiskHeal(host) => vec![host.clone()],
+        Fault::ClockStep(host, _) | Fault::ClockLeap(host, _) => host.iter().cloned().collect(),
+        Fault::Fragment(_) | Fault::Loss(_) | Fault::Duplicate(_) | Fault::Reorder(_) => Vec::new(),
+    })
+}

@@ -1,0 +1,54 @@
+//! A kernel among several.
+
+use std::{cell::Cell, io, rc::Rc, time::Duration};
+
+use super::{Kernel, report::Error};
+use crate::{
+    abi::KernelId,
+    sched::Random,
+    world::{InStep, Pace, SimWorld, World},
+};
+
+impl Kernel {
+    /// Gives the kernel its number among those that run side by side. No task has had a turn. If it
+    /// `is_shown`, logs show it before the numbers of tasks.
+    pub(crate) fn enlist(&mut self, id: KernelId, is_shown: bool) {
+        self.id = id;
+        self.frame.kernel.set(id);
+        if is_shown {
+            self.log.show_kernel(id);
+        }
+    }
+
+    /// Has the kernel wait on a common clock, with random numbers of this seed. If it `mixes`, a policy
+    /// that was not set is random.
+    ///
+    /// *Errors:* the world is not a simulated one.
+    pub(crate) fn keep_step(
+        &mut self,
+        clock: &Rc<Cell<Duration>>,
+        seed: u64,
+        mixes: bool,
+    ) -> io::Result<Rc<Pace>> {
+        if self.world.spins() {
+            let why = "Kernels::simulated is for kernels of the simulated world: boot each with \
+                       Kernel::simulated, or with a SimWorld of its own";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
+        let pace = Rc::new(Pace::new(clock));
+        let inner = std::mem::replace(&mut self.world, Box::new(SimWorld::new(seed)));
+        self.world = Box::new(InStep::new(inner, &pace));
+        self.world.reseed(seed);
+        if mixes && self.ready.is_plain() {
+            self.ready
+                .set_next(("of a search", Box::new(Random::new(seed))));
+            self.replace_policy();
+        }
+        Ok(pace)
+    }
+
+    /// Returns the error of a kernel that waits, as all others do.
+    pub(crate) fn stuck_among(&self) -> Error {
+        self.stuck()
+    }
+}

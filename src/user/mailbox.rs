@@ -1,0 +1,568 @@
+//! Messages between kernels.
+//!
+//! In the kernel that takes from it, a mailbox is a message queue that interrupts fill. So waits, traces,
+//! kills and timeouts treat it as any queue. The messages are in a list under a lock until the kernel
+//! has the interrupt.
+
+use std::{
+    any::Any,
+    collections::{BTreeMap, VecDeque},
+    fmt,
+    ops::Range,
+    rc::Rc,
+    sync::{Arc, Mutex, OnceLock},
+};
+
+use super::{
+    os::{Decode, Os, mismatch},
+    queue::{Closed, Queue, TryPutError},
+    select::{Arm, Source},
+};
+use crate::{
+    abi::{KernelId, Kind, QueueId, Reply, SystemCall},
+    interrupt::{External, ExternalWork, Remote},
+    panic::lock,
+    trap::{BoundMailbox, Caller, TrapFrame},
+};
+
+/// The end of a mailbox that takes messages, which tasks of any kernel and other threads put. Clones are
+/// ends of the same mailbox.
+///
+/// It is made outside of every kernel, and belongs to the kernel whose task first calls
+/// [`Mailbox::get`]. Each message is taken exactly once, and those of one [`Sender`] in order. A
+/// message that is matched with a task which is killed or cut before its turn goes to the next task,
+/// or back to its place.
+///
+/// While it has senders, its kernel waits for mail and reports no deadlock, unless a daemon took first.
+/// If nothing else is left to wait for, the kernel warns after 10 seconds;
+/// [`Builder::max_stall`](crate::Builder::max_stall) limits the wait.
+///
+/// ```
+/// use trapline::{Closed, Kernel, Kernels, Mailbox, Os};
+///
+/// let (sender, mailbox) = Mailbox::<u32>::bounded(2);
+/// let reports = Kernels::new(2).run(move |id| {
+///     let (sender, mailbox) = (sender.clone(), mailbox.clone());
+///     let mut kernel = Kernel::real()?;
+///     if id.index() == 0 {
+///         kernel.spawn("counts", async move |os: &mut Os| {
+///             for n in 0..10 {
+///                 sender.put(os, n).await?;
+///             }
+///             Ok::<(), Closed<u32>>(())
+///         })?;
+///     } else {
+///         drop(sender);
+///         kernel.spawn("adds", async move |os: &mut Os| {
+///             let mut sum = 0;
+///             while let Ok(n) = mailbox.get(os).await {
+///                 sum += n;
+///             }
+///             assert_eq!(sum, 45);
+///         })?;
+///     }
+///     Ok(kernel)
+/// });
+/// for report in reports {
+///     report?.check()?;
+/// }
+/// # Ok::<(), trapline::Error>(())
+/// ```
+pub struct Mailbox<T>(Arc<TakingEnd<T>>);
+
+/// The end of a mailbox that puts messages, from tasks of any kernel and from other threads. Clones are
+/// ends of the same mailbox. When the last is dropped, the mailbox is closed.
+pub struct Sender<T>(Arc<PuttingEnd<T>>);
+
+/// The last handle that takes ends the mailbox.
+struct TakingEnd<T>(Arc<Shared<T>>);
+
+/// The last handle that puts closes it.
+struct PuttingEnd<T>(Arc<Shared<T>>);
+
+struct Shared<T> {
+    name: Option<Box<str>>,
+    /// How many messages may be put and not taken.
+    capacity: usize,
+    /// The kernel that takes. Set once, with the lock held.
+    home: OnceLock<Home>,
+    state: Mutex<State<T>>,
+}
+
+struct Home {
+    kernel: KernelId,
+    remote: Remote,
+    queue: QueueId,
+}
+
+struct State<T> {
+    /// The messages that the kernel has not taken over.
+    coming: VecDeque<T>,
+    /// Whether the kernel is told that there are some.
+    is_told: bool,
+    /// How many are put and not taken.
+    len: usize,
+    /// The tasks that wait for room, in order.
+    waiting: VecDeque<Waiting<T>>,
+    /// The messages of those that have waited in vain, until their tasks take them back.
+    refused: BTreeMap<u64, T>,
+    last_ticket: u64,
+    has_senders: bool,
+    is_gone: bool,
+    /// The kernel that takes waits for the senders.
+    external: Option<ExternalWork>,
+}
+
+/// A task that waits for room.
+struct Waiting<T> {
+    ticket: u64,
+    message: T,
+    remote: Remote,
+    /// The queue in its kernel whose close wakes it.
+    room: QueueId,
+}
+
+impl<T: Send + 'static> Mailbox<T> {
+    /// A mailbox with room for so many messages; 0 counts as 1. Messages that are put and not taken
+    /// count. Returns its two ends.
+    #[must_use]
+    pub fn bounded(capacity: usize) -> (Sender<T>, Self) {
+        Self::make(None, capacity.max(1))
+    }
+
+    /// A mailbox with room for any number of messages.
+    #[must_use]
+    pub fn unbounded() -> (Sender<T>, Self) {
+        Self::make(None, usize::MAX)
+    }
+
+    /// A mailbox as [`Mailbox::bounded`] makes it, with a name, which reports and traces show.
+    #[must_use]
+    pub fn named(name: &str, capacity: usize) -> (Sender<T>, Self) {
+        Self::make(Some(name.into()), capacity.max(1))
+    }
+
+    fn make(name: Option<Box<str>>, capacity: usize) -> (Sender<T>, Self) {
+        let shared = Arc::new(Shared {
+            name,
+            capacity,
+            home: OnceLock::new(),
+            state: Mutex::new(State {
+                coming: VecDeque::new(),
+                is_told: false,
+                len: 0,
+                waiting: VecDeque::new(),
+                refused: BTreeMap::new(),
+                last_ticket: 0,
+                has_senders: true,
+                is_gone: false,
+                external: None,
+            }),
+        });
+        let sender = Sender(Arc::new(PuttingEnd(Arc::clone(&shared))));
+        (sender, Self(Arc::new(TakingEnd(shared))))
+    }
+
+    /// Takes the first message. *Blocks* while there is none.
+    ///
+    /// The first call makes the mailbox belong to the kernel of its task. In any other kernel this
+    /// faults the caller.
+    ///
+    /// *Errors:* [`Closed`] if every sender is gone and no message is left, before or during the call.
+    #[track_caller]
+    pub fn get<'a>(&'a self, os: &'a mut Os) -> impl Future<Output = Result<T, Closed>> + 'a {
+        let place = os.note_caller();
+        async move {
+            let bound = match self.bound(os) {
+                Some(bound) => bound,
+                None => self.bind(os).await,
+            };
+            os.frame().set_place(place);
+            Self::take(os, bound).await
+        }
+    }
+
+    /// Returns an arm of [`Os::first`] that makes the call [`Mailbox::get`]. Makes the mailbox belong to the
+    /// kernel of the caller, as the first get does. Never blocks.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// use trapline::{Either2, Kernel, Mailbox, Os, after};
+    ///
+    /// # let mut kernel = Kernel::simulated(0);
+    /// let (sender, mailbox) = Mailbox::<u32>::unbounded();
+    /// sender.try_put(7).unwrap();
+    /// kernel.spawn("main", async move |os: &mut Os| {
+    ///     for expected in [Either2::First(Ok(7)), Either2::Second(())] {
+    ///         let mail = mailbox.get_arm(os).await;
+    ///         assert_eq!(os.first((mail, after(Duration::from_secs(1)))).await, expected);
+    ///     }
+    /// })?;
+    /// # kernel.run()?.check()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[track_caller]
+    pub fn get_arm<'a>(
+        &'a self,
+        os: &'a mut Os,
+    ) -> impl Future<Output = Arm<impl AsyncFnOnce(&mut Os) -> Result<T, Closed>>> + 'a {
+        os.note_caller();
+        async move {
+            let bound = match self.bound(os) {
+                Some(bound) => bound,
+                None => self.bind(os).await,
+            };
+            let source = Source::message(&bound.queue);
+            Arm::new(source, async move |os: &mut Os| Self::take(os, bound).await)
+        }
+    }
+
+    /// For a caller that has noted its own caller.
+    fn take(os: &mut Os, bound: Rc<Bound<T>>) -> impl Future<Output = Result<T, Closed>> {
+        let get = SystemCall::Get(bound.queue.id());
+        os.call_undoing(move |_| get, Getting(bound))
+    }
+
+    /// Returns what the kernel of the caller has of the mailbox; `None` if it belongs to no kernel yet.
+    fn bound(&self, os: &Os) -> Option<Rc<Bound<T>>> {
+        let home = self.0.0.home.get()?;
+        let found = home.remote.is(&os.frame().remote);
+        let found = found
+            .then(|| os.frame().mailboxes.get(home.queue))
+            .flatten();
+        let bound = found.and_then(|found| found.as_any().downcast().ok());
+        Some(bound.unwrap_or_else(|| {
+            panic!(
+                "the mailbox belongs to kernel {}: only tasks of the kernel that first took from it can \
+                 take from it",
+                home.kernel
+            )
+        }))
+    }
+
+    /// Makes the mailbox belong to the kernel of the caller, unless another task is faster.
+    async fn bind(&self, os: &mut Os) -> Rc<Bound<T>> {
+        let shared = &self.0.0;
+        let queue = Queue::required(os, Kind::Mailbox, shared.name.as_deref()).await;
+        let (remote, id) = (os.frame().remote.clone(), queue.id());
+        let mut state = lock(&shared.state);
+        if shared.home.get().is_some() {
+            drop(state);
+            return self.bound(os).expect("it belongs to a kernel");
+        }
+        if !state.coming.is_empty() {
+            state.is_told = true;
+            remote.mail(id);
+        }
+        match state.has_senders {
+            true => state.external = Some(ExternalWork::new(&remote, External::Mail)),
+            false => remote.ring(id),
+        }
+        let home = Home {
+            kernel: os.kernel(),
+            remote,
+            queue: id,
+        };
+        let _ = shared.home.set(home);
+        drop(state);
+        let bound = Rc::new(Bound {
+            queue,
+            shared: Arc::clone(shared),
+        });
+        os.frame().mailboxes.bind(id, Rc::clone(&bound) as _);
+        bound
+    }
+}
+
+impl<T: Send + 'static> Sender<T> {
+    /// Puts a message. *Blocks* while the mailbox is full. Tasks that wait for room get it in the order
+    /// in which they began to wait.
+    ///
+    /// A put that is cut while it waits has put nothing, or its message is taken as any other.
+    ///
+    /// *Errors:* [`Closed`], with the message, if no task can take it any more: every [`Mailbox`] is
+    /// dropped, or its kernel has ended.
+    #[track_caller]
+    pub fn put<'a>(
+        &'a self,
+        os: &'a mut Os,
+        message: T,
+    ) -> impl Future<Output = Result<(), Closed<T>>> + 'a {
+        let place = os.note_caller();
+        async move {
+            let posting = Posting {
+                shared: &self.0.0,
+                message: Some(message),
+            };
+            match os.call_undoing(|_| SystemCall::Post, posting).await {
+                Ok(()) => Ok(()),
+                Err(TryPutError::Closed(message)) => Err(Closed(message)),
+                Err(TryPutError::Full(message)) => self.wait_for_room(os, place, message).await,
+            }
+        }
+    }
+
+    /// Puts a message if there is room, from any thread, without a trap. Never blocks.
+    ///
+    /// *Errors:* [`TryPutError`], with the message.
+    pub fn try_put(&self, message: T) -> Result<(), TryPutError<T>> {
+        self.0.0.try_put(message)
+    }
+
+    async fn wait_for_room(&self, os: &mut Os, place: Caller, message: T) -> Result<(), Closed<T>> {
+        let shared = &self.0.0;
+        let room = Queue::<()>::required(os, Kind::Room, shared.name.as_deref()).await;
+        let remote = os.frame().remote.clone();
+        let _external = ExternalWork::new(&remote, External::Mail);
+        let ticket = shared.wait(message, remote, room.id());
+        let ticket = Ticket { shared, ticket };
+        os.frame().set_place(place);
+        // Nothing is ever put: this returns when the queue is closed.
+        let _ = room.take(os).await;
+        ticket.result()
+    }
+}
+
+impl<T> Shared<T> {
+    fn try_put(&self, message: T) -> Result<(), TryPutError<T>> {
+        let mut state = lock(&self.state);
+        if state.is_gone {
+            return Err(TryPutError::Closed(message));
+        }
+        if state.len >= self.capacity || !state.waiting.is_empty() {
+            return Err(TryPutError::Full(message));
+        }
+        let told = self.push(&mut state, message);
+        drop(state);
+        if let Some(home) = told {
+            home.remote.mail(home.queue);
+        }
+        Ok(())
+    }
+
+    /// Adds a message. Returns the kernel that takes, if it is still to be told. A kernel that is not bound
+    /// yet finds what is there.
+    fn push(&self, state: &mut State<T>, message: T) -> Option<&Home> {
+        state.len += 1;
+        state.coming.push_back(message);
+        let home = self.home.get().filter(|_| !state.is_told)?;
+        state.is_told = true;
+        Some(home)
+    }
+
+    /// Has a message wait for room. Returns its ticket.
+    fn wait(&self, message: T, remote: Remote, room: QueueId) -> u64 {
+        let mut state = lock(&self.state);
+        state.last_ticket += 1;
+        let ticket = state.last_ticket;
+        state.waiting.push_back(Waiting {
+            ticket,
+            message,
+            remote,
+            room,
+        });
+        if state.is_gone {
+            drop(state);
+            self.refuse();
+        } else if state.len < self.capacity {
+            // Room was made meanwhile.
+            drop(state);
+            self.admit(0);
+        }
+        ticket
+    }
+
+    /// Notes that so many messages are taken, and admits those that wait for room.
+    fn admit(&self, taken: usize) {
+        let mut state = lock(&self.state);
+        state.len -= taken;
+        while state.len < self.capacity
+            && let Some(next) = state.waiting.pop_front()
+        {
+            if let Some(home) = self.push(&mut state, next.message) {
+                home.remote.mail(home.queue);
+            }
+            next.remote.ring(next.room);
+        }
+    }
+
+    /// Refuses all messages, because no task can take one any more.
+    fn refuse(&self) {
+        let mut state = lock(&self.state);
+        state.is_gone = true;
+        let (coming, external) = (std::mem::take(&mut state.coming), state.external.take());
+        let waiting = std::mem::take(&mut state.waiting);
+        let woken: Vec<_> = waiting
+            .into_iter()
+            .map(|next| {
+                state.refused.insert(next.ticket, next.message);
+                (next.remote, next.room)
+            })
+            .collect();
+        drop(state);
+        for (remote, room) in woken {
+            remote.ring(room);
+        }
+        drop((coming, external));
+    }
+
+    fn close(&self) {
+        let mut state = lock(&self.state);
+        state.has_senders = false;
+        let external = state.external.take();
+        drop(state);
+        if let Some(home) = self.home.get() {
+            home.remote.ring(home.queue);
+        }
+        // The queue must be closed before the kernel stops waiting.
+        drop(external);
+    }
+}
+
+/// A message that waits for room, until its task has its result.
+struct Ticket<'a, T> {
+    shared: &'a Shared<T>,
+    ticket: u64,
+}
+
+impl<T> Ticket<'_, T> {
+    fn result(self) -> Result<(), Closed<T>> {
+        let refused = lock(&self.shared.state).refused.remove(&self.ticket);
+        refused.map_or(Ok(()), |message| Err(Closed(message)))
+    }
+}
+
+impl<T> Drop for Ticket<'_, T> {
+    /// A put that is cut is withdrawn.
+    fn drop(&mut self) {
+        let mut state = lock(&self.shared.state);
+        let mut waiting = state.waiting.iter();
+        let at = waiting.position(|waiting| waiting.ticket == self.ticket);
+        let withdrawn = at.and_then(|at| state.waiting.remove(at));
+        let refused = state.refused.remove(&self.ticket);
+        drop(state);
+        drop((withdrawn, refused));
+    }
+}
+
+/// Puts a message when the kernel has let the call pass.
+struct Posting<'a, T> {
+    shared: &'a Shared<T>,
+    message: Option<T>,
+}
+
+impl<T> Decode for Posting<'_, T> {
+    type Output = Result<(), TryPutError<T>>;
+
+    fn decode(&mut self, reply: Reply, _: &Rc<TrapFrame>) -> Self::Output {
+        match (reply, self.message.take()) {
+            (Reply::Done, Some(message)) => self.shared.try_put(message),
+            (other, _) => mismatch(other),
+        }
+    }
+
+    /// A call that is cut has no effect.
+    fn undo(&mut self, _: Reply, _: &Rc<TrapFrame>) {}
+}
+
+struct Getting<T: Send + 'static>(Rc<Bound<T>>);
+
+impl<T: Send + 'static> Decode for Getting<T> {
+    type Output = Result<T, Closed>;
+
+    fn decode(&mut self, reply: Reply, _: &Rc<TrapFrame>) -> Self::Output {
+        let Bound { queue, shared } = &*self.0;
+        match reply {
+            Reply::Message(number) => {
+                let message = queue.side().take(number);
+                if shared.capacity < usize::MAX {
+                    shared.admit(1);
+                }
+                Ok(message)
+            }
+            Reply::Err(_) => Err(Closed(())),
+            other => mismatch(other),
+        }
+    }
+
+    fn undo(&mut self, reply: Reply, frame: &Rc<TrapFrame>) {
+        if let Reply::Message(number) = reply {
+            frame.defer_word(SystemCall::GiveBack(self.0.queue.id()), number);
+        }
+    }
+}
+
+/// A mailbox in the kernel that takes from it.
+struct Bound<T: Send + 'static> {
+    queue: Queue<T>,
+    shared: Arc<Shared<T>>,
+}
+
+impl<T: Send + 'static> BoundMailbox for Bound<T> {
+    fn receive(&self) -> Range<u64> {
+        let mut state = lock(&self.shared.state);
+        state.is_told = false;
+        let coming = std::mem::take(&mut state.coming);
+        drop(state);
+        let side = self.queue.side();
+        let mut numbers = 0..0;
+        for message in coming {
+            let number = side.push(message);
+            if numbers.is_empty() {
+                numbers.start = number;
+            }
+            numbers.end = number + 1;
+        }
+        numbers
+    }
+
+    fn is_gone(&self) -> bool {
+        lock(&self.shared.state).is_gone
+    }
+
+    fn as_any(self: Rc<Self>) -> Rc<dyn Any> {
+        self
+    }
+}
+
+impl<T: Send + 'static> Drop for Bound<T> {
+    fn drop(&mut self) {
+        self.shared.refuse();
+    }
+}
+
+impl<T> Drop for TakingEnd<T> {
+    fn drop(&mut self) {
+        self.0.refuse();
+    }
+}
+
+impl<T> Drop for PuttingEnd<T> {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+impl<T> Clone for Mailbox<T> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<T> Clone for Sender<T> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<T> fmt::Debug for Mailbox<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Mailbox").field(&self.0.0.name).finish()
+    }
+}
+
+impl<T> fmt::Debug for Sender<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Sender").field(&self.0.0.name).finish()
+    }
+}

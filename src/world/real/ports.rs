@@ -1,0 +1,77 @@
+//! The ports that kernels side by side listen on together.
+
+use std::{
+    collections::BTreeMap,
+    io::Result,
+    net::SocketAddr,
+    sync::{Arc, Mutex},
+};
+
+use socket2::{Domain, Protocol, Socket, Type};
+
+use super::sockets;
+use crate::{abi::ListenOptions, panic::lock};
+
+/// The addresses on which kernels that run side by side listen together: see
+/// [`RealWorld::share_ports`](crate::RealWorld::share_ports). Clones are the same ports.
+#[derive(Clone, Debug, Default)]
+pub struct SharedPorts(Arc<Mutex<Addresses>>);
+
+/// The addresses that worlds listen on, by what was asked for and how often the same world has asked for
+/// it before.
+type Addresses = BTreeMap<(SocketAddr, usize), SocketAddr>;
+
+impl SharedPorts {
+    /// No address yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+}
+
+/// What one world has of them.
+#[derive(Default)]
+pub(super) struct Ports {
+    pub(super) shared: SharedPorts,
+    /// How often this world has asked for each address.
+    asked: BTreeMap<SocketAddr, usize>,
+}
+
+impl Ports {
+    pub(super) fn of(shared: SharedPorts) -> Self {
+        Self {
+            shared,
+            asked: BTreeMap::new(),
+        }
+    }
+
+    /// Listens where the other worlds listen that have asked for this address as often.
+    pub(super) fn listen(
+        &mut self,
+        addr: SocketAddr,
+        options: &ListenOptions,
+    ) -> Result<(Socket, SocketAddr)> {
+        let options = options.reuse_port(true);
+        let asked = self.asked.get(&addr).copied().unwrap_or(0);
+        // A port that is given is one, however often it is asked for.
+        let nth = if addr.port() == 0 { asked } else { 0 };
+        let mut known = lock(&self.shared.0);
+        let (socket, local) = match known.get(&(addr, nth)) {
+            Some(local) => sockets::listen(*local, &options)?,
+            None => {
+                refuse_foreign(addr)?;
+                sockets::listen(addr, &options)?
+            }
+        };
+        known.insert((addr, nth), local);
+        self.asked.insert(addr, asked + 1);
+        Ok((socket, local))
+    }
+}
+
+/// Fails if another process listens there, which may share the port as well.
+fn refuse_foreign(addr: SocketAddr) -> Result<()> {
+    let probe = Socket::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))?;
+    probe.set_reuse_address(true)?;
+    probe.bind(&addr.into())
+}
