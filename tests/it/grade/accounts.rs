@@ -178,7 +178,13 @@ fn target_kept(kernel: &mut Kernel) -> Result<(), Error> {
 fn the_programs_of_the_accounts_are_judged_right() {
     all_right(
         lower_first,
-        programs![higher_first, lock_for_each_pair, both_at_once, gate, tokens_in_order],
+        programs![
+            higher_first,
+            lock_for_each_pair,
+            both_at_once,
+            gate,
+            tokens_in_order
+        ],
     );
 }
 

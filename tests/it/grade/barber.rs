@@ -18,7 +18,9 @@ struct Shop {
 
 impl Shop {
     async fn cut(&self, os: &mut Os) {
-        let was_cutting = self.is_cutting.update(|cutting| std::mem::replace(cutting, true));
+        let was_cutting = self
+            .is_cutting
+            .update(|cutting| std::mem::replace(cutting, true));
         assert!(!was_cutting, "two customers are in the chair");
         os.yield_now().await;
         self.is_cutting.set(false);
@@ -33,7 +35,11 @@ fn opening(
     run(kernel, async move |os: &mut Os| {
         let shop = Shop::default();
         work(os, shop.clone()).await?;
-        writeln!(os, "{} of {CUSTOMERS} customers are served", shop.served.get());
+        writeln!(
+            os,
+            "{} of {CUSTOMERS} customers are served",
+            shop.served.get()
+        );
         Ok::<(), Errno>(())
     })
 }
@@ -45,7 +51,10 @@ fn customers<C: AsyncFn(&mut Os, &Shop) + 'static>(
 ) -> Result<(), Error> {
     opening(kernel, async |os: &mut Os, shop: Shop| {
         let visit = make(os).await;
-        all(os, CUSTOMERS, async move |os: &mut Os, _| visit(os, &shop).await).await
+        all(os, CUSTOMERS, async move |os: &mut Os, _| {
+            visit(os, &shop).await
+        })
+        .await
     })
 }
 
@@ -207,7 +216,13 @@ fn seat_is_checked_before(kernel: &mut Kernel) -> Result<(), Error> {
 fn the_programs_of_the_barber_are_judged_right() {
     all_right(
         seat_and_chair,
-        programs![queue, shared_seat, token_of_the_chair, counted_seat, seat_and_chair],
+        programs![
+            queue,
+            shared_seat,
+            token_of_the_chair,
+            counted_seat,
+            seat_and_chair
+        ],
     );
 }
 

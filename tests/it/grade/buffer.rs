@@ -6,8 +6,7 @@ use trapline::{
 };
 
 use super::{
-    Wrong, all, all_right, all_wrong, locked, locked_when, programs, put,
-    run, seen, take, tokens,
+    Wrong, all, all_right, all_wrong, locked, locked_when, programs, put, run, seen, take, tokens,
 };
 
 const ROOM: usize = 2;

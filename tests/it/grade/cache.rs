@@ -40,7 +40,10 @@ fn asking<G: AsyncFn(&mut Os, &Store, usize) -> usize + 'static>(
         .await?;
         let (computed, most) = (store.computed.get(), store.under_way.most());
         let answers = answers.map(|answer| answer.get());
-        writeln!(os, "{answers:?}, {computed} computed, at most {most} at once");
+        writeln!(
+            os,
+            "{answers:?}, {computed} computed, at most {most} at once"
+        );
         Ok::<(), trapline::Errno>(())
     })
 }
@@ -132,7 +135,10 @@ fn pending(kernel: &mut Kernel) -> Result<(), Error> {
 fn monitor(kernel: &mut Kernel, notifies: bool) -> Result<(), Error> {
     asking(kernel, async move |os: &mut Os| {
         let changed = Condition::new(os).await;
-        let entries = [Mutex::new(os, Entry::Empty).await, Mutex::new(os, Entry::Empty).await];
+        let entries = [
+            Mutex::new(os, Entry::Empty).await,
+            Mutex::new(os, Entry::Empty).await,
+        ];
         async move |os: &mut Os, store: &Store, key: usize| {
             let is_decided = |entry: &Entry| *entry != Entry::Pending;
             let mut entry = locked_when(os, &entries[key], &changed, is_decided).await;
@@ -203,14 +209,25 @@ fn no_signal(kernel: &mut Kernel) -> Result<(), Error> {
 fn the_programs_of_the_cache_are_judged_right() {
     all_right(
         lock_for_each_key,
-        programs![once, permit_for_each_key, promises, pending, token_for_each_key],
+        programs![
+            once,
+            permit_for_each_key,
+            promises,
+            pending,
+            token_for_each_key
+        ],
     );
 }
 
 #[test]
 fn the_wrong_programs_of_the_cache_are_found() {
-    let [twice, strict, mixed, broken, silent] =
-        programs![checks_then_computes, one_lock, one_value, broken_promise, no_signal];
+    let [twice, strict, mixed, broken, silent] = programs![
+        checks_then_computes,
+        one_lock,
+        one_value,
+        broken_promise,
+        no_signal
+    ];
     all_wrong(
         lock_for_each_key,
         &[

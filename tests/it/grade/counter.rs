@@ -5,10 +5,7 @@ use trapline::{
     sync::{Mutex, Semaphore},
 };
 
-use super::{
-    Peak, Wrong, all, all_right, all_wrong, locked, programs, put, run, take,
-    tokens,
-};
+use super::{Peak, Wrong, all, all_right, all_wrong, locked, programs, put, run, take, tokens};
 
 #[derive(Clone, Default)]
 struct Desk {
@@ -177,8 +174,13 @@ fn the_programs_of_the_counter_are_judged_right() {
 
 #[test]
 fn the_wrong_programs_of_the_counter_are_found() {
-    let [lost, strict, gives_up, left, asserts] =
-        programs![lost_update, work_in_the_lock, gives_up, server_is_left, asserts];
+    let [lost, strict, gives_up, left, asserts] = programs![
+        lost_update,
+        work_in_the_lock,
+        gives_up,
+        server_is_left,
+        asserts
+    ];
     all_wrong(
         mutex,
         &[

@@ -6,8 +6,7 @@ use trapline::{
 };
 
 use super::{
-    Peak, Wrong, all, all_right, all_wrong, locked, locked_when, programs, put,
-    run, take, tokens,
+    Peak, Wrong, all, all_right, all_wrong, locked, locked_when, programs, put, run, take, tokens,
 };
 
 #[derive(Clone, Default)]
@@ -224,7 +223,13 @@ fn room_is_kept(kernel: &mut Kernel) -> Result<(), Error> {
 fn the_programs_of_readers_and_writers_are_judged_right() {
     all_right(
         all_permits,
-        programs![monitor, light_switch, lock_for_each_reader, tokens_one_by_one, monitor_with_a_flag],
+        programs![
+            monitor,
+            light_switch,
+            lock_for_each_reader,
+            tokens_one_by_one,
+            monitor_with_a_flag
+        ],
     );
 }
 

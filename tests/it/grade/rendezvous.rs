@@ -50,7 +50,10 @@ fn meeting<M: AsyncFn(&mut Os, &Log, usize) + 'static>(
 }
 
 async fn two_queues(os: &mut Os, room: usize) -> [Queue<u32>; 2] {
-    [Queue::bounded(os, room).await, Queue::bounded(os, room).await]
+    [
+        Queue::bounded(os, room).await,
+        Queue::bounded(os, room).await,
+    ]
 }
 
 fn queues(kernel: &mut Kernel) -> Result<(), Error> {

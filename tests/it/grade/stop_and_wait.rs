@@ -245,8 +245,13 @@ fn the_programs_of_the_protocol_are_judged_right() {
 
 #[test]
 fn the_wrong_programs_of_the_protocol_are_found() {
-    let [twice, waits, gives_up, sends, left] =
-        programs![accepts_all, waits_for_ever, gives_up, sends_each_twice, receiver_is_left];
+    let [twice, waits, gives_up, sends, left] = programs![
+        accepts_all,
+        waits_for_ever,
+        gives_up,
+        sends_each_twice,
+        receiver_is_left
+    ];
     all_wrong(
         numbers,
         &[
