@@ -52,7 +52,7 @@ fn customers<C: AsyncFn(&mut Os, &Shop) + 'static>(
     opening(kernel, async |os: &mut Os, shop: Shop| {
         let visit = make(os).await;
         all(os, CUSTOMERS, async move |os: &mut Os, _| {
-            visit(os, &shop).await
+            visit(os, &shop).await;
         })
         .await
     })

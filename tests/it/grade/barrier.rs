@@ -40,7 +40,9 @@ fn barrier(kernel: &mut Kernel) -> Result<(), Error> {
 fn barrier_for(kernel: &mut Kernel, tasks: usize) -> Result<(), Error> {
     phases(kernel, async move |os: &mut Os| {
         let barrier = Barrier::new(os, tasks).await;
-        async move |os: &mut Os, _| drop(barrier.wait(os).await)
+        async move |os: &mut Os, _| {
+            barrier.wait(os).await;
+        }
     })
 }
 

@@ -99,10 +99,13 @@ fn promises(kernel: &mut Kernel) -> Result<(), Error> {
     promised(kernel, true)
 }
 
+/// The setter, until a task takes it, and the promise.
+type Slot = (Shared<Option<Setter<usize>>>, Promise<usize>);
+
 /// The first task of a key takes its setter.
 fn promised(kernel: &mut Kernel, is_set: bool) -> Result<(), Error> {
     asking(kernel, async move |os: &mut Os| {
-        let mut entries: Vec<(Shared<Option<Setter<usize>>>, Promise<usize>)> = Vec::new();
+        let mut entries: Vec<Slot> = Vec::new();
         for _ in 0..2 {
             let (setter, promise) = Promise::new(os).await;
             entries.push((Shared::new(Some(setter)), promise));

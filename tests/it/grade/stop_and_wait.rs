@@ -68,7 +68,10 @@ where
             received: Shared::default(),
         };
         let theirs = line.clone();
-        let receiver = async move |os: &mut Os| drop(receive(os, &theirs).await);
+        let receiver = async move |os: &mut Os| {
+            let ended = receive(os, &theirs).await;
+            assert_eq!(ended, Err(Closed(())), "it ends when the line is closed");
+        };
         let receiver = os.spawn("receiver", receiver).await;
         let receiver = receiver.map_err(|error| error.to_string())?;
         send(os, &line).await?;
