@@ -1,4 +1,4 @@
-//! A barber, a waiting room with one seat, and three customers. A customer that finds the seat taken leaves.
+//! A barber, a waiting room with one seat, and two customers. A customer that finds the seat taken leaves.
 //! Each sits down first, though the barber is free.
 
 use trapline::{
@@ -8,7 +8,7 @@ use trapline::{
 
 use super::{Wrong, all, all_right, all_wrong, locked, programs, put, run, take};
 
-const CUSTOMERS: usize = 3;
+const CUSTOMERS: usize = 2;
 
 #[derive(Clone, Default)]
 struct Shop {
