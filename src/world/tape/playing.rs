@@ -353,7 +353,9 @@ impl World for Playing {
                 Err(Lack::Wrong(what)) => what,
                 Err(Lack::Yet) => {
                     match self.jobs.pop_front() {
-                        Some(job) => drop(contain(|| again(job))),
+                        Some(job) => {
+                            contain(|| again(job));
+                        }
                         None => thread::sleep(GLANCE),
                     }
                     continue;

@@ -33,7 +33,7 @@ fn mail_of_its_own_tasks_and_of_threads_runs_again() {
                 }
             };
             os.spawn("works", async |os: &mut Os| {
-                os.run_blocking(thread).await.unwrap()
+                os.run_blocking(thread).await.unwrap();
             })
             .await
             .unwrap();
