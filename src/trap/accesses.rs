@@ -137,7 +137,7 @@ fn discard() {
     IS_ANY.set(false);
 }
 
-/// Returns whether a turn has noted accesses that nobody has taken.
+/// Returns whether a turn has noted accesses that were not taken.
 #[inline]
 pub(crate) fn is_any() -> bool {
     IS_ANY.get()
