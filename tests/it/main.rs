@@ -21,6 +21,7 @@ mod equivalence;
 mod exhaustive;
 mod explore;
 mod fairness;
+mod grade;
 mod guests;
 mod hostile;
 mod inject;

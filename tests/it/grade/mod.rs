@@ -1,0 +1,181 @@
+//! Grading: ten problems, each with five right programs and five wrong ones.
+
+mod accounts;
+mod barber;
+mod barrier;
+mod buffer;
+mod cache;
+mod counter;
+mod philosophers;
+mod readers;
+mod rendezvous;
+mod stop_and_wait;
+
+use std::rc::Rc;
+
+use trapline::{
+    Errno, Error, Graded, IntoExit, Kernel, Os, Outcome, Queue, RunEnd, Shared, grade,
+    sync::{Condition, Guard, Mutex, Watch},
+};
+
+type Body = fn(&mut Kernel) -> Result<(), Error>;
+
+/// What a wrong program has that the reference does not have, or what it lacks.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Wrong {
+    Race,
+    Deadlock,
+    Leak,
+    Fault,
+    Failure,
+    /// It never comes to an outcome of the reference.
+    TooStrict,
+}
+
+/// The programs of these names.
+macro_rules! programs {
+    ($($program:ident),+ $(,)?) => {
+        &[$((stringify!($program), $program as $crate::grade::Body)),+]
+    };
+}
+use programs;
+
+/// Grades five right programs.
+fn all_right(reference: Body, programs: &[(&str, Body); 5]) {
+    for (name, program) in programs {
+        let graded = graded(*program, reference);
+        assert!(graded.is_complete(), "{name}\n{graded}");
+        assert!(graded.is_equal(), "{name}\n{graded}");
+    }
+}
+
+/// Grades five wrong programs.
+fn all_wrong(reference: Body, programs: &[(Wrong, &(&str, Body)); 5]) {
+    for (wrong, (name, program)) in programs {
+        let graded = graded(*program, reference);
+        assert!(graded.is_complete(), "{name}\n{graded}");
+        assert!(!graded.is_equal(), "{name}\n{graded}");
+        let is_found = match wrong {
+            Wrong::TooStrict => graded.races.is_empty() && !graded.missing.is_empty(),
+            _ => graded.races.iter().any(|race| is(&race.outcome, *wrong)),
+        };
+        assert!(is_found, "{name} is not {wrong:?}\n{graded}");
+    }
+}
+
+fn is(outcome: &Outcome, wrong: Wrong) -> bool {
+    match wrong {
+        Wrong::Race => outcome.end == RunEnd::Over && !outcome.faults && !outcome.fails,
+        Wrong::Deadlock => outcome.end == RunEnd::Deadlock,
+        Wrong::Leak => outcome.end == RunEnd::Leak,
+        Wrong::Fault => outcome.faults,
+        Wrong::Failure => outcome.fails,
+        Wrong::TooStrict => false,
+    }
+}
+
+fn graded(program: Body, reference: Body) -> Graded {
+    grade(program, reference).schedules(5_000).threads(1).run()
+}
+
+/// Runs this task, which the host spawns, and its children.
+fn run<T: IntoExit>(
+    kernel: &mut Kernel,
+    main: impl AsyncFnOnce(&mut Os) -> T + 'static,
+) -> Result<(), Error> {
+    kernel.spawn("main", main)?;
+    kernel.run().map(drop)
+}
+
+/// Starts a task for each number below `tasks`, and waits for all.
+async fn all(
+    os: &mut Os,
+    tasks: usize,
+    program: impl AsyncFn(&mut Os, usize) + 'static,
+) -> Result<(), Errno> {
+    let program = Rc::new(program);
+    let mut spawned = Vec::new();
+    for number in 0..tasks {
+        let program = Rc::clone(&program);
+        let task = async move |os: &mut Os| program(os, number).await;
+        spawned.push(os.spawn(format!("task {number}"), task).await?);
+    }
+    for task in spawned {
+        os.wait(task).await?;
+    }
+    Ok(())
+}
+
+/// Counts tasks that are inside, and the most that were at once.
+#[derive(Clone, Default)]
+struct Peak(Shared<(u32, u32)>);
+
+impl Peak {
+    /// Is inside for a while.
+    async fn pass(&self, os: &mut Os) {
+        self.enter();
+        os.yield_now().await;
+        self.leave();
+    }
+
+    fn enter(&self) {
+        self.0.update(|(inside, most)| {
+            *inside += 1;
+            *most = (*most).max(*inside);
+        });
+    }
+
+    fn leave(&self) {
+        self.0.update(|(inside, _)| *inside -= 1);
+    }
+
+    fn most(&self) -> u32 {
+        self.0.with(|(_, most)| *most)
+    }
+}
+
+/// A queue with so many tokens.
+async fn tokens(os: &mut Os, count: usize) -> Queue<()> {
+    let queue = Queue::unbounded(os).await;
+    for _ in 0..count {
+        put(os, &queue, ()).await;
+    }
+    queue
+}
+
+async fn put<T: 'static>(os: &mut Os, queue: &Queue<T>, message: T) {
+    let put = queue.put(os, message).await;
+    assert!(put.is_ok(), "the queue is open");
+}
+
+async fn take<T: 'static>(os: &mut Os, queue: &Queue<T>) -> T {
+    queue.get(os).await.expect("the queue is open")
+}
+
+async fn locked<T: 'static>(os: &mut Os, lock: &Mutex<T>) -> Guard<T> {
+    let guard = lock.lock(os).await;
+    guard.unwrap_or_else(|poisoned| poisoned.0)
+}
+
+/// Takes a lock, and waits until its value is as wanted.
+async fn locked_when<T: 'static>(
+    os: &mut Os,
+    lock: &Mutex<T>,
+    changed: &Condition,
+    is_wanted: impl Fn(&T) -> bool,
+) -> Guard<T> {
+    let mut guard = locked(os, lock).await;
+    while !is_wanted(&guard) {
+        let again = changed.wait(os, guard).await;
+        guard = again.unwrap_or_else(|poisoned| poisoned.0);
+    }
+    guard
+}
+
+/// Waits until the value of a watch is as wanted.
+async fn seen<T: Clone + 'static>(os: &mut Os, watch: &Watch<T>, is_wanted: impl Fn(T) -> bool) {
+    let watch = watch.clone();
+    while !is_wanted(watch.get()) {
+        watch.changed(os).await;
+    }
+}
