@@ -72,6 +72,7 @@ impl Interrupts {
             mail: AtomicUsize::new(0),
             board: Mutex::default(),
             fellows: OnceLock::new(),
+            tape: OnceLock::new(),
         })))
     }
 
@@ -122,6 +123,8 @@ struct Line {
     board: Mutex<Board>,
     /// The kernels that run side by side with this one.
     fellows: OnceLock<Weak<Fellows>>,
+    /// Whether the world is on a tape, and if so whether it comes from there.
+    tape: OnceLock<bool>,
 }
 
 impl Line {
@@ -156,6 +159,20 @@ impl Remote {
 
     pub(crate) fn is_raised(&self) -> bool {
         self.0.raised.load(Ordering::Relaxed)
+    }
+
+    /// Notes that the world is on a tape, or `plays` one.
+    pub(crate) fn note_tape(&self, plays: bool) {
+        let _ = self.0.tape.set(plays);
+    }
+
+    pub(crate) fn is_taped(&self) -> bool {
+        self.0.tape.get().is_some()
+    }
+
+    /// Whether the world answers from a tape.
+    pub(crate) fn plays(&self) -> bool {
+        self.0.tape.get() == Some(&true)
     }
 
     /// Whether an interrupt is waiting, or the kernel has counted on a thread.

@@ -123,12 +123,12 @@ pub use log::{
     Span, Topic, TraceLine, Tracer, Wake, recording as record,
 };
 pub use sched::{Cause, Facts, Fifo, Policy, Runnable};
-#[doc(hidden)]
-pub use trap::Label;
 pub use trap::{
     CallSite, Continued, Descriptor, DiskOp, Effect, FileOp, Footprints, Mutation, Note, Object,
     pause::pause,
 };
+#[doc(hidden)]
+pub use trap::{Label, Lack, Mail};
 #[cfg(feature = "hyper")]
 pub use user::guest::ForeignTimer;
 pub use user::{

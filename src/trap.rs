@@ -50,7 +50,8 @@ pub use descriptor::Descriptor;
 pub use disk::{DiskOp, FileOp};
 pub use footprint::{Continued, Footprints, Note, Object};
 pub(crate) use frame::{CONSOLE_ROOM, DeviceRef, MAX_IO, Parcel, Payload, TrapFrame};
-pub(crate) use mailboxes::BoundMailbox;
+pub(crate) use mailboxes::{BoundMailbox, Received, Receiving};
+pub use mailboxes::{Lack, Mail};
 pub use mutation::{CallSite, Effect, Mutation};
 pub(crate) use new_task::{
     Caller, Charge, Fate, Keeper, NewTask, Options, Program, Start, Store, Streams, TextQueue,

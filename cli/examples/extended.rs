@@ -100,7 +100,7 @@ impl Lapse {
 
 impl World for Lapse {
     forward_world!(inner: random, reseed, seed, print, take_console);
-    forward_world!(inner: is_idle, remote, submit, io, spins, choose);
+    forward_world!(inner: is_idle, remote, submit, io, mail, spins, choose);
 
     fn now(&mut self) -> Duration {
         self.inner.now().saturating_mul(self.factor)

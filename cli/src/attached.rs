@@ -114,7 +114,7 @@ impl Replayed {
 
 impl<W: World> World for Attached<W> {
     forward_world!(inner: now, now_for_log, random, reseed, seed, print, take_console);
-    forward_world!(inner: holds_tasks, is_idle, remote, submit, spins, spin, choose);
+    forward_world!(inner: holds_tasks, is_idle, remote, submit, mail, spins, spin, choose);
 
     fn wait(
         &mut self,

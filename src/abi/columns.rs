@@ -73,6 +73,8 @@ pub(crate) enum Beside {
     Program,
     Exit,
     Job,
+    /// Of a mailbox, on a tape alone.
+    Mail,
     Store,
     Source,
     Addr,

@@ -232,6 +232,27 @@ impl Turn {
     }
 }
 
+/// A turn of a task, by its number among those of the task, from 1.
+pub(super) type At = (Tid, u32);
+
+/// Returns the pairs of turns of which the second reads from the first: the last turn that changed what it
+/// touches, of another task.
+pub(super) fn reads_from(turns: &[Turn]) -> Vec<(At, At)> {
+    let mut changed: FxHashMap<Name, At> = FxHashMap::default();
+    let mut pairs = Vec::new();
+    for turn in turns.iter().filter(|turn| turn.task > Tid::KERNEL) {
+        let at = (turn.task, turn.number);
+        for (name, writes) in &turn.foot.names {
+            let last = changed.get(name).filter(|last| last.0 != turn.task);
+            pairs.extend(last.map(|last| (*last, at)));
+            if *writes {
+                changed.insert(*name, at);
+            }
+        }
+    }
+    pairs
+}
+
 #[derive(Debug, Default)]
 struct Known {
     name: Option<Made>,

@@ -17,7 +17,7 @@ use super::{
     cuts,
     deadline::Deadline,
     explored::{Explored, Progress},
-    mutate,
+    feedback, mutate,
     reruns::Reruns,
     search,
     settings::{Settings, Shard},
@@ -71,7 +71,7 @@ use crate::{Effect, Error, Inject, Kernel, Mutation, SimNet, SystemCall, Tid, sc
 /// |---|---|---|
 /// | `TRAPLINE_SCHEDULES` | `100000` | [`Check::schedules`] |
 /// | `TRAPLINE_SEED` | `7` | [`Check::seed`] |
-/// | `TRAPLINE_STRATEGY` | `random`, `pct:3`, `surw`, `fifo`, `exhaustive` | [`Check::random`] and its neighbours |
+/// | `TRAPLINE_STRATEGY` | `random`, `pct:3`, `surw`, `rff`, `fifo`, `exhaustive` | [`Check::random`] and its neighbours |
 /// | `TRAPLINE_TIME` | `30s` | [`Check::time`] |
 /// | `TRAPLINE_THREADS` | `8` | [`Check::threads`], where the source calls it |
 /// | `TRAPLINE_SHARD` | `3/8` | runs one of 8 parts of the schedules; the parts are disjoint |
@@ -166,6 +166,36 @@ where
     /// with the least numbers are counted.
     pub fn surw(self) -> Self {
         self.strategy(SearchStrategy::Surw(None))
+    }
+
+    /// Learns from each schedule: which turn reads what another one has changed. A schedule that has shown a
+    /// new pair of such turns is the begin of later ones, which make a turn wait for another, or let it come
+    /// first. Each fourth schedule is drawn. Finds a defect that needs several turns in a rare order, each of
+    /// which shows something new. (RFF: Wolff and others, "Greybox fuzzing for concurrency testing", ASPLOS
+    /// 2024.) A search runs on one thread, whatever [`Check::threads`] says, since each schedule needs those
+    /// before it. [`Check::estimate`] panics: its schedules are not drawn alike.
+    ///
+    /// ```
+    /// use trapline::{Os, Shared};
+    ///
+    /// let torn = trapline::check(|kernel| {
+    ///     let stages = Shared::new(0);
+    ///     for stage in 0..4 {
+    ///         let stages = stages.clone();
+    ///         kernel.spawn("stage", async move |_: &mut Os| {
+    ///             if stages.get() == 3 - stage {
+    ///                 stages.set(4 - stage);
+    ///             }
+    ///         })?;
+    ///     }
+    ///     kernel.run()?;
+    ///     assert!(stages.get() < 4, "the stages came in the reverse order");
+    ///     Ok(())
+    /// });
+    /// assert!(torn.rff().explore().failure.is_some());
+    /// ```
+    pub fn rff(self) -> Self {
+        self.strategy(SearchStrategy::Rff)
     }
 
     /// Runs one schedule of each causal order, all with one seed. Two schedules have the same causal
@@ -596,7 +626,8 @@ where
             let why = "`audit` does not go with `preemptions`: leave one of them out";
             panic!("the search cannot begin: {why}");
         }
-        if self.settings.estimates && self.settings.is_exhaustive() {
+        let draws = !self.settings.is_exhaustive() && self.settings.strategy != SearchStrategy::Rff;
+        if self.settings.estimates && !draws {
             let why = "`estimate` is for a search that draws its schedules: leave it out";
             panic!("the search cannot begin: {why}");
         }
@@ -705,6 +736,7 @@ where
         };
         let mut tally = match (ended, settings.preemptions) {
             (Some(tally), _) => tally,
+            _ if settings.strategy == SearchStrategy::Rff => feedback::search(test)?,
             _ if !settings.is_exhaustive() => search::by_seeds(&crew, &settings)?,
             (None, Some(most)) => bounded::search(&crew, test, most)?,
             (None, None) => complete::search(&crew, test)?,

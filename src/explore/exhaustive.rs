@@ -214,6 +214,11 @@ impl Tree {
         this.turns.iter().map(Turn::again).collect()
     }
 
+    /// Looks at the turns of the last schedule that no order has decided.
+    pub(super) fn with_turns<T>(&self, look: impl FnOnce(&[Turn]) -> T) -> T {
+        look(&self.0.borrow().turns)
+    }
+
     pub(super) fn has_choice(&self) -> bool {
         self.0.borrow().has_choice
     }

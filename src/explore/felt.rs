@@ -1,4 +1,4 @@
-//! What has come of the faults of a search: how often each was drawn, has happened, and was felt.
+//! The faults of a search: how often each was drawn, has happened, and was felt.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -159,7 +159,7 @@ impl Counted {
         }
     }
 
-    /// Returns what has come of all faults of the schedule, which has ended.
+    /// Returns the counts of all faults of the schedule, which has ended.
     pub(super) fn end(&mut self, list: &[MayFault], net: &SimNet) -> Faults {
         let mut faults = std::mem::take(&mut self.faults);
         // Of what happened, only the kinds that chaos has drawn are its faults.

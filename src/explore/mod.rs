@@ -3,7 +3,7 @@
 //! | files | own |
 //! |---|---|
 //! | `check.rs`, `settings.rs`, `strategy.rs` | [`check`]: the settings of a search |
-//! | `search.rs`, `bounded.rs`, `complete.rs` | the loops: by seeds, by preemptions, over a tree |
+//! | `search.rs`, `feedback.rs`, `bounded.rs`, `complete.rs` | the loops: by seeds, by what they show, by preemptions, over a tree |
 //! | `exhaustive.rs`, `causal.rs`, `clock.rs` | that tree: a schedule for each causal order |
 //! | `crew.rs`, `meter.rs` | threads and parts; how far a search is |
 //! | `tally.rs`, `explored.rs` | what a search finds; what it returns |
@@ -40,6 +40,7 @@ mod doom;
 mod excerpt;
 mod exhaustive;
 mod explored;
+mod feedback;
 mod felt;
 mod grade;
 mod guide;

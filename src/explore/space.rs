@@ -122,7 +122,7 @@ impl Space {
         this.counted.begin();
     }
 
-    /// Returns what has come of the faults of the schedule, which has ended.
+    /// Returns the counts of the faults of the schedule, which has ended.
     pub(super) fn end(&self, net: &SimNet) -> Faults {
         let this = &mut *self.0.borrow_mut();
         this.counted.end(&this.limits.faults, net)

@@ -9,7 +9,8 @@ use crate::{
 };
 
 /// How a search chooses its schedules. The text of a strategy is the name of its policy in
-/// [`POLICIES`](crate::sched::POLICIES), or `surw` or `exhaustive`.
+/// [`POLICIES`](crate::sched::POLICIES), or `surw`,
+/// `rff` or `exhaustive`.
 ///
 /// ```
 /// use trapline::SearchStrategy;
@@ -33,6 +34,8 @@ pub enum SearchStrategy {
     /// [`Check::surw`](crate::Check::surw), where tasks have so many turns. The search counts them if they
     /// are not known.
     Surw(Option<TurnCounts>),
+    /// [`Check::rff`](crate::Check::rff).
+    Rff,
     /// [`Check::exhaustive`](crate::Check::exhaustive).
     Exhaustive,
 }
@@ -43,7 +46,7 @@ impl SearchStrategy {
         match self {
             Self::Fifo | Self::Exhaustive if !watch.is_set() => builder,
             Self::Fifo | Self::Exhaustive => timed(builder, Fifo::default(), watch),
-            Self::Random => timed(builder, Random::new(seed), watch),
+            Self::Random | Self::Rff => timed(builder, Random::new(seed), watch),
             Self::Pct(changes, length) => timed(builder, Pct::of(changes, length, seed), watch),
             Self::Surw(counts) => {
                 timed(builder, Surw::new(counts.unwrap_or_default(), seed), watch)
@@ -54,7 +57,7 @@ impl SearchStrategy {
     pub(super) fn policy(self, seed: u64) -> Box<dyn Policy> {
         match self {
             Self::Fifo | Self::Exhaustive => Box::new(Fifo::default()),
-            Self::Random => Box::new(Random::new(seed)),
+            Self::Random | Self::Rff => Box::new(Random::new(seed)),
             Self::Pct(changes, length) => Box::new(Pct::of(changes, length, seed)),
             Self::Surw(counts) => Box::new(Surw::new(counts.unwrap_or_default(), seed)),
         }
@@ -74,12 +77,13 @@ impl FromStr for SearchStrategy {
 
     fn from_str(text: &str) -> Result<Self, String> {
         const USAGE: &str = "there are random, pct, pct:CHANGES[,length=TURNS] (changes from 0 to 1000), surw, \
-             surw:TURNS/TURNS<PARENT (of up to 32 tasks), fifo and exhaustive";
+             surw:TURNS/TURNS<PARENT (of up to 32 tasks), rff, fifo and exhaustive";
         let (name, params) = text.split_once(':').unwrap_or((text, ""));
         match name {
             // The other words are those of earlier versions.
             "fifo" | "round_robin" | "round-robin" if text == name => Ok(Self::Fifo),
             "random" if text == name => Ok(Self::Random),
+            "rff" if text == name => Ok(Self::Rff),
             "surw" if text == name => Ok(Self::Surw(None)),
             "surw" => Ok(Self::Surw(Some(params.parse().map_err(|()| USAGE)?))),
             "exhaustive" if text == name => Ok(Self::Exhaustive),
@@ -101,6 +105,7 @@ impl fmt::Display for SearchStrategy {
             Self::Pct(changes, Some(length)) => write!(f, "pct:{changes},length={length}"),
             Self::Surw(None) => f.write_str("surw"),
             Self::Surw(Some(counts)) => write!(f, "surw:{counts}"),
+            Self::Rff => f.write_str("rff"),
             Self::Exhaustive => f.write_str("exhaustive"),
         }
     }

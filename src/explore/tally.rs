@@ -36,7 +36,7 @@ pub(super) struct Tally {
     pub(super) cuts: Option<Cuts>,
     /// The turns of the longest schedule, where causal orders are known.
     pub(super) turns: u64,
-    /// What has come of the faults, if there are any.
+    /// The counts of the faults, if there are any.
     pub(super) faults: Faults,
 }
 

@@ -35,7 +35,7 @@ impl TimedWorld {
 
 impl World for TimedWorld {
     forward_world!(inner: now, now_for_log, random, reseed, seed, reset, print, take_console, wait);
-    forward_world!(inner: holds_tasks, is_idle, remote, submit, io, spins, spin, net);
+    forward_world!(inner: holds_tasks, is_idle, remote, submit, io, mail, spins, spin, net);
 
     fn choose(&mut self, of: u64, drawn: u64) -> u64 {
         self.space.choose(of, drawn)

@@ -32,7 +32,7 @@ pub(super) struct Trial {
     pub(super) notes: Option<Box<Notes>>,
     /// Whether another thread may have decided what happened.
     pub(super) counts_on_threads: bool,
-    /// What has come of its faults. `None` if there are none.
+    /// The counts of its faults. `None` if there are none.
     pub(super) faults: Option<Box<Faults>>,
 }
 
@@ -153,8 +153,7 @@ const NOT_ALONE: &str = "the closure has run another kernel than the one that it
      on it, and call kernel.run()";
 
 impl Test<'_> {
-    /// Runs the body on a kernel that is as new, and counts what has come of the faults, which this space has
-    /// decided.
+    /// Runs the body on a kernel that is as new, and counts its faults, which this space has decided.
     pub(super) fn run_in(self, space: &Space, kernel: &mut Kernel, watch: &TrialWatch) -> Trial {
         let trial = self.run(kernel, watch);
         let faults = self.settings.has_faults().then(|| space.end(&kernel.net()));

@@ -23,7 +23,7 @@ impl Kernel {
     /// Has the kernel wait on a common clock, with random numbers of this seed. If it `mixes`, a policy
     /// that was not set is random.
     ///
-    /// *Errors:* the world is not a simulated one.
+    /// *Errors:* the world is not a simulated one, or is on a tape.
     pub(crate) fn keep_step(
         &mut self,
         clock: &Rc<Cell<Duration>>,
@@ -33,6 +33,10 @@ impl Kernel {
         if self.world.spins() {
             let why = "Kernels::simulated is for kernels of the simulated world: boot each with \
                        Kernel::simulated, or with a SimWorld of its own";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
+        if self.remote.is_taped() {
+            let why = "a kernel of Kernels::simulated has no tape: its seed repeats the run";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
         let pace = Rc::new(Pace::new(clock));

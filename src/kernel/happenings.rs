@@ -1,6 +1,6 @@
 //! What the world reports: interrupts of other threads, and devices that are ready.
 
-use std::{io, time::Duration};
+use std::time::Duration;
 
 use super::{
     Kernel,
@@ -12,7 +12,7 @@ use crate::{
     abi::{DeviceId, Direction, Nanos, QueueId, Reply, Signal},
     interrupt::Interrupt,
     log::Wake,
-    trap::Note,
+    trap::{Mail as _, Note, Received, Receiving},
     world::Happening,
 };
 
@@ -49,17 +49,21 @@ impl Kernel {
     /// Moves the messages of a mailbox into its queue.
     fn take_mail(&mut self, queue: QueueId) {
         self.frame.note(Note::Barrier);
-        let Some(mailbox) = self.frame.mailboxes.get(queue) else {
+        let Some(from) = self.frame.mailboxes.get(queue) else {
             return;
         };
-        let numbers = mailbox.receive();
-        if numbers.is_empty() && !mailbox.is_gone() {
-            let why =
-                "mail of another kernel is not on the tape: only a kernel without any replays";
-            self.trouble = Some(io::Error::new(io::ErrorKind::Unsupported, why));
+        let received = Received::default();
+        let mut mail = Receiving { from, received };
+        match queue.is_of_daemon() {
+            // What daemons get is not on tapes.
+            true => mail.take(None),
+            false => self.pass_mail(&mut mail),
         }
-        for number in numbers {
+        for number in mail.received.numbers {
             self.put_message(queue, number);
+        }
+        if mail.received.closes {
+            self.close_queue(queue);
         }
     }
 

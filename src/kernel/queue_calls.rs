@@ -12,7 +12,7 @@ use crate::{
     abi::{End, Errno, QueueId, Reply},
     log::Wake,
     sched::Runnable,
-    trap::{Note, Object, Payload},
+    trap::{Mail, Note, Object, Payload},
 };
 
 impl Kernel {
@@ -159,6 +159,21 @@ impl Kernel {
             self.frame.note(Note::Stored(queue));
             self.notify_selects(queue);
         }
+    }
+
+    /// Takes mail as the world says: as it comes, or from a tape.
+    pub(super) fn pass_mail(&mut self, mail: &mut dyn Mail) {
+        if let Err(error) = self.world.mail(mail) {
+            self.trouble.get_or_insert(error);
+        }
+    }
+
+    /// Lets a put into a mailbox pass. The caller makes it, unless its answer belongs on a tape.
+    pub(super) fn post(&mut self) -> Outcome {
+        if let Some(Payload::Post(mut mail)) = self.frame.take() {
+            self.pass_mail(&mut *mail);
+        }
+        Reply::Done.into()
     }
 
     /// Closes a queue, and wakes the tasks that wait at its ends. Returns whether it was open.

@@ -19,7 +19,7 @@ impl Kernel {
         match call {
             SystemCall::GetTid => Reply::Tid(me.tid).into(),
             SystemCall::Yield => Answer::SLEPT.into(),
-            SystemCall::Post => Reply::Done.into(),
+            SystemCall::Post => self.post(),
             SystemCall::NewTask => self.new_task(me, OnExit::Zombie),
             SystemCall::NewDetachedTask => self.new_task(me, OnExit::Nothing),
             SystemCall::NewDaemon => self.new_daemon(me),

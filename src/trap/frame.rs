@@ -19,7 +19,7 @@ use super::{
     disk::{DiskOp, FileOp},
     drops::Drops,
     footprint::{Footprints, Object},
-    mailboxes::Mailboxes,
+    mailboxes::{Mail, Mailboxes},
     mutation::Mutated,
     new_task::{Caller, Fate, NewTask, Store},
     scope::ScopeState,
@@ -82,6 +82,8 @@ pub(crate) enum Payload {
     FileOp(Box<FileOp>),
     /// What was read, or the names in a directory.
     Bytes(Vec<u8>),
+    /// A put into a mailbox, whose answer is on the tape.
+    Post(Box<dyn Mail>),
 }
 
 impl Payload {
@@ -120,6 +122,7 @@ impl Payload {
             | Self::Source(_)
             | Self::Opened(..)
             | Self::Job(_)
+            | Self::Post(_)
             | Self::Tracer(_)
             | Self::Policy(_) => Detail::None,
         }
@@ -232,6 +235,8 @@ pub(crate) struct TrapFrame {
     pub(crate) pipes: Cell<bool>,
     pub(crate) mutated: Mutated,
     pub(crate) mailboxes: Mailboxes,
+    /// How many messages its tasks have put into mailboxes.
+    posted: Cell<u64>,
 }
 
 impl TrapFrame {
@@ -264,6 +269,7 @@ impl TrapFrame {
             pipes: Cell::default(),
             mutated: Mutated::default(),
             mailboxes: Mailboxes::default(),
+            posted: Cell::default(),
         }
     }
 
@@ -326,6 +332,17 @@ impl TrapFrame {
 
     pub(crate) fn forget_place(&self) {
         self.place.set(None);
+    }
+
+    /// Returns the kernel and the number of a put into a mailbox: a replay finds the message by these.
+    pub(crate) fn next_post(&self) -> (u64, u64) {
+        self.posted.set(self.posted.get() + 1);
+        (self.kernel.get().into(), self.posted.get())
+    }
+
+    /// Whether what reaches the running task is on a tape.
+    pub(crate) fn is_taped(&self) -> bool {
+        self.remote.is_taped() && !self.remote.running().is_daemon()
     }
 
     pub(crate) fn put(&self, payload: Payload) {

@@ -4,15 +4,65 @@ use std::{any::Any, cell::RefCell, collections::BTreeMap, ops::Range, rc::Rc};
 
 use crate::abi::QueueId;
 
-/// A mailbox in the kernel that takes from it.
+/// What reaches a kernel through a mailbox: messages, the answer to a put, or room for one. A world hands
+/// it on by [`World::mail`](crate::World::mail).
+#[doc(hidden)]
+pub trait Mail {
+    /// Takes what is there, and writes it to a tape.
+    fn take(&mut self, tape: Option<&mut Vec<u8>>);
+
+    /// Takes what the tape says.
+    fn again(&mut self, tape: &[u8]) -> Result<(), Lack>;
+}
+
+/// Why a replay cannot take what the tape says.
+#[doc(hidden)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Lack {
+    /// A thread or another kernel has not put it yet.
+    Yet,
+    /// It never comes. The text says what is wrong.
+    Wrong(&'static str),
+}
+
+/// What a kernel has received from a mailbox.
+#[derive(Default)]
+pub(crate) struct Received {
+    /// The numbers of the messages in the store of the queue.
+    pub(crate) numbers: Range<u64>,
+    /// Whether nothing comes after them.
+    pub(crate) closes: bool,
+}
+
+/// A mailbox in the kernel that takes from it, or the room in one that a task waits for.
 pub(crate) trait BoundMailbox {
-    /// Moves all messages into the store of the queue. Returns their numbers.
-    fn receive(&self) -> Range<u64>;
+    /// Moves all messages into the store of the queue, and writes them to a tape.
+    fn receive(&self, tape: Option<&mut Vec<u8>>) -> Received;
+
+    /// Moves the messages that the tape has.
+    fn receive_again(&self, tape: &[u8]) -> Result<Received, Lack>;
 
     /// Whether no task can take from it any more.
     fn is_gone(&self) -> bool;
 
     fn as_any(self: Rc<Self>) -> Rc<dyn Any>;
+}
+
+/// A mailbox that a kernel receives from.
+pub(crate) struct Receiving {
+    pub(crate) from: Rc<dyn BoundMailbox>,
+    pub(crate) received: Received,
+}
+
+impl Mail for Receiving {
+    fn take(&mut self, tape: Option<&mut Vec<u8>>) {
+        self.received = self.from.receive(tape);
+    }
+
+    fn again(&mut self, tape: &[u8]) -> Result<(), Lack> {
+        self.received = self.from.receive_again(tape)?;
+        Ok(())
+    }
 }
 
 /// The mailboxes that belong to a kernel, by their queues.

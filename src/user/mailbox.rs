@@ -4,14 +4,19 @@
 //! kills and timeouts treat it as any queue. The messages are in a list under a lock until the kernel
 //! has the interrupt.
 
+mod shared;
+mod taped;
+
 use std::{
     any::Any,
     collections::{BTreeMap, VecDeque},
     fmt,
-    ops::Range,
     rc::Rc,
     sync::{Arc, Mutex, OnceLock},
 };
+
+pub(super) use shared::Codec;
+use shared::{Home, Key, OF_THREAD, Shared, State, Ticket};
 
 use super::{
     os::{Decode, Os, mismatch},
@@ -19,10 +24,10 @@ use super::{
     select::{Arm, Source},
 };
 use crate::{
-    abi::{KernelId, Kind, QueueId, Reply, SystemCall},
-    interrupt::{External, ExternalWork, Remote},
+    abi::{Kind, Reply, SystemCall},
+    interrupt::{External, ExternalWork},
     panic::lock,
-    trap::{BoundMailbox, Caller, TrapFrame},
+    trap::{BoundMailbox, Caller, Lack, Received, TrapFrame},
 };
 
 /// The end of a mailbox that takes messages, which tasks of any kernel and other threads put. Clones are
@@ -80,72 +85,35 @@ struct TakingEnd<T>(Arc<Shared<T>>);
 /// The last handle that puts closes it.
 struct PuttingEnd<T>(Arc<Shared<T>>);
 
-struct Shared<T> {
-    name: Option<Box<str>>,
-    /// How many messages may be put and not taken.
-    capacity: usize,
-    /// The kernel that takes. Set once, with the lock held.
-    home: OnceLock<Home>,
-    state: Mutex<State<T>>,
-}
-
-struct Home {
-    kernel: KernelId,
-    remote: Remote,
-    queue: QueueId,
-}
-
-struct State<T> {
-    /// The messages that the kernel has not taken over.
-    coming: VecDeque<T>,
-    /// Whether the kernel is told that there are some.
-    is_told: bool,
-    /// How many are put and not taken.
-    len: usize,
-    /// The tasks that wait for room, in order.
-    waiting: VecDeque<Waiting<T>>,
-    /// The messages of those that have waited in vain, until their tasks take them back.
-    refused: BTreeMap<u64, T>,
-    last_ticket: u64,
-    has_senders: bool,
-    is_gone: bool,
-    /// The kernel that takes waits for the senders.
-    external: Option<ExternalWork>,
-}
-
-/// A task that waits for room.
-struct Waiting<T> {
-    ticket: u64,
-    message: T,
-    remote: Remote,
-    /// The queue in its kernel whose close wakes it.
-    room: QueueId,
-}
-
 impl<T: Send + 'static> Mailbox<T> {
     /// A mailbox with room for so many messages; 0 counts as 1. Messages that are put and not taken
     /// count. Returns its two ends.
     #[must_use]
     pub fn bounded(capacity: usize) -> (Sender<T>, Self) {
-        Self::make(None, capacity.max(1))
+        Self::make(None, capacity.max(1), None)
     }
 
     /// A mailbox with room for any number of messages.
     #[must_use]
     pub fn unbounded() -> (Sender<T>, Self) {
-        Self::make(None, usize::MAX)
+        Self::make(None, usize::MAX, None)
     }
 
     /// A mailbox as [`Mailbox::bounded`] makes it, with a name, which reports and traces show.
     #[must_use]
     pub fn named(name: &str, capacity: usize) -> (Sender<T>, Self) {
-        Self::make(Some(name.into()), capacity.max(1))
+        Self::make(Some(name.into()), capacity.max(1), None)
     }
 
-    fn make(name: Option<Box<str>>, capacity: usize) -> (Sender<T>, Self) {
+    pub(super) fn make(
+        name: Option<Box<str>>,
+        capacity: usize,
+        codec: Option<Codec<T>>,
+    ) -> (Sender<T>, Self) {
         let shared = Arc::new(Shared {
             name,
             capacity,
+            codec,
             home: OnceLock::new(),
             state: Mutex::new(State {
                 coming: VecDeque::new(),
@@ -254,9 +222,10 @@ impl<T: Send + 'static> Mailbox<T> {
             state.is_told = true;
             remote.mail(id);
         }
+        let external = ExternalWork::new(&remote, External::Mail);
         match state.has_senders {
-            true => state.external = Some(ExternalWork::new(&remote, External::Mail)),
-            false => remote.ring(id),
+            true => state.external = Some(external),
+            false => remote.mail(id),
         }
         let home = Home {
             kernel: os.kernel(),
@@ -290,31 +259,53 @@ impl<T: Send + 'static> Sender<T> {
     ) -> impl Future<Output = Result<(), Closed<T>>> + 'a {
         let place = os.note_caller();
         async move {
-            let posting = Posting {
-                shared: &self.0.0,
-                message: Some(message),
+            let (shared, key) = (&self.0.0, os.frame().next_post());
+            let put = match os.frame().is_taped() {
+                true => taped::put(os, shared, key, message).await,
+                false => {
+                    let message = Some(message);
+                    let posting = Posting {
+                        shared,
+                        key,
+                        message,
+                    };
+                    os.call_undoing(|_| SystemCall::Post, posting).await
+                }
             };
-            match os.call_undoing(|_| SystemCall::Post, posting).await {
+            match put {
                 Ok(()) => Ok(()),
                 Err(TryPutError::Closed(message)) => Err(Closed(message)),
-                Err(TryPutError::Full(message)) => self.wait_for_room(os, place, message).await,
+                Err(TryPutError::Full(message)) => {
+                    self.wait_for_room(os, place, key, message).await
+                }
             }
         }
     }
 
-    /// Puts a message if there is room, from any thread, without a trap. Never blocks.
+    /// Puts a message if there is room, from any thread, without a trap. Never blocks. A
+    /// [tape](mod@crate::tape) does not hold the result.
     ///
     /// *Errors:* [`TryPutError`], with the message.
     pub fn try_put(&self, message: T) -> Result<(), TryPutError<T>> {
-        self.0.0.try_put(message)
+        self.0.0.try_put(OF_THREAD, message)
     }
 
-    async fn wait_for_room(&self, os: &mut Os, place: Caller, message: T) -> Result<(), Closed<T>> {
+    async fn wait_for_room(
+        &self,
+        os: &mut Os,
+        place: Caller,
+        key: Key,
+        message: T,
+    ) -> Result<(), Closed<T>> {
         let shared = &self.0.0;
         let room = Queue::<()>::required(os, Kind::Room, shared.name.as_deref()).await;
         let remote = os.frame().remote.clone();
         let _external = ExternalWork::new(&remote, External::Mail);
-        let ticket = shared.wait(message, remote, room.id());
+        let ticket = shared.wait(key, message, remote, room.id());
+        let _room = os
+            .frame()
+            .is_taped()
+            .then(|| taped::Room::bind(os, shared, ticket, room.id()));
         let ticket = Ticket { shared, ticket };
         os.frame().set_place(place);
         // Nothing is ever put: this returns when the queue is closed.
@@ -323,131 +314,10 @@ impl<T: Send + 'static> Sender<T> {
     }
 }
 
-impl<T> Shared<T> {
-    fn try_put(&self, message: T) -> Result<(), TryPutError<T>> {
-        let mut state = lock(&self.state);
-        if state.is_gone {
-            return Err(TryPutError::Closed(message));
-        }
-        if state.len >= self.capacity || !state.waiting.is_empty() {
-            return Err(TryPutError::Full(message));
-        }
-        let told = self.push(&mut state, message);
-        drop(state);
-        if let Some(home) = told {
-            home.remote.mail(home.queue);
-        }
-        Ok(())
-    }
-
-    /// Adds a message. Returns the kernel that takes, if it is still to be told. A kernel that is not bound
-    /// yet finds what is there.
-    fn push(&self, state: &mut State<T>, message: T) -> Option<&Home> {
-        state.len += 1;
-        state.coming.push_back(message);
-        let home = self.home.get().filter(|_| !state.is_told)?;
-        state.is_told = true;
-        Some(home)
-    }
-
-    /// Has a message wait for room. Returns its ticket.
-    fn wait(&self, message: T, remote: Remote, room: QueueId) -> u64 {
-        let mut state = lock(&self.state);
-        state.last_ticket += 1;
-        let ticket = state.last_ticket;
-        state.waiting.push_back(Waiting {
-            ticket,
-            message,
-            remote,
-            room,
-        });
-        if state.is_gone {
-            drop(state);
-            self.refuse();
-        } else if state.len < self.capacity {
-            // Room was made meanwhile.
-            drop(state);
-            self.admit(0);
-        }
-        ticket
-    }
-
-    /// Notes that so many messages are taken, and admits those that wait for room.
-    fn admit(&self, taken: usize) {
-        let mut state = lock(&self.state);
-        state.len -= taken;
-        while state.len < self.capacity
-            && let Some(next) = state.waiting.pop_front()
-        {
-            if let Some(home) = self.push(&mut state, next.message) {
-                home.remote.mail(home.queue);
-            }
-            next.remote.ring(next.room);
-        }
-    }
-
-    /// Refuses all messages, because no task can take one any more.
-    fn refuse(&self) {
-        let mut state = lock(&self.state);
-        state.is_gone = true;
-        let (coming, external) = (std::mem::take(&mut state.coming), state.external.take());
-        let waiting = std::mem::take(&mut state.waiting);
-        let woken: Vec<_> = waiting
-            .into_iter()
-            .map(|next| {
-                state.refused.insert(next.ticket, next.message);
-                (next.remote, next.room)
-            })
-            .collect();
-        drop(state);
-        for (remote, room) in woken {
-            remote.ring(room);
-        }
-        drop((coming, external));
-    }
-
-    fn close(&self) {
-        let mut state = lock(&self.state);
-        state.has_senders = false;
-        let external = state.external.take();
-        drop(state);
-        if let Some(home) = self.home.get() {
-            home.remote.ring(home.queue);
-        }
-        // The queue must be closed before the kernel stops waiting.
-        drop(external);
-    }
-}
-
-/// A message that waits for room, until its task has its result.
-struct Ticket<'a, T> {
-    shared: &'a Shared<T>,
-    ticket: u64,
-}
-
-impl<T> Ticket<'_, T> {
-    fn result(self) -> Result<(), Closed<T>> {
-        let refused = lock(&self.shared.state).refused.remove(&self.ticket);
-        refused.map_or(Ok(()), |message| Err(Closed(message)))
-    }
-}
-
-impl<T> Drop for Ticket<'_, T> {
-    /// A put that is cut is withdrawn.
-    fn drop(&mut self) {
-        let mut state = lock(&self.shared.state);
-        let mut waiting = state.waiting.iter();
-        let at = waiting.position(|waiting| waiting.ticket == self.ticket);
-        let withdrawn = at.and_then(|at| state.waiting.remove(at));
-        let refused = state.refused.remove(&self.ticket);
-        drop(state);
-        drop((withdrawn, refused));
-    }
-}
-
 /// Puts a message when the kernel has let the call pass.
 struct Posting<'a, T> {
     shared: &'a Shared<T>,
+    key: Key,
     message: Option<T>,
 }
 
@@ -456,7 +326,7 @@ impl<T> Decode for Posting<'_, T> {
 
     fn decode(&mut self, reply: Reply, _: &Rc<TrapFrame>) -> Self::Output {
         match (reply, self.message.take()) {
-            (Reply::Done, Some(message)) => self.shared.try_put(message),
+            (Reply::Done, Some(message)) => self.shared.try_put(self.key, message),
             (other, _) => mismatch(other),
         }
     }
@@ -499,21 +369,21 @@ struct Bound<T: Send + 'static> {
 }
 
 impl<T: Send + 'static> BoundMailbox for Bound<T> {
-    fn receive(&self) -> Range<u64> {
+    fn receive(&self, tape: Option<&mut Vec<u8>>) -> Received {
         let mut state = lock(&self.shared.state);
         state.is_told = false;
         let coming = std::mem::take(&mut state.coming);
+        let closes = !state.has_senders;
         drop(state);
-        let side = self.queue.side();
-        let mut numbers = 0..0;
-        for message in coming {
-            let number = side.push(message);
-            if numbers.is_empty() {
-                numbers.start = number;
-            }
-            numbers.end = number + 1;
+        if let Some(tape) = tape {
+            taped::write(tape, closes, &coming, self.shared.codec.as_ref());
         }
-        numbers
+        self.store(coming, closes)
+    }
+
+    fn receive_again(&self, tape: &[u8]) -> Result<Received, Lack> {
+        let (coming, closes) = taped::read(tape, &self.shared)?;
+        Ok(self.store(coming, closes))
     }
 
     fn is_gone(&self) -> bool {
@@ -522,6 +392,22 @@ impl<T: Send + 'static> BoundMailbox for Bound<T> {
 
     fn as_any(self: Rc<Self>) -> Rc<dyn Any> {
         self
+    }
+}
+
+impl<T: Send + 'static> Bound<T> {
+    /// Moves messages into the store of the queue.
+    fn store(&self, coming: VecDeque<(Key, T)>, closes: bool) -> Received {
+        let side = self.queue.side();
+        let mut numbers = 0..0;
+        for (_, message) in coming {
+            let number = side.push(message);
+            if numbers.is_empty() {
+                numbers.start = number;
+            }
+            numbers.end = number + 1;
+        }
+        Received { numbers, closes }
     }
 }
 

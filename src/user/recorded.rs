@@ -1,6 +1,6 @@
-//! Blocking work whose value a tape holds: the feature `serde`.
+//! Blocking work and mail whose values a tape holds: the feature `serde`.
 //!
-//! The value crosses the world as bytes of a socket whose other end the task holds itself. So it is
+//! The value of work crosses the world as bytes of a socket whose other end the task holds itself. So it is
 //! on a tape, as all bytes that a device delivers.
 
 use std::{
@@ -12,7 +12,11 @@ use std::{
 
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::{blocking::Panicked, os::Os};
+use super::{
+    blocking::Panicked,
+    mailbox::{Codec, Mailbox, Sender},
+    os::Os,
+};
 use crate::trap::{Carrier, pause::is_again};
 
 const CHUNK: usize = 4096;
@@ -81,6 +85,33 @@ impl Os {
                 return Ok(rest.to_vec());
             }
         }
+    }
+}
+
+impl<T: Serialize + DeserializeOwned + Send + 'static> Mailbox<T> {
+    /// A mailbox as [`Mailbox::named`] makes it, whose messages a [tape](mod@crate::tape) holds. So a kernel
+    /// that takes from it is replayed alone, without those that sent to it. Needs the feature `serde`.
+    ///
+    /// The values are on the tape as JSON: floats must be finite, and the keys of maps must be texts or
+    /// numbers. A value that JSON cannot represent is not on the tape, as those of other mailboxes.
+    ///
+    /// ```
+    /// use trapline::{Kernel, Mailbox, Os};
+    ///
+    /// let mut kernel = Kernel::real()?;
+    /// let (sender, mailbox) = Mailbox::<u32>::recorded("orders", 8);
+    /// std::thread::spawn(move || sender.try_put(7).unwrap());
+    /// kernel.spawn("main", async move |os: &mut Os| assert_eq!(mailbox.get(os).await, Ok(7)))?;
+    /// kernel.run()?.check()?;
+    /// # Ok::<(), trapline::Error>(())
+    /// ```
+    #[must_use]
+    pub fn recorded(name: &str, capacity: usize) -> (Sender<T>, Self) {
+        let codec = Codec {
+            encode: |value| serde_json::to_vec(value).ok(),
+            decode: |bytes| serde_json::from_slice(bytes).ok(),
+        };
+        Self::make(Some(name.into()), capacity.max(1), Some(codec))
     }
 }
 

@@ -111,6 +111,10 @@ macro_rules! forward_world {
             request: $crate::Request<'_>
         ) -> ::std::io::Result<$crate::Answer>);
     };
+    (@mail $this:ident, $inner:expr) => {
+        $crate::forward_world!(@ask $this, $inner,
+            mail(mail: &mut dyn $crate::Mail) -> ::std::io::Result<()>);
+    };
     (@spins $this:ident, $inner:expr) => {
         $crate::forward_world!(@read $this, $inner, spins -> bool);
     };

@@ -19,7 +19,7 @@ mod text;
 use std::{
     collections::HashMap,
     hash::{BuildHasherDefault, Hasher},
-    io::Result,
+    io::{Error, ErrorKind, Result},
     time::Duration,
 };
 
@@ -33,7 +33,7 @@ pub(crate) use sim::{InStep, Pace};
 use crate::{
     abi::{DeviceId, Direction, Tid},
     interrupt::{Interrupt, Interrupts, Remote},
-    trap::pause::in_place,
+    trap::{Mail, pause::in_place},
 };
 
 /// What lies outside a kernel. Kernel and programs are a pure function of what it answers.
@@ -71,7 +71,7 @@ use crate::{
 ///
 ///     forward_world!(inner: now, now_for_log, random, reseed, seed, reset, print, take_console);
 ///     forward_world!(inner: wait, wait_for_threads, holds_tasks, is_idle, remote, submit);
-///     forward_world!(inner: spins, spin, net, choose);
+///     forward_world!(inner: spins, spin, net, choose, mail);
 /// }
 ///
 /// let world = Firewall { inner: RealWorld::new()?, closed: 6000 };
@@ -201,6 +201,19 @@ pub trait World {
         io::unsupported()
     }
 
+    /// Takes mail of other kernels and threads. A tape holds it. A world around another one forwards this.
+    ///
+    /// *Errors:* those of a tape; `Unsupported` for a world around a tape that does not forward this.
+    #[doc(hidden)]
+    fn mail(&mut self, mail: &mut dyn Mail) -> Result<()> {
+        if self.remote().is_taped() {
+            let why = "the world around a tape does not forward `mail`: add it to forward_world!";
+            return Err(Error::new(ErrorKind::Unsupported, why));
+        }
+        mail.take(None);
+        Ok(())
+    }
+
     /// Whether a computation needs the time of the kernel's thread, as in the real world. The kernel
     /// then spins for the task that computes, in pieces of at most a millisecond, and has one
     /// processor. Otherwise it waits until the computation is over: a virtual clock advances.
@@ -239,7 +252,7 @@ pub trait World {
 impl<W: World + ?Sized> World for Box<W> {
     forward_world!(@all this, **this; now, now_for_log, random, reseed, seed, reset, print, take_console,
         wait, wait_for_threads, holds_tasks, is_idle, remote, submit, io, spins, spin, net, choose,
-        is_asked, before_turn);
+        is_asked, before_turn, mail);
 }
 
 /// Where a run is before a turn: what [`World::before_turn`] is told.

@@ -14,7 +14,10 @@ use std::{
 
 use trapline::{
     Closed, Error, Event, Kernel, KernelId, Kernels, Mailbox, Os, Report, SimWorld, check_kernels,
+    tape::{Header, Taping},
 };
+
+use crate::support::Scratch;
 
 fn milli(n: u64) -> Duration {
     Duration::from_millis(n)
@@ -245,6 +248,17 @@ fn a_kernel_of_the_real_world_is_refused() {
         error.to_string().contains("kernels of the simulated world"),
         "{error}"
     );
+}
+
+#[test]
+fn a_kernel_on_a_tape_is_refused() {
+    let tape = Scratch::new("simulated-tape");
+    let results = Kernels::simulated(1, 1).run(|_| {
+        let world = Taping::create(SimWorld::new(0), &tape.0, &Header::default(), None)?;
+        Kernel::builder().world(world).build()
+    });
+    let error = results[0].as_ref().unwrap_err();
+    assert!(error.to_string().contains("its seed repeats"), "{error}");
 }
 
 /// Two kernels add to a sum that a third keeps. `is_atomic` says whether it is asked for and set in one

@@ -1,6 +1,7 @@
 //! Tapes: a run in the real world, with real clients, runs again from its tape to the byte.
 
 mod format;
+mod mail;
 mod sockets;
 
 use std::{

@@ -38,7 +38,8 @@ fn may(text: &str) -> Result<MayFault, String> {
 #[derive(Args)]
 pub(crate) struct Explore {
     /// How schedules are chosen: random draws each turn; pct:D gives tasks random priorities, of
-    /// which D change; surw draws each turn by the turns that tasks have left; fifo changes only the random numbers; exhaustive runs each causal
+    /// which D change; surw draws each turn by the turns that tasks have left; rff learns from what each
+    /// schedule reads, on one thread; fifo changes only the random numbers; exhaustive runs each causal
     /// order of turns once. The order in which different tasks print lines does not count then
     #[arg(long, value_name = "NAME")]
     strategy: Option<SearchStrategy>,
@@ -150,7 +151,9 @@ impl Explore {
         if self.strategy.is_some() && self.preemptions.is_some() {
             return clash("--preemptions", "--strategy");
         }
-        if self.estimates() && (self.is_by_causal_order() || self.preemptions.is_some()) {
+        let learns = matches!(self.strategy, Some(SearchStrategy::Rff));
+        let draws = !learns && !self.is_by_causal_order() && self.preemptions.is_none();
+        if self.estimates() && !draws {
             return Err(
                 "--estimate is for a search that draws its schedules: random, pct or surw".into(),
             );

@@ -197,7 +197,7 @@ fn union(parts: &[Value], files: &[PathBuf]) -> Result<Value, String> {
     Ok(all)
 }
 
-/// Adds what has come of each fault.
+/// Adds the counts of each fault.
 fn faults(parts: &[Value]) -> Value {
     let mut all: BTreeMap<String, [u64; 3]> = BTreeMap::new();
     const COUNTS: [&str; 3] = ["drawn", "applied", "felt"];

@@ -282,7 +282,7 @@ impl Noting {
 
 impl World for Noting {
     forward_world!(inner: now, now_for_log, random, reseed, seed, print, take_console);
-    forward_world!(inner: is_idle, remote, submit, spins, spin, choose);
+    forward_world!(inner: is_idle, remote, submit, mail, spins, spin, choose);
 
     fn io(&mut self, device: DeviceId, mut request: Request<'_>) -> io::Result<Answer> {
         let result = self.inner.io(device, lent(&mut request));

@@ -444,6 +444,24 @@ fn a_new_crate_depends_on_the_published_trapline_and_says_how_to_go_on() {
 }
 
 #[test]
+fn a_new_crate_with_an_exercise_has_the_task_and_the_solution() {
+    let dir = scratch("exercise");
+    let mut new = trapline(&["new", "week-1", "--exercise", "counter", "--trapline", ROOT]);
+    new.current_dir(&dir);
+    let said = "made week-1; next: cd week-1 && cargo run -- grade task --reference solution\n";
+    assert_eq!(texts(new), (0, String::new(), said.to_string()));
+    let of = |name: &str| fs::read_to_string(dir.join("week-1").join(name)).expect("it was made");
+    let folder = Path::new(ROOT).join("cli/src/exercises/counter");
+    for name in ["task.rs", "solution.rs"] {
+        let mine = fs::read_to_string(folder.join(name)).expect("it is there");
+        assert_eq!(of(&format!("src/{name}")), mine);
+    }
+    let readme = of("README.md");
+    assert!(readme.starts_with("# week-1\n\nThe exercise counter, "), "{readme}");
+    assert!(!(readme + &of("src/main.rs") + &of("Cargo.toml")).contains("{{"));
+}
+
+#[test]
 fn what_is_no_name_for_a_crate_is_refused() {
     let name = "a crate's name begins with a small letter";
     for (bad, why) in [

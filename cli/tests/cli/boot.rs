@@ -216,7 +216,7 @@ fn completions_and_manual_pages_are_printed() {
         if ["bash", "zsh", "fish"].contains(&shell) {
             let gap = if shell == "fish" { "\\t''\n" } else { " " };
             knows(&["fifo", "rr", "sjf", "stcf"].join(gap));
-            knows(&["random", "pct", "surw", "fifo", "exhaustive"].join(gap));
+            knows(&["random", "pct", "surw", "rff", "fifo", "exhaustive"].join(gap));
             let mark = if shell == "zsh" { "\\:" } else { ":" };
             knows(
                 &["get_tid", "yield"]

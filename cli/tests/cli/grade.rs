@@ -1,10 +1,54 @@
 //! `grade`: the outcomes of a program beside those of a reference.
 
+#[path = "../../src/exercises/barber/solution.rs"]
+mod barber_solution;
+#[path = "../../src/exercises/barber/task.rs"]
+mod barber_task;
+#[path = "../../src/exercises/barrier/solution.rs"]
+mod barrier_solution;
+#[path = "../../src/exercises/barrier/task.rs"]
+mod barrier_task;
+#[path = "../../src/exercises/bounded-buffer/solution.rs"]
+mod bounded_buffer_solution;
+#[path = "../../src/exercises/bounded-buffer/task.rs"]
+mod bounded_buffer_task;
+#[path = "../../src/exercises/cache/solution.rs"]
+mod cache_solution;
+#[path = "../../src/exercises/cache/task.rs"]
+mod cache_task;
+#[path = "../../src/exercises/counter/solution.rs"]
+mod counter_solution;
+#[path = "../../src/exercises/counter/task.rs"]
+mod counter_task;
+#[path = "../../src/exercises/lock-order/solution.rs"]
+mod lock_order_solution;
+#[path = "../../src/exercises/lock-order/task.rs"]
+mod lock_order_task;
+#[path = "../../src/exercises/philosophers/solution.rs"]
+mod philosophers_solution;
+#[path = "../../src/exercises/philosophers/task.rs"]
+mod philosophers_task;
+#[path = "../../src/exercises/protocol/solution.rs"]
+mod protocol_solution;
+#[path = "../../src/exercises/protocol/task.rs"]
+mod protocol_task;
+#[path = "../../src/exercises/readers-writers/solution.rs"]
+mod readers_writers_solution;
+#[path = "../../src/exercises/readers-writers/task.rs"]
+mod readers_writers_task;
+#[path = "../../src/exercises/rendezvous/solution.rs"]
+mod rendezvous_solution;
+#[path = "../../src/exercises/rendezvous/task.rs"]
+mod rendezvous_task;
+
 use std::collections::BTreeSet;
 
+use clap::Command;
 use serde_json::Value;
+use trapline::{Error, Kernel, Os};
+use trapline_cli::Program;
 
-use crate::support::{has, run};
+use crate::support::{at_once, has, run};
 
 const CURED: [&str; 2] = ["--reference", "lost-wakeup --cured"];
 
@@ -134,4 +178,94 @@ fn the_object_is_one_that_gradescope_reads() {
     assert_eq!(wrong[0].2, "failed");
     let (code, unknown) = tests(&["lost-wakeup", CURED[0], CURED[1], "--schedules", "1"]);
     assert_eq!((code, scores(&unknown)), (4, vec![0; 4]));
+}
+
+type Body = fn(&mut Kernel) -> Result<(), Error>;
+
+/// What is handed out of each exercise, and its solution.
+const EXERCISES: [(&str, Body, Body); 10] = [
+    (
+        "barber",
+        run_once::<barber_task::Task>,
+        run_once::<barber_solution::Solution>,
+    ),
+    (
+        "barrier",
+        run_once::<barrier_task::Task>,
+        run_once::<barrier_solution::Solution>,
+    ),
+    (
+        "bounded-buffer",
+        run_once::<bounded_buffer_task::Task>,
+        run_once::<bounded_buffer_solution::Solution>,
+    ),
+    (
+        "cache",
+        run_once::<cache_task::Task>,
+        run_once::<cache_solution::Solution>,
+    ),
+    (
+        "counter",
+        run_once::<counter_task::Task>,
+        run_once::<counter_solution::Solution>,
+    ),
+    (
+        "lock-order",
+        run_once::<lock_order_task::Task>,
+        run_once::<lock_order_solution::Solution>,
+    ),
+    (
+        "philosophers",
+        run_once::<philosophers_task::Task>,
+        run_once::<philosophers_solution::Solution>,
+    ),
+    (
+        "protocol",
+        run_once::<protocol_task::Task>,
+        run_once::<protocol_solution::Solution>,
+    ),
+    (
+        "readers-writers",
+        run_once::<readers_writers_task::Task>,
+        run_once::<readers_writers_solution::Solution>,
+    ),
+    (
+        "rendezvous",
+        run_once::<rendezvous_task::Task>,
+        run_once::<rendezvous_solution::Solution>,
+    ),
+];
+
+fn run_once<P: Program>(kernel: &mut Kernel) -> Result<(), Error> {
+    let command = P::augment_args(Command::new("exercise").no_binary_name(true));
+    let program = P::from_arg_matches(&command.get_matches_from([""; 0]));
+    let program = program.expect("it needs no arguments");
+    kernel.spawn("exercise", async move |os: &mut Os| program.main(os).await)?;
+    kernel.run().map(drop)
+}
+
+/// Neither does an exercise hand out what solves it, nor does its solution go wrong.
+#[test]
+fn each_exercise_is_wrong_and_its_solution_is_right() {
+    at_once(EXERCISES, |(name, task, solution)| {
+        let graded = trapline::grade(task, solution).threads(1).run();
+        assert!(graded.is_complete() && !graded.is_equal(), "{name}: {graded}");
+        let searched = &graded.reference;
+        assert!(searched.schedules < 1_000, "{name}: {searched}");
+        for outcome in &searched.outcomes {
+            assert_eq!(outcome.ends(), "it ends", "{name}: {graded}");
+        }
+    });
+}
+
+#[test]
+fn the_exercises_are_those_of_the_command_new() {
+    let (code, help, _) = run(&["new", "--help"]);
+    assert_eq!(code, 0);
+    for (name, ..) in EXERCISES {
+        has(&help, name);
+    }
+    let (code, _, err) = run(&["new", "fresh", "--exercise", "nope"]);
+    assert_eq!(code, 2);
+    has(&err, "invalid value 'nope' for '--exercise <EXERCISE>'");
 }

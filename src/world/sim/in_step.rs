@@ -56,7 +56,7 @@ impl InStep {
 impl World for InStep {
     forward_world!(inner: now, now_for_log, random, reseed, seed, reset, print, take_console);
     forward_world!(inner: holds_tasks, is_idle, remote, submit, io, spins, spin, net, choose);
-    forward_world!(inner: is_asked, before_turn);
+    forward_world!(inner: is_asked, before_turn, mail);
 
     fn wait(&mut self, deadline: Option<Duration>, happened: &mut Vec<Happening>) -> Result<()> {
         let before = happened.len();

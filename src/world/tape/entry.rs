@@ -33,7 +33,7 @@ pub(super) struct Asked {
 
 /// The names of the requests, and what belongs to them as their answer. What is added goes to the
 /// end: the places are part of the format.
-const ASKED: [(&str, Shape); 29] = [
+const ASKED: [(&str, Shape); 30] = [
     ("attach", Shape::Done),
     ("listen", Shape::Addr),
     ("connect", Shape::Done),
@@ -63,9 +63,18 @@ const ASKED: [(&str, Shape); 29] = [
     ("connect_unix", Shape::Done),
     ("socketpair", Shape::Done),
     ("set_options", Shape::Done),
+    ("mail", Shape::Read),
 ];
 
 impl Asked {
+    /// Messages of other kernels, or the answer to a put.
+    pub(super) const MAIL: Self = Self {
+        number: 29,
+        device: DeviceId::NONE,
+        offered: None,
+        disk: None,
+    };
+
     pub(super) fn of(device: DeviceId, request: &Request<'_>) -> Self {
         let (number, offered) = match request {
             Request::Attach { .. } => (0, None),

@@ -35,7 +35,7 @@
 //! # What a tape holds
 //!
 //! Readings of the clock, reports of devices, accepted peers, received bytes, the results of sends,
-//! interrupts, signals, completed jobs, the results of operations on the disk with the bytes that were
+//! interrupts, signals, completed jobs, mail of other kernels, the results of operations on the disk with the bytes that were
 //! read, and the seed. It does not hold what a program sends, prints or writes to the disk: the
 //! replay computes that again. Of what is written it holds a checksum.
 //!
@@ -48,6 +48,10 @@
 //!   kernel's thread, when the tape reports its completion. Its [`pause`](crate::pause())s take no
 //!   time. With the feature `serde`, `Os::run_recorded` puts the value of the work on the tape
 //!   instead.
+//! - The values of mail. A tape has which put of which kernel each message was. So kernels that are
+//!   replayed together take the same mail, and a thread of the program sends its own again. With the
+//!   feature `serde`, `Mailbox::recorded` puts the values on the tape, and its kernel is replayed alone.
+//!   The results of [`Sender::try_put`](crate::Sender::try_put) are not on it.
 //! - What the host does between two runs, and the readings of [`Kernel::now`](crate::Kernel::now).
 //! - The exact times of events, which a tracer can ask for
 //!   ([`Tracer::is_exact`](crate::Tracer::is_exact)). In a replay an event has the time at which
@@ -89,12 +93,17 @@
 //! can be written, with the device above them; 2 for a queue that a thread has closed, with its
 //! number above them and its slot as another number; 3 for the others: 0 the console, 1 a shutdown,
 //! 2 and 3 a remote setter or a job that is over, 4 to 8 a signal: SIGINT, SIGTERM, SIGHUP, SIGUSR1 or
-//! SIGUSR2.
+//! SIGUSR2, 9 a mailbox that is over, 63 mail, with a queue as for 2 in two more numbers.
 //!
 //! A request that begins an operation on the disk has its place in a table of `on_disk.rs` (a byte), the
 //! bytes that it moves, and a checksum (CRC-32) of its names, its offset and its bytes, each behind its
 //! length in eight bytes. The result of one has a number and bytes as numbers of their own; a result
 //! without a number is another success than usual.
+//!
+//! Mail is a request that receives bytes. For a put they are one: 0 for done, 1 for full, 2 for closed; for
+//! the end of a wait for room 0 or 2. For messages they are a byte, 1 if no more come, and of each message
+//! three words of eight bytes, the low byte first: the kernel that has put it (0 for a thread), the number
+//! of its put, and the length of its value and one more, or 0 without a value. The value follows.
 //!
 //! A request to send has the length of what is sent before its result. A result is a byte: 0 is
 //! another success than usual (fewer bytes than were sent, `false`, or a peer without an address); 1 is `WouldBlock`; 2 is an

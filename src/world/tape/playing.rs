@@ -6,6 +6,7 @@ use std::{
     fmt,
     io::{self, Read, Write},
     path::Path,
+    thread,
     time::Duration,
 };
 
@@ -18,12 +19,18 @@ use crate::{
     abi::{DeviceId, QueueId, Tid},
     interrupt::{External, Interrupt, Job, Remote},
     panic::contain,
-    trap::pause::{again, in_place},
+    trap::{
+        Lack, Mail,
+        pause::{again, in_place},
+    },
     world::{Answer, Happening, RealWorld, Request, World, console::Console},
 };
 
 /// How long a replay waits for a thread of the program that has yet to do what the tape reports.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How often it looks for a message that another kernel has to put again.
+const GLANCE: Duration = Duration::from_millis(1);
 
 /// A world that answers from a tape. See [`mod@crate::tape`].
 ///
@@ -75,6 +82,7 @@ impl Playing {
 
     fn new(reel: Reel) -> Result<Self, Error> {
         let beneath = RealWorld::new()?;
+        beneath.remote().note_tape(true);
         Ok(Self {
             reel: RefCell::new(reel),
             remote: beneath.remote(),
@@ -327,6 +335,35 @@ impl World for Playing {
         match self.reel.get_mut().submit(task) {
             Ok(true) => in_place(job),
             Ok(false) | Err(Over) => self.jobs.push_back(job),
+        }
+    }
+
+    /// Takes what the tape has. Waits where a thread or another kernel has to put it again.
+    fn mail(&mut self, mail: &mut dyn Mail) -> io::Result<()> {
+        let task = self.remote.running();
+        let reel = self.reel.get_mut();
+        let Ok(taken) = reel.mail(task) else {
+            return Err(reel.error());
+        };
+        let until = self.beneath.now() + PATIENCE;
+        loop {
+            let what = match mail.again(&taken) {
+                Ok(()) => return Ok(()),
+                Err(Lack::Yet) if self.beneath.now() >= until => "a message that is not put again",
+                Err(Lack::Wrong(what)) => what,
+                Err(Lack::Yet) => {
+                    match self.jobs.pop_front() {
+                        Some(job) => {
+                            contain(|| again(job));
+                        }
+                        None => thread::sleep(GLANCE),
+                    }
+                    continue;
+                }
+            };
+            let reel = self.reel.get_mut();
+            let Over = reel.leave(task, "mail".into(), what.into());
+            return Err(reel.error());
         }
     }
 

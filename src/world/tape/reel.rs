@@ -196,6 +196,11 @@ impl Reel {
         Ok(answer)
     }
 
+    /// What came from a mailbox.
+    pub(super) fn mail(&mut self, task: Tid) -> Result<Vec<u8>, Over> {
+        take!(self, task, "mail", Entry::Io(Asked::MAIL, Ok((_, read))) => read.to_vec())
+    }
+
     /// When the wait ends that comes next, if that is known.
     pub(super) fn end_of_wait(&self) -> Option<Duration> {
         let (mut context, mut bytes) = (self.context, Bytes(self.chunks.rest()));

@@ -20,7 +20,7 @@ use super::{
 use crate::{
     abi::{DeviceId, Tid},
     interrupt::Remote,
-    trap::pause::paused,
+    trap::{Mail, pause::paused},
     world::{Answer, Happening, Request, World, forward_world, sequence::Sequence},
 };
 
@@ -62,6 +62,7 @@ impl<W: World> Taping<W> {
             is_simulated: !world.spins(),
             ..header.clone()
         };
+        world.remote().note_tape(false);
         let writer = Writer::create(path.as_ref(), &header, max)?;
         writer.put(|out| entry::seed(out, seed));
         Ok(Self {
@@ -185,6 +186,13 @@ impl<W: World> World for Taping<W> {
         let in_place = in_place.load(Ordering::Relaxed);
         self.writer
             .put(|out| entry::flag(out, kind::SUBMIT, in_place));
+    }
+
+    fn mail(&mut self, mail: &mut dyn Mail) -> Result<()> {
+        let mut taken = Vec::new();
+        mail.take(Some(&mut taken));
+        self.note_io(Asked::MAIL, &Ok(Answer::Bytes(taken.len())), &taken);
+        Ok(())
     }
 
     fn io(&mut self, device: DeviceId, mut request: Request<'_>) -> Result<Answer> {

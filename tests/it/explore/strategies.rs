@@ -1,6 +1,11 @@
 //! Strategies that count, and the estimate of what a search has not seen.
 
-use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
+use std::{
+    cell::RefCell,
+    collections::BTreeMap,
+    panic::{AssertUnwindSafe, catch_unwind},
+    rc::Rc,
+};
 
 use trapline::{Error, Kernel, Os, SearchStrategy, Shared, check, sched::Draws};
 
@@ -196,4 +201,74 @@ fn an_exhaustive_search_estimates_nothing() {
         .exhaustive()
         .estimate()
         .run();
+}
+
+// ---- reads-from feedback
+
+/// Each task does its stage if the one before is done. They are spawned, and run, in the reverse order.
+fn reverse(kernel: &mut Kernel, stages: u32) -> Result<(), Error> {
+    let done = Shared::new(0);
+    for stage in (0..stages).rev() {
+        let done = done.clone();
+        kernel.spawn("stage", async move |os: &mut Os| {
+            os.yield_now().await;
+            if done.get() == stage {
+                done.set(stage + 1);
+            }
+        })?;
+    }
+    kernel.run()?;
+    assert!(done.get() < stages, "all stages are done");
+    Ok(())
+}
+
+/// Returns the median of the schedules that a search of seeds needs up to the failure.
+fn needed(strategy: &str, stages: u32) -> u64 {
+    let run = |seed: u64| {
+        let search = check(move |kernel| reverse(kernel, stages));
+        let search = search
+            .strategy(strategy.parse().unwrap())
+            .seed(seed * 10_000);
+        let explored = search.schedules(5_000).explore();
+        explored.failure.map_or(5_001, |_| explored.schedules)
+    };
+    let mut needed: Vec<u64> = (0..9).map(run).collect();
+    needed.sort_unstable();
+    needed[4]
+}
+
+#[test]
+fn feedback_finds_a_rare_order_in_fewer_schedules_than_draws() {
+    let (draws, feedback) = (needed("random", 6), needed("rff", 6));
+    assert!(feedback * 2 < draws, "{feedback} schedules, and {draws}");
+}
+
+#[test]
+fn feedback_is_the_same_again_and_on_threads_and_its_replay_fails() {
+    let search = || check(|kernel: &mut Kernel| reverse(kernel, 4)).rff();
+    let first = search().explore();
+    let failure = first.failure.as_ref().expect("it is found");
+    let again = search().threads(2).explore();
+    assert_eq!(again.failure.as_ref(), Some(failure));
+    assert_eq!(again.schedules, first.schedules);
+    let replayed = search().replay(&failure.replay).unwrap().explore();
+    assert_eq!(replayed.changed, None);
+    assert_eq!(replayed.failure.unwrap().why, failure.why);
+    let audited = search().audit().explore();
+    assert_eq!(audited.failure.unwrap().why, failure.why);
+    assert_eq!("rff".parse(), Ok(SearchStrategy::Rff));
+    assert_eq!(SearchStrategy::Rff.to_string(), "rff");
+}
+
+#[test]
+fn feedback_has_no_estimate() {
+    let search = check(|kernel: &mut Kernel| reverse(kernel, 2))
+        .rff()
+        .estimate();
+    let panic = catch_unwind(AssertUnwindSafe(|| search.explore())).unwrap_err();
+    let panic = panic.downcast_ref::<String>().unwrap();
+    assert!(
+        panic.contains("`estimate` is for a search that draws its schedules"),
+        "{panic}"
+    );
 }

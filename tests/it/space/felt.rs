@@ -1,4 +1,4 @@
-//! What has come of faults: drawn, happened, felt; those that never could happen; and those of chaos that
+//! Counts of faults: drawn, happened, felt; those that never could happen; and those of chaos that
 //! matter to a failure.
 
 use std::{

@@ -1,0 +1,220 @@
+//! What the two ends of a mailbox share: the messages under way, and those that wait for room.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::{Mutex, OnceLock},
+};
+
+use crate::{
+    abi::{KernelId, QueueId},
+    interrupt::{ExternalWork, Remote},
+    panic::lock,
+    user::queue::{Closed, TryPutError},
+};
+
+/// What has put a message: its kernel, and the number of the put there.
+pub(super) type Key = (u64, u64);
+
+/// Threads are not told apart.
+pub(super) const OF_THREAD: Key = (0, 0);
+
+/// How values become bytes, and back.
+pub(in crate::user) struct Codec<T> {
+    pub(in crate::user) encode: fn(&T) -> Option<Vec<u8>>,
+    pub(in crate::user) decode: fn(&[u8]) -> Option<T>,
+}
+
+pub(super) struct Shared<T> {
+    pub(super) name: Option<Box<str>>,
+    /// How many messages may be put and not taken.
+    pub(super) capacity: usize,
+    /// Has their values on tapes.
+    pub(super) codec: Option<Codec<T>>,
+    /// The kernel that takes. Set once, with the lock held.
+    pub(super) home: OnceLock<Home>,
+    pub(super) state: Mutex<State<T>>,
+}
+
+pub(super) struct Home {
+    pub(super) kernel: KernelId,
+    pub(super) remote: Remote,
+    pub(super) queue: QueueId,
+}
+
+pub(super) struct State<T> {
+    /// The messages that the kernel has not taken over.
+    pub(super) coming: VecDeque<(Key, T)>,
+    /// Whether the kernel is told that there are some.
+    pub(super) is_told: bool,
+    /// How many are put and not taken.
+    pub(super) len: usize,
+    /// The tasks that wait for room, in order.
+    pub(super) waiting: VecDeque<Waiting<T>>,
+    /// The messages of those that have waited in vain, until their tasks take them back. In a replay, also
+    /// those that the tape may yet admit.
+    pub(super) refused: BTreeMap<u64, (Key, T)>,
+    pub(super) last_ticket: u64,
+    pub(super) has_senders: bool,
+    pub(super) is_gone: bool,
+    /// The kernel that takes waits for the senders.
+    pub(super) external: Option<ExternalWork>,
+}
+
+/// A task that waits for room.
+pub(super) struct Waiting<T> {
+    pub(super) ticket: u64,
+    pub(super) key: Key,
+    pub(super) message: T,
+    pub(super) remote: Remote,
+    /// The queue in its kernel whose close wakes it.
+    pub(super) room: QueueId,
+}
+
+impl<T> Shared<T> {
+    pub(super) fn try_put(&self, key: Key, message: T) -> Result<(), TryPutError<T>> {
+        let mut state = lock(&self.state);
+        if state.is_gone {
+            return Err(TryPutError::Closed(message));
+        }
+        if state.len >= self.capacity || !state.waiting.is_empty() {
+            return Err(TryPutError::Full(message));
+        }
+        let told = self.push(&mut state, key, message);
+        drop(state);
+        if let Some(home) = told {
+            home.remote.mail(home.queue);
+        }
+        Ok(())
+    }
+
+    /// Adds a message. Returns the kernel that takes, if it is still to be told. A kernel that is not bound
+    /// yet finds what is there.
+    pub(super) fn push(&self, state: &mut State<T>, key: Key, message: T) -> Option<&Home> {
+        state.len += 1;
+        state.coming.push_back((key, message));
+        let home = self.home.get().filter(|_| !state.is_told)?;
+        state.is_told = true;
+        Some(home)
+    }
+
+    /// Puts a message that the tape says was put, whether there is room or not.
+    pub(super) fn put_again(&self, key: Key, message: T) {
+        let mut state = lock(&self.state);
+        if state.is_gone {
+            return;
+        }
+        let home = self.push(&mut state, key, message);
+        drop(state);
+        if let Some(home) = home {
+            home.remote.mail(home.queue);
+        }
+    }
+
+    /// Has a message wait for room. Returns its ticket.
+    pub(super) fn wait(&self, key: Key, message: T, remote: Remote, room: QueueId) -> u64 {
+        let mut state = lock(&self.state);
+        state.last_ticket += 1;
+        let ticket = state.last_ticket;
+        if remote.plays() && !room.is_of_daemon() {
+            // The tape says whether there was room.
+            state.refused.insert(ticket, (key, message));
+            return ticket;
+        }
+        state.waiting.push_back(Waiting {
+            ticket,
+            key,
+            message,
+            remote,
+            room,
+        });
+        if state.is_gone {
+            drop(state);
+            self.refuse();
+        } else if state.len < self.capacity {
+            // Room was made meanwhile.
+            drop(state);
+            self.admit(0);
+        }
+        ticket
+    }
+
+    /// Notes that so many messages are taken, and admits those that wait for room.
+    pub(super) fn admit(&self, taken: usize) {
+        let mut state = lock(&self.state);
+        state.len -= taken;
+        while state.len < self.capacity
+            && let Some(next) = state.waiting.pop_front()
+        {
+            if let Some(home) = self.push(&mut state, next.key, next.message) {
+                home.remote.mail(home.queue);
+            }
+            tell(&next.remote, next.room);
+        }
+    }
+
+    /// Refuses all messages, because no task can take one any more.
+    pub(super) fn refuse(&self) {
+        let mut state = lock(&self.state);
+        state.is_gone = true;
+        let (coming, external) = (std::mem::take(&mut state.coming), state.external.take());
+        let waiting = std::mem::take(&mut state.waiting);
+        let woken: Vec<_> = waiting
+            .into_iter()
+            .map(|next| {
+                state.refused.insert(next.ticket, (next.key, next.message));
+                (next.remote, next.room)
+            })
+            .collect();
+        drop(state);
+        for (remote, room) in woken {
+            tell(&remote, room);
+        }
+        drop((coming, external));
+    }
+
+    pub(super) fn close(&self) {
+        let mut state = lock(&self.state);
+        state.has_senders = false;
+        let external = state.external.take();
+        drop(state);
+        if let Some(home) = self.home.get() {
+            home.remote.mail(home.queue);
+        }
+        // The queue must be closed before the kernel stops waiting.
+        drop(external);
+    }
+}
+
+/// A message that waits for room, until its task has its result.
+pub(super) struct Ticket<'a, T> {
+    pub(super) shared: &'a Shared<T>,
+    pub(super) ticket: u64,
+}
+
+impl<T> Ticket<'_, T> {
+    pub(super) fn result(self) -> Result<(), Closed<T>> {
+        let refused = lock(&self.shared.state).refused.remove(&self.ticket);
+        refused.map_or(Ok(()), |(_, message)| Err(Closed(message)))
+    }
+}
+
+impl<T> Drop for Ticket<'_, T> {
+    /// A put that is cut is withdrawn.
+    fn drop(&mut self) {
+        let mut state = lock(&self.shared.state);
+        let mut waiting = state.waiting.iter();
+        let at = waiting.position(|waiting| waiting.ticket == self.ticket);
+        let withdrawn = at.and_then(|at| state.waiting.remove(at));
+        let refused = state.refused.remove(&self.ticket);
+        drop(state);
+        drop((withdrawn, refused));
+    }
+}
+
+/// Tells a task that waits for room that its wait is over.
+pub(super) fn tell(remote: &Remote, room: QueueId) {
+    match remote.is_taped() && !room.is_of_daemon() {
+        true => remote.mail(room),
+        false => remote.ring(room),
+    }
+}
