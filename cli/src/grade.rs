@@ -16,11 +16,11 @@ use super::{
     examples::{Example, examples},
     explore::{
         report::{clear, show},
-        span,
+        span, turns,
     },
     net,
     output::{FAILURE, Failure, LIMIT, print_verdict},
-    program::{Entry, Placed, run_to_rest},
+    program::{Entry, Placed},
     signals,
     values::{given, whole, within},
     words::{self, quoted},
@@ -28,7 +28,7 @@ use super::{
 
 /// Compare all outcomes of a program with those of a reference
 ///
-/// Both are searched completely: each causal order of turns runs once. An outcome is what each task prints, and
+/// Both are searched completely, within the limits: each causal order of turns runs once. An outcome is what each task prints, and
 /// how the run ends. The order of the lines of different tasks does not count, and neither do names.
 #[derive(Args)]
 pub(super) struct GradeLine {
@@ -44,6 +44,9 @@ pub(super) struct GradeLine {
     /// Limit the turns of a schedule: a longer one is cut, and the search is not complete
     #[arg(long, value_name = "N", value_parser = whole::<NonZeroU64>, default_value = "10000")]
     max_ticks: NonZeroU64,
+    /// Let a turn take from no time to TIME: a timer may fire while tasks are ready
+    #[arg(long, value_name = "0..TIME", value_parser = turns)]
+    turns_take: Option<Duration>,
     /// End each search after this time on the machine's clock
     #[arg(long, value_name = "TIME", value_parser = span, default_value = "1m")]
     max_time: Duration,
@@ -77,9 +80,10 @@ pub(super) fn help(name: &str, programs: &[Entry]) -> String {
     let examples = examples(name, programs, &EXAMPLES);
     format!(
         "An outcome that only PROGRAM has is a race, a deadlock, a leak or a fault. One that only the \
-         reference has is an overlap that PROGRAM does not allow. Each of the first has its schedule.\n\n\
+         reference has is an overlap that PROGRAM does not allow. The first eight of each kind have a \
+         schedule, if one is found within the limits.\n\n\
          Exit codes: 0 the outcomes are equal, 1 they differ, 2 wrong command line, 4 a search was not \
-         complete and no difference was found, 130 interrupted (^C).\n\n{examples}"
+         complete and no difference was found, 130 the same after an interrupt (^C).\n\n{examples}"
     )
 }
 
@@ -92,7 +96,7 @@ pub(super) fn run(commands: Commands<'_>, line: &GradeLine) -> Result<ExitCode, 
     let body = |placed: Placed| {
         move |kernel: &mut Kernel| -> Result<(), Error> {
             placed.spawn(kernel, None)?;
-            run_to_rest(kernel).map(drop)
+            kernel.run().map(drop)
         }
     };
     let grade = grade(body(task), body(reference))
@@ -102,6 +106,9 @@ pub(super) fn run(commands: Commands<'_>, line: &GradeLine) -> Result<ExitCode, 
         .seed(line.seed)
         .stop_when(signals::is_raised)
         .commands(again(line, &line.task), again(line, &line.reference));
+    let grade = given(grade, line.turns_take, |grade, most| {
+        grade.turns_take(Duration::ZERO..=most)
+    });
     let grade = given(grade, line.jobs, |grade, jobs| grade.threads(jobs));
     let graded = match io::stderr().is_terminal() {
         true => grade.progress(show).run(),
@@ -124,8 +131,10 @@ pub(super) fn run(commands: Commands<'_>, line: &GradeLine) -> Result<ExitCode, 
 /// The command line that runs a schedule of a program again.
 fn again(line: &GradeLine, program: &str) -> String {
     let binary = words::binary();
-    let seed = line.seed;
-    format!("{binary} explore --strategy exhaustive --seed {seed} --replay {{replay}} {program}")
+    let (seed, ticks) = (line.seed, line.max_ticks);
+    format!(
+        "{binary} explore --strategy exhaustive --seed {seed} --max-ticks {ticks} --replay {{replay}} {program}"
+    )
 }
 
 /// The tests of a grade. Each is a question that a difference answers.

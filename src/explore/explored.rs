@@ -117,6 +117,14 @@ impl fmt::Display for Failure {
 const ONE_ORDER: &str = "all orders of turns have one causal order, so the search cannot tell whether \
      tasks share what it does not see";
 
+impl Explored {
+    /// Returns why a complete search has proved nothing, if so.
+    pub(super) fn unproved(&self) -> Option<&str> {
+        let is_it = self.complete && !self.proved;
+        is_it.then(|| self.unaudited.as_deref().unwrap_or(ONE_ORDER))
+    }
+}
+
 impl fmt::Display for Explored {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(failure) = &self.failure {
@@ -134,8 +142,7 @@ impl fmt::Display for Explored {
                 f,
                 "; proved: no other order of turns, if {premise}, has another outcome"
             )?;
-        } else if self.complete {
-            let why = self.unaudited.as_deref().unwrap_or(ONE_ORDER);
+        } else if let Some(why) = self.unproved() {
             write!(f, "; the search is complete, and nothing is proved: {why}")?;
         } else if let Some(bound) = &self.bound {
             write!(f, "; the search is not complete: {bound}")?;

@@ -1,12 +1,12 @@
 //! Grading: all outcomes of a program, beside those of a reference.
 
-use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, fmt, ops::RangeInclusive, sync::Arc, time::Duration};
 
 use super::{
     check::check,
     explored::{Explored, Failure, Progress},
 };
-use crate::{Deadlock, Error, Kernel};
+use crate::{Deadlock, Error, Kernel, On, TaskInfo, TaskState};
 
 /// The most differences of a kind that get a schedule.
 const LOCATED: usize = 8;
@@ -49,7 +49,7 @@ const LOCATED: usize = 8;
 ///
 /// let graded = trapline::grade(|k| counter(k, false), |k| counter(k, true)).run();
 /// assert!(!graded.is_equal() && graded.is_complete());
-/// assert_eq!(graded.races[0].outcome.printed, "1\n");
+/// assert_eq!(graded.races[0].outcome.printed, ["1\n"]);
 /// assert!(graded.missing.is_empty());
 /// ```
 ///
@@ -67,6 +67,7 @@ where
         bounds: Bounds {
             schedules: 100_000,
             steps: 10_000,
+            turns_take: None,
             seed: 0,
             time: None,
             threads: 0,
@@ -89,6 +90,7 @@ pub struct Grade<S, R> {
 struct Bounds {
     schedules: u64,
     steps: u64,
+    turns_take: Option<RangeInclusive<Duration>>,
     seed: u64,
     time: Option<Duration>,
     threads: usize,
@@ -108,6 +110,9 @@ impl Bounds {
             .steps(self.steps)
             .seed(self.seed)
             .threads(self.threads);
+        if let Some(span) = &self.turns_take {
+            search = search.turns_take(span.clone());
+        }
         if let Some(time) = self.time {
             search = search.time(time);
         }
@@ -141,6 +146,13 @@ where
     /// is not complete: a task may go on for ever while another one starves.
     pub fn steps(mut self, steps: u64) -> Self {
         self.bounds.steps = steps;
+        self
+    }
+
+    /// Lets turns take time: [`Check::turns_take`](crate::Check::turns_take). Without it turns take none,
+    /// so a program in which only sleeps keep tasks apart has no race.
+    pub fn turns_take(mut self, span: RangeInclusive<Duration>) -> Self {
+        self.bounds.turns_take = Some(span);
         self
     }
 
@@ -230,7 +242,7 @@ fn differences(
 /// What a run comes to: how it ends, and what it prints. The lines of a task have an order; the texts of
 /// different tasks have none, and the names of tasks do not count.
 ///
-/// A task that an order matters to prints it: such as one that prints a log which all share.
+/// If an order matters, one task prints it: for example a log that all tasks share.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Outcome {
     /// How it ends.
@@ -239,18 +251,18 @@ pub struct Outcome {
     pub faults: bool,
     /// Whether a task fails: it returns an error, and no task waits for it.
     pub fails: bool,
-    /// What the tasks have printed, a text for each task, in the order of these texts. Behind them what
+    /// A text for each task that has printed, in the order of these texts. Behind them what
     /// [`Kernel::outcome`] has named.
-    pub printed: String,
+    pub printed: Vec<String>,
 }
 
 /// How a run ends.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[non_exhaustive]
 pub enum RunEnd {
-    /// No task is left, or only a server that waits for a client.
+    /// No task is left, or only servers that wait for clients, and tasks that wait for their ends.
     Over,
-    /// The tasks that the host has spawned have ended, and others wait for what no task will do.
+    /// The tasks that the host has spawned have ended, or are at rest, and others are left that wait.
     Leak,
     /// Tasks wait for what no task will do.
     Deadlock,
@@ -282,20 +294,23 @@ impl Outcome {
 
     /// Returns it as the text that a search notes.
     fn to_text(&self) -> String {
-        let mut text = String::new();
-        text.push(match self.end {
-            RunEnd::Over => 'o',
-            RunEnd::Leak => 'l',
-            RunEnd::Deadlock => 'd',
-        });
-        text.push(if self.faults { '!' } else { '-' });
-        text.push(if self.fails { '!' } else { '-' });
-        text + &self.printed
+        let head = [
+            match self.end {
+                RunEnd::Over => 'o',
+                RunEnd::Leak => 'l',
+                RunEnd::Deadlock => 'd',
+            },
+            if self.faults { '!' } else { '-' },
+            if self.fails { '!' } else { '-' },
+        ];
+        let head = MARK.into_iter().chain(head).collect();
+        let parts = [vec![head], self.printed.clone()].concat();
+        parts.join(BETWEEN)
     }
 
     fn from_text(text: &str) -> Option<Self> {
-        let (head, printed) = text.split_at_checked(3)?;
-        let mut head = head.chars();
+        let mut parts = text.strip_prefix(MARK)?.split(BETWEEN);
+        let mut head = parts.next()?.chars();
         let end = match head.next()? {
             'o' => RunEnd::Over,
             'l' => RunEnd::Leak,
@@ -306,8 +321,21 @@ impl Outcome {
             end,
             faults: head.next()? == '!',
             fails: head.next()? == '!',
-            printed: printed.to_string(),
+            printed: parts.map(str::to_string).collect(),
         })
+    }
+}
+
+/// What the text of an outcome begins with, and what is between its parts: characters that no program has
+/// reason to print.
+const MARK: [char; 1] = ['\u{2}'];
+const BETWEEN: &str = "\u{1e}";
+
+/// Returns the outcome of a trial in a line, for people.
+pub(super) fn in_words(outcome: &str) -> String {
+    match Outcome::from_text(outcome) {
+        None => outcome.to_string(),
+        Some(outcome) => format!("{}: {:?}", outcome.ends(), outcome.printed.concat()),
     }
 }
 
@@ -317,8 +345,11 @@ impl fmt::Display for Outcome {
             true => write!(f, "{}, and prints nothing", self.ends()),
             false => {
                 write!(f, "{}, and prints", self.ends())?;
-                let mut lines = self.printed.lines();
-                lines.try_for_each(|line| write!(f, "\n    {line}"))
+                for text in &self.printed {
+                    // A text of its own begins at each dash.
+                    write!(f, "\n  - {}", text.trim_end().replace('\n', "\n    "))?;
+                }
+                Ok(())
             }
         }
     }
@@ -331,9 +362,11 @@ pub struct Searched {
     pub schedules: u64,
     /// What they came to.
     pub outcomes: BTreeSet<Outcome>,
-    /// Whether there are no others.
+    /// Whether there are no others, for its [`premise`](Self::premise).
     pub complete: bool,
-    /// Why the search is not complete, in words.
+    /// What the search takes for granted, such as `turns take no time and the seed is 0`.
+    pub premise: String,
+    /// Why the search is not complete, or why it proves nothing although it is, in words.
     pub trouble: Option<String>,
 }
 
@@ -346,7 +379,10 @@ impl Searched {
             schedules: explored.schedules,
             outcomes: texts.filter_map(|text| Outcome::from_text(text)).collect(),
             complete: explored.complete && failed.is_none(),
-            trouble: trouble.or_else(|| explored.bound.clone()),
+            premise: explored.premise.clone(),
+            trouble: trouble
+                .or_else(|| explored.bound.clone())
+                .or_else(|| explored.unproved().map(str::to_string)),
         }
     }
 }
@@ -358,10 +394,13 @@ impl fmt::Display for Searched {
         let is_one = plural(usize::try_from(schedules).unwrap_or(usize::MAX));
         write!(f, "{schedules} schedule{is_one}, ")?;
         write!(f, "{outcomes} outcome{}", plural(outcomes))?;
-        match &self.trouble {
-            _ if self.complete => f.write_str("; there are no others"),
-            Some(trouble) => write!(f, "; not complete: {trouble}"),
-            None => f.write_str("; not complete"),
+        let trouble = self.trouble.as_ref();
+        let trouble = trouble.map(|trouble| trouble.replace('\n', "\n  "));
+        match (self.complete, trouble) {
+            (true, None) => write!(f, "; there are no others if {}", self.premise),
+            (true, Some(why)) => write!(f, "; no others were found, and nothing is proved: {why}"),
+            (false, Some(why)) => write!(f, "; not complete: {why}"),
+            (false, None) => f.write_str("; not complete"),
         }
     }
 }
@@ -395,7 +434,7 @@ impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "  {}", self.outcome)?;
         match &self.schedule {
-            None => Ok(()),
+            None => f.write_str("\n\n  no schedule is shown: only the first eight are looked for, within the limits"),
             Some(schedule) => write!(f, "\n\n{schedule}"),
         }
     }
@@ -419,10 +458,10 @@ pub struct Graded {
     pub submission: Searched,
     /// The search of the reference.
     pub reference: Searched,
-    /// The outcomes that only the submission has. None if the reference was not searched completely: it may
+    /// The outcomes that only the submission has. Empty if the reference was not searched completely: it may
     /// have them, too.
     pub races: Vec<Difference>,
-    /// The outcomes that only the reference has. None if the submission was not searched completely.
+    /// The outcomes that only the reference has. Empty if the submission was not searched completely.
     pub missing: Vec<Difference>,
 }
 
@@ -496,26 +535,35 @@ impl Judge {
     /// Returns why the schedule fails.
     pub(super) fn failure(&self, outcome: &str, failure: Option<String>) -> Option<String> {
         let is_wanted = self.wanted.as_deref() == Some(outcome);
-        is_wanted.then(|| failure.unwrap_or_else(|| "the run ends so".to_string()))
+        is_wanted.then(|| failure.unwrap_or_else(|| "the run comes to this".to_string()))
     }
 }
 
 /// Returns how a run has ended; `None` if it was cut, or the closure has failed.
 pub(super) fn end_of(kernel: &Kernel, error: Option<&Error>) -> Option<RunEnd> {
     match error {
+        // The closure may have left tasks behind.
+        None | Some(Error::Failed(_)) if kernel.tasks().any(is_left) => Some(RunEnd::Leak),
         None | Some(Error::Failed(_)) => Some(RunEnd::Over),
         Some(Error::Deadlock(deadlock)) => Some(end_by(kernel, deadlock)),
         Some(_) => None,
     }
 }
 
+fn is_left(task: TaskInfo) -> bool {
+    !task.is_daemon && !matches!(task.state, TaskState::Zombie(_))
+}
+
 fn end_by(kernel: &Kernel, deadlock: &Deadlock) -> RunEnd {
-    if deadlock.is_at_rest() {
-        RunEnd::Over
-    } else if kernel.has_hosts_tasks() {
-        RunEnd::Deadlock
-    } else {
-        RunEnd::Leak
+    let is_idle = |task: &TaskInfo| match task.state {
+        TaskState::Blocked { on, .. } => matches!(on, On::Device(..) | On::Exit(_)),
+        _ => true,
+    };
+    match deadlock.is_at_rest() {
+        true if deadlock.blocked.iter().all(is_idle) => RunEnd::Over,
+        true => RunEnd::Leak,
+        false if kernel.has_hosts_tasks() => RunEnd::Deadlock,
+        false => RunEnd::Leak,
     }
 }
 
@@ -524,20 +572,13 @@ pub(super) fn outcome(kernel: &mut Kernel, end: RunEnd, named: Vec<String>) -> S
     let mut texts = kernel.take_texts();
     texts.sort_unstable();
     texts.extend(named);
-    let mut printed = String::new();
-    for text in texts {
-        printed += &text;
-        if !text.ends_with('\n') {
-            printed.push('\n');
-        }
-    }
     let report = kernel.report();
     let faults = report.check_faults().is_err();
     let outcome = Outcome {
         end,
         faults,
         fails: !faults && report.check().is_err(),
-        printed,
+        printed: texts,
     };
     outcome.to_text()
 }

@@ -240,12 +240,11 @@ impl Settings {
         })
     }
 
-    /// Says that an exhaustive search has cut a schedule.
     /// What a schedule does that the search looks for.
     pub(super) fn fails(&self) -> &'static str {
         match self.judge {
             None => "fails",
-            Some(_) => "ends so",
+            Some(_) => "comes to this",
         }
     }
 
@@ -254,6 +253,7 @@ impl Settings {
         self.judge.as_ref().is_none_or(|judge| judge.is_wrong)
     }
 
+    /// Says that an exhaustive search has cut a schedule.
     pub(super) fn cut(&self) -> String {
         format!("schedules of more than {} turns were cut", self.steps())
     }

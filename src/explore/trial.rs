@@ -4,7 +4,7 @@ use std::mem;
 
 use super::{
     felt::Faults,
-    grade::{end_of, outcome},
+    grade::{end_of, in_words, outcome},
     notes::{self, Notes},
     plan::Plan,
     quiet,
@@ -43,7 +43,8 @@ impl Trial {
 
     /// Returns what the schedule came to, in a line.
     pub(super) fn in_a_line(&self) -> String {
-        let outcomes = self.outcomes().join(", ");
+        let outcomes = self.outcomes().iter().map(|outcome| in_words(outcome));
+        let outcomes = outcomes.collect::<Vec<_>>().join(", ");
         match &self.failure {
             None if outcomes.is_empty() => "passes".to_string(),
             None => format!("passes: {outcomes}"),
@@ -182,7 +183,9 @@ impl Test<'_> {
             *kernel = Kernel::simulated(kernel.seed());
         }
         let end = match &result {
-            Ok(ran) if was_alone => end_of(kernel, ran.as_ref().err()),
+            Ok(ran) if was_alone && self.settings.judge.is_some() => {
+                end_of(kernel, ran.as_ref().err())
+            }
             _ => None,
         };
         let mut failure = match result {

@@ -20,8 +20,8 @@ use super::{
     words::{self, quoted},
 };
 pub(super) use options::Explore;
-pub(super) use options::span;
 use options::takes_options;
+pub(super) use options::{span, turns};
 use report::{code, report, searched, set_outcome};
 use results::Merge;
 

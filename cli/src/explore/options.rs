@@ -20,7 +20,7 @@ pub(crate) fn span(text: &str) -> Result<Duration, String> {
 }
 
 /// Reads the time that turns may take.
-fn turns(text: &str) -> Result<Duration, String> {
+pub(crate) fn turns(text: &str) -> Result<Duration, String> {
     let most = text
         .strip_prefix("0..")
         .ok_or("it takes a range from 0, such as 0..5ms")?;

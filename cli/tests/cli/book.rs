@@ -457,7 +457,10 @@ fn a_new_crate_with_an_exercise_has_the_task_and_the_solution() {
         assert_eq!(of(&format!("src/{name}")), mine);
     }
     let readme = of("README.md");
-    assert!(readme.starts_with("# week-1\n\nThe exercise counter, "), "{readme}");
+    assert!(
+        readme.starts_with("# week-1\n\nThe exercise counter, "),
+        "{readme}"
+    );
     assert!(!(readme + &of("src/main.rs") + &of("Cargo.toml")).contains("{{"));
 }
 

@@ -142,6 +142,11 @@ const GRADE: &[Row] = &[
         Text("schedules of more than 3 turns were cut"),
     ),
     (
+        &["--turns-take", "0..5ms"],
+        "wait --reference wait",
+        Text("if a turn takes at most 5ms"),
+    ),
+    (
         &["--max-time", "1ns"],
         "wait --reference wait",
         Text("it ended after 1ns"),

@@ -1,7 +1,7 @@
 //! Two tasks, a and b, meet, and each gives the other its number.
 //!
 //! It prints a line such as `a is here, b is here, b has 10, a has 20`. No task has the other's number
-//! before both are here. Who comes first, and who has its number first, is open: all four orders happen.
+//! before both are here. Either may come first, and either may have its number first: all four happen.
 
 use std::error::Error;
 
