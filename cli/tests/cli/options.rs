@@ -143,7 +143,7 @@ const GRADE: &[Row] = &[
     ),
     (
         &["--turns-take", "0..5ms"],
-        "wait --reference wait",
+        "lost-wakeup --reference lost-wakeup",
         Text("if a turn takes at most 5ms"),
     ),
     (
