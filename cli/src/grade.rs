@@ -9,7 +9,7 @@ use std::{
 
 use clap::Args;
 use serde_json::{Value, json};
-use trapline::{Difference, Error, Graded, Kernel, RunEnd, Verdict, grade};
+use trapline::{Difference, Error, Grade, Graded, Kernel, RunEnd, Verdict, grade};
 
 use super::{
     commands::Commands,
@@ -109,7 +109,7 @@ pub(super) fn run(commands: Commands<'_>, line: &GradeLine) -> Result<ExitCode, 
     let grade = given(grade, line.turns_take, |grade, most| {
         grade.turns_take(Duration::ZERO..=most)
     });
-    let grade = given(grade, line.jobs, |grade, jobs| grade.threads(jobs));
+    let grade = given(grade, line.jobs, Grade::threads);
     let graded = match io::stderr().is_terminal() {
         true => grade.progress(show).run(),
         false => grade.run(),

@@ -95,8 +95,10 @@ struct Bounds {
     time: Option<Duration>,
     threads: usize,
     stop: Option<fn() -> bool>,
-    progress: Option<Arc<dyn Fn(&Progress) + Send + Sync>>,
+    progress: Option<Arc<Report>>,
 }
+
+type Report = dyn Fn(&Progress) + Send + Sync;
 
 impl Bounds {
     fn search<F>(&self, body: &F, judge: Judge, command: Option<&String>) -> Explored
@@ -543,14 +545,16 @@ impl Judge {
 pub(super) fn end_of(kernel: &Kernel, error: Option<&Error>) -> Option<RunEnd> {
     match error {
         // The closure may have left tasks behind.
-        None | Some(Error::Failed(_)) if kernel.tasks().any(is_left) => Some(RunEnd::Leak),
+        None | Some(Error::Failed(_)) if kernel.tasks().any(|task| is_left(&task)) => {
+            Some(RunEnd::Leak)
+        }
         None | Some(Error::Failed(_)) => Some(RunEnd::Over),
         Some(Error::Deadlock(deadlock)) => Some(end_by(kernel, deadlock)),
         Some(_) => None,
     }
 }
 
-fn is_left(task: TaskInfo) -> bool {
+fn is_left(task: &TaskInfo) -> bool {
     !task.is_daemon && !matches!(task.state, TaskState::Zombie(_))
 }
 

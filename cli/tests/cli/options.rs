@@ -154,7 +154,7 @@ const GRADE: &[Row] = &[
     (
         &["--seed", "7"],
         "lost-wakeup --reference lost-wakeup|--cured",
-        Text("--seed 7 --replay 7."),
+        Text("the seed is 7"),
     ),
     (
         &["--jobs", "1"],

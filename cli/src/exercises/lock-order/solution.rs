@@ -18,10 +18,10 @@ impl Program for Solution {
         };
         let rules = Rules::new(os).await;
         let mut tasks = Vec::new();
-        for task in 0..3 {
+        for transfer in TRANSFERS {
             let bank = bank.clone();
             let rules = rules.clone();
-            let each = async move |os: &mut Os| rules.transfer(os, &bank, TRANSFERS[task]).await;
+            let each = async move |os: &mut Os| rules.transfer(os, &bank, transfer).await;
             tasks.push(os.spawn("task", each).await?);
         }
         for task in tasks {
