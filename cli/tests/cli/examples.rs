@@ -128,7 +128,7 @@ const LAB: &[Row] = &[
 ];
 
 const DEBUG: &[Row] = &[
-    ("boot --tape run.tape gossip", "bob reads: welcome"),
+    ("boot --tape run.tape --seed 3 gossip", "bob reads: welcome"),
     ("debug run.tape", ""),
     ("debug --seed 7 deadlock", ""),
     (
