@@ -173,7 +173,8 @@ impl<T: Send + 'static> Mailbox<T> {
     pub fn get_arm<'a>(
         &'a self,
         os: &'a mut Os,
-    ) -> impl Future<Output = Arm<impl AsyncFnOnce(&mut Os) -> Result<T, Closed>>> + 'a {
+    ) -> impl Future<Output = Arm<impl AsyncFnOnce(&mut Os) -> Result<T, Closed> + use<T>>> + 'a
+    {
         os.note_caller();
         async move {
             let bound = match self.bound(os) {

@@ -61,7 +61,7 @@ Exit codes: 0, 1 if the run cannot be booted, and 2 if a command of a script is 
 command ends the script.
 
 Examples:
-  boot --tape run.tape --seed 3 gossip                    a tape
+  boot --tape run.tape --seed 3 gossip           a tape
   debug run.tape                                 its run, on a screen
   debug --seed 7 deadlock                        a program in the simulated world
   debug -c continue -c 'back wake tid 2' deadlock
