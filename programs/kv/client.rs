@@ -103,7 +103,7 @@ impl Client<'_> {
 
     /// Answers requests as long as their replies are few. Returns the bytes of them.
     fn answer(&mut self, db: &mut Db, input: &[u8]) -> usize {
-        let (mut used, mut words) = (0, Vec::new());
+        let (mut used, mut words) = (0, Vec::with_capacity(8));
         while self.session.stop.is_none() && self.out.len() < BATCH {
             let rest = &input[used..];
             let refusal = match resp::request(rest, &mut words) {

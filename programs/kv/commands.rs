@@ -55,7 +55,6 @@ const NO_NUMBER: &str = "ERR value is not an integer or out of range";
 const MAX_LETTERS: usize = 32 << 20;
 const MAX_PENDING: usize = 256 << 20;
 
-/// In the order of their names.
 static COMMANDS: [Command; 41] = [
     ("append", 3, Grow, append),
     ("bgrewriteaof", 1, Read, rewrite),
@@ -168,12 +167,8 @@ fn allowed(call: &Call<'_>) -> Result<&'static Command, Cow<'static, str>> {
 }
 
 fn find(word: &[u8]) -> Option<&'static Command> {
-    let mut name = [0; 16];
-    let name = name.get_mut(..word.len())?;
-    name.copy_from_slice(word);
-    name.make_ascii_lowercase();
-    let at = COMMANDS.binary_search_by(|command| command.0.as_bytes().cmp(name));
-    at.ok().map(|at| &COMMANDS[at])
+    let named = |command: &&Command| command.0.as_bytes().eq_ignore_ascii_case(word);
+    COMMANDS.iter().find(named)
 }
 
 fn count(number: usize) -> Answer<'static> {

@@ -59,6 +59,12 @@ fn line(bytes: &[u8], from: usize) -> Result<(&[u8], usize), Unread> {
 
 /// Reads the line of a length. Returns it, and where the next line begins.
 fn header(bytes: &[u8], from: usize, kind: u8, most: usize) -> Result<(usize, usize), Unread> {
+    // Most lengths have a digit, and a request has one for each text.
+    if let Some(&[first, digit @ b'0'..=b'9', b'\r', b'\n']) = bytes.get(from..from + 4)
+        && first == kind
+    {
+        return Ok((usize::from(digit - b'0'), from + 4));
+    }
     let (line, end) = line(bytes, from)?;
     let digits = line.strip_prefix(&[kind]).and_then(number);
     match digits.map(usize::try_from) {
