@@ -203,7 +203,12 @@ impl Space {
         drop(this);
         let fault = if which.ends { end } else { Some(fault) };
         // What it names may not be there yet, or be down.
-        let happened = fault.map_or(Ok(()), |fault| net.apply(&fault));
+        let happened = match (fault, self.decider()) {
+            (Some(fault), Some(decider)) => {
+                net.apply_deciding(&fault, Rc::new(move |of, drawn| decider.choose(of, drawn)))
+            }
+            _ => Ok(()),
+        };
         if !which.ends {
             let this = &mut *self.0.borrow_mut();
             let text = &this.limits.faults[which.at as usize].text;

@@ -7,7 +7,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
-use trapline::{Check, Error, Kernel, MayFault, Mode, Os, Shared, check};
+use trapline::{Check, Error, Explored, Kernel, MayFault, Mode, Os, Shared, check};
 
 type Body = fn(&mut Kernel) -> Result<(), Error>;
 type Set = fn(Check<Body>) -> Check<Body>;
@@ -325,4 +325,61 @@ fn the_outcomes_of_mosaics_fs_crash() {
         }
     }
     assert_eq!(explored.outcomes, all);
+}
+
+/// Writes two files over and syncs them, or not. A crash at any turn, with all that it may leave, gives these
+/// contents and no others.
+fn crashes(syncs: bool) -> Explored {
+    let body = move |kernel: &mut Kernel| {
+        kernel.spawn_on("machine", "writes", async move |os: &mut Os| {
+            for text in [b"old", b"new"] {
+                for name in ["a", "b"] {
+                    let file = os.disk().open(os, name, Mode::Write).await?;
+                    file.write_at(os, text, 0).await?;
+                    if syncs || text == b"old" {
+                        file.sync(os).await?;
+                    }
+                }
+                if text == b"old" {
+                    os.disk().sync_dir(os, ".").await?;
+                    writeln!(os, "old");
+                }
+            }
+            os.yield_now().await;
+            io::Result::Ok(())
+        })?;
+        kernel.run()?;
+        let has_old = kernel.take_console() == "old\n";
+        let files = kernel.net().disk("machine")?.files();
+        let text = |name: &str| String::from_utf8_lossy(&files[name]).into_owned();
+        if has_old {
+            kernel.outcome(format!("{} {}", text("a"), text("b")));
+        }
+        Ok(())
+    };
+    check(body)
+        .exhaustive()
+        .faults(1, ["crash machine"])
+        .explore()
+}
+
+#[test]
+fn a_crash_of_a_search_leaves_each_image_of_the_disk() {
+    // So many bytes of the new content are on the disk.
+    let parts: BTreeSet<String> = (0..=3)
+        .map(|n| format!("{}{}", &"new"[..n], &"old"[n..]))
+        .collect();
+    let pairs = |bs: &BTreeSet<String>| -> BTreeSet<String> {
+        let pair = |a: &String| bs.iter().map(|b| format!("{a} {b}")).collect::<Vec<_>>();
+        parts.iter().flat_map(pair).collect()
+    };
+    let unsynced = crashes(false);
+    assert!(unsynced.proved, "{unsynced}");
+    assert_eq!(unsynced.outcomes, pairs(&parts));
+    // With the syncs the second file is written when the first one has all.
+    let synced = crashes(true);
+    assert!(synced.proved, "{synced}");
+    let is_in_order = |pair: &String| pair.ends_with(" old") || pair.starts_with("new ");
+    let in_order = pairs(&parts).into_iter().filter(is_in_order);
+    assert_eq!(synced.outcomes, in_order.collect());
 }

@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     io::{Error, ErrorKind, Result},
-    rc::Weak,
+    rc::{Rc, Weak},
 };
 
 use super::{
@@ -21,10 +21,15 @@ use crate::{
 /// The random numbers of disks are a sequence apart from those of the programs and the network.
 const OF_DISKS: u64 = 0x0064_6973_6b73;
 
+/// Decides what a crash leaves: a number below the first, in the place of the second, which is drawn.
+pub(crate) type Leaves = Rc<dyn Fn(u64, u64) -> u64>;
+
 pub(in crate::world::sim) struct Disks {
     of_hosts: BTreeMap<String, SimDisk>,
     devices: DeviceMap<Device>,
     random: Sequence,
+    /// `None` if the seed decides what a crash leaves.
+    pub(in crate::world::sim) leaves: Option<Leaves>,
     kernel: Weak<TrapFrame>,
     /// The number of the last operation.
     last: u64,
@@ -64,6 +69,7 @@ impl Disks {
             devices: DeviceMap::default(),
             random: Sequence::new(OF_DISKS),
             kernel: Weak::new(),
+            leaves: None,
             last: 0,
         }
     }
@@ -129,8 +135,11 @@ impl Disks {
     pub(in crate::world::sim) fn crash(&mut self, host: &str) {
         if let Some(disk) = self.of_hosts.get(host) {
             self.devices.retain(|_, device| !device.disk.is(disk));
-            let mut choose = Chooser::new(self.random.generator()).of_crash();
-            disk.state().crash(&mut choose);
+            let mut drawn = Chooser::new(self.random.generator()).of_crash();
+            disk.state().crash(&mut |of| match &self.leaves {
+                Some(leaves) if of > 1 => leaves(of, drawn(of)),
+                _ => drawn(of),
+            });
         }
     }
 

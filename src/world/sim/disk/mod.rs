@@ -13,5 +13,6 @@ mod model;
 mod state;
 mod tree;
 
+pub(crate) use disks::Leaves;
 pub(in crate::world::sim) use disks::{Disks, Over};
 pub use handle::{Images, SimDisk};

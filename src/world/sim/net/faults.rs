@@ -17,7 +17,7 @@ use super::{
 use crate::{
     abi::{DeviceId, HostId, SystemCall},
     trap::{Fate, Payload},
-    world::sequence::below,
+    world::{sequence::below, sim::disk::Leaves},
 };
 
 impl SimNet {
@@ -43,6 +43,14 @@ impl SimNet {
         drop(net);
         self.tell(text, fate);
         Ok(())
+    }
+
+    /// The same, where the caller decides what a crash leaves of a disk.
+    pub(crate) fn apply_deciding(&self, fault: &Fault, leaves: Leaves) -> Result<()> {
+        self.state().disks.leaves = Some(leaves);
+        let applied = self.apply(fault);
+        self.state().disks.leaves = None;
+        applied
     }
 
     /// Cuts the link between two hosts: what is under way is lost, and so is what they send from now
