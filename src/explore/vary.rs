@@ -68,7 +68,8 @@ where
     /// later trap, which does not count. Default: none.
     ///
     /// In a search by seeds the seed decides. An exhaustive search, and one with
-    /// [`Check::preemptions`], runs every place at which it makes a difference. The report of a failure
+    /// [`Check::preemptions`], runs every place at which it makes a difference, and each of
+    /// [`SimDisk::images`](crate::SimDisk::images) that a crash may leave. The report of a failure
     /// names its faults, and what has felt them. Its schedule has none that does not matter.
     ///
     /// *Panics* if a text is no fault.
