@@ -35,8 +35,18 @@ fn boot<P: Program>(kernel: &mut Kernel, host: &str, args: &[&str]) -> Tid {
 
 fn kernel() -> Kernel {
     let ms = Duration::from_millis;
-    let net = SimNet::new().latency(ms(1)..=ms(10));
-    let world = SimWorld::new(1).net(&net);
+    in_world(1, &SimNet::new().latency(ms(1)..=ms(10)))
+}
+
+/// A kernel whose network cuts, resets and slows down, whose hosts crash, and whose segments come in fragments.
+fn chaotic(seed: u64) -> Kernel {
+    let ms = Duration::from_millis;
+    let net = SimNet::new().latency(ms(1)..=ms(20));
+    in_world(seed, &net.fragment(true).chaos(2))
+}
+
+fn in_world(seed: u64, net: &SimNet) -> Kernel {
+    let world = SimWorld::new(seed).net(net);
     let kernel = Kernel::builder().world(world).max_ticks(10_000_000);
     kernel.build().expect("a kernel boots")
 }

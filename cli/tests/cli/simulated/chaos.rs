@@ -55,14 +55,7 @@ fn served(
     clients: impl Fn(&mut Kernel) -> Vec<Tid>,
     check: impl Fn(&str),
 ) -> Kernel {
-    let ms = Duration::from_millis;
-    let net = SimNet::new()
-        .latency(ms(1)..=ms(20))
-        .fragment(true)
-        .chaos(2);
-    let world = SimWorld::new(seed).net(&net);
-    let kernel = Kernel::builder().world(world).max_ticks(10_000_000);
-    let mut kernel = kernel.build().expect("a kernel boots");
+    let mut kernel = chaotic(seed);
     servers(&mut kernel);
     let clients = clients(&mut kernel);
     let report = kernel.run_until(&clients);

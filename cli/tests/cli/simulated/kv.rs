@@ -161,6 +161,11 @@ fn crashes(seed: u64, lives: usize, fsync: &str) -> Result<usize, String> {
     crash(&mut kernel, &mut random, lives, fsync).map_err(|why| format!("seed {seed}, {why}"))
 }
 
+/// The options of a server with a file.
+fn durable(fsync: &str) -> [&str; 6] {
+    ["--addr", "0.0.0.0:6379", "--aof", "data", "--fsync", fsync]
+}
+
 /// The disk takes its time, too: so a kill comes within a write more often.
 fn net() -> SimNet {
     let ms = std::time::Duration::from_millis;
@@ -180,7 +185,7 @@ fn crash(
     let clients: Vec<Rc<RefCell<Client>>> = (0..3).map(|_| Rc::default()).collect();
     let mut told = 0;
     for life in 0..lives {
-        let args = ["--addr", "0.0.0.0:6379", "--aof", "data", "--fsync", fsync];
+        let args = durable(fsync);
         boot::<Kv>(kernel, "server", &args);
         let found: Rc<RefCell<Vec<State>>> = Rc::default();
         let theirs = Rc::clone(&found);
@@ -311,22 +316,8 @@ async fn count(os: &mut Os, seed: u64) -> Result<(u64, u64), String> {
 fn chaos_loses_no_change_that_was_acknowledged() {
     let mut all = 0;
     for seed in 0..20 {
-        let ms = std::time::Duration::from_millis;
-        let net = SimNet::new()
-            .latency(ms(1)..=ms(20))
-            .fragment(true)
-            .chaos(2);
-        let world = SimWorld::new(seed).net(&net);
-        let kernel = Kernel::builder().world(world).max_ticks(10_000_000);
-        let mut kernel = kernel.build().expect("it boots");
-        let args = [
-            "--addr",
-            "0.0.0.0:6379",
-            "--aof",
-            "data",
-            "--fsync",
-            "always",
-        ];
+        let mut kernel = super::chaotic(seed);
+        let args = durable("always");
         boot::<Kv>(&mut kernel, "server", &args);
         let again = move |kernel: &mut Kernel| {
             boot::<Kv>(kernel, "server", &args);
@@ -357,15 +348,7 @@ fn chaos_loses_no_change_that_was_acknowledged() {
 fn a_full_disk_refuses_changes_and_the_rest_goes_on() {
     let mut kernel = super::kernel();
     let disk = kernel.net().disk("server").expect("it is a name");
-    let args = [
-        "--addr",
-        "0.0.0.0:6379",
-        "--aof",
-        "data",
-        "--fsync",
-        "always",
-    ];
-    boot::<Kv>(&mut kernel, "server", &args);
+    boot::<Kv>(&mut kernel, "server", &durable("always"));
     let client = kernel.spawn_on("laptop", "client", async move |os: &mut Os| {
         let mut wire = Wire::connect(os).await?;
         let change = |value: &str| vec![vec![("k".to_string(), Some(value.to_string()))]];
