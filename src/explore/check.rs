@@ -575,8 +575,7 @@ where
     #[track_caller]
     pub fn run(mut self) {
         let explored = self.found();
-        let is_idle = !explored.never.is_empty() || !explored.idle.is_empty();
-        if explored.failure.is_some() || is_idle {
+        if explored.failure.is_some() || explored.is_idle() {
             panic!("{explored}");
         }
         if explored.schedules == 0 {
@@ -689,10 +688,10 @@ where
         let settings = &settings.with_cut(cut);
         let test = Test { body, settings };
         let failure = tally.failure.map(|found| Reruns(test).explain(found));
-        let is_whole = settings.space.most > 0 && tally.schedules > 0 && settings.shard.of == 1;
-        let idle = match is_whole && failure.is_none() {
-            true => tally.faults.idle(&settings.space.faults, tally.schedules),
-            false => Vec::new(),
+        let has_faults = settings.space.most > 0 && tally.schedules > 0;
+        let idle = match has_faults && failure.is_none() {
+            true => tally.faults.idle(&settings.space.faults),
+            false => BTreeMap::default(),
         };
         let claims = claims_in(std::any::type_name::<F>());
         let draws = !settings.is_exhaustive();

@@ -52,27 +52,19 @@ impl Faults {
     }
 
     /// Returns why each fault of the list that never could happen could not, and what to do.
-    pub(super) fn idle(&self, list: &[MayFault], schedules: u64) -> Vec<String> {
-        let schedules = match schedules {
-            1 => "1 schedule".to_string(),
-            n => format!("{n} schedules"),
-        };
+    pub(super) fn idle(&self, list: &[MayFault]) -> BTreeMap<String, String> {
         let idle = list.iter().filter(|it| !self.possible.contains(&it.text));
-        let why = |fault: &MayFault| {
-            let text = &fault.text;
-            let why = match (self.refused.get(text), fault.call_name()) {
-                (Some(refused), _) => format!("{refused}: name what the test makes"),
-                (None, Some(call)) => format!(
-                    "no task makes the call {call} in {schedules}: leave it out, or name a call of the test"
-                ),
-                (None, None) => format!(
-                    "a host that it names is none of the test: {}",
-                    self.hosts.join(", ")
-                ),
-            };
-            format!("the fault {text:?} never could happen: {why}")
+        let why = |fault: &MayFault| match (self.refused.get(&fault.text), fault.call_name()) {
+            (Some(refused), _) => format!("{refused}: name what the test makes"),
+            (None, Some(call)) => format!(
+                "no task makes the call {call} in any schedule: leave it out, or name a call of the test"
+            ),
+            (None, None) => {
+                let hosts = self.hosts.join(", ");
+                format!("a host that it names is none of the test: {hosts}")
+            }
         };
-        idle.map(why).collect()
+        idle.map(|fault| (fault.text.clone(), why(fault))).collect()
     }
 }
 

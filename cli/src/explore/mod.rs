@@ -154,8 +154,7 @@ pub(super) fn run(
                    --max-ticks if it has cut schedules";
         return Err(why.to_string().into());
     }
-    let is_idle = !explored.never.is_empty() || !explored.idle.is_empty();
-    Ok(match !is_idle || signals::is_raised() {
+    Ok(match !explored.is_idle() || signals::is_raised() {
         true => code(&explored),
         false => ExitCode::from(FAILURE),
     })
