@@ -4,8 +4,8 @@ use std::mem;
 
 use super::{
     felt::Faults,
-    grade::{end_of, in_words, outcome},
     notes::{self, Notes},
+    outcome::{end_of, in_words, outcome},
     plan::Plan,
     quiet,
     settings::Settings,
@@ -172,6 +172,7 @@ impl Test<'_> {
         notes::open(kernel.remote());
         if self.settings.judge.is_some() {
             kernel.keep_texts();
+            kernel.keep_choices();
         }
         kernel.watch_alone();
         let result = quiet::contain(|| (self.body)(kernel));
@@ -188,6 +189,9 @@ impl Test<'_> {
             }
             _ => None,
         };
+        if let Some(judge) = &self.settings.judge {
+            judge.note_choices(kernel.take_choices());
+        }
         let mut failure = match result {
             Ok(Ok(())) => None,
             Ok(Err(error)) => Some(error.to_string()),

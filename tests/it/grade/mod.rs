@@ -14,7 +14,8 @@ mod stop_and_wait;
 use std::rc::Rc;
 
 use trapline::{
-    Errno, Error, Graded, IntoExit, Kernel, Os, Outcome, Queue, RunEnd, Shared, grade,
+    Errno, Error, Graded, IntoExit, Kernel, Os, Outcome, Queue, Reply, RunEnd, Shared, SystemCall,
+    Verdict, grade,
     sync::{Condition, Guard, Mutex, Watch},
 };
 
@@ -76,6 +77,83 @@ fn is(outcome: &Outcome, wrong: Wrong) -> bool {
 
 fn graded(program: Body, reference: Body) -> Graded {
     grade(program, reference).schedules(5_000).threads(1).run()
+}
+
+/// What a search decides besides the order of turns belongs to the exercise.
+#[test]
+fn a_submission_that_makes_a_choice_of_its_own_is_refused() {
+    /// The exercise makes one choice, which all programs share.
+    async fn coin(os: &mut Os) -> usize {
+        os.choose_named("coin", 2).await
+    }
+    fn races(kernel: &mut Kernel) -> Result<(), Error> {
+        run(kernel, async |os: &mut Os| {
+            let (last, coin) = (Shared::new(0), coin(os).await);
+            let theirs = last.clone();
+            all(os, 2, async move |_: &mut Os, task| theirs.set(task)).await?;
+            writeln!(os, "{coin} {}", last.get());
+            Ok::<_, Errno>(())
+        })
+    }
+    fn forges(kernel: &mut Kernel) -> Result<(), Error> {
+        run(kernel, async |os: &mut Os| {
+            let coin = coin(os).await;
+            let last = os.choose(2).await;
+            writeln!(os, "{coin} {last}");
+        })
+    }
+    fn forges_by_name(kernel: &mut Kernel) -> Result<(), Error> {
+        run(kernel, async |os: &mut Os| {
+            let coin = coin(os).await;
+            let last = os.choose_named("coin", 2).await;
+            writeln!(os, "{coin} {last}");
+        })
+    }
+    fn forges_by_a_raw_trap(kernel: &mut Kernel) -> Result<(), Error> {
+        run(kernel, async |os: &mut Os| {
+            let coin = coin(os).await;
+            let Reply::Random(last) = os.trap(SystemCall::Choose(2)).await else {
+                panic!("it is a number");
+            };
+            writeln!(os, "{coin} {last}");
+        })
+    }
+    let fair = graded(races, races);
+    assert!(
+        fair.is_equal() && fair.submission.outcomes.len() == 4,
+        "{fair}"
+    );
+    for (forger, call, known) in [
+        (
+            forges as Body,
+            "it calls os.choose(2) at tests/it/grade/mod.rs:",
+            0,
+        ),
+        (
+            forges_by_name,
+            "it calls os.choose_named(\"coin\", 2) at tests/it/grade/mod.rs:",
+            1,
+        ),
+        (
+            forges_by_a_raw_trap,
+            "it calls os.choose(2) at a raw trap",
+            0,
+        ),
+    ] {
+        let graded = graded(forger, races);
+        // Without the refusal they would be equal.
+        assert_eq!(graded.submission.outcomes, graded.reference.outcomes);
+        assert_eq!(graded.verdict(), Verdict::Refused, "{graded}");
+        let why = graded.refused.as_ref().expect("it is refused");
+        assert!(why.starts_with(call), "{why}");
+        assert!(why.contains(&format!("at {known} place")), "{why}");
+        assert!(
+            graded.to_string().contains("\nverdict: refused: "),
+            "{graded}"
+        );
+    }
+    // The reference may choose what the submission does not.
+    assert_eq!(graded(races, forges_by_name).verdict(), Verdict::Equal);
 }
 
 /// Runs this task, which the host spawns, and its children.

@@ -87,7 +87,8 @@ fn the_mail_of_daemons_counts_apart() {
 /// Each kernel that is not one of `Kernels` has the number 1.
 #[test]
 fn a_tape_does_not_mix_the_mail_of_two_kernels_with_one_number() {
-    let why = "two kernels with the number 1 put into one mailbox, and the tape of its kernel cannot";
+    let why =
+        "two kernels with the number 1 put into one mailbox, and the tape of its kernel cannot";
     let put_by_another = |sender: trapline::Sender<u32>| {
         let put = async move |os: &mut Os| sender.put(os, 1).await.unwrap();
         let (_, error) = run(Kernel::builder(), |kernel| _ = kernel.spawn("puts", put));
