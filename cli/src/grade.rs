@@ -81,7 +81,7 @@ pub(super) fn help(name: &str, programs: &[Entry]) -> String {
     format!(
         "An outcome that only PROGRAM has is a race, a deadlock, a leak or a fault. One that only the \
          reference has is an overlap that PROGRAM does not allow. The first eight of each kind have a \
-         schedule, if one is found within the limits.\n\n\
+         schedule.\n\n\
          Exit codes: 0 the outcomes are equal, 1 they differ or PROGRAM is refused, 2 wrong command line, 4 a search was not \
          complete and no difference was found, 130 the same after an interrupt (^C).\n\n{examples}"
     )

@@ -16,15 +16,16 @@ use super::{
     cut::Victims,
     cuts,
     deadline::Deadline,
-    explored::{Explored, Progress},
+    explored::{Explored, Failure, Progress},
     feedback, mutate,
     reruns::Reruns,
     search,
     settings::{Settings, Shard},
     sometimes::claims_in,
     strategy::SearchStrategy,
-    tally::Tally,
+    tally::{Firsts, Found, Tally},
     trial::{Body, Test},
+    watchdog::Watchdog,
 };
 use crate::{Effect, Error, Inject, Kernel, Mutation, SimNet, SystemCall, Tid, sched::Pct};
 
@@ -574,7 +575,7 @@ where
     /// [time](Self::time) was too short. A [shard](Self::shard) without a schedule of its own passes.
     #[track_caller]
     pub fn run(mut self) {
-        let explored = self.found();
+        let (explored, _) = self.found();
         if explored.failure.is_some() || explored.is_idle() {
             panic!("{explored}");
         }
@@ -597,6 +598,9 @@ where
                 panic!("no schedule ran to its end: {why}: raise the limit");
             }
         }
+        if let Some(turns) = &explored.turns {
+            let _ = writeln!(io::stderr(), "{turns}");
+        }
         let is_cut = self.settings.preemptions.is_none() || self.settings.deadline.is_over();
         let is_bound = is_cut && explored.bound.is_some();
         let is_unproved = explored.complete && !explored.proved;
@@ -613,11 +617,35 @@ where
     /// *Panics* if a variable of the environment has a wrong value.
     #[track_caller]
     pub fn explore(mut self) -> Explored {
+        self.found().0
+    }
+
+    /// The same, with the first schedule of each outcome, if the settings ask for all outcomes.
+    pub(super) fn explore_all(mut self) -> (Explored, Firsts) {
         self.found()
     }
 
+    /// Describes a schedule of an earlier search: minimised, and with its turns. `None` if no kernel can run.
+    pub(super) fn explain(mut self, found: Found) -> Option<Failure> {
+        let _watchdog = self.begin();
+        let (body, settings): (Body<'_>, _) = (&self.body, &self.settings);
+        Reruns(Test { body, settings }).explain(found).ok()
+    }
+
     #[track_caller]
-    fn found(&mut self) -> Explored {
+    fn found(&mut self) -> (Explored, Firsts) {
+        let _watchdog = self.begin();
+        let (explored, firsts) = match self.search() {
+            Ok(found) => found,
+            Err(error) => panic!("the search cannot begin: {error}"),
+        };
+        self.warn_of_unfelt(&explored);
+        (explored, firsts)
+    }
+
+    /// Reads the environment, and begins the time of the search.
+    #[track_caller]
+    fn begin(&mut self) -> Watchdog {
         if let Err(error) = self.settings.read_environment() {
             panic!("{error}");
         }
@@ -637,13 +665,7 @@ where
         }
         self.settings.deadline = Deadline::after(self.settings.time, self.settings.stop);
         self.settings.is_chaotic = self.settings.make_net().has_chaos();
-        let _watchdog = self.settings.watchdog();
-        let explored = match self.search() {
-            Ok(explored) => explored,
-            Err(error) => panic!("the search cannot begin: {error}"),
-        };
-        self.warn_of_unfelt(&explored);
-        explored
+        self.settings.watchdog()
     }
 
     /// Says on standard error that a search under chaos has tested nothing of it.
@@ -663,11 +685,12 @@ where
         }
     }
 
-    fn search(&self) -> Result<Explored, Error> {
+    fn search(&self) -> Result<(Explored, Firsts), Error> {
         let (body, settings): (Body<'_>, _) = (&self.body, &self.settings);
         if let Some(replay) = &settings.replay {
             let settings = &settings.with_cut(replay.cut);
-            return Reruns(Test { body, settings }).replay(replay);
+            let explored = Reruns(Test { body, settings }).replay(replay)?;
+            return Ok((explored, Firsts::new()));
         }
         let (settings, tally) = self.tally(settings)?;
         let settings = &settings;
@@ -696,7 +719,7 @@ where
         let claims = claims_in(std::any::type_name::<F>());
         let draws = !settings.is_exhaustive();
         let never = claims.filter(|claim| !tally.held.contains(claim));
-        Ok(Explored {
+        let explored = Explored {
             schedules: tally.schedules,
             classes: tally.classes.len() as u64,
             unseen: unseen.filter(|_| draws),
@@ -714,10 +737,12 @@ where
             },
             idle,
             changed: None,
+            turns: None,
             cuts: tally.cuts,
             mutants,
             failure: failure.transpose()?,
-        })
+        };
+        Ok((explored, tally.firsts))
     }
 
     /// Searches. Returns what it has found, and its settings with the length of a schedule, if the strategy

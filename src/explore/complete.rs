@@ -123,6 +123,7 @@ fn explore(test: Test<'_>, part: &Part, meter: &Meter<'_>) -> Result<Tally, Erro
                 }
                 tally.is_reordered |= ran.other.is_some();
                 tally.turns = tally.turns.max(ran.turns as u64);
+                tally.note_first(settings, &trial, &ran.plan);
                 tally.add(&mut trial);
                 meter.count(is_new);
                 let failure = trial.failure.map(|why| Found::new(schedule, why));

@@ -64,6 +64,8 @@ pub struct Explored {
     pub idle: BTreeMap<String, String>,
     /// Why a schedule that is replayed alone made other traps than in its report, in words.
     pub changed: Option<String>,
+    /// The turns of a schedule that is replayed alone and passes, as text.
+    pub turns: Option<String>,
     /// What the cuts of tasks have found ([`Check::cut`](crate::Check::cut)). `None` if a schedule fails without
     /// any.
     pub cuts: Option<Cuts>,
@@ -166,6 +168,9 @@ impl fmt::Display for Explored {
                 f,
                 "; {orders}, and {share} of the probability is in orders not yet seen"
             )?;
+        }
+        if let Some(turns) = &self.turns {
+            write!(f, "\n{turns}")?;
         }
         for text in &self.never {
             write!(f, "\nsometimes!({text:?}) held in none of them")?;

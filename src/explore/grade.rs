@@ -3,9 +3,10 @@
 use std::{collections::BTreeSet, fmt, ops::RangeInclusive, sync::Arc, time::Duration};
 
 use super::{
-    check::check,
+    check::{Check, check},
     explored::{Explored, Failure, Progress},
     outcome::{Choices, Judge, Outcome, RunEnd},
+    tally::{Firsts, Found},
 };
 use crate::{Error, Kernel};
 
@@ -102,7 +103,33 @@ struct Bounds {
 type Report = dyn Fn(&Progress) + Send + Sync;
 
 impl Bounds {
-    fn search<F>(&self, body: &F, judge: Judge, command: Option<&String>) -> Explored
+    /// Searches all outcomes of a program. Returns the first schedule of each, too.
+    fn search<F>(&self, body: &F, judge: Judge) -> (Explored, Firsts)
+    where
+        F: Fn(&mut Kernel) -> Result<(), Error> + Sync,
+    {
+        self.check(body, judge).explore_all()
+    }
+
+    /// Describes the schedule of an outcome that a search has found.
+    fn explain<F>(
+        &self,
+        body: &F,
+        judge: Judge,
+        command: Option<&String>,
+        found: Found,
+    ) -> Option<Failure>
+    where
+        F: Fn(&mut Kernel) -> Result<(), Error> + Sync,
+    {
+        let mut search = self.check(body, judge);
+        if let Some(command) = command {
+            search = search.command(command);
+        }
+        search.explain(found)
+    }
+
+    fn check<'a, F>(&self, body: &'a F, judge: Judge) -> Check<&'a F>
     where
         F: Fn(&mut Kernel) -> Result<(), Error> + Sync,
     {
@@ -126,11 +153,8 @@ impl Bounds {
             let progress = Arc::clone(progress);
             search = search.progress(move |now| progress(now));
         }
-        if let Some(command) = command {
-            search = search.command(command);
-        }
         search.settings.judge = Some(judge);
-        search.explore()
+        search
     }
 }
 
@@ -203,9 +227,10 @@ where
     pub fn run(self) -> Graded {
         let (bounds, [again, again_reference]) = (&self.bounds, &self.commands);
         let (judge, judge_of_reference) = (Judge::default(), Judge::default());
-        let submission = bounds.search(&self.submission, judge.clone(), None);
+        let (submission, mut firsts) = bounds.search(&self.submission, judge.clone());
         let submission = Searched::new(&submission);
-        let reference = bounds.search(&self.reference, judge_of_reference.clone(), None);
+        let (reference, mut firsts_of_reference) =
+            bounds.search(&self.reference, judge_of_reference.clone());
         let reference = Searched::new(&reference);
         let refused = reference
             .complete
@@ -220,12 +245,14 @@ where
             };
         }
         let races = differences(&submission, &reference, |outcome| {
+            let found = firsts.remove(&outcome.to_text())?;
             let judge = Judge::of(outcome, true);
-            bounds.search(&self.submission, judge, again.as_ref())
+            bounds.explain(&self.submission, judge, again.as_ref(), found)
         });
         let missing = differences(&reference, &submission, |outcome| {
+            let found = firsts_of_reference.remove(&outcome.to_text())?;
             let judge = Judge::of(outcome, false);
-            bounds.search(&self.reference, judge, again_reference.as_ref())
+            bounds.explain(&self.reference, judge, again_reference.as_ref(), found)
         });
         Graded {
             submission,
@@ -263,7 +290,7 @@ fn refusal(submission: &Choices, reference: &Choices) -> Option<String> {
 fn differences(
     has: &Searched,
     lacks: &Searched,
-    find: impl Fn(&Outcome) -> Explored,
+    mut find: impl FnMut(&Outcome) -> Option<Failure>,
 ) -> Vec<Difference> {
     if !lacks.complete {
         return Vec::new();
@@ -271,7 +298,7 @@ fn differences(
     let only = has.outcomes.difference(&lacks.outcomes).enumerate();
     only.map(|(at, outcome)| Difference {
         outcome: outcome.clone(),
-        schedule: (at < LOCATED).then(|| find(outcome).failure).flatten(),
+        schedule: (at < LOCATED).then(|| find(outcome)).flatten(),
     })
     .collect()
 }
@@ -355,7 +382,7 @@ impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "  {}", self.outcome)?;
         match &self.schedule {
-            None => f.write_str("\n\n  no schedule is shown: only the first eight are looked for, within the limits"),
+            None => f.write_str("\n\n  no schedule is shown: only the first eight have one"),
             Some(schedule) => write!(f, "\n\n{schedule}"),
         }
     }

@@ -63,7 +63,7 @@ impl Outcome {
     }
 
     /// Returns it as the text that a search notes.
-    fn to_text(&self) -> String {
+    pub(super) fn to_text(&self) -> String {
         let head = [
             match self.end {
                 RunEnd::Over => 'o',
@@ -125,6 +125,9 @@ impl fmt::Display for Outcome {
     }
 }
 
+/// What is said of a run that comes to an outcome and does not fail.
+pub(super) const COMES: &str = "the run comes to this";
+
 /// Has a search take each end of a run as an outcome.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Judge {
@@ -165,7 +168,7 @@ impl Judge {
     /// Returns why the schedule fails.
     pub(super) fn failure(&self, outcome: &str, failure: Option<String>) -> Option<String> {
         let is_wanted = self.wanted.as_deref() == Some(outcome);
-        is_wanted.then(|| failure.unwrap_or_else(|| "the run comes to this".to_string()))
+        is_wanted.then(|| failure.unwrap_or_else(|| COMES.to_string()))
     }
 }
 

@@ -11,7 +11,10 @@ mod readers;
 mod rendezvous;
 mod stop_and_wait;
 
-use std::rc::Rc;
+use std::{
+    rc::Rc,
+    sync::atomic::{AtomicU64, Ordering},
+};
 
 use trapline::{
     Errno, Error, Graded, IntoExit, Kernel, Os, Outcome, Queue, Reply, RunEnd, Shared, SystemCall,
@@ -154,6 +157,63 @@ fn a_submission_that_makes_a_choice_of_its_own_is_refused() {
     }
     // The reference may choose what the submission does not.
     assert_eq!(graded(races, forges_by_name).verdict(), Verdict::Equal);
+}
+
+/// A difference is shown by the schedule that the search has met. Another search would be stopped here.
+#[test]
+fn a_difference_needs_no_search_of_its_own() {
+    static SUBMITTED: AtomicU64 = AtomicU64::new(0);
+    static SEARCHED: AtomicU64 = AtomicU64::new(u64::MAX);
+    let wrong = |kernel: &mut Kernel| {
+        SUBMITTED.fetch_add(1, Ordering::Relaxed);
+        adding(kernel, false)
+    };
+    let right = |kernel: &mut Kernel| {
+        SEARCHED.fetch_min(SUBMITTED.load(Ordering::Relaxed), Ordering::Relaxed);
+        adding(kernel, true)
+    };
+    let is_searched = || SUBMITTED.load(Ordering::Relaxed) > SEARCHED.load(Ordering::Relaxed);
+    let graded = grade(wrong, right).threads(1).stop_when(is_searched).run();
+    assert!(graded.is_complete() && graded.races.len() == 2, "{graded}");
+    for race in &graded.races {
+        let schedule = race.schedule.as_ref().expect("it is known");
+        // The search stops with its first schedule, which loses nothing.
+        assert!(!schedule.details.starts_with("schedule 0 "), "{graded}");
+        assert!(
+            schedule.details.contains(" comes to this, seed 0"),
+            "{graded}"
+        );
+        let replayed = trapline::check(|kernel| adding(kernel, false));
+        let replayed = replayed.replay(&schedule.replay).unwrap().explore();
+        assert!(replayed.changed.is_none() && replayed.failure.is_none());
+        // An outcome is no failure. Its turns are shown.
+        let text = replayed.to_string();
+        assert!(text.starts_with("1 schedule passes\n"), "{text}");
+        assert!(
+            text.contains("  task 0 2 ") && text.contains(" writes shared 1"),
+            "{text}"
+        );
+        assert!(text.contains("tests/it/grade/mod.rs:"), "{text}");
+    }
+}
+
+/// Three tasks add one.
+fn adding(kernel: &mut Kernel, is_right: bool) -> Result<(), Error> {
+    run(kernel, async move |os: &mut Os| {
+        let sum = Shared::new(0);
+        let theirs = sum.clone();
+        let add = async move |os: &mut Os, _| match is_right {
+            true => theirs.update(|sum| *sum += 1),
+            false => {
+                let read = theirs.get();
+                os.yield_now().await;
+                theirs.set(read + 1);
+            }
+        };
+        all(os, 3, add).await?;
+        writeln!(os, "{}", sum.get());
+        Ok::<_, Errno>(())
+    })
 }
 
 /// Runs this task, which the host spawns, and its children.
