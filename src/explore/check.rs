@@ -17,7 +17,9 @@ use super::{
     cuts,
     deadline::Deadline,
     explored::{Explored, Failure, Progress},
-    feedback, mutate,
+    feedback,
+    felt::FaultCounts,
+    mutate,
     reruns::Reruns,
     search,
     settings::{Settings, Shard},
@@ -568,7 +570,8 @@ where
     }
 
     /// Searches. If something keeps an exhaustive search from being complete, or a complete one from
-    /// being [proved](Explored::proved), a line on standard error says what.
+    /// being [proved](Explored::proved), a line on standard error says what. So it does if no task felt a fault of
+    /// chaos ([`Explored::unfelt`]).
     ///
     /// *Panics* with the report if a schedule fails, or if a claim of [`sometimes!`](crate::sometimes)
     /// held in none, or a fault of [`Check::faults`] never could happen. Also if no schedule ran to its end: the limit is [0](Self::schedules), or the
@@ -598,17 +601,21 @@ where
                 panic!("no schedule ran to its end: {why}: raise the limit");
             }
         }
+        let thread = thread::current();
+        let test = thread.name().unwrap_or("a test");
+        // Past the test harness, which shows no output of a test that passes.
+        let say = |text: String| _ = writeln!(io::stderr(), "{text}");
         if let Some(turns) = &explored.turns {
-            let _ = writeln!(io::stderr(), "{turns}");
+            say(turns.clone());
+        }
+        if let Some(unfelt) = &explored.unfelt {
+            say(format!("{test}: {unfelt}"));
         }
         let is_cut = self.settings.preemptions.is_none() || self.settings.deadline.is_over();
         let is_bound = is_cut && explored.bound.is_some();
         let is_unproved = explored.complete && !explored.proved;
         if self.settings.is_exhaustive() && (is_bound || is_unproved) {
-            let thread = thread::current();
-            let test = thread.name().unwrap_or("a test");
-            // Past the test harness, which shows no output of a test that passes.
-            let _ = writeln!(io::stderr(), "{test}: {explored}");
+            say(format!("{test}: {explored}"));
         }
     }
 
@@ -635,12 +642,10 @@ where
     #[track_caller]
     fn found(&mut self) -> (Explored, Firsts) {
         let _watchdog = self.begin();
-        let (explored, firsts) = match self.search() {
+        match self.search() {
             Ok(found) => found,
             Err(error) => panic!("the search cannot begin: {error}"),
-        };
-        self.warn_of_unfelt(&explored);
-        (explored, firsts)
+        }
     }
 
     /// Reads the environment, and begins the time of the search.
@@ -668,21 +673,18 @@ where
         self.settings.watchdog()
     }
 
-    /// Says on standard error that a search under chaos has tested nothing of it.
-    fn warn_of_unfelt(&self, explored: &Explored) {
-        let is_unfelt = explored.faults.values().all(|counts| counts.felt == 0);
-        let has_run = explored.schedules > 0 && self.settings.replay.is_none();
-        if self.settings.is_chaotic && has_run && is_unfelt && explored.failure.is_none() {
-            let (thread, schedules) = (thread::current(), explored.schedules);
-            let test = thread.name().unwrap_or("a test");
-            let applied: u64 = explored.faults.values().map(|counts| counts.applied).sum();
-            // Past the test harness, which shows no output of a test that passes.
-            let _ = writeln!(
-                io::stderr(),
-                "{test}: no task felt a fault of chaos: in {schedules} schedules {applied} faults happened, \
-                 after which no call failed and no task was killed"
-            );
-        }
+    /// Says that a search under chaos has tested nothing of it, if so.
+    fn unfelt(&self, tally: &Tally, faults: &BTreeMap<String, FaultCounts>) -> Option<String> {
+        let is_unfelt = faults.values().all(|counts| counts.felt == 0);
+        let has_run = tally.schedules > 0 && tally.failure.is_none();
+        (self.settings.is_chaotic && has_run && is_unfelt).then(|| {
+            let schedules = tally.schedules;
+            let applied: u64 = faults.values().map(|counts| counts.applied).sum();
+            format!(
+                "no task felt a fault of chaos: in {schedules} schedules {applied} faults happened, after which \
+                 no call failed and no task was killed"
+            )
+        })
     }
 
     fn search(&self) -> Result<(Explored, Firsts), Error> {
@@ -708,6 +710,11 @@ where
         };
         let (proved, unseen) = (tally.is_proved(), tally.unseen());
         let cut = tally.failure.as_ref().and_then(|found| found.cut);
+        let faults = match settings.has_faults() {
+            true => tally.faults.by_text(),
+            false => BTreeMap::default(),
+        };
+        let unfelt = self.unfelt(&tally, &faults);
         let settings = &settings.with_cut(cut);
         let test = Test { body, settings };
         let failure = tally.failure.map(|found| Reruns(test).explain(found));
@@ -731,11 +738,9 @@ where
             part: (settings.shard.of > 1).then(|| settings.shard.to_string()),
             never: never.map(str::to_string).collect(),
             outcomes: tally.outcomes,
-            faults: match settings.has_faults() {
-                true => tally.faults.by_text(),
-                false => BTreeMap::default(),
-            },
+            faults,
             idle,
+            unfelt,
             changed: None,
             turns: None,
             cuts: tally.cuts,

@@ -56,12 +56,16 @@ pub struct Explored {
     /// replayed alone counts none.
     pub never: BTreeSet<String>,
     /// How often each fault was drawn, happened and was felt: those of [`Check::faults`](crate::Check::faults)
-    /// by their texts, and those of chaos by their kinds, as in `chaos cut`.
+    /// by their texts, and those of chaos by their kinds, as in `chaos cut`. A chaos that the closure begins
+    /// itself, and faults that it makes, are not counted.
     pub faults: BTreeMap<String, FaultCounts>,
     /// The faults of [`Check::faults`](crate::Check::faults) that never could happen, by their texts, with the
     /// reason in words: no task made the call that they befall, or there is no such host. Those of a shard
     /// could not happen in its part, and may have happened in another.
     pub idle: BTreeMap<String, String>,
+    /// What a search under chaos has not tested, in words: no task felt a fault. `None` if one did, or without
+    /// [`Check::chaos`](crate::Check::chaos) and a chaos of [`Check::net`](crate::Check::net).
+    pub unfelt: Option<String>,
     /// Why a schedule that is replayed alone made other traps than in its report, in words.
     pub changed: Option<String>,
     /// The turns of a schedule that is replayed alone and passes, as text.

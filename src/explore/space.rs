@@ -203,11 +203,11 @@ impl Space {
         drop(this);
         let fault = if which.ends { end } else { Some(fault) };
         // What it names may not be there yet, or be down.
-        let happened = fault.map_or(Ok(()), |fault| net.apply(&fault));
-        if !which.ends {
+        let happened = fault.as_ref().map_or(Ok(()), |fault| net.apply(fault));
+        if let (Some(fault), false) = (&fault, which.ends) {
             let this = &mut *self.0.borrow_mut();
             let text = &this.limits.faults[which.at as usize].text;
-            this.counted.between(text, happened);
+            this.counted.between(text, fault, happened);
         }
     }
 

@@ -67,8 +67,9 @@ pub(super) const HIDDEN: &str = "Something besides the world decides what the pr
 
 /// What a search says of a program that another thread may decide.
 pub(super) const THREADS: &str = "the program counts on threads of the operating system \
-     (Setter::remote): no schedule decides when these run, and no search can repeat it. A test that \
-     is searched sets its promises in tasks.";
+     (Setter::remote), or on other kernels (a Mailbox): no schedule decides when these run, and no search \
+     can repeat it. A test that is searched sets its promises in tasks. check_kernels searches several \
+     kernels and their mail.";
 
 /// Trials on one kernel, which is reset between them.
 pub(super) struct Trials<'a> {

@@ -342,5 +342,8 @@ fn each_wait_closes_a_cycle_that_a_lock_on_its_way_is_part_of() {
     let explored = explored.exhaustive().explore();
     assert!(explored.proved, "{explored}");
     assert_eq!(explored.schedules, explored.classes);
-    assert!(explored.outcomes.iter().eq(["deadlock", "ends"]), "{explored}");
+    assert!(
+        explored.outcomes.iter().eq(["deadlock", "ends"]),
+        "{explored}"
+    );
 }
