@@ -88,7 +88,7 @@ impl Kernel {
         if let (SystemCall::Choose(of), true) = (call, self.chosen.is_some()) {
             self.keep_choice(of);
         }
-        if call.beside() != Beside::Program || matches!(call, SystemCall::Choose(_)) {
+        if call.beside() != Beside::Program {
             self.frame.forget_place();
         }
     }

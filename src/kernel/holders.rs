@@ -206,25 +206,28 @@ impl Kernel {
 
     /// Notes for a search what closes a cycle now that the caller waits: the task at the end of its
     /// chain of waits would have to wait for the caller, or for a task that waits for the caller. A lock that
-    /// was handed to a task which has not run since has no holder yet: it may be any that is ready.
+    /// was handed to a task which has not run since has no holder yet: it is the ready task that takes it next.
     #[cold]
     fn note_chain(&self, me: Runnable) {
         let waits = |task| chain(task, |task| self.blocker(task));
         let last = waits(me).last().unwrap_or(me);
-        let enders = match self.tasks[last].state() {
+        let (enders, handed) = match self.tasks[last].state() {
             _ if self.blocker(last).is_some() => return,
             State::Blocked(WaitingOn::Queue(lock, End::Get)) if self.is_handed_over(*lock) => {
                 let mut ready = self.tasks.youngest_first();
                 ready.retain(|task| self.tasks[*task].state().is_ready());
-                ready
+                (ready, Some(Object::Beside(*lock)))
             }
             _ if last == me => return,
-            _ => vec![last],
+            _ => (vec![last], None),
         };
         let closes = |object| {
-            for task in &enders {
-                let task = task.tid;
-                self.frame.note(Note::Closes { task, object });
+            for ender in &enders {
+                self.frame.note(Note::Closes {
+                    task: ender.tid,
+                    object,
+                    handed,
+                });
             }
         };
         let mut behind = self.tasks.youngest_first();

@@ -114,15 +114,12 @@ fn a_search_without_faults_counts_none() {
 fn a_fault_is_felt_on_its_hosts_and_by_its_own_effect() {
     let body = |kernel: &mut Kernel| {
         for host in ["server", "client", "other"] {
-            kernel.net().host(host);
+            kernel.net().host(host)?;
         }
         let fails = async |os: &mut Os| {
             for _ in 0..10 {
-                let refused = os.connect(("server", 9)).await.map(drop);
-                assert_eq!(
-                    refused.unwrap_err().kind(),
-                    io::ErrorKind::ConnectionRefused
-                );
+                // Refused, or reset before that.
+                assert!(os.connect(("server", 9)).await.is_err());
                 os.sleep(Duration::from_secs(1)).await;
             }
         };
