@@ -153,23 +153,23 @@ impl Kernels {
     /// Boots each kernel on a thread of its own, and runs all of them. Returns when the last has ended,
     /// with the result of each, by its number.
     ///
-    /// `boot` makes the kernel and spawns its first tasks; it is called once for each kernel, on its
-    /// thread, at the same time. It is dropped when the last kernel has booted. So the senders of a
-    /// mailbox that it has cloned for the kernels keep no mailbox open.
+    /// `boot` makes the kernel and spawns its first tasks. Each thread calls it once, with the number of its
+    /// kernel; the calls run at the same time. `boot` is dropped when the last kernel has booted. So a sender
+    /// that it holds, and clones for the kernels, keeps no mailbox open.
     ///
     /// On Linux each thread is pinned to a core, unless there are more kernels than cores. The threads
-    /// that a kernel starts for blocking work run on any core. Those that a program starts itself begin on
-    /// the core of their kernel. On other systems no thread is pinned.
+    /// that a kernel starts for blocking work run on any core. A thread that a program starts itself begins on
+    /// the core of its kernel. On other systems no thread is pinned.
     ///
     /// A kernel that ends without an error leaves the others running. One that fails, by an error or a
     /// panic of `boot`, shuts the others down in the order of their numbers, each as
     /// [`Remote::shutdown`](crate::Remote::shutdown) does. The panic goes on when all have ended.
     ///
-    /// A signal of the process that a task of one kernel has caught ([`Os::catch`](crate::Os::catch)) is
-    /// for all of them: a kernel without a task that has caught it ends, as by its default action.
+    /// If a task of one kernel has caught a signal of the process ([`Os::catch`](crate::Os::catch)), all kernels
+    /// get it. A kernel without such a task ends, as by the default action of the signal.
     ///
-    /// [Simulated](Kernels::simulated) kernels boot and run on the thread of the caller. What is said of
-    /// threads and of signals of the process is not for them.
+    /// [Simulated](Kernels::simulated) kernels boot one after the other, and run, on the thread of the caller.
+    /// They get no signals of the process.
     ///
     /// *Errors:* of each kernel, those of `boot` and of [`Kernel::run`]; [`Error::Peer`] where another
     /// kernel's failure ended it; [`Error::Io`] if the system has no thread left, and for a kernel of the
