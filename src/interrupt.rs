@@ -122,7 +122,7 @@ struct Line {
     running: AtomicU64,
     board: Mutex<Board>,
     /// The kernels that run side by side with this one.
-    fellows: OnceLock<Weak<Fellows>>,
+    fellows: OnceLock<Weak<Remotes>>,
     /// Whether the world is on a tape, and if so whether it comes from there.
     tape: OnceLock<bool>,
 }
@@ -302,21 +302,38 @@ impl Remote {
     }
 }
 
-/// The lines into the kernels that run side by side, by number. A signal of the process that a task of
-/// one has caught is for all of them.
+/// The lines into kernels that run side by side, in the order of their numbers.
+///
+/// ```
+/// use trapline::{Kernel, KernelId, Remotes};
+///
+/// let (kernel, all) = (Kernel::simulated(0), Remotes::default());
+/// all.add(KernelId::at(0), &kernel.remote());
+/// assert_eq!(all.all().len(), 1);
+/// all.remove(KernelId::at(0));
+/// assert!(all.all().is_empty());
+/// ```
 #[derive(Debug, Default)]
-pub(crate) struct Fellows(Mutex<Vec<(KernelId, Remote)>>);
+pub struct Remotes(Mutex<Vec<(KernelId, Remote)>>);
 
-impl Fellows {
-    pub(crate) fn join(self: &Arc<Self>, id: KernelId, remote: &Remote) {
-        let _ = remote.0.fellows.set(Arc::downgrade(self));
+impl Remotes {
+    /// Adds a kernel.
+    pub fn add(&self, id: KernelId, remote: &Remote) {
         let mut all = self.lock();
         let at = all.partition_point(|(other, _)| *other < id);
         all.insert(at, (id, remote.clone()));
     }
 
-    pub(crate) fn leave(&self, id: KernelId) {
+    /// Removes a kernel that has ended.
+    pub fn remove(&self, id: KernelId) {
         self.lock().retain(|(other, _)| *other != id);
+    }
+
+    /// Returns the kernels that are there now.
+    #[must_use]
+    pub fn all(&self) -> Vec<Remote> {
+        let all = self.lock();
+        all.iter().map(|(_, remote)| remote.clone()).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<(KernelId, Remote)>> {
@@ -325,14 +342,18 @@ impl Fellows {
 }
 
 impl Remote {
+    /// Has the signals of the process that a task of one of these has caught be for this kernel, too.
+    pub(crate) fn join(&self, fellows: &Arc<Remotes>) {
+        let _ = self.0.fellows.set(Arc::downgrade(fellows));
+    }
+
     /// Returns these with the kernels that run side by side with them, in their order.
     pub(crate) fn with_fellows(these: &[Self]) -> Vec<Self> {
         let mut all: Vec<Self> = Vec::new();
         for remote in these {
             let fellows = remote.0.fellows.get().and_then(Weak::upgrade);
-            let fellows = fellows.map(|fellows| fellows.lock().clone());
-            let fellows = fellows.unwrap_or_default().into_iter();
-            for one in fellows.map(|(_, one)| one).chain([remote.clone()]) {
+            let fellows = fellows.map(|fellows| fellows.all()).unwrap_or_default();
+            for one in fellows.into_iter().chain([remote.clone()]) {
                 if !all.iter().any(|other| other.is(&one)) {
                     all.push(one);
                 }

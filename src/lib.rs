@@ -113,7 +113,7 @@ pub use explore::{
     MayFault, Mutants, Outcome, Progress, RunEnd, SearchStrategy, Searched, Shared, Survivor,
     Verdict, check, check_kernels, grade,
 };
-pub use interrupt::{External, Interrupt, Interrupts, Remote};
+pub use interrupt::{External, Interrupt, Interrupts, Remote, Remotes};
 pub use kernel::{
     Blocked, Builder, CurrentTurn, Deadlock, Error, Failures, Kernel, Limit, OnDeadlock, Report,
     Stalled, Step, TaskTurn,

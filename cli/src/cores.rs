@@ -60,10 +60,10 @@ pub(super) fn boot(
 fn check(line: &BootLine, tracers: &[Extend]) -> Result<(), clap::Error> {
     let options = &line.options;
     let Boot { watching, net, .. } = &**options;
-    let refused = [
-        ("--virtual", options.simulated),
+    // The network implies --virtual, so its options are named first.
+    let others = [
         ("--world", options.world.is_some()),
-        ("--on", !net.on.is_empty()),
+        ("--virtual", options.simulated),
         ("--signal", !options.signal.is_empty()),
         ("--tape", options.tape.is_some()),
         ("--disk", options.disk.is_some()),
@@ -74,7 +74,8 @@ fn check(line: &BootLine, tracers: &[Extend]) -> Result<(), clap::Error> {
         ("--exits", watching.exits),
         ("--top", watching.live.has_top()),
     ];
-    if let Some((option, _)) = refused.iter().find(|(_, is_given)| *is_given) {
+    let mut refused = net.given().into_iter().chain(others);
+    if let Some((option, _)) = refused.find(|(_, is_given)| *is_given) {
         let why = format!(
             "--kernels runs kernels side by side, which {option} is not for: leave one out"
         );
@@ -119,7 +120,7 @@ fn run(log: Log, line: &BootLine, command: &[String]) -> Result<ExitCode, Failur
     };
     let results = Kernels::new(options.kernels).run(|id| {
         let kernel = booting.boot(id).map_err(io::Error::other)?;
-        running.add(id, kernel.remote());
+        running.add(id, &kernel.remote());
         Ok(kernel)
     });
     let mut code = report(log, &results);
@@ -168,7 +169,11 @@ impl Booting<'_> {
         let world = Outside::of(world.share_ports(self.ports));
         let rules = Rules::new(&[]);
         let mut builder = settings(line, seed, &rules, world).number(id);
-        builder = given(builder, self.input, Builder::input);
+        builder = match id.index() {
+            0 => given(builder, self.input, Builder::input),
+            // Each line is for one of them.
+            _ => builder.input(""),
+        };
         builder = given(
             builder,
             watch.as_ref().map(Observation::tracer),

@@ -81,8 +81,8 @@ pub(super) fn help(name: &str, programs: &[Entry]) -> String {
     format!(
         "An outcome that only PROGRAM has is a race, a deadlock, a leak or a fault. One that only the \
          reference has is an overlap that PROGRAM does not allow. The first eight of each kind have a \
-         schedule, if one is found within the limits.\n\n\
-         Exit codes: 0 the outcomes are equal, 1 they differ, 2 wrong command line, 4 a search was not \
+         schedule.\n\n\
+         Exit codes: 0 the outcomes are equal, 1 they differ or PROGRAM is refused, 2 wrong command line, 4 a search was not \
          complete and no difference was found, 130 the same after an interrupt (^C).\n\n{examples}"
     )
 }
@@ -121,7 +121,7 @@ pub(super) fn run(commands: Commands<'_>, line: &GradeLine) -> Result<ExitCode, 
     };
     print_verdict(text.as_bytes())?;
     Ok(match (signals::signal(), graded.verdict()) {
-        (_, Verdict::Different) => ExitCode::from(FAILURE),
+        (_, Verdict::Different | Verdict::Refused) => ExitCode::from(FAILURE),
         (Some(signal), _) => ExitCode::from(signal),
         (None, Verdict::Unknown) => ExitCode::from(LIMIT),
         (None, Verdict::Equal) => ExitCode::SUCCESS,
@@ -169,8 +169,10 @@ fn object(line: &GradeLine, graded: &Graded) -> Value {
             .map(ToString::to_string)
             .collect();
         // What is not known earns nothing.
-        let passes = found.is_empty() && is_known.iter().all(|known| *known);
+        let is_known = is_known.iter().all(|known| *known) && graded.refused.is_none();
+        let passes = found.is_empty() && is_known;
         let output = match (found.is_empty(), passes) {
+            _ if graded.refused.is_some() => graded.refused.clone().unwrap_or_default(),
             (false, _) => found.join("\n\n"),
             (true, true) => String::new(),
             (true, false) => "not known: a search was not complete".to_string(),
@@ -187,6 +189,7 @@ fn object(line: &GradeLine, graded: &Graded) -> Value {
         Verdict::Equal => "equal",
         Verdict::Different => "different",
         Verdict::Unknown => "unknown",
+        Verdict::Refused => "refused",
     };
     json!({
         "output": format!(

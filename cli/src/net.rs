@@ -262,13 +262,23 @@ impl Options {
 
     /// Whether an option of the simulated network is given.
     pub(super) fn is_any(&self) -> bool {
+        self.given().iter().any(|(_, is_given)| *is_given)
+    }
+
+    /// Returns the options, and whether each is given.
+    pub(super) fn given(&self) -> [(&'static str, bool); 4] {
         let Self {
             on,
             net,
             fault,
             chaos,
         } = self;
-        !on.is_empty() || !net.is_empty() || !fault.is_empty() || chaos.is_some()
+        [
+            ("--on", !on.is_empty()),
+            ("--net", !net.is_empty()),
+            ("--fault", !fault.is_empty()),
+            ("--chaos", chaos.is_some()),
+        ]
     }
 
     pub(super) fn network(

@@ -15,7 +15,7 @@ use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ},
     iterator::Signals,
 };
-use trapline::{KernelId, Remote, Signal};
+use trapline::{KernelId, Remote, Remotes, Signal};
 
 use super::crash;
 
@@ -161,24 +161,23 @@ fn lock() -> MutexGuard<'static, Vec<Box<dyn Fn() + Send>>> {
 
 const HANDLED: [Signal; 3] = [Signal::Interrupt, Signal::Terminate, Signal::Hangup];
 
-/// The kernels that a signal is for, in the order of their numbers.
+/// The kernels that a signal is for.
 #[derive(Clone, Default)]
-pub(super) struct Kernels(Arc<Mutex<Vec<(KernelId, Remote)>>>);
+pub(super) struct Kernels(Arc<Remotes>);
 
 impl Kernels {
     /// Adds a kernel that is about to run. A signal that has come before shuts it down.
-    pub(super) fn add(&self, id: KernelId, kernel: Remote) {
+    pub(super) fn add(&self, id: KernelId, kernel: &Remote) {
         kernel.handles(&HANDLED);
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        self.0.add(id, kernel);
+        // A signal that comes from now on finds the kernel.
         if is_raised() {
             kernel.shutdown();
         }
-        let at = all.partition_point(|(other, _)| *other < id);
-        all.insert(at, (id, kernel));
     }
 
-    fn all(&self) -> MutexGuard<'_, Vec<(KernelId, Remote)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn all(&self) -> Vec<Remote> {
+        self.0.all()
     }
 }
 
@@ -189,7 +188,7 @@ pub(super) fn listen(
     say: impl Fn() + Clone + Send + 'static,
 ) -> Result<(), String> {
     let kernels = Kernels::default();
-    kernels.add(KernelId::default(), kernel);
+    kernels.add(KernelId::default(), &kernel);
     listen_for(kernels, takes, say)
 }
 
@@ -210,16 +209,14 @@ pub(super) fn listen_for(
         let named = handled.find(|named| exit_code_of(*named) == exit_code(signal));
         let untaken = |named| {
             let all = kernels.all();
-            all.iter()
-                .filter_map(|(_, kernel)| kernel.untaken(named))
-                .max()
+            all.iter().filter_map(|kernel| kernel.untaken(named)).max()
         };
         let caught = named.and_then(|named| Some((named, untaken(named)?)));
         match caught {
             Some((Signal::Interrupt, 1..)) => end(exit_code(signal).into()),
             Some((named, _)) => {
                 let all = kernels.all();
-                return all.iter().for_each(|(_, kernel)| kernel.signal(named));
+                return all.iter().for_each(|kernel| kernel.signal(named));
             }
             None => {}
         }
@@ -228,9 +225,6 @@ pub(super) fn listen_for(
         }
         // Before the shutdown, since the process may end at once and lose this line.
         let _ = soon(say.clone());
-        kernels
-            .all()
-            .iter()
-            .for_each(|(_, kernel)| kernel.shutdown());
+        kernels.all().iter().for_each(|kernel| kernel.shutdown());
     })
 }

@@ -1,8 +1,8 @@
 //! Several kernels side by side, each on a thread.
 //!
 //! A [`Kernel`] uses one core. A program that needs more runs a kernel per core. Each has its own
-//! tasks, queues, devices and clock; nothing of a kernel is reached from another thread but its
-//! [`Remote`](crate::Remote). The type system holds that: a [`Kernel`], a [`Queue`](crate::Queue) and
+//! tasks, queues, devices and clock. Another thread reaches a kernel by its [`Remote`](crate::Remote), and by
+//! the mailboxes that belong to it ([`Mailbox`](crate::Mailbox)). The type system holds that: a [`Kernel`], a [`Queue`](crate::Queue) and
 //! every other handle of a kernel is not [`Send`].
 //!
 //! | file | owns |
@@ -20,7 +20,7 @@ use std::{
 
 use crate::{
     abi::KernelId,
-    interrupt::{Fellows, Remote},
+    interrupt::{Remote, Remotes},
     kernel::{Error, Kernel, Report},
     panic::lock,
     world::affinity,
@@ -153,23 +153,23 @@ impl Kernels {
     /// Boots each kernel on a thread of its own, and runs all of them. Returns when the last has ended,
     /// with the result of each, by its number.
     ///
-    /// `boot` makes the kernel and spawns its first tasks; it is called once for each kernel, on its
-    /// thread, at the same time. It is dropped when the last kernel has booted. So the senders of a
-    /// mailbox that it has cloned for the kernels keep no mailbox open.
+    /// `boot` makes the kernel and spawns its first tasks. Each thread calls it once, with the number of its
+    /// kernel; the calls run at the same time. `boot` is dropped when the last kernel has booted. So a sender
+    /// that it holds, and clones for the kernels, keeps no mailbox open.
     ///
     /// On Linux each thread is pinned to a core, unless there are more kernels than cores. The threads
-    /// that a kernel starts for blocking work run on any core. Those that a program starts itself begin on
-    /// the core of their kernel. On other systems no thread is pinned.
+    /// that a kernel starts for blocking work run on any core. A thread that a program starts itself begins on
+    /// the core of its kernel. On other systems no thread is pinned.
     ///
     /// A kernel that ends without an error leaves the others running. One that fails, by an error or a
     /// panic of `boot`, shuts the others down in the order of their numbers, each as
     /// [`Remote::shutdown`](crate::Remote::shutdown) does. The panic goes on when all have ended.
     ///
-    /// A signal of the process that a task of one kernel has caught ([`Os::catch`](crate::Os::catch)) is
-    /// for all of them: a kernel without a task that has caught it ends, as by its default action.
+    /// If a task of one kernel has caught a signal of the process ([`Os::catch`](crate::Os::catch)), all kernels
+    /// get it. A kernel without such a task ends, as by the default action of the signal.
     ///
-    /// [Simulated](Kernels::simulated) kernels boot and run on the thread of the caller. What is said of
-    /// threads and of signals of the process is not for them.
+    /// [Simulated](Kernels::simulated) kernels boot one after the other, and run, on the thread of the caller.
+    /// They get no signals of the process.
     ///
     /// *Errors:* of each kernel, those of `boot` and of [`Kernel::run`]; [`Error::Peer`] where another
     /// kernel's failure ended it; [`Error::Io`] if the system has no thread left, and for a kernel of the
@@ -245,23 +245,15 @@ impl Kernels {
 #[derive(Default)]
 struct Crew {
     is_alone: bool,
-    state: Mutex<State>,
-    fellows: Arc<Fellows>,
+    /// The first that failed, and its error. Held while a kernel comes or goes: one that leaves after the
+    /// failure was shut down by it.
+    failed: Mutex<Option<(KernelId, String)>>,
+    running: Arc<Remotes>,
 }
 
-#[derive(Default)]
-struct State {
-    /// The kernels that run, by number.
-    running: Vec<(KernelId, Remote)>,
-    /// The first that failed, and its error.
-    failed: Option<(KernelId, String)>,
-}
-
-impl State {
-    fn peer_error(&self) -> Option<Error> {
-        let (kernel, why) = self.failed.clone()?;
-        Some(Error::Peer { kernel, why })
-    }
+fn peer_error(failed: &Option<(KernelId, String)>) -> Option<Error> {
+    let (kernel, why) = failed.clone()?;
+    Some(Error::Peer { kernel, why })
 }
 
 impl Crew {
@@ -310,36 +302,30 @@ impl Crew {
     ///
     /// *Errors:* [`Error::Peer`], if one has failed.
     fn join(&self, id: KernelId, remote: &Remote) -> Result<(), Error> {
-        let mut state = lock(&self.state);
-        if let Some(peer) = state.peer_error() {
+        let failed = lock(&self.failed);
+        if let Some(peer) = peer_error(&failed) {
             return Err(peer);
         }
-        let at = state.running.partition_point(|(other, _)| *other < id);
-        state.running.insert(at, (id, remote.clone()));
-        self.fellows.join(id, remote);
+        remote.join(&self.running);
+        self.running.add(id, remote);
         Ok(())
     }
 
     /// Removes a kernel that has ended. Returns the failure of another one that has shut it down.
     fn leave(&self, id: KernelId) -> Option<Error> {
-        self.fellows.leave(id);
-        let mut state = lock(&self.state);
-        let at = state.running.iter().position(|(other, _)| *other == id);
-        match at {
-            Some(at) => drop(state.running.remove(at)),
-            None => return state.peer_error(),
-        }
-        None
+        let failed = lock(&self.failed);
+        self.running.remove(id);
+        peer_error(&failed)
     }
 
     /// Shuts the kernels down that run, because this one has failed.
     fn fail(&self, id: KernelId, why: &str) {
-        let mut state = lock(&self.state);
-        if state.failed.is_none() {
-            state.failed = Some((id, why.to_string()));
-        }
-        for (_, remote) in state.running.drain(..) {
-            remote.shutdown();
+        let mut failed = lock(&self.failed);
+        if failed.is_none() {
+            *failed = Some((id, why.to_string()));
+            for remote in self.running.all() {
+                remote.shutdown();
+            }
         }
     }
 }

@@ -1,6 +1,8 @@
 //! The faults of a schedule, and what felt them first.
 
-use crate::{Exit, Fact, Inject, Reply, Tid};
+use std::collections::BTreeMap;
+
+use crate::{Calls, Event, Exit, Fact, Fault, Inject, Reply, SystemCall, Tid};
 
 /// A fault that has happened.
 #[derive(Debug)]
@@ -34,11 +36,107 @@ impl Felt {
     }
 }
 
-/// Whether a fact is the effect of a fault on its task.
-pub(super) fn is_felt(fact: &Fact<'_>, is_between_turns: bool) -> bool {
-    let is_error = fact.answer().is_some_and(|answer| answer.0 == Reply::Io);
-    let is_killed = matches!(fact.exit(), Some(Exit::Killed));
-    is_error || is_killed && is_between_turns
+/// Tells which faults tasks feel. Each fault is felt once.
+#[derive(Default)]
+pub(super) struct Feelings<K> {
+    /// What has happened and was not felt yet.
+    pending: Vec<(K, Fault)>,
+    /// The hosts of tasks, and the last call of each.
+    tasks: BTreeMap<Tid, (String, Option<SystemCall>)>,
+    /// The task whose call an injection has changed: its answer is the injection's.
+    injected: Option<Tid>,
+    is_in_turn: bool,
+}
+
+impl<K> Feelings<K> {
+    /// A fault has happened, between turns.
+    pub(super) fn add(&mut self, key: K, fault: Fault) {
+        self.pending.push((key, fault));
+    }
+
+    /// Returns the faults that the task of this event feels by it.
+    pub(super) fn observe(&mut self, event: &Event<'_>) -> Vec<K> {
+        let (fact, tid) = (&event.fact, event.tid);
+        match fact {
+            Fact::Resumed => self.is_in_turn = true,
+            Fact::Fault { .. } if tid == Tid::KERNEL => self.is_in_turn = false,
+            Fact::ClockJumped { .. } => self.is_in_turn = false,
+            Fact::Spawned { name, .. } => {
+                let host = name.rsplit_once('@').map_or("localhost", |(_, host)| host);
+                self.tasks.insert(tid, (host.to_string(), None));
+            }
+            Fact::Trapped { call, .. } => {
+                if let Some(task) = self.tasks.get_mut(&tid) {
+                    task.1 = Some(*call);
+                }
+            }
+            Fact::Injected {
+                inject: Inject::Fail(_),
+            } => self.injected = Some(tid),
+            Fact::Replied { reply, .. } => {
+                let is_injected = self.injected == Some(tid);
+                self.injected = self.injected.filter(|_| !is_injected);
+                if *reply == Reply::Io && !is_injected {
+                    return self.feel(tid, |fault, host, call| is_error_of(fault, host, call));
+                }
+            }
+            Fact::Exited { exit } => {
+                let felt = match exit {
+                    Exit::Killed if !self.is_in_turn => {
+                        self.feel(tid, |fault, host, _| is_kill_of(fault, host))
+                    }
+                    _ => Vec::new(),
+                };
+                self.tasks.remove(&tid);
+                return felt;
+            }
+            _ => {}
+        }
+        Vec::new()
+    }
+
+    fn feel(&mut self, tid: Tid, is_of: fn(&Fault, &str, SystemCall) -> bool) -> Vec<K> {
+        let Some((host, call)) = self.tasks.get(&tid) else {
+            return Vec::new();
+        };
+        let call = call.unwrap_or(SystemCall::GetTid);
+        let pending = self
+            .pending
+            .extract_if(.., |(_, fault)| is_of(fault, host, call));
+        pending.map(|(key, _)| key).collect()
+    }
+}
+
+/// Whether a call of a task on this host can fail because of a fault.
+fn is_error_of(fault: &Fault, host: &str, call: SystemCall) -> bool {
+    let is_of_disk = Calls::FILES.contains(call);
+    let is_of_net = Calls::NETWORK.contains(call) || Calls::DEVICES.contains(call);
+    match fault {
+        Fault::Cut(a, b)
+        | Fault::CutOneWay(a, b)
+        | Fault::Heal(a, b)
+        | Fault::Hold(a, b)
+        | Fault::Release(a, b)
+        | Fault::Reset(a, b) => is_of_net && (host == a || host == b),
+        // Its peers may be on any host.
+        Fault::Slow(..)
+        | Fault::Crash(_)
+        | Fault::Restart(_)
+        | Fault::Power(_)
+        | Fault::Fragment(_)
+        | Fault::Loss(_)
+        | Fault::Duplicate(_)
+        | Fault::Reorder(_) => is_of_net,
+        Fault::DiskEio(of) | Fault::DiskRot(of) | Fault::DiskFull(of) | Fault::DiskHeal(of) => {
+            is_of_disk && host == of
+        }
+        Fault::ClockStep(..) | Fault::ClockLeap(..) => false,
+    }
+}
+
+/// Whether a fault kills the tasks of this host.
+fn is_kill_of(fault: &Fault, host: &str) -> bool {
+    matches!(fault, Fault::Crash(of) | Fault::Power(of) if of == host)
 }
 
 impl Befell {

@@ -52,7 +52,7 @@ pub(super) struct Foot {
     /// The objects of which it makes or drops handles.
     handles: Vec<Handles>,
     /// The tasks whose wait at an object closes a cycle since this turn.
-    closes: Vec<(Tid, Name)>,
+    closes: Vec<Closes>,
 }
 
 /// What a turn does to the handles of an object.
@@ -64,6 +64,15 @@ struct Handles {
     /// How many fewer there were at most, within the turn.
     dropped: u64,
     left: u64,
+}
+
+/// A wait that closes a cycle since a turn.
+#[derive(Clone, Copy, Debug)]
+struct Closes {
+    task: Tid,
+    name: Name,
+    /// What the task touches when it takes the lock that it was handed, if that is part of the cycle.
+    handed: Option<Name>,
 }
 
 impl Foot {
@@ -140,8 +149,11 @@ impl Foot {
             let mut theirs = next.handles.iter();
             theirs.any(|their| their.name == handles.name && their.dropped >= handles.left)
         };
-        let closes = |(waiting, name): &(Tid, Name)| {
-            *waiting == task && next.touches(Name::Cycles) && next.touches(*name)
+        let closes = |closes: &Closes| {
+            closes.task == task
+                && next.touches(Name::Cycles)
+                && next.touches(closes.name)
+                && closes.handed.is_none_or(|lock| next.touches(lock))
         };
         conflict(next, self)
             || self.handles.iter().any(drops_last)
@@ -402,7 +414,15 @@ impl Causality {
                     before,
                     left,
                 } => foot.count(self.name(object), before, left),
-                Note::Closes { task, object } => foot.closes.push((task, self.name(object))),
+                Note::Closes {
+                    task,
+                    object,
+                    handed,
+                } => foot.closes.push(Closes {
+                    task,
+                    name: self.name(object),
+                    handed: handed.map(|lock| self.name(lock)),
+                }),
                 _ => {}
             }
         }

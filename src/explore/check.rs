@@ -16,15 +16,18 @@ use super::{
     cut::Victims,
     cuts,
     deadline::Deadline,
-    explored::{Explored, Progress},
-    feedback, mutate,
+    explored::{Explored, Failure, Progress},
+    feedback,
+    felt::FaultCounts,
+    mutate,
     reruns::Reruns,
     search,
     settings::{Settings, Shard},
     sometimes::claims_in,
     strategy::SearchStrategy,
-    tally::Tally,
+    tally::{Firsts, Found, Tally},
     trial::{Body, Test},
+    watchdog::Watchdog,
 };
 use crate::{Effect, Error, Inject, Kernel, Mutation, SimNet, SystemCall, Tid, sched::Pct};
 
@@ -567,16 +570,16 @@ where
     }
 
     /// Searches. If something keeps an exhaustive search from being complete, or a complete one from
-    /// being [proved](Explored::proved), a line on standard error says what.
+    /// being [proved](Explored::proved), a line on standard error says what. So it does if no task felt a fault of
+    /// chaos ([`Explored::unfelt`]).
     ///
     /// *Panics* with the report if a schedule fails, or if a claim of [`sometimes!`](crate::sometimes)
     /// held in none, or a fault of [`Check::faults`] never could happen. Also if no schedule ran to its end: the limit is [0](Self::schedules), or the
     /// [time](Self::time) was too short. A [shard](Self::shard) without a schedule of its own passes.
     #[track_caller]
     pub fn run(mut self) {
-        let explored = self.found();
-        let is_idle = !explored.never.is_empty() || !explored.idle.is_empty();
-        if explored.failure.is_some() || is_idle {
+        let (explored, _) = self.found();
+        if explored.failure.is_some() || explored.is_idle() {
             panic!("{explored}");
         }
         if explored.schedules == 0 {
@@ -598,14 +601,21 @@ where
                 panic!("no schedule ran to its end: {why}: raise the limit");
             }
         }
+        let thread = thread::current();
+        let test = thread.name().unwrap_or("a test");
+        // Past the test harness, which shows no output of a test that passes.
+        let say = |text: String| _ = writeln!(io::stderr(), "{text}");
+        if let Some(turns) = &explored.turns {
+            say(turns.clone());
+        }
+        if let Some(unfelt) = &explored.unfelt {
+            say(format!("{test}: {unfelt}"));
+        }
         let is_cut = self.settings.preemptions.is_none() || self.settings.deadline.is_over();
         let is_bound = is_cut && explored.bound.is_some();
         let is_unproved = explored.complete && !explored.proved;
         if self.settings.is_exhaustive() && (is_bound || is_unproved) {
-            let thread = thread::current();
-            let test = thread.name().unwrap_or("a test");
-            // Past the test harness, which shows no output of a test that passes.
-            let _ = writeln!(io::stderr(), "{test}: {explored}");
+            say(format!("{test}: {explored}"));
         }
     }
 
@@ -614,11 +624,33 @@ where
     /// *Panics* if a variable of the environment has a wrong value.
     #[track_caller]
     pub fn explore(mut self) -> Explored {
+        self.found().0
+    }
+
+    /// The same, with the first schedule of each outcome, if the settings ask for all outcomes.
+    pub(super) fn explore_all(mut self) -> (Explored, Firsts) {
         self.found()
     }
 
+    /// Describes a schedule of an earlier search: minimised, and with its turns. `None` if no kernel can run.
+    pub(super) fn explain(mut self, found: Found) -> Option<Failure> {
+        let _watchdog = self.begin();
+        let (body, settings): (Body<'_>, _) = (&self.body, &self.settings);
+        Reruns(Test { body, settings }).explain(found).ok()
+    }
+
     #[track_caller]
-    fn found(&mut self) -> Explored {
+    fn found(&mut self) -> (Explored, Firsts) {
+        let _watchdog = self.begin();
+        match self.search() {
+            Ok(found) => found,
+            Err(error) => panic!("the search cannot begin: {error}"),
+        }
+    }
+
+    /// Reads the environment, and begins the time of the search.
+    #[track_caller]
+    fn begin(&mut self) -> Watchdog {
         if let Err(error) = self.settings.read_environment() {
             panic!("{error}");
         }
@@ -638,37 +670,29 @@ where
         }
         self.settings.deadline = Deadline::after(self.settings.time, self.settings.stop);
         self.settings.is_chaotic = self.settings.make_net().has_chaos();
-        let _watchdog = self.settings.watchdog();
-        let explored = match self.search() {
-            Ok(explored) => explored,
-            Err(error) => panic!("the search cannot begin: {error}"),
-        };
-        self.warn_of_unfelt(&explored);
-        explored
+        self.settings.watchdog()
     }
 
-    /// Says on standard error that a search under chaos has tested nothing of it.
-    fn warn_of_unfelt(&self, explored: &Explored) {
-        let is_unfelt = explored.faults.values().all(|counts| counts.felt == 0);
-        let has_run = explored.schedules > 0 && self.settings.replay.is_none();
-        if self.settings.is_chaotic && has_run && is_unfelt && explored.failure.is_none() {
-            let (thread, schedules) = (thread::current(), explored.schedules);
-            let test = thread.name().unwrap_or("a test");
-            let applied: u64 = explored.faults.values().map(|counts| counts.applied).sum();
-            // Past the test harness, which shows no output of a test that passes.
-            let _ = writeln!(
-                io::stderr(),
-                "{test}: no task felt a fault of chaos: in {schedules} schedules {applied} faults happened, \
-                 after which no call failed and no task was killed"
-            );
-        }
+    /// Says that a search under chaos has tested nothing of it, if so.
+    fn unfelt(&self, tally: &Tally, faults: &BTreeMap<String, FaultCounts>) -> Option<String> {
+        let is_unfelt = faults.values().all(|counts| counts.felt == 0);
+        let has_run = tally.schedules > 0 && tally.failure.is_none();
+        (self.settings.is_chaotic && has_run && is_unfelt).then(|| {
+            let schedules = tally.schedules;
+            let applied: u64 = faults.values().map(|counts| counts.applied).sum();
+            format!(
+                "no task felt a fault of chaos: in {schedules} schedules {applied} faults happened, after which \
+                 no call failed and no task was killed"
+            )
+        })
     }
 
-    fn search(&self) -> Result<Explored, Error> {
+    fn search(&self) -> Result<(Explored, Firsts), Error> {
         let (body, settings): (Body<'_>, _) = (&self.body, &self.settings);
         if let Some(replay) = &settings.replay {
             let settings = &settings.with_cut(replay.cut);
-            return Reruns(Test { body, settings }).replay(replay);
+            let explored = Reruns(Test { body, settings }).replay(replay)?;
+            return Ok((explored, Firsts::new()));
         }
         let (settings, tally) = self.tally(settings)?;
         let settings = &settings;
@@ -686,18 +710,23 @@ where
         };
         let (proved, unseen) = (tally.is_proved(), tally.unseen());
         let cut = tally.failure.as_ref().and_then(|found| found.cut);
+        let faults = match settings.has_faults() {
+            true => tally.faults.by_text(),
+            false => BTreeMap::default(),
+        };
+        let unfelt = self.unfelt(&tally, &faults);
         let settings = &settings.with_cut(cut);
         let test = Test { body, settings };
         let failure = tally.failure.map(|found| Reruns(test).explain(found));
-        let is_whole = settings.space.most > 0 && tally.schedules > 0 && settings.shard.of == 1;
-        let idle = match is_whole && failure.is_none() {
-            true => tally.faults.idle(&settings.space.faults, tally.schedules),
-            false => Vec::new(),
+        let has_faults = settings.space.most > 0 && tally.schedules > 0;
+        let idle = match has_faults && failure.is_none() {
+            true => tally.faults.idle(&settings.space.faults),
+            false => BTreeMap::default(),
         };
         let claims = claims_in(std::any::type_name::<F>());
         let draws = !settings.is_exhaustive();
         let never = claims.filter(|claim| !tally.held.contains(claim));
-        Ok(Explored {
+        let explored = Explored {
             schedules: tally.schedules,
             classes: tally.classes.len() as u64,
             unseen: unseen.filter(|_| draws),
@@ -709,16 +738,16 @@ where
             part: (settings.shard.of > 1).then(|| settings.shard.to_string()),
             never: never.map(str::to_string).collect(),
             outcomes: tally.outcomes,
-            faults: match settings.has_faults() {
-                true => tally.faults.by_text(),
-                false => BTreeMap::default(),
-            },
+            faults,
             idle,
+            unfelt,
             changed: None,
+            turns: None,
             cuts: tally.cuts,
             mutants,
             failure: failure.transpose()?,
-        })
+        };
+        Ok((explored, tally.firsts))
     }
 
     /// Searches. Returns what it has found, and its settings with the length of a schedule, if the strategy

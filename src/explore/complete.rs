@@ -12,6 +12,7 @@ use super::{
     crew::{Crew, run_parts},
     exhaustive::{Cut, Decider, Part, next_picks},
     meter::Meter,
+    settings::Settings,
     space::{Move, Pick},
     tally::{Found, Tally},
     trial::Test,
@@ -23,24 +24,52 @@ use crate::Error;
 const PARTS: u64 = 64;
 const EACH: u64 = 8;
 
+/// A tree of so few schedules is not divided: that would take more runs than the search.
+const FEW: u64 = 256;
+
 /// Searches until every causal order has been run, or a schedule fails.
 pub(super) fn search(crew: Crew<'_>, test: Test<'_>) -> Result<Tally, Error> {
     let settings = test.settings;
     twice::before(test, || {
-        let mut parts = match settings.is_divided() {
-            true => divide(test)?,
-            false => vec![Part::default()],
+        let mut tally = match undivided(crew, settings)? {
+            Some(tally) => tally,
+            None => {
+                let mut parts = divide(test)?;
+                let first = usize::try_from(settings.shard.number).ok();
+                if let Some(first) = first.and_then(|first| parts.get_mut(first)) {
+                    first.is_first = true;
+                }
+                run_parts(crew, settings, &parts, explore)?
+            }
         };
-        let first = usize::try_from(settings.shard.number).ok();
-        if let Some(first) = first.and_then(|first| parts.get_mut(first)) {
-            first.is_first = true;
-        }
-        let mut tally = run_parts(crew, settings, &parts, explore)?;
         if tally.complete && tally.failure.is_none() {
             audit::draw(test, &mut tally)?;
         }
         Ok(tally)
     })
+}
+
+/// Searches without a division. `None` if the tree is to be divided: it has more schedules than a few. So the
+/// result is the same on any number of threads.
+fn undivided(crew: Crew<'_>, settings: &Settings) -> Result<Option<Tally>, Error> {
+    let whole = Part {
+        is_first: true,
+        ..Part::default()
+    };
+    if !settings.is_divided() {
+        return run_parts(crew, settings, &[whole], explore).map(Some);
+    }
+    if settings.shard.of > 1 {
+        return Ok(None);
+    }
+    let few = Settings {
+        schedules: Some(settings.schedules().min(FEW)),
+        progress: None,
+        ..settings.clone()
+    };
+    let tally = run_parts(crew, &few, &[whole], explore)?;
+    let is_over = !tally.is_limited || settings.schedules() <= FEW;
+    Ok(is_over.then_some(tally))
 }
 
 /// Divides the tree, from its root, breadth first.
@@ -123,6 +152,7 @@ fn explore(test: Test<'_>, part: &Part, meter: &Meter<'_>) -> Result<Tally, Erro
                 }
                 tally.is_reordered |= ran.other.is_some();
                 tally.turns = tally.turns.max(ran.turns as u64);
+                tally.note_first(settings, &trial, &ran.plan);
                 tally.add(&mut trial);
                 meter.count(is_new);
                 let failure = trial.failure.map(|why| Found::new(schedule, why));

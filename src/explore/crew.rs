@@ -120,6 +120,9 @@ pub(super) fn run_parts<P: Sync>(
         if let Some(found) = &mut tally.failure {
             found.schedule += all.schedules;
         }
+        for first in tally.firsts.values_mut() {
+            first.schedule += all.schedules;
+        }
         all.merge(tally);
     }
     Ok(all)

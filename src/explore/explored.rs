@@ -56,13 +56,20 @@ pub struct Explored {
     /// replayed alone counts none.
     pub never: BTreeSet<String>,
     /// How often each fault was drawn, happened and was felt: those of [`Check::faults`](crate::Check::faults)
-    /// by their texts, and those of chaos by their kinds, as in `chaos cut`.
+    /// by their texts, and those of chaos by their kinds, as in `chaos cut`. A chaos that the closure begins
+    /// itself, and faults that it makes, are not counted.
     pub faults: BTreeMap<String, FaultCounts>,
-    /// The faults of [`Check::faults`](crate::Check::faults) that never could happen, in words: no task made
-    /// the call that they befall, or there is no such host.
-    pub idle: Vec<String>,
+    /// The faults of [`Check::faults`](crate::Check::faults) that never could happen, by their texts, with the
+    /// reason in words: no task made the call that they befall, or there is no such host. Those of a shard
+    /// could not happen in its part, and may have happened in another.
+    pub idle: BTreeMap<String, String>,
+    /// What a search under chaos has not tested, in words: no task felt a fault. `None` if one did, or without
+    /// [`Check::chaos`](crate::Check::chaos) and a chaos of [`Check::net`](crate::Check::net).
+    pub unfelt: Option<String>,
     /// Why a schedule that is replayed alone made other traps than in its report, in words.
     pub changed: Option<String>,
+    /// The turns of a schedule that is replayed alone and passes, as text.
+    pub turns: Option<String>,
     /// What the cuts of tasks have found ([`Check::cut`](crate::Check::cut)). `None` if a schedule fails without
     /// any.
     pub cuts: Option<Cuts>,
@@ -118,6 +125,14 @@ const ONE_ORDER: &str = "all orders of turns have one causal order, so the searc
      tasks share what it does not see";
 
 impl Explored {
+    /// Returns whether the search has left out what it was to test: a claim of
+    /// [`sometimes!`](crate::sometimes) held in no schedule, or a fault never could happen. A
+    /// [shard](crate::Check::shard) need not meet each fault.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        !self.never.is_empty() || self.part.is_none() && !self.idle.is_empty()
+    }
+
     /// Returns why a complete search has proved nothing, if so.
     pub(super) fn unproved(&self) -> Option<&str> {
         let is_it = self.complete && !self.proved;
@@ -158,6 +173,9 @@ impl fmt::Display for Explored {
                 "; {orders}, and {share} of the probability is in orders not yet seen"
             )?;
         }
+        if let Some(turns) = &self.turns {
+            write!(f, "\n{turns}")?;
+        }
         for text in &self.never {
             write!(f, "\nsometimes!({text:?}) held in none of them")?;
         }
@@ -175,8 +193,8 @@ impl fmt::Display for Explored {
                 "\nfault {fault}: drawn {drawn} times, happened {applied}, felt {felt}"
             )?;
         }
-        for why in &self.idle {
-            write!(f, "\n{why}")?;
+        for (fault, why) in self.idle.iter().filter(|_| self.part.is_none()) {
+            write!(f, "\nthe fault {fault:?} never could happen: {why}")?;
         }
         if let Some(cuts) = &self.cuts {
             let (all, places) = (cuts.len(), cuts.places.len());

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{befell::is_felt, may::MayFault};
+use super::{befell::Feelings, may::MayFault};
 use crate::{Event, Fact, Fault, SimNet, Tid};
 
 /// How often a fault came in the schedules of a search ([`Explored::faults`](crate::Explored::faults)).
@@ -13,8 +13,8 @@ pub struct FaultCounts {
     pub drawn: u64,
     /// How often it happened. A host that it names may not be there, or there is nothing to break.
     pub applied: u64,
-    /// How often a task felt it: the call that it befalls; or a call that failed after it, or a task that
-    /// was killed.
+    /// How often a task felt it: the call that it befalls; or a call that failed on a host of the fault after
+    /// it, or a task there that was killed. A call that an injection makes fail feels no other fault.
     pub felt: u64,
 }
 
@@ -27,8 +27,8 @@ pub(super) struct Faults {
     pub(super) possible: BTreeSet<String>,
     /// Why those of the list did not happen when they were drawn.
     pub(super) refused: BTreeMap<String, String>,
-    /// The hosts of the last schedule.
-    pub(super) hosts: Vec<String>,
+    /// The hosts of all schedules.
+    pub(super) hosts: BTreeSet<String>,
 }
 
 impl Faults {
@@ -36,9 +36,17 @@ impl Faults {
         add(&mut self.listed, other.listed);
         add(&mut self.chaos, other.chaos);
         self.possible.extend(other.possible);
-        self.refused.extend(other.refused);
-        if !other.hosts.is_empty() {
-            self.hosts = other.hosts;
+        for (text, why) in other.refused {
+            self.refuse(text, why);
+        }
+        self.hosts.extend(other.hosts);
+    }
+
+    /// Keeps the least of the reasons: threads meet them in any order.
+    fn refuse(&mut self, text: String, why: String) {
+        let kept = self.refused.entry(text).or_insert_with(|| why.clone());
+        if why < *kept {
+            *kept = why;
         }
     }
 
@@ -52,27 +60,24 @@ impl Faults {
     }
 
     /// Returns why each fault of the list that never could happen could not, and what to do.
-    pub(super) fn idle(&self, list: &[MayFault], schedules: u64) -> Vec<String> {
-        let schedules = match schedules {
-            1 => "1 schedule".to_string(),
-            n => format!("{n} schedules"),
-        };
+    pub(super) fn idle(&self, list: &[MayFault]) -> BTreeMap<String, String> {
         let idle = list.iter().filter(|it| !self.possible.contains(&it.text));
-        let why = |fault: &MayFault| {
-            let text = &fault.text;
-            let why = match (self.refused.get(text), fault.call_name()) {
-                (Some(refused), _) => format!("{refused}: name what the test makes"),
-                (None, Some(call)) => format!(
-                    "no task makes the call {call} in {schedules}: leave it out, or name a call of the test"
-                ),
-                (None, None) => format!(
-                    "a host that it names is none of the test: {}",
-                    self.hosts.join(", ")
-                ),
-            };
-            format!("the fault {text:?} never could happen: {why}")
+        let hosts = || self.hosts.iter().map(String::as_str).collect::<Vec<_>>();
+        let why = |fault: &MayFault| match (fault.between(), self.refused.get(&fault.text)) {
+            (Some(between), _) if hosts_of(between).is_none() => {
+                "a link has two hosts: name two that differ".to_string()
+            }
+            (_, Some(refused)) => format!("{refused}: name what the test makes"),
+            (Some(_), None) => {
+                let hosts = hosts().join(", ");
+                format!("a host that it names is none of the test: {hosts}")
+            }
+            (None, None) => format!(
+                "no task makes the call {} in any schedule: leave it out, or name a call of the test",
+                fault.call_name().unwrap_or_default()
+            ),
         };
-        idle.map(why).collect()
+        idle.map(|fault| (fault.text.clone(), why(fault))).collect()
     }
 }
 
@@ -89,9 +94,8 @@ fn add(all: &mut BTreeMap<String, FaultCounts>, more: BTreeMap<String, FaultCoun
 #[derive(Default)]
 pub(super) struct Counted {
     faults: Faults,
-    /// What has happened and was not felt yet, of the list and of chaos.
-    pending: BTreeSet<(String, bool)>,
-    is_in_turn: bool,
+    /// Of the list by their texts, and of chaos by their kinds.
+    feelings: Feelings<(String, bool)>,
 }
 
 impl Counted {
@@ -119,38 +123,35 @@ impl Counted {
     }
 
     /// A fault was drawn before a turn, and happened or was refused.
-    pub(super) fn between(&mut self, text: &str, happened: Result<(), std::io::Error>) {
+    pub(super) fn between(
+        &mut self,
+        text: &str,
+        fault: &Fault,
+        happened: Result<(), std::io::Error>,
+    ) {
         let counts = self.of(text);
         counts.drawn += 1;
         match happened {
             Ok(()) => {
                 counts.applied += 1;
                 self.met(text);
-                self.pending.insert((text.to_string(), true));
+                self.feelings.add((text.to_string(), true), fault.clone());
             }
             Err(error) => {
-                let why = error.to_string();
-                self.faults.refused.insert(text.to_string(), why);
+                self.faults.refuse(text.to_string(), error.to_string());
             }
         }
     }
 
     pub(super) fn observe(&mut self, event: &Event<'_>) {
-        match &event.fact {
-            Fact::Resumed => self.is_in_turn = true,
-            Fact::Fault { text } if event.tid == Tid::KERNEL => {
-                self.is_in_turn = false;
-                let kind = text.split(' ').next().unwrap_or_default();
-                self.pending.insert((kind.to_string(), false));
-            }
-            fact if fact.jumped_from().is_some() => self.is_in_turn = false,
-            fact if !self.pending.is_empty() && is_felt(fact, !self.is_in_turn) => self.feel(),
-            _ => {}
+        if let Fact::Fault { text } = &event.fact
+            && event.tid == Tid::KERNEL
+            && let Ok(fault) = text.parse()
+        {
+            let kind = text.split(' ').next().unwrap_or_default();
+            self.feelings.add((kind.to_string(), false), fault);
         }
-    }
-
-    fn feel(&mut self) {
-        for (text, is_listed) in std::mem::take(&mut self.pending) {
+        for (text, is_listed) in self.feelings.observe(event) {
             let of = match is_listed {
                 true => &mut self.faults.listed,
                 false => &mut self.faults.chaos,
@@ -173,7 +174,7 @@ impl Counted {
             };
             faults.chaos.insert(kind.to_string(), counts);
         }
-        faults.hosts = net.hosts();
+        faults.hosts = net.hosts().into_iter().collect();
         for fault in list {
             faults.listed.entry(fault.text.clone()).or_default();
             let is_known = |host: &String| faults.hosts.contains(host);

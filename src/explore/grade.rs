@@ -3,10 +3,12 @@
 use std::{collections::BTreeSet, fmt, ops::RangeInclusive, sync::Arc, time::Duration};
 
 use super::{
-    check::check,
+    check::{Check, check},
     explored::{Explored, Failure, Progress},
+    outcome::{Choices, Judge, Outcome, RunEnd},
+    tally::{Firsts, Found},
 };
-use crate::{Deadlock, Error, Kernel, On, TaskInfo, TaskState};
+use crate::{Error, Kernel};
 
 /// The most differences of a kind that get a schedule.
 const LOCATED: usize = 8;
@@ -101,7 +103,33 @@ struct Bounds {
 type Report = dyn Fn(&Progress) + Send + Sync;
 
 impl Bounds {
-    fn search<F>(&self, body: &F, judge: Judge, command: Option<&String>) -> Explored
+    /// Searches all outcomes of a program. Returns the first schedule of each, too.
+    fn search<F>(&self, body: &F, judge: Judge) -> (Explored, Firsts)
+    where
+        F: Fn(&mut Kernel) -> Result<(), Error> + Sync,
+    {
+        self.check(body, judge).explore_all()
+    }
+
+    /// Describes the schedule of an outcome that a search has found.
+    fn explain<F>(
+        &self,
+        body: &F,
+        judge: Judge,
+        command: Option<&String>,
+        found: Found,
+    ) -> Option<Failure>
+    where
+        F: Fn(&mut Kernel) -> Result<(), Error> + Sync,
+    {
+        let mut search = self.check(body, judge);
+        if let Some(command) = command {
+            search = search.command(command);
+        }
+        search.explain(found)
+    }
+
+    fn check<'a, F>(&self, body: &'a F, judge: Judge) -> Check<&'a F>
     where
         F: Fn(&mut Kernel) -> Result<(), Error> + Sync,
     {
@@ -125,11 +153,8 @@ impl Bounds {
             let progress = Arc::clone(progress);
             search = search.progress(move |now| progress(now));
         }
-        if let Some(command) = command {
-            search = search.command(command);
-        }
         search.settings.judge = Some(judge);
-        search.explore()
+        search
     }
 }
 
@@ -195,25 +220,46 @@ where
         self
     }
 
-    /// Searches both programs, and finds a schedule of the first outcomes that differ. A program that the
+    /// Searches both programs, and finds a schedule of the first outcomes that differ. A submission that chooses
+    /// ([`Os::choose`](crate::Os::choose)) what the reference does not choose, or at more places in the source, is
+    /// refused. A program that the
     /// search cannot judge is not complete, and [`Searched::trouble`] says why.
     pub fn run(self) -> Graded {
         let (bounds, [again, again_reference]) = (&self.bounds, &self.commands);
-        let submission = Searched::new(&bounds.search(&self.submission, Judge::default(), None));
-        let reference = Searched::new(&bounds.search(&self.reference, Judge::default(), None));
+        let (judge, judge_of_reference) = (Judge::default(), Judge::default());
+        let (submission, mut firsts) = bounds.search(&self.submission, judge.clone());
+        let submission = Searched::new(&submission);
+        let (reference, mut firsts_of_reference) =
+            bounds.search(&self.reference, judge_of_reference.clone());
+        let reference = Searched::new(&reference);
+        let refused = reference
+            .complete
+            .then(|| refusal(&judge.choices(), &judge_of_reference.choices()));
+        if let Some(refused) = refused.flatten() {
+            return Graded {
+                submission,
+                reference,
+                races: Vec::new(),
+                missing: Vec::new(),
+                refused: Some(refused),
+            };
+        }
         let races = differences(&submission, &reference, |outcome| {
+            let found = firsts.remove(&outcome.to_text())?;
             let judge = Judge::of(outcome, true);
-            bounds.search(&self.submission, judge, again.as_ref())
+            bounds.explain(&self.submission, judge, again.as_ref(), found)
         });
         let missing = differences(&reference, &submission, |outcome| {
+            let found = firsts_of_reference.remove(&outcome.to_text())?;
             let judge = Judge::of(outcome, false);
-            bounds.search(&self.reference, judge, again_reference.as_ref())
+            bounds.explain(&self.reference, judge, again_reference.as_ref(), found)
         });
         Graded {
             submission,
             reference,
             races,
             missing,
+            refused: None,
         }
     }
 }
@@ -224,11 +270,27 @@ impl<S, R> fmt::Debug for Grade<S, R> {
     }
 }
 
+/// Returns why a submission is not compared: it makes a choice that the reference does not make, so that its
+/// outcomes are not those of its schedules.
+fn refusal(submission: &Choices, reference: &Choices) -> Option<String> {
+    submission.iter().find_map(|(choice, places)| {
+        let known = reference.get(choice).map_or(0, BTreeSet::len);
+        let places: Vec<&str> = places.iter().map(String::as_str).collect();
+        (places.len() > known).then(|| {
+            let (all, s) = (places.join(", "), if known == 1 { "" } else { "s" });
+            format!(
+                "it calls os.{choice} at {all}, and the reference does so at {known} place{s}: a search runs \
+                 both answers of a choice, which can stand in for outcomes of schedules"
+            )
+        })
+    })
+}
+
 /// Returns the outcomes that only the first program has, if the search of the other was complete.
 fn differences(
     has: &Searched,
     lacks: &Searched,
-    find: impl Fn(&Outcome) -> Explored,
+    mut find: impl FnMut(&Outcome) -> Option<Failure>,
 ) -> Vec<Difference> {
     if !lacks.complete {
         return Vec::new();
@@ -236,125 +298,9 @@ fn differences(
     let only = has.outcomes.difference(&lacks.outcomes).enumerate();
     only.map(|(at, outcome)| Difference {
         outcome: outcome.clone(),
-        schedule: (at < LOCATED).then(|| find(outcome).failure).flatten(),
+        schedule: (at < LOCATED).then(|| find(outcome)).flatten(),
     })
     .collect()
-}
-
-/// What a run comes to: how it ends, and what it prints. The lines of a task have an order; the texts of
-/// different tasks have none, and the names of tasks do not count.
-///
-/// If an order matters, one task prints it: for example a log that all tasks share.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Outcome {
-    /// How it ends.
-    pub end: RunEnd,
-    /// Whether a task faults: it panics.
-    pub faults: bool,
-    /// Whether a task fails: it returns an error, and no task waits for it.
-    pub fails: bool,
-    /// A text for each task that has printed, in the order of these texts. Behind them what
-    /// [`Kernel::outcome`] has named.
-    pub printed: Vec<String>,
-}
-
-/// How a run ends.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-#[non_exhaustive]
-pub enum RunEnd {
-    /// No task is left, or only servers that wait for clients, and tasks that wait for their ends.
-    Over,
-    /// The tasks that the host has spawned have ended, or are at rest, and others are left that wait.
-    Leak,
-    /// Tasks wait for what no task will do.
-    Deadlock,
-}
-
-const FAULT: &str = "a task faults";
-const FAIL: &str = "a task fails";
-
-impl Outcome {
-    /// Returns how it ends, in words.
-    #[must_use]
-    pub fn ends(&self) -> String {
-        let end = match self.end {
-            RunEnd::Over => None,
-            RunEnd::Leak => Some("a leak: tasks are left that wait for ever"),
-            RunEnd::Deadlock => Some("a deadlock"),
-        };
-        let parts = [
-            end,
-            self.faults.then_some(FAULT),
-            self.fails.then_some(FAIL),
-        ];
-        let parts: Vec<&str> = parts.into_iter().flatten().collect();
-        match parts.is_empty() {
-            true => "it ends".to_string(),
-            false => parts.join(", "),
-        }
-    }
-
-    /// Returns it as the text that a search notes.
-    fn to_text(&self) -> String {
-        let head = [
-            match self.end {
-                RunEnd::Over => 'o',
-                RunEnd::Leak => 'l',
-                RunEnd::Deadlock => 'd',
-            },
-            if self.faults { '!' } else { '-' },
-            if self.fails { '!' } else { '-' },
-        ];
-        let head = MARK.into_iter().chain(head).collect();
-        let parts = [vec![head], self.printed.clone()].concat();
-        parts.join(BETWEEN)
-    }
-
-    fn from_text(text: &str) -> Option<Self> {
-        let mut parts = text.strip_prefix(MARK)?.split(BETWEEN);
-        let mut head = parts.next()?.chars();
-        let end = match head.next()? {
-            'o' => RunEnd::Over,
-            'l' => RunEnd::Leak,
-            'd' => RunEnd::Deadlock,
-            _ => return None,
-        };
-        Some(Self {
-            end,
-            faults: head.next()? == '!',
-            fails: head.next()? == '!',
-            printed: parts.map(str::to_string).collect(),
-        })
-    }
-}
-
-/// What the text of an outcome begins with, and what is between its parts: characters that no program has
-/// reason to print.
-const MARK: [char; 1] = ['\u{2}'];
-const BETWEEN: &str = "\u{1e}";
-
-/// Returns the outcome of a trial in a line, for people.
-pub(super) fn in_words(outcome: &str) -> String {
-    match Outcome::from_text(outcome) {
-        None => outcome.to_string(),
-        Some(outcome) => format!("{}: {:?}", outcome.ends(), outcome.printed.concat()),
-    }
-}
-
-impl fmt::Display for Outcome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.printed.is_empty() {
-            true => write!(f, "{}, and prints nothing", self.ends()),
-            false => {
-                write!(f, "{}, and prints", self.ends())?;
-                for text in &self.printed {
-                    // A text of its own begins at each dash.
-                    write!(f, "\n  - {}", text.trim_end().replace('\n', "\n    "))?;
-                }
-                Ok(())
-            }
-        }
-    }
 }
 
 /// What the search of one of the programs came to.
@@ -436,7 +382,7 @@ impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "  {}", self.outcome)?;
         match &self.schedule {
-            None => f.write_str("\n\n  no schedule is shown: only the first eight are looked for, within the limits"),
+            None => f.write_str("\n\n  no schedule is shown: only the first eight have one"),
             Some(schedule) => write!(f, "\n\n{schedule}"),
         }
     }
@@ -451,6 +397,9 @@ pub enum Verdict {
     Different,
     /// No difference was found, and a search was not complete.
     Unknown,
+    /// The submission makes a choice ([`Os::choose`](crate::Os::choose)) that the reference does not make, and is
+    /// not compared.
+    Refused,
 }
 
 /// The result of [`Grade::run`]. Its `Display` is the report.
@@ -465,13 +414,17 @@ pub struct Graded {
     pub races: Vec<Difference>,
     /// The outcomes that only the reference has. Empty if the submission was not searched completely.
     pub missing: Vec<Difference>,
+    /// Why the submission is not compared, in words. `None` if it is.
+    pub refused: Option<String>,
 }
 
 impl Graded {
     /// Returns the verdict.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
-        if !self.races.is_empty() || !self.missing.is_empty() {
+        if self.refused.is_some() {
+            Verdict::Refused
+        } else if !self.races.is_empty() || !self.missing.is_empty() {
             Verdict::Different
         } else if self.is_complete() {
             Verdict::Equal
@@ -508,81 +461,15 @@ impl fmt::Display for Graded {
             let what = "TOO MUCH SYNCHRONISATION: only the reference comes to this";
             writeln!(f, "\n{what}\n{missing}")?;
         }
+        if let Some(why) = &self.refused {
+            writeln!(f, "\nREFUSED: {why}")?;
+        }
         let verdict = match self.verdict() {
+            Verdict::Refused => "refused: the submission is not compared",
             Verdict::Equal => "equal: both have the same outcomes",
             Verdict::Different => "different",
             Verdict::Unknown => "unknown: a search was not complete, and no difference was found",
         };
         write!(f, "\nverdict: {verdict}")
     }
-}
-
-/// Has a search take each end of a run as an outcome.
-#[derive(Clone, Default, Debug)]
-pub(super) struct Judge {
-    /// The outcome of which it finds a schedule. Without one it gathers all, and no schedule fails.
-    wanted: Option<String>,
-    /// Whether a program must not come to it.
-    pub(super) is_wrong: bool,
-}
-
-impl Judge {
-    fn of(outcome: &Outcome, is_wrong: bool) -> Self {
-        Self {
-            wanted: Some(outcome.to_text()),
-            is_wrong,
-        }
-    }
-
-    /// Returns why the schedule fails.
-    pub(super) fn failure(&self, outcome: &str, failure: Option<String>) -> Option<String> {
-        let is_wanted = self.wanted.as_deref() == Some(outcome);
-        is_wanted.then(|| failure.unwrap_or_else(|| "the run comes to this".to_string()))
-    }
-}
-
-/// Returns how a run has ended; `None` if it was cut, or the closure has failed.
-pub(super) fn end_of(kernel: &Kernel, error: Option<&Error>) -> Option<RunEnd> {
-    match error {
-        // The closure may have left tasks behind.
-        None | Some(Error::Failed(_)) if kernel.tasks().any(|task| is_left(&task)) => {
-            Some(RunEnd::Leak)
-        }
-        None | Some(Error::Failed(_)) => Some(RunEnd::Over),
-        Some(Error::Deadlock(deadlock)) => Some(end_by(kernel, deadlock)),
-        Some(_) => None,
-    }
-}
-
-fn is_left(task: &TaskInfo) -> bool {
-    !task.is_daemon && !matches!(task.state, TaskState::Zombie(_))
-}
-
-fn end_by(kernel: &Kernel, deadlock: &Deadlock) -> RunEnd {
-    let is_idle = |task: &TaskInfo| match task.state {
-        TaskState::Blocked { on, .. } => matches!(on, On::Device(..) | On::Exit(_)),
-        _ => true,
-    };
-    match deadlock.is_at_rest() {
-        true if deadlock.blocked.iter().all(is_idle) => RunEnd::Over,
-        true => RunEnd::Leak,
-        false if kernel.has_hosts_tasks() => RunEnd::Deadlock,
-        false => RunEnd::Leak,
-    }
-}
-
-/// Returns what a run has come to, as a text. These are the outcomes that the closure has named.
-pub(super) fn outcome(kernel: &mut Kernel, end: RunEnd, named: Vec<String>) -> String {
-    let mut texts = kernel.take_texts();
-    texts.sort_unstable();
-    texts.extend(named);
-    let report = kernel.report();
-    let faults = report.check_faults().is_err();
-    let outcome = Outcome {
-        end,
-        faults,
-        fails: !faults && report.check().is_err(),
-        printed: texts,
-    };
-    outcome.to_text()
 }

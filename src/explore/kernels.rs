@@ -92,8 +92,8 @@ where
 
     /// Runs the search.
     ///
-    /// *Panics* with the report of the first schedule that fails, if there is no schedule, and if
-    /// `TRAPLINE_REPLAY` is set to what is no schedule of several kernels.
+    /// *Panics* with the report of the first schedule that fails; if there is no schedule; and if the value of
+    /// `TRAPLINE_REPLAY` is not a schedule of several kernels.
     #[track_caller]
     pub fn run(self) {
         let explored = self.explore();
@@ -109,7 +109,7 @@ where
     /// Runs the search, and returns what it found. If the environment has `TRAPLINE_REPLAY`, runs that
     /// schedule alone.
     ///
-    /// *Panics* if `TRAPLINE_REPLAY` is set to what is no schedule of several kernels.
+    /// *Panics* if the value of `TRAPLINE_REPLAY` is not a schedule of several kernels.
     #[track_caller]
     pub fn explore(self) -> Explored {
         let seed = read("REPLAY", replayed).unwrap_or_else(|error| panic!("{error}"));
@@ -148,7 +148,8 @@ where
 fn replayed(text: &str) -> Result<u64, String> {
     let seed = text.strip_prefix(MARK).and_then(|seed| seed.parse().ok());
     seed.ok_or_else(|| {
-        let what = "this is no schedule of several kernels, as a report of check_kernels shows it";
+        let what =
+            "this is not a schedule of several kernels, as a report of check_kernels shows it";
         format!("{what}: {MARK} and a number")
     })
 }

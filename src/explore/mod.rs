@@ -18,6 +18,7 @@
 //! | `reruns.rs`, `story.rs`, `excerpt.rs`, `befell.rs` | a failing schedule, explained and recorded |
 //! | `deadline.rs`, `timed.rs`, `watchdog.rs` | the end of a search's time, within turns too |
 //! | `grade.rs` | [`grade`]: all outcomes of a program, beside those of a reference |
+//! | `outcome.rs` | what a run of a graded program comes to |
 //! | `kernels.rs` | [`check_kernels`]: schedules of several kernels |
 //! | `linear/` | [`linear`]: histories of operations that some order explains |
 //! | `shared.rs`, `sometimes.rs` | [`Shared`]; [`sometimes!`](crate::sometimes) |
@@ -51,6 +52,7 @@ mod meter;
 mod minimise;
 mod mutate;
 mod notes;
+mod outcome;
 mod plan;
 mod quiet;
 mod reruns;
@@ -72,9 +74,10 @@ mod worth;
 pub use check::{Check, check};
 pub use explored::{Explored, Failure, Progress};
 pub use felt::FaultCounts;
-pub use grade::{Difference, Grade, Graded, Outcome, RunEnd, Searched, Verdict, grade};
+pub use grade::{Difference, Grade, Graded, Searched, Verdict, grade};
 pub use kernels::{CheckKernels, check_kernels};
 pub use may::MayFault;
+pub use outcome::{Outcome, RunEnd};
 pub use shared::Shared;
 #[doc(hidden)]
 pub use sometimes::{SITES, Site, held, name_of};

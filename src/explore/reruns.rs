@@ -82,6 +82,9 @@ impl Reruns<'_> {
         Ok(Explored {
             schedules: 1,
             outcomes: run.trial.outcomes().iter().cloned().collect(),
+            turns: failure
+                .is_none()
+                .then(|| run.story.0.trim_end().to_string()),
             changed,
             failure,
             ..Explored::default()

@@ -13,7 +13,7 @@ use super::{
     cut::{Cut, Victims},
     deadline::Deadline,
     explored::Progress,
-    grade::Judge,
+    outcome::Judge,
     plan::Replay,
     space::{Limits, Space},
     strategy::SearchStrategy,

@@ -203,16 +203,16 @@ impl Space {
         drop(this);
         let fault = if which.ends { end } else { Some(fault) };
         // What it names may not be there yet, or be down.
-        let happened = match (fault, self.decider()) {
+let happened = match (&fault, self.decider()) {
             (Some(fault), Some(decider)) => {
-                net.apply_deciding(&fault, Rc::new(move |of, drawn| decider.choose(of, drawn)))
+                net.apply_deciding(fault, Rc::new(move |of, drawn| decider.choose(of, drawn)))
             }
             _ => Ok(()),
         };
-        if !which.ends {
+        if let (Some(fault), false) = (&fault, which.ends) {
             let this = &mut *self.0.borrow_mut();
             let text = &this.limits.faults[which.at as usize].text;
-            this.counted.between(text, happened);
+            this.counted.between(text, fault, happened);
         }
     }
 

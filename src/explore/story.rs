@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{
-    befell::{Befell, Felt, is_felt},
+    befell::{Befell, Feelings, Felt},
     cut::Await,
     excerpt::{self, Place, Row, Used},
     guide::Guide,
@@ -37,6 +37,8 @@ struct Told {
     held: BTreeMap<Tid, usize>,
     turn: Option<Turn>,
     faults: Vec<Befell>,
+    /// Of these, those that happened between turns, by their places.
+    feelings: Feelings<usize>,
     /// The kernel's notes, which have the places of calls.
     footprints: Footprints,
     notes: Vec<Note>,
@@ -155,6 +157,7 @@ impl Told {
             return;
         }
         self.ledger.event(event);
+        self.feel(event);
         let fact = &event.fact;
         if fact.is_resumed() {
             return self.begin_turn(event.tid);
@@ -163,11 +166,13 @@ impl Told {
         if fact.spawned().is_some() {
             return self.files.extend(event.place.as_ref().map(file));
         }
-        self.feel(event);
         if let Fact::Fault { text } = fact
             && event.tid == Tid::KERNEL
         {
             self.end_turn();
+            if let Ok(fault) = text.parse() {
+                self.feelings.add(self.faults.len(), fault);
+            }
             self.faults
                 .push(Befell::before(text, self.guide.turns() + 1));
             return self.tell_apart(&format!("fault: {text}"), BTreeSet::new());
@@ -207,19 +212,26 @@ impl Told {
 
     /// Notes what befalls a call, and what is the effect of a fault.
     fn feel(&mut self, event: &Event<'_>) {
+        let felt = self.feelings.observe(event);
+        let is_injected = matches!(event.fact, Fact::Injected { .. });
+        if felt.is_empty() && !is_injected {
+            return;
+        }
         let call = self.calls.get(&event.tid);
-        let felt = call.map(|(text, row)| Felt::call(text, *row));
-        if let (Fact::Injected { inject }, Some((text, _)), Some(felt)) = (&event.fact, call, &felt)
+        let by_call = call.map(|(text, row)| Felt::call(text, *row));
+        if let (Fact::Injected { inject }, Some((text, _)), Some(felt)) =
+            (&event.fact, call, &by_call)
         {
             let fault = Befell::call(text, *inject, self.guide.turns(), felt.clone());
             self.faults.push(fault);
-        } else if is_felt(&event.fact, self.turn.is_none()) {
-            let task = || Felt::task(self.ledger.comm(event.tid), event.tid);
-            let felt = match event.fact.exit() {
-                Some(_) => task(),
-                None => felt.unwrap_or_else(task),
-            };
-            self.faults.iter_mut().for_each(|fault| fault.feel(&felt));
+        }
+        let task = || Felt::task(self.ledger.comm(event.tid), event.tid);
+        let by = match event.fact.exit() {
+            Some(_) => task(),
+            None => by_call.unwrap_or_else(task),
+        };
+        for at in felt {
+            self.faults[at].feel(&by);
         }
     }
 

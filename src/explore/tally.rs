@@ -1,12 +1,13 @@
 //! What a search finds.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rustc_hash::FxHashSet;
 
 use super::{
     cut::Cut,
     felt::Faults,
+    outcome::COMES,
     plan::{Decisions, Plan, Replay},
     settings::Settings,
     trial::{THREADS, Trial},
@@ -17,6 +18,8 @@ use super::{
 pub(super) struct Tally {
     pub(super) schedules: u64,
     pub(super) outcomes: BTreeSet<String>,
+    /// The first schedule of each outcome, where every end of a run is one.
+    pub(super) firsts: Firsts,
     pub(super) held: BTreeSet<&'static str>,
     pub(super) failure: Option<Found>,
     pub(super) classes: FxHashSet<u64>,
@@ -25,6 +28,8 @@ pub(super) struct Tally {
     pub(super) complete: bool,
     /// What keeps the search from being complete, in words.
     pub(super) bound: Option<String>,
+    /// Whether the limit of schedules has ended it.
+    pub(super) is_limited: bool,
     /// What the audit of a complete search has left out, in words.
     pub(super) unaudited: Option<String>,
     pub(super) counts_on_threads: bool,
@@ -39,6 +44,9 @@ pub(super) struct Tally {
     /// The counts of the faults, if there are any.
     pub(super) faults: Faults,
 }
+
+/// The first schedule that came to each outcome.
+pub(super) type Firsts = BTreeMap<String, Found>;
 
 #[derive(Debug, Default)]
 pub(super) struct Found {
@@ -122,6 +130,20 @@ impl Tally {
         (!self.classes.is_empty()).then(|| once as f64 / self.schedules.max(1) as f64)
     }
 
+    /// Notes the decisions of a schedule that is the first with its outcome, if the settings ask for all.
+    pub(super) fn note_first(&mut self, settings: &Settings, trial: &Trial, plan: &Plan) {
+        if settings.judge.is_none() {
+            return;
+        }
+        for outcome in trial.outcomes() {
+            if !self.firsts.contains_key(outcome) {
+                let found = Found::new(self.schedules, COMES.to_string());
+                self.firsts
+                    .insert(outcome.clone(), found.with(plan.clone()));
+            }
+        }
+    }
+
     /// Adds what a trial has noted, apart from its failure.
     pub(super) fn add(&mut self, trial: &mut Trial) {
         self.schedules += 1;
@@ -154,6 +176,9 @@ impl Tally {
     pub(super) fn merge(&mut self, other: Self) {
         self.schedules += other.schedules;
         self.outcomes.extend(other.outcomes);
+        for (outcome, first) in other.firsts {
+            self.firsts.entry(outcome).or_insert(first);
+        }
         self.held.extend(other.held);
         let failures = self.failure.take().into_iter().chain(other.failure);
         self.failure = failures.min_by_key(|found| found.schedule);
@@ -165,6 +190,7 @@ impl Tally {
         self.complete &= other.complete;
         self.bound = self.bound.take().or(other.bound);
         self.unaudited = self.unaudited.take().or(other.unaudited);
+        self.is_limited |= other.is_limited;
         self.has_choice |= other.has_choice;
         self.is_reordered |= other.is_reordered;
         self.turns = self.turns.max(other.turns);

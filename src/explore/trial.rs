@@ -4,8 +4,8 @@ use std::mem;
 
 use super::{
     felt::Faults,
-    grade::{end_of, in_words, outcome},
     notes::{self, Notes},
+    outcome::{end_of, in_words, outcome},
     plan::Plan,
     quiet,
     settings::Settings,
@@ -67,8 +67,9 @@ pub(super) const HIDDEN: &str = "Something besides the world decides what the pr
 
 /// What a search says of a program that another thread may decide.
 pub(super) const THREADS: &str = "the program counts on threads of the operating system \
-     (Setter::remote): no schedule decides when these run, and no search can repeat it. A test that \
-     is searched sets its promises in tasks.";
+     (Setter::remote), or on other kernels (a Mailbox): no schedule decides when these run, and no search \
+     can repeat it. A test that is searched sets its promises in tasks. check_kernels searches several \
+     kernels and their mail.";
 
 /// Trials on one kernel, which is reset between them.
 pub(super) struct Trials<'a> {
@@ -172,6 +173,7 @@ impl Test<'_> {
         notes::open(kernel.remote());
         if self.settings.judge.is_some() {
             kernel.keep_texts();
+            kernel.keep_choices();
         }
         kernel.watch_alone();
         let result = quiet::contain(|| (self.body)(kernel));
@@ -188,6 +190,9 @@ impl Test<'_> {
             }
             _ => None,
         };
+        if let Some(judge) = &self.settings.judge {
+            judge.note_choices(kernel.take_choices());
+        }
         let mut failure = match result {
             Ok(Ok(())) => None,
             Ok(Err(error)) => Some(error.to_string()),

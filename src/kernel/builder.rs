@@ -473,6 +473,7 @@ impl Builder {
             stepping: None,
             daemons: Default::default(),
             choices: Default::default(),
+            chosen: None,
             slept: None,
             happened: Vec::new(),
             over: Default::default(),

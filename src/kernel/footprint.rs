@@ -4,11 +4,13 @@
 //! touches in each case is in the table of calls; the handlers note what depends on the state.
 //! [`crate::trap`] says what commutes.
 
+use std::collections::BTreeSet;
+
 use super::{Kernel, builder::Limits, queues::MessageQueue, task::OnExit};
 use crate::{
     abi::{Beside, DeviceId, Nanos, QueueId, SystemCall, Tid, Touches},
     sched::Runnable,
-    trap::{Footprints, Note, Object},
+    trap::{Footprints, Note, Object, Payload},
 };
 
 impl Kernel {
@@ -76,16 +78,47 @@ impl Kernel {
     /// forgets that of its spawn. An injection counts the call.
     #[cold]
     #[inline(never)]
-    pub(super) fn note_trap(&self, call: SystemCall) {
+    pub(super) fn note_trap(&mut self, call: SystemCall) {
         if self.injection.as_ref().is_some_and(|it| it.counts) {
             self.touch(Object::Calls(call.number()));
         }
         if let Some(place) = self.frame.place() {
             self.frame.note(Note::Called(place));
         }
+        if let (SystemCall::Choose(of), true) = (call, self.chosen.is_some()) {
+            self.keep_choice(of);
+        }
         if call.beside() != Beside::Program {
             self.frame.forget_place();
         }
+    }
+
+    /// Keeps which choices tasks make from now on, and where. For a kernel that takes notes.
+    pub(crate) fn keep_choices(&mut self) {
+        self.chosen = Some(BTreeSet::new());
+    }
+
+    /// Takes the choices, each with its place.
+    pub(crate) fn take_choices(&mut self) -> BTreeSet<(String, String)> {
+        self.chosen.take().unwrap_or_default()
+    }
+
+    fn keep_choice(&mut self, of: u64) {
+        let choice = match self.frame.take() {
+            Some(Payload::Name(text)) => {
+                let choice = format!("choose_named({text:?}, {of})");
+                self.frame.put(Payload::Name(text));
+                choice
+            }
+            Some(other) => {
+                self.frame.put(other);
+                format!("choose({of})")
+            }
+            None => format!("choose({of})"),
+        };
+        let place = self.frame.place();
+        let place = place.map_or("a raw trap".to_string(), ToString::to_string);
+        self.chosen.get_or_insert_default().insert((choice, place));
     }
 
     #[inline]

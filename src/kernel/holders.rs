@@ -205,19 +205,30 @@ impl Kernel {
     }
 
     /// Notes for a search what closes a cycle now that the caller waits: the task at the end of its
-    /// chain of waits would have to wait for the caller, or for a task that waits for the caller.
+    /// chain of waits would have to wait for the caller, or for a task that waits for the caller. A lock that
+    /// was handed to a task which has not run since has no holder yet: it is the ready task that takes it next.
     #[cold]
     fn note_chain(&self, me: Runnable) {
         let waits = |task| chain(task, |task| self.blocker(task));
-        let last = waits(me).last().filter(|last| *last != me);
-        let Some(last) = last.filter(|last| self.blocker(*last).is_none()) else {
-            return;
+        let last = waits(me).last().unwrap_or(me);
+        let (enders, handed) = match self.tasks[last].state() {
+            _ if self.blocker(last).is_some() => return,
+            State::Blocked(WaitingOn::Queue(lock, End::Get)) if self.is_handed_over(*lock) => {
+                let mut ready = self.tasks.youngest_first();
+                ready.retain(|task| self.tasks[*task].state().is_ready());
+                (ready, Some(Object::Beside(*lock)))
+            }
+            _ if last == me => return,
+            _ => (vec![last], None),
         };
         let closes = |object| {
-            self.frame.note(Note::Closes {
-                task: last.tid,
-                object,
-            });
+            for ender in &enders {
+                self.frame.note(Note::Closes {
+                    task: ender.tid,
+                    object,
+                    handed,
+                });
+            }
         };
         let mut behind = self.tasks.youngest_first();
         behind.retain(|task| waits(*task).any(|next| next == me));
@@ -230,6 +241,11 @@ impl Kernel {
         for task in behind {
             closes(Object::Waits(task.tid));
         }
+    }
+
+    fn is_handed_over(&self, lock: QueueId) -> bool {
+        let lock = self.queues.get(lock).filter(|queue| queue.is_lock());
+        lock.is_some_and(|lock| lock.status().holder().is_none())
     }
 
     fn deadlocked(&mut self, me: Runnable, cycle: &[Tid]) -> Option<Runnable> {

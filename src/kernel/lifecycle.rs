@@ -5,7 +5,7 @@ use std::rc::Rc;
 use super::{
     Kernel,
     answer::Answer,
-    report::Verdict,
+    report::Standing,
     task::{OnExit, State, Task},
     waiters::Waiters,
 };
@@ -170,9 +170,9 @@ impl Kernel {
         let task = &self.tasks[me];
         warn_of(self.log.kernel().get(), me.tid, task.name(), exit, place);
         if !me.tid.is_daemon() {
-            let verdict = Verdict::of(task, waiters);
+            let standing = Standing::of(task, waiters);
             self.stats
-                .count_failure(me.tid, task.name(), exit, place, verdict);
+                .count_failure(me.tid, task.name(), exit, place, standing);
         }
     }
 

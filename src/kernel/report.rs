@@ -138,7 +138,7 @@ impl Report {
         name: &str,
         exit: &Exit,
         at: Option<&Place>,
-        verdict: Verdict,
+        standing: Standing,
     ) {
         let failed = Failed {
             nth: self.ended_badly,
@@ -146,16 +146,16 @@ impl Report {
             name: name.to_string(),
             exit: exit.clone(),
             at: at.cloned(),
-            verdict,
+            standing,
         };
         self.ended_badly += 1;
         let is_fault = failed.is_fault();
-        if verdict == Verdict::Judged || verdict == Verdict::Waited && !is_fault {
+        if standing == Standing::Judged || standing == Standing::Waited && !is_fault {
             return;
         }
         self.failures += 1;
         self.faults += u64::from(is_fault);
-        let is_open = verdict.is_open() && !is_fault;
+        let is_open = standing.is_open() && !is_fault;
         if is_open || self.has_room(is_fault) {
             self.named[usize::from(is_fault)] += usize::from(!is_open);
             Arc::make_mut(self.failed.get_or_insert_default()).insert(tid, failed);
@@ -169,41 +169,41 @@ impl Report {
     /// Notes that a task has waited for that task. If it failed, it counts no more.
     #[inline]
     pub(super) fn waited_for(&mut self, tid: Tid) {
-        if self.failed.is_some() && self.close(tid, Verdict::is_open, Verdict::Waited) {
+        if self.failed.is_some() && self.close(tid, Standing::is_open, Standing::Waited) {
             self.failures -= 1;
         }
     }
 
     /// Notes that a task was reaped. If it failed, it counts, unless a handle still has its exit.
     pub(super) fn reaped(&mut self, tid: Tid) {
-        let is_zombie = |verdict| verdict == Verdict::Zombie;
-        self.close(tid, is_zombie, Verdict::Counts);
+        let is_zombie = |standing| standing == Standing::Zombie;
+        self.close(tid, is_zombie, Standing::Counts);
     }
 
     /// Notes that no handle has the exit of a task any more. If it failed, it counts.
     #[inline]
     pub(super) fn given_up(&mut self, tid: Tid) {
         if self.failed.is_some() {
-            self.close(tid, Verdict::is_open, Verdict::Counts);
+            self.close(tid, Standing::is_open, Standing::Counts);
         }
     }
 
-    /// Closes the verdict on a task that failed, if it is open in this way. Returns whether it was.
+    /// Closes the standing of a task that failed, if it is open in this way. Returns whether it was.
     #[cold]
-    fn close(&mut self, tid: Tid, is: impl Fn(Verdict) -> bool, verdict: Verdict) -> bool {
-        let is_named = verdict == Verdict::Counts && self.has_room(false);
+    fn close(&mut self, tid: Tid, is: impl Fn(Standing) -> bool, standing: Standing) -> bool {
+        let is_named = standing == Standing::Counts && self.has_room(false);
         let Some(all) = &mut self.failed else {
             return false;
         };
         let failed = all.get(&tid);
-        let is_open = failed.is_some_and(|failed| !failed.is_fault() && is(failed.verdict));
+        let is_open = failed.is_some_and(|failed| !failed.is_fault() && is(failed.standing));
         if !is_open {
             return false;
         }
         let all = Arc::make_mut(all);
         if is_named && let Some(failed) = all.get_mut(&tid) {
             self.named[0] += 1;
-            failed.verdict = verdict;
+            failed.standing = standing;
         } else {
             all.remove(&tid);
         }
@@ -213,7 +213,7 @@ impl Report {
 
 /// Whether the failure of a task counts. A fault counts in any case but the first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Verdict {
+pub(super) enum Standing {
     /// It does not: the supervisor of the task fails if it gives up.
     Judged,
     /// It does not: a task has waited for it.
@@ -226,8 +226,8 @@ pub(super) enum Verdict {
     Counts,
 }
 
-impl Verdict {
-    /// The verdict on a task that ends now.
+impl Standing {
+    /// The standing of a task that ends now.
     pub(super) fn of(task: &Task, waiters: Option<&Waiters>) -> Self {
         // A daemon observes, and changes nothing.
         let is_task = |waiter: &Runnable| !waiter.tid.is_daemon();
@@ -271,7 +271,7 @@ struct Failed {
     exit: Exit,
     /// The place of its panic.
     at: Option<Place>,
-    verdict: Verdict,
+    standing: Standing,
 }
 
 impl Failed {

@@ -90,6 +90,8 @@ pub enum Note {
         task: Tid,
         /// The end of a lock, or the tasks that wait for a task.
         object: Object,
+        /// The lock at which the chain ends, if it was handed to the task, which has not run since.
+        handed: Option<Object>,
     },
     /// The turn makes a queue with this capacity.
     NewQueue(QueueId, u64),

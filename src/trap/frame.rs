@@ -235,8 +235,8 @@ pub(crate) struct TrapFrame {
     pub(crate) pipes: Cell<bool>,
     pub(crate) mutated: Mutated,
     pub(crate) mailboxes: Mailboxes,
-    /// How many messages its tasks have put into mailboxes.
-    posted: Cell<u64>,
+    /// How many messages its tasks have put into mailboxes, and its daemons.
+    posted: [Cell<u64>; 2],
 }
 
 impl TrapFrame {
@@ -269,7 +269,7 @@ impl TrapFrame {
             pipes: Cell::default(),
             mutated: Mutated::default(),
             mailboxes: Mailboxes::default(),
-            posted: Cell::default(),
+            posted: Default::default(),
         }
     }
 
@@ -334,10 +334,15 @@ impl TrapFrame {
         self.place.set(None);
     }
 
-    /// Returns the kernel and the number of a put into a mailbox: a replay finds the message by these.
+    /// Returns the kernel and the number of a put into a mailbox: a replay finds the message by these. A
+    /// replay may have other daemons: their puts have numbers of their own.
     pub(crate) fn next_post(&self) -> (u64, u64) {
-        self.posted.set(self.posted.get() + 1);
-        (self.kernel.get().into(), self.posted.get())
+        const DAEMONS: u64 = 1 << 62;
+        let is_daemon = self.remote.running().is_daemon();
+        let posted = &self.posted[usize::from(is_daemon)];
+        posted.set(posted.get() + 1);
+        let base = if is_daemon { DAEMONS } else { 0 };
+        (self.kernel.get().into(), base + posted.get())
     }
 
     /// Whether what reaches the running task is on a tape.

@@ -121,6 +121,8 @@ impl<T: Send + 'static> Mailbox<T> {
                 len: 0,
                 waiting: VecDeque::new(),
                 refused: BTreeMap::new(),
+                putters: Vec::new(),
+                twins: None,
                 last_ticket: 0,
                 has_senders: true,
                 is_gone: false,
@@ -235,6 +237,7 @@ impl<T: Send + 'static> Mailbox<T> {
         };
         let _ = shared.home.set(home);
         drop(state);
+        shared.tell_apart();
         let bound = Rc::new(Bound {
             queue,
             shared: Arc::clone(shared),
@@ -250,6 +253,9 @@ impl<T: Send + 'static> Sender<T> {
     ///
     /// A put that is cut while it waits has put nothing, or its message is taken as any other.
     ///
+    /// If the mailbox belongs to a kernel on a [tape](mod@crate::tape), two kernels with the same number that
+    /// put into it fault the caller: [`Kernels`](crate::Kernels) gives each a number of its own.
+    ///
     /// *Errors:* [`Closed`], with the message, if no task can take it any more: every [`Mailbox`] is
     /// dropped, or its kernel has ended.
     #[track_caller]
@@ -261,6 +267,7 @@ impl<T: Send + 'static> Sender<T> {
         let place = os.note_caller();
         async move {
             let (shared, key) = (&self.0.0, os.frame().next_post());
+            shared.meet(key.0, &os.frame().remote);
             let put = match os.frame().is_taped() {
                 true => taped::put(os, shared, key, message).await,
                 false => {

@@ -283,3 +283,50 @@ fn a_port_of_another_socket_is_in_use_although_that_socket_shares_it() {
         Ok(kernel)
     }));
 }
+
+/// Listens twice on one port. Returns what the kernel says of that.
+async fn twice(os: &mut Os) -> io::Result<[String; 2]> {
+    let listener = os.listen(([127, 0, 0, 1], 0).into()).await?;
+    let addr = listener.local_addr()?;
+    let any = SocketAddr::from(([0, 0, 0, 0], addr.port()));
+    let mut said = [addr, any].map(|_| String::new());
+    for (said, addr) in said.iter_mut().zip([addr, any]) {
+        let refused = os.listen(addr).await.map(drop).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::AddrInUse);
+        *said = refused
+            .to_string()
+            .replace(&addr.port().to_string(), "PORT");
+    }
+    // The port is free when the listener is gone.
+    drop(listener);
+    os.yield_now().await;
+    os.listen(addr).await.map(drop)?;
+    Ok(said)
+}
+
+#[test]
+fn a_kernel_listens_once_on_a_port_that_it_shares_with_others() {
+    type Said = std::sync::Mutex<std::collections::BTreeSet<[String; 2]>>;
+    let said = Arc::new(Said::default());
+    let says = |kernel: &mut Kernel, said: &Arc<Said>| {
+        let said = Arc::clone(said);
+        let program = async move |os: &mut Os| {
+            let twice = twice(os).await?;
+            said.lock().unwrap().insert(twice);
+            io::Result::Ok(())
+        };
+        kernel.spawn("listens", program).map(drop)
+    };
+    let mut alone = Kernel::real().unwrap();
+    says(&mut alone, &said).unwrap();
+    alone.run().unwrap().check().unwrap();
+    let (ports, all) = (SharedPorts::new(), Arc::clone(&said));
+    well(Kernels::new(2).run(move |_| {
+        let world = RealWorld::new()?.share_ports(&ports);
+        let mut kernel = Kernel::builder().world(world).build()?;
+        says(&mut kernel, &all)?;
+        Ok(kernel)
+    }));
+    let said = said.lock().unwrap();
+    assert_eq!(said.len(), 1, "{said:?}");
+}

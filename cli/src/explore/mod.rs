@@ -13,7 +13,7 @@ use super::{
     commands::{Commands, with_negative_numbers},
     examples::{Example, examples},
     inject::Rules,
-    output::{FAILURE, Failure, Log, print_verdict},
+    output::{FAILURE, Failure, Log, print_verdict, tell},
     program::{Entry, Placed, hosts, run_to_rest},
     signals,
     values::{text_of, usage},
@@ -148,14 +148,16 @@ pub(super) fn run(
     };
     print_verdict(text.as_bytes())?;
     rules.report(log);
+    if let Some(unfelt) = &explored.unfelt {
+        tell(&format!("{unfelt}\n"));
+    }
     let is_over = explored.failure.is_some() || signals::is_raised();
     if explored.schedules == 0 && !is_over && options.max_time.is_some() {
         let why = "no schedule ran to its end within --max-time: give the search more time, or more \
                    --max-ticks if it has cut schedules";
         return Err(why.to_string().into());
     }
-    let is_idle = !explored.never.is_empty() || !explored.idle.is_empty();
-    Ok(match !is_idle || signals::is_raised() {
+    Ok(match !explored.is_idle() || signals::is_raised() {
         true => code(&explored),
         false => ExitCode::from(FAILURE),
     })

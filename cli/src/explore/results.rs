@@ -143,7 +143,8 @@ pub(super) fn merge(options: &Merge) -> Result<ExitCode, Failure> {
         .and_then(|parts| union(&parts, &options.files))
         .map_err(usage)?;
     print_verdict(format!("{all}\n").as_bytes())?;
-    Ok(match all["failure"].is_null() {
+    let is_idle = !texts(&all, "never").is_empty() || has_idle(&all);
+    Ok(match all["failure"].is_null() && !is_idle {
         true => ExitCode::SUCCESS,
         false => ExitCode::from(FAILURE),
     })
@@ -191,6 +192,10 @@ fn union(parts: &[Value], files: &[PathBuf]) -> Result<Value, String> {
     };
     all["failure"] = json!(first("failure"));
     all["faults"] = faults(parts);
+    all["idle"] = json!(match is_whole && all["failure"].is_null() {
+        true => idle(parts),
+        false => BTreeMap::new(),
+    });
     all["outcomes"] = json!(all_of("outcomes"));
     all["never"] = json!(never);
     all["shard"] = Value::Null;
@@ -213,6 +218,32 @@ fn faults(parts: &[Value]) -> Value {
     all.into_iter()
         .map(|(fault, counts)| (fault, object(counts)))
         .collect()
+}
+
+fn has_idle(search: &Value) -> bool {
+    search["idle"]
+        .as_object()
+        .is_some_and(|idle| !idle.is_empty())
+}
+
+/// Returns the faults that could happen in no part, each with the least of the reasons. A part without a
+/// schedule knows none.
+fn idle(parts: &[Value]) -> BTreeMap<String, String> {
+    let ran = parts.iter().filter(|part| part["schedules"] != 0);
+    let idle_of = |part: &Value| -> BTreeMap<String, String> {
+        let idle = part["idle"].as_object().into_iter().flatten();
+        let text = |why: &Value| why.as_str().unwrap_or_default().to_string();
+        idle.map(|(fault, why)| (fault.clone(), text(why)))
+            .collect()
+    };
+    let both = |one: BTreeMap<String, String>, mut other: BTreeMap<String, String>| {
+        let both = one.into_iter().filter_map(|(fault, why)| {
+            let least = other.remove(&fault)?.min(why);
+            Some((fault, least))
+        });
+        both.collect()
+    };
+    ran.map(idle_of).reduce(both).unwrap_or_default()
 }
 
 /// The parts, by the number of parts and the number of the part. An error names a file that is no

@@ -198,7 +198,10 @@ fn each_kernel_has_random_numbers_of_its_own_and_a_seed_repeats_them() {
 
 #[test]
 fn what_several_kernels_cannot_honour_is_a_usage_error() {
-    let refused: [&[&str]; 8] = [
+    let refused: [&[&str]; 11] = [
+        &["--chaos", "1"],
+        &["--net", "latency=1ms"],
+        &["--fault", "1s:cut main server"],
         &["--virtual"],
         &["--virtual", "--processors", "2"],
         &["--tape", "run.tape"],
@@ -213,7 +216,7 @@ fn what_several_kernels_cannot_honour_is_a_usage_error() {
         let (code, out, err) = run(&args);
         assert_eq!((code, &*out), (2, ""), "{options:?}: {err}");
         has(&err, "--kernels runs kernels side by side");
-        has(&err, options[0]);
+        has(&err, &format!("which {} is not for", options[0]));
     }
     for count in ["0", "1025", "many", "-1"] {
         let (code, _, err) = run(&["boot", "--kernels", count, "parts"]);
@@ -268,4 +271,23 @@ fn each_kernel_has_a_recording_and_a_socket_of_its_own() {
     let (code, out, err) = texts(trapline(&args).output().unwrap());
     assert_eq!((code, &*out), (1, ""), "{err}");
     has(&err, "cannot record to");
+}
+
+/// A line is for one kernel. The others find the end of the input.
+#[test]
+fn the_first_kernel_reads_standard_input() {
+    let boot = ["boot", "-q", "--kernels", "3"];
+    let mut command = trapline(&[&boot[..], &["upper"]].concat());
+    let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().expect("it runs");
+    let lines: String = (0..200).map(|n| format!("line {n}\n")).collect();
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(lines.as_bytes())
+        .unwrap();
+    let output = child.wait_with_output().expect("it ends");
+    let out = String::from_utf8(output.stdout).expect("it is text");
+    assert_eq!(out, lines.to_uppercase());
 }

@@ -346,8 +346,8 @@ fn parts_of_different_searches_are_not_joined() {
             r#"--net is ["latency=1ms"], not []"#,
         ),
         (
-            &["--inject", "sleep:delay=1ms", "lost-wakeup", "--cured"],
-            r#"--inject is ["sleep:delay=1ms"], not []"#,
+            &["--inject", "yield:delay=1ms", "lost-wakeup", "--cured"],
+            r#"--inject is ["yield:delay=1ms"], not []"#,
         ),
     ] {
         let (_, out, err) = merge(&[first.clone(), part(2, options)]);
@@ -553,10 +553,58 @@ fn a_fault_that_never_could_happen_is_no_success() {
     has(&out, "the fault \"cut a c\" never could happen: ");
     has(
         &out,
-        "the fault \"send:kill\" never could happen: no task makes the call send in 5 schedules",
+        "the fault \"send:kill\" never could happen: no task makes the call send in any schedule",
     );
     has(&out, "fault send:kill: drawn 0 times, happened 0, felt 0\n");
     let result = object(&[&["--json"], &search[..]].concat());
-    assert_eq!(result["idle"].as_array().expect("it is a list").len(), 2);
+    assert_eq!(result["idle"].as_object().expect("they are named").len(), 2);
     assert_eq!(result["faults"]["send:kill"]["drawn"], 0);
+}
+
+/// A part need not meet each fault. What no part could meet fails the merge, as it fails the whole search.
+#[test]
+fn a_merge_names_the_faults_that_could_happen_in_no_part() {
+    let folder = folder("idle");
+    let faults = [
+        "--faults",
+        "1",
+        "--may",
+        "send:kill",
+        "--may",
+        "yield:delay=1ms",
+    ];
+    let search = [&["--json", "--schedules", "8"], &faults[..], &APART].concat();
+    let part = |shard: &str| {
+        let (code, out, err) = run(&[&["--shard", shard], &search[..]].concat(), &[]);
+        assert_eq!((code, &*err), (0, ""), "{out}");
+        out
+    };
+    let file = |name: &str, text: &str| {
+        let path = folder.join(name);
+        fs::write(&path, text).expect("it can be written");
+        path.to_str().expect("it is text").to_string()
+    };
+    let [first, second] = ["1/2", "2/2"].map(part);
+    let files = [file("1.json", &first), file("2.json", &second)];
+    let (code, out, err) = merge(&files);
+    assert_eq!((code, &*err), (1, ""), "{out}");
+    let union: Value = serde_json::from_str(&out).expect("it is an object");
+    assert_eq!(union, object(&search));
+    let idle = union["idle"].as_object().expect("they are named");
+    assert!(idle.keys().eq(["send:kill"]), "{union}");
+    let yielded = &union["faults"]["yield:delay=1ms"];
+    assert!(yielded["drawn"].as_u64() > Some(0), "{union}");
+    // It could happen in the other part, which may be missing.
+    let (code, out, _) = merge(&files[..1]);
+    assert_eq!(code, 0, "{out}");
+    let mut met: Value = serde_json::from_str(&second).expect("it is an object");
+    met["idle"] = serde_json::json!({});
+    file("2.json", &met.to_string());
+    let (code, out, _) = merge(&files);
+    assert_eq!(code, 0, "{out}");
+    // A part without a schedule knows nothing.
+    met["schedules"] = 0.into();
+    file("2.json", &met.to_string());
+    assert_eq!(merge(&files).0, 1);
+    fs::remove_dir_all(folder).expect("it is there");
 }

@@ -53,6 +53,10 @@ pub(super) struct State<T> {
     /// The messages of those that have waited in vain, until their tasks take them back. In a replay, also
     /// those that the tape may yet admit.
     pub(super) refused: BTreeMap<u64, (Key, T)>,
+    /// The kernels whose tasks put, by their numbers, until the mailbox belongs to a kernel without a tape.
+    pub(super) putters: Vec<(u64, Remote)>,
+    /// The number of two of them.
+    pub(super) twins: Option<u64>,
     pub(super) last_ticket: u64,
     pub(super) has_senders: bool,
     pub(super) is_gone: bool,
@@ -71,6 +75,38 @@ pub(super) struct Waiting<T> {
 }
 
 impl<T> Shared<T> {
+    /// Notes that a task of this kernel puts.
+    ///
+    /// *Panics* as [`Self::tell_apart`] does.
+    pub(super) fn meet(&self, kernel: u64, remote: &Remote) {
+        if self.home.get().is_some_and(|home| !home.remote.is_taped()) {
+            return;
+        }
+        let mut state = lock(&self.state);
+        let mut known = state.putters.iter().filter(|(other, _)| *other == kernel);
+        match known.next() {
+            None => state.putters.push((kernel, remote.clone())),
+            Some((_, other)) if !other.is(remote) => state.twins = Some(kernel),
+            Some(_) => {}
+        }
+        drop(state);
+        self.tell_apart();
+    }
+
+    /// A tape tells the kernels that put by their numbers.
+    ///
+    /// *Panics* if two have the same, and the kernel that takes is on a tape.
+    pub(super) fn tell_apart(&self) {
+        let is_taped = self.home.get().is_some_and(|home| home.remote.is_taped());
+        let twins = lock(&self.state).twins.filter(|_| is_taped);
+        if let Some(kernel) = twins {
+            panic!(
+                "two kernels with the number {kernel} put into one mailbox, and the tape of its kernel cannot \
+                 tell them apart: boot them with Kernels, which gives each a number"
+            );
+        }
+    }
+
     pub(super) fn try_put(&self, key: Key, message: T) -> Result<(), TryPutError<T>> {
         let mut state = lock(&self.state);
         if state.is_gone {

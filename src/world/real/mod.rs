@@ -348,7 +348,10 @@ impl RealWorld {
         how: &ListenOptions,
     ) -> Result<SocketAddr> {
         let (socket, local) = match &mut self.ports {
-            Some(ports) => ports.listen(addr, how)?,
+            Some(ports) => {
+                let open = &self.sources.open;
+                ports.listen(id, addr, how, |id| open.contains_key(&id))?
+            }
             None => sockets::listen(addr, how)?,
         };
         self.register(id, Fd::Owned(socket), Kind::Socket)?;

@@ -10,7 +10,10 @@ use std::{
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::sockets;
-use crate::{abi::ListenOptions, panic::lock};
+use crate::{
+    abi::{DeviceId, ListenOptions},
+    panic::lock,
+};
 
 /// The addresses on which kernels that run side by side listen together: see
 /// [`RealWorld::share_ports`](crate::RealWorld::share_ports). Clones are the same ports.
@@ -35,6 +38,8 @@ pub(super) struct Ports {
     pub(super) shared: SharedPorts,
     /// How often this world has asked for each address.
     asked: BTreeMap<SocketAddr, usize>,
+    /// The listeners of this world, by where they listen.
+    mine: BTreeMap<SocketAddr, DeviceId>,
 }
 
 impl Ports {
@@ -42,15 +47,25 @@ impl Ports {
         Self {
             shared,
             asked: BTreeMap::new(),
+            mine: BTreeMap::new(),
         }
     }
 
-    /// Listens where the other worlds listen that have asked for this address as often.
+    /// Listens where the other worlds listen that have asked for this address as often. Of a listener of this
+    /// world, `is_open` tells whether it is still there.
+    ///
+    /// *Errors:* as those of a world that shares no port: this one listens there.
     pub(super) fn listen(
         &mut self,
+        id: DeviceId,
         addr: SocketAddr,
         options: &ListenOptions,
+        is_open: impl Fn(DeviceId) -> bool,
     ) -> Result<(Socket, SocketAddr)> {
+        self.mine.retain(|_, listener| is_open(*listener));
+        if !options.reuse_port && self.mine.keys().any(|mine| overlap(*mine, addr)) {
+            return Err(rustix::io::Errno::ADDRINUSE.into());
+        }
         let options = options.reuse_port(true);
         let asked = self.asked.get(&addr).copied().unwrap_or(0);
         // A port that is given is one, however often it is asked for.
@@ -65,8 +80,17 @@ impl Ports {
         };
         known.insert((addr, nth), local);
         self.asked.insert(addr, asked + 1);
+        self.mine.insert(local, id);
         Ok((socket, local))
     }
+}
+
+/// Whether two listeners get the same connections.
+fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
+    let (ip, other_ip) = (one.ip(), other.ip());
+    let is_any = ip.is_unspecified() || other_ip.is_unspecified();
+    let is_same = ip == other_ip || is_any && one.is_ipv4() == other.is_ipv4();
+    is_same && one.port() == other.port()
 }
 
 /// Fails if another process listens there, which may share the port as well.

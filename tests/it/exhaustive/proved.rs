@@ -11,7 +11,9 @@ use std::{
     time::Duration,
 };
 
-use trapline::{Check, Errno, Error, Explored, Kernel, Os, Promise, Queue, Shared, check};
+use trapline::{
+    Check, Errno, Error, Explored, Kernel, Os, Promise, Queue, Shared, check, sync::Mutex,
+};
 
 use super::{counter, producers, spins};
 use crate::support::passes;
@@ -302,4 +304,46 @@ fn the_time_ends_the_audit_of_a_schedule() {
         let explored = search.time(Duration::from_millis(1)).explore();
         assert!(!explored.proved && !explored.complete, "{explored}");
     }
+}
+
+/// A lock is handed to a task that has not run since, and another one waits for it. The next turn of the first
+/// closes a cycle then. So it matters which of the two waits first, and how far a third task has come.
+#[test]
+fn each_wait_closes_a_cycle_that_a_lock_on_its_way_is_part_of() {
+    let explored = check(|kernel| {
+        kernel.spawn("main", async |os: &mut Os| {
+            let (one, other) = (Mutex::new(os, ()).await, Mutex::new(os, ()).await);
+            let count = Shared::new(0);
+            let mut tasks = Vec::new();
+            for locks in [[&one, &other], [&other, &one]] {
+                let [first, second] = locks.map(Clone::clone);
+                let locks = async move |os: &mut Os| {
+                    let _first = first.lock(os).await;
+                    let _second = second.lock(os).await;
+                };
+                tasks.push(os.spawn("locks", locks).await.unwrap());
+            }
+            let counts = async move |os: &mut Os| {
+                for _ in 0..2 {
+                    count.update(|count| *count += 1);
+                    os.yield_now().await;
+                }
+            };
+            tasks.push(os.spawn("counts", counts).await.unwrap());
+            for task in tasks {
+                os.wait(task).await.unwrap();
+            }
+        })?;
+        let ended = kernel.run();
+        let is_deadlock = matches!(ended, Err(Error::Deadlock(_)));
+        kernel.outcome(if is_deadlock { "deadlock" } else { "ends" });
+        Ok(())
+    });
+    let explored = explored.exhaustive().explore();
+    assert!(explored.proved, "{explored}");
+    assert_eq!(explored.schedules, explored.classes);
+    assert!(
+        explored.outcomes.iter().eq(["deadlock", "ends"]),
+        "{explored}"
+    );
 }

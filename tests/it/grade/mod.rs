@@ -11,10 +11,14 @@ mod readers;
 mod rendezvous;
 mod stop_and_wait;
 
-use std::rc::Rc;
+use std::{
+    rc::Rc,
+    sync::atomic::{AtomicU64, Ordering},
+};
 
 use trapline::{
-    Errno, Error, Graded, IntoExit, Kernel, Os, Outcome, Queue, RunEnd, Shared, grade,
+    Errno, Error, Graded, IntoExit, Kernel, Os, Outcome, Queue, Reply, RunEnd, Shared, SystemCall,
+    Verdict, grade,
     sync::{Condition, Guard, Mutex, Watch},
 };
 
@@ -76,6 +80,140 @@ fn is(outcome: &Outcome, wrong: Wrong) -> bool {
 
 fn graded(program: Body, reference: Body) -> Graded {
     grade(program, reference).schedules(5_000).threads(1).run()
+}
+
+/// What a search decides besides the order of turns belongs to the exercise.
+#[test]
+fn a_submission_that_makes_a_choice_of_its_own_is_refused() {
+    /// The exercise makes one choice, which all programs share.
+    async fn coin(os: &mut Os) -> usize {
+        os.choose_named("coin", 2).await
+    }
+    fn races(kernel: &mut Kernel) -> Result<(), Error> {
+        run(kernel, async |os: &mut Os| {
+            let (last, coin) = (Shared::new(0), coin(os).await);
+            let theirs = last.clone();
+            all(os, 2, async move |_: &mut Os, task| theirs.set(task)).await?;
+            writeln!(os, "{coin} {}", last.get());
+            Ok::<_, Errno>(())
+        })
+    }
+    fn forges(kernel: &mut Kernel) -> Result<(), Error> {
+        run(kernel, async |os: &mut Os| {
+            let coin = coin(os).await;
+            let last = os.choose(2).await;
+            writeln!(os, "{coin} {last}");
+        })
+    }
+    fn forges_by_name(kernel: &mut Kernel) -> Result<(), Error> {
+        run(kernel, async |os: &mut Os| {
+            let coin = coin(os).await;
+            let last = os.choose_named("coin", 2).await;
+            writeln!(os, "{coin} {last}");
+        })
+    }
+    fn forges_by_a_raw_trap(kernel: &mut Kernel) -> Result<(), Error> {
+        run(kernel, async |os: &mut Os| {
+            let coin = coin(os).await;
+            let Reply::Random(last) = os.trap(SystemCall::Choose(2)).await else {
+                panic!("it is a number");
+            };
+            writeln!(os, "{coin} {last}");
+        })
+    }
+    let fair = graded(races, races);
+    assert!(
+        fair.is_equal() && fair.submission.outcomes.len() == 4,
+        "{fair}"
+    );
+    for (forger, call, known) in [
+        (
+            forges as Body,
+            "it calls os.choose(2) at tests/it/grade/mod.rs:",
+            0,
+        ),
+        (
+            forges_by_name,
+            "it calls os.choose_named(\"coin\", 2) at tests/it/grade/mod.rs:",
+            1,
+        ),
+        (
+            forges_by_a_raw_trap,
+            "it calls os.choose(2) at tests/it/grade/mod.rs:",
+            0,
+        ),
+    ] {
+        let graded = graded(forger, races);
+        // Without the refusal they would be equal.
+        assert_eq!(graded.submission.outcomes, graded.reference.outcomes);
+        assert_eq!(graded.verdict(), Verdict::Refused, "{graded}");
+        let why = graded.refused.as_ref().expect("it is refused");
+        assert!(why.starts_with(call), "{why}");
+        assert!(why.contains(&format!("at {known} place")), "{why}");
+        assert!(
+            graded.to_string().contains("\nverdict: refused: "),
+            "{graded}"
+        );
+    }
+    // The reference may choose what the submission does not.
+    assert_eq!(graded(races, forges_by_name).verdict(), Verdict::Equal);
+}
+
+/// A difference is shown by the schedule that the search has met. Another search would be stopped here.
+#[test]
+fn a_difference_needs_no_search_of_its_own() {
+    static SUBMITTED: AtomicU64 = AtomicU64::new(0);
+    static SEARCHED: AtomicU64 = AtomicU64::new(u64::MAX);
+    let wrong = |kernel: &mut Kernel| {
+        SUBMITTED.fetch_add(1, Ordering::Relaxed);
+        adding(kernel, false)
+    };
+    let right = |kernel: &mut Kernel| {
+        SEARCHED.fetch_min(SUBMITTED.load(Ordering::Relaxed), Ordering::Relaxed);
+        adding(kernel, true)
+    };
+    let is_searched = || SUBMITTED.load(Ordering::Relaxed) > SEARCHED.load(Ordering::Relaxed);
+    let graded = grade(wrong, right).threads(1).stop_when(is_searched).run();
+    assert!(graded.is_complete() && graded.races.len() == 2, "{graded}");
+    for race in &graded.races {
+        let schedule = race.schedule.as_ref().expect("it is known");
+        // The search stops with its first schedule, which loses nothing.
+        assert!(!schedule.details.starts_with("schedule 0 "), "{graded}");
+        assert!(
+            schedule.details.contains(" comes to this, seed 0"),
+            "{graded}"
+        );
+        let replayed = trapline::check(|kernel| adding(kernel, false));
+        let replayed = replayed.replay(&schedule.replay).unwrap().explore();
+        assert!(replayed.changed.is_none() && replayed.failure.is_none());
+        // An outcome is no failure. Its turns are shown.
+        let text = replayed.to_string();
+        assert!(text.starts_with("1 schedule passes\n"), "{text}");
+        assert!(
+            text.contains("  task 0 2 ") && text.contains(" writes shared 1"),
+            "{text}"
+        );
+        assert!(text.contains("tests/it/grade/mod.rs:"), "{text}");
+    }
+}
+
+/// Three tasks add one.
+fn adding(kernel: &mut Kernel, is_right: bool) -> Result<(), Error> {
+    run(kernel, async move |os: &mut Os| {
+        let sum = Shared::new(0);
+        let theirs = sum.clone();
+        let add = async move |os: &mut Os, _| match is_right {
+            true => theirs.update(|sum| *sum += 1),
+            false => {
+                let read = theirs.get();
+                os.yield_now().await;
+                theirs.set(read + 1);
+            }
+        };
+        all(os, 3, add).await?;
+        writeln!(os, "{}", sum.get());
+        Ok::<_, Errno>(())
+    })
 }
 
 /// Runs this task, which the host spawns, and its children.

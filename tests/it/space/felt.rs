@@ -109,6 +109,43 @@ fn a_search_without_faults_counts_none() {
     assert_eq!(explored.to_string(), "3 schedules pass");
 }
 
+/// A call that fails on another host, or by an injection, is no effect of a reset of these two.
+#[test]
+fn a_fault_is_felt_on_its_hosts_and_by_its_own_effect() {
+    let body = |kernel: &mut Kernel| {
+        for host in ["server", "client", "other"] {
+            kernel.net().host(host)?;
+        }
+        let fails = async |os: &mut Os| {
+            for _ in 0..10 {
+                // Refused, or reset before that.
+                assert!(os.connect(("server", 9)).await.is_err());
+                os.sleep(Duration::from_secs(1)).await;
+            }
+        };
+        kernel.spawn_on("other", "fails", fails)?;
+        let listens = async |os: &mut Os| {
+            for _ in 0..10 {
+                let _ = os.listen(([0, 0, 0, 0], 0).into()).await;
+                os.sleep(Duration::from_secs(1)).await;
+            }
+        };
+        kernel.spawn_on("client", "listens", listens)?;
+        kernel.run()?.check()
+    };
+    let faults = [
+        "reset server client",
+        "listen:error=AddrInUse",
+        "reset other server",
+    ];
+    let explored = check(body).schedules(60).faults(2, faults).explore();
+    assert_eq!(explored.failure, None);
+    let [reset, listen, other] = faults.map(|fault| explored.faults[fault]);
+    assert!(reset.applied > 0 && reset.felt == 0, "{reset:?}");
+    assert!(listen.felt > 0 && listen.felt == listen.drawn, "{listen:?}");
+    assert!(other.felt > 0, "{other:?}");
+}
+
 // ---- faults that never could happen
 
 #[test]
@@ -117,10 +154,17 @@ fn a_fault_that_never_could_happen_fails_the_test_and_says_why() {
     for (fault, why) in [
         (
             "send_to:error=TimedOut",
-            "no task makes the call send_to in 20 schedules: leave it out, or name a call of the test",
+            "no task makes the call send_to in any schedule: leave it out, or name a call of the test",
         ),
         ("cut server clint", "clint"),
-        ("reset server server", "a link has two"),
+        (
+            "reset server server",
+            "a link has two hosts: name two that differ",
+        ),
+        (
+            "cut localhost localhost",
+            "a link has two hosts: name two that differ",
+        ),
         ("crash nowhere", "nowhere"),
         ("disk:full nowhere", "nowhere"),
     ] {
@@ -131,12 +175,14 @@ fn a_fault_that_never_could_happen_fails_the_test_and_says_why() {
             };
             let explored = search().faults(1, [fault, "recv:error=TimedOut"]).explore();
             assert_eq!(explored.failure, None);
-            let [idle] = &explored.idle[..] else {
-                panic!("{fault}: {:?}", explored.idle);
-            };
+            assert_eq!(explored.idle.len(), 1, "{:?}", explored.idle);
+            let idle = &explored.idle[fault];
+            assert!(idle.contains(why), "{idle}");
             let begin = format!("the fault {fault:?} never could happen: ");
-            assert!(idle.starts_with(&begin) && idle.contains(why), "{idle}");
-            assert!(explored.to_string().contains(idle), "{explored}");
+            assert!(
+                explored.to_string().contains(&(begin.clone() + idle)),
+                "{explored}"
+            );
             let run = || search().faults(1, [fault]).run();
             let panic = catch_unwind(AssertUnwindSafe(run)).unwrap_err();
             let panic = panic.downcast_ref::<String>().unwrap();

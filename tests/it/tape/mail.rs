@@ -46,6 +46,80 @@ fn mail_of_its_own_tasks_and_of_threads_runs_again() {
     assert_eq!(told.console.lines().count(), 25);
 }
 
+/// A replay may have other daemons. What they put changes no number of what tasks put.
+#[test]
+fn the_mail_of_daemons_counts_apart() {
+    let with = |daemons: usize| {
+        move |kernel: &mut Kernel| {
+            let (sender, mailbox) = Mailbox::<u32>::unbounded();
+            let (visits, visited) = Mailbox::<u32>::unbounded();
+            for _ in 0..daemons {
+                let visits = visits.clone();
+                let visit = async move |os: &mut Os| visits.put(os, 0).await.unwrap();
+                kernel.spawn_daemon("visits", visit);
+            }
+            let put = async move |os: &mut Os| {
+                let _open = visited;
+                for n in 0..5 {
+                    os.sleep(Duration::from_millis(1)).await;
+                    sender.put(os, n).await.unwrap();
+                }
+            };
+            kernel.spawn("puts", put).unwrap();
+            let take = async move |os: &mut Os| {
+                while let Ok(n) = mailbox.get(os).await {
+                    writeln!(os, "{n}");
+                }
+            };
+            kernel.spawn("takes", take).unwrap();
+        }
+    };
+    let (told, error, bytes) = tape(RealWorld::new().unwrap(), None, with(2));
+    assert!(error.is_none());
+    for daemons in [0, 1, 3] {
+        let (again, error, finished) = play(&bytes, with(daemons)).unwrap();
+        assert!(error.is_none(), "{daemons}: {error:?}");
+        assert_eq!(again, told);
+        finished.unwrap();
+    }
+}
+
+/// Each kernel that is not one of `Kernels` has the number 1.
+#[test]
+fn a_tape_does_not_mix_the_mail_of_two_kernels_with_one_number() {
+    let why =
+        "two kernels with the number 1 put into one mailbox, and the tape of its kernel cannot";
+    let put_by_another = |sender: trapline::Sender<u32>| {
+        let put = async move |os: &mut Os| sender.put(os, 1).await.unwrap();
+        let (_, error) = run(Kernel::builder(), |kernel| _ = kernel.spawn("puts", put));
+        assert!(error.is_none());
+    };
+    for takes_first in [false, true] {
+        let (sender, mailbox) = Mailbox::<u32>::unbounded();
+        put_by_another(sender.clone());
+        let main = async move |os: &mut Os| {
+            if takes_first {
+                assert_eq!(mailbox.get(os).await, Ok(1));
+            }
+            sender.put(os, 2).await.unwrap();
+            let _ = mailbox.get(os).await;
+        };
+        let spawn = |kernel: &mut Kernel| _ = kernel.spawn("main", main).unwrap();
+        let (told, _, _) = tape(RealWorld::new().unwrap(), None, spawn);
+        assert!(told.exits.contains(why), "{told:?}");
+    }
+    // Without a tape their numbers do not matter.
+    let (sender, mailbox) = Mailbox::<u32>::unbounded();
+    put_by_another(sender.clone());
+    put_by_another(sender);
+    let take = async move |os: &mut Os| {
+        assert_eq!(mailbox.get(os).await, Ok(1));
+        assert_eq!(mailbox.get(os).await, Ok(1));
+    };
+    let (told, _) = run(Kernel::builder(), |kernel| _ = kernel.spawn("takes", take));
+    assert!(told.exits.contains("Done"), "{told:?}");
+}
+
 /// A run of two kernels: the second asks, the first answers. Each mailbox has room for one message, and the
 /// first kernel ends while the other still puts.
 #[derive(Clone)]
