@@ -19,6 +19,7 @@ use std::{
     process::{Command, Stdio},
 };
 
+mod course;
 mod pages;
 
 use crate::support::{ROOT, at_once, command, trapline};
