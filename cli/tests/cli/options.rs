@@ -270,7 +270,11 @@ const BOOT: &[Row] = &[
         "--virtual sleepers",
         Text("lack now, of Calls::TIME"),
     ),
-    (&["--max-stall", "1ms"], "fake-io --delay 100ms", Text("exit 3")),
+    (
+        &["--max-stall", "1ms"],
+        "fake-io --delay 100ms",
+        Text("exit 3"),
+    ),
     (
         &["--on-deadlock", "kill"],
         "--virtual deadlock",

@@ -191,7 +191,10 @@ fn lists() {
 
 #[test]
 fn lists_stop_five_seconds_after_the_start() {
-    assert_eq!(transcript(&["lists", "--delay"]), "start 0.000\nstop 5.000\n");
+    assert_eq!(
+        transcript(&["lists", "--delay"]),
+        "start 0.000\nstop 5.000\n"
+    );
     let within = |time| {
         let boot = ["boot", "-q", "--virtual", "--max-time", time];
         let (code, out, _) = run(&[&boot, ["lists", "--delay"].as_slice()].concat());
