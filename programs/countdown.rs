@@ -9,6 +9,9 @@ pub(crate) struct Countdown {
     /// Alternate by a yield after each count, instead
     #[arg(long)]
     alternate: bool,
+    /// Count down and then up, five each, in one task
+    #[arg(long, conflicts_with = "alternate")]
+    synchronous: bool,
 }
 
 impl Program for Countdown {
@@ -21,6 +24,11 @@ impl Program for Countdown {
             return Ok(());
         }
         let (down, up) = (Some(Duration::from_secs(4)), Some(Duration::from_secs(1)));
+        if self.synchronous {
+            countdown(os, 5, up).await;
+            countup(os, 5, up).await;
+            return Ok(());
+        }
         os.spawn("down", async move |os| countdown(os, 5, down).await)
             .await?;
         os.spawn("up", async move |os| countup(os, 20, up).await)

@@ -48,19 +48,33 @@ impl Program for Echo {
         let signals = catch(os).await;
         writeln!(os, "Server starting at {addr}");
         let drain = self.drain;
+        let closed = closed(&self.prefix);
         let client = async move |os: &mut Os, client: TcpStream, peer| {
             let echo = async |os: &mut Os| echo(os, &client, &self.prefix).await;
-            told(os, peer, echo).await;
+            told(os, peer, closed, echo).await;
         };
         Ok(drain.serve(os, &signals, &listener, client).await?)
     }
 }
 
+/// How the end of a client is told. The server with a prefix is that of another tutorial.
+fn closed(prefix: &str) -> &'static str {
+    match prefix {
+        "" => "Client closed",
+        _ => "Connection closed",
+    }
+}
+
 /// Says how a client begins and ends.
-async fn told(os: &mut Os, peer: SocketAddr, echo: impl AsyncFnOnce(&mut Os) -> io::Result<()>) {
+async fn told(
+    os: &mut Os,
+    peer: SocketAddr,
+    closed: &str,
+    echo: impl AsyncFnOnce(&mut Os) -> io::Result<()>,
+) {
     writeln!(os, "Client connected {peer}");
     match echo(os).await {
-        Ok(()) => writeln!(os, "Client closed {peer}"),
+        Ok(()) => writeln!(os, "{closed} {peer}"),
         Err(error) => writeln!(os, "Client lost {peer}: {error}"),
     }
 }
@@ -69,9 +83,10 @@ async fn told(os: &mut Os, peer: SocketAddr, echo: impl AsyncFnOnce(&mut Os) -> 
 async fn start(
     os: &mut Os,
     peer: SocketAddr,
+    closed: &'static str,
     echo: impl AsyncFnOnce(&mut Os) -> io::Result<()> + 'static,
 ) {
-    let handler = async move |os: &mut Os| told(os, peer, echo).await;
+    let handler = async move |os: &mut Os| told(os, peer, closed, echo).await;
     if let Err(errno) = os.spawn_detached("client", handler).await {
         writeln!(os, "Client rejected {peer}: {errno}");
     }

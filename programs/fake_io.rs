@@ -3,15 +3,15 @@ use std::{cell::Cell, error::Error, rc::Rc, time::Duration};
 use trapline::{Os, sync::Group};
 use trapline_cli::{Program, duration};
 
-/// Many reads that block, each on a thread, at the same time
+/// Many reads that block, each on a thread, for a random time under a second
 #[derive(clap::Args)]
 pub(crate) struct FakeIo {
     /// The number of reads
     #[arg(long, value_name = "N", default_value_t = 1000)]
     count: u32,
-    /// The time for which each blocks its thread
-    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = duration)]
-    delay: Duration,
+    /// The time for which each blocks its thread, instead of a random one
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    delay: Option<Duration>,
 }
 
 impl Program for FakeIo {
@@ -21,8 +21,12 @@ impl Program for FakeIo {
         let mut readers = Group::new(os).await;
         for _ in 0..self.count {
             let sum = Rc::clone(&sum);
+            let delay = match self.delay {
+                Some(delay) => delay,
+                None => Duration::from_micros(os.random().await % 1_000_000),
+            };
             let reader = async move |os: &mut Os| {
-                let delay = os.run_blocking(move || read(self.delay)).await?;
+                let delay = os.run_blocking(move || read(delay)).await?;
                 sum.set(sum.get().saturating_add(delay));
                 Ok::<(), trapline::Panicked>(())
             };

@@ -6,7 +6,7 @@ use trapline_cli::Program;
 /// Two generators that yield futures, stepped by hand and then by a driver each
 #[derive(clap::Args)]
 pub(crate) struct Lists {
-    /// Start, and stop five seconds later, instead
+    /// Start, and stop five seconds later, instead, with the times in seconds since boot
     #[arg(long)]
     delay: bool,
 }
@@ -14,9 +14,9 @@ pub(crate) struct Lists {
 impl Program for Lists {
     async fn main(self, os: &mut Os) -> Result<(), Box<dyn Error>> {
         if self.delay {
-            writeln!(os, "start");
+            say_time(os, "start").await;
             os.sleep(Duration::from_secs(5)).await;
-            writeln!(os, "stop");
+            say_time(os, "stop").await;
             return Ok(());
         }
         let lists = [list(os, "abc").await?, list(os, "123").await?];
@@ -31,6 +31,11 @@ impl Program for Lists {
         }
         Ok(())
     }
+}
+
+async fn say_time(os: &mut Os, what: &str) {
+    let now = os.now().await.as_secs_f64();
+    writeln!(os, "{what} {now:.3}");
 }
 
 /// A generator: each request for its next future runs it until it yields one.
@@ -64,7 +69,7 @@ async fn list(os: &mut Os, name: &'static str) -> Result<Generator, Box<dyn Erro
     let program = async move |os: &mut Os| {
         for n in 0..5 {
             own.wanted.get(os).await?;
-            writeln!(os, "{name} {n}");
+            writeln!(os, "{name}   {n}");
             let future = soon(os).await;
             own.yielded.put(os, future).await.map_err(|_| Closed(()))?;
         }

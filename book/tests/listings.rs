@@ -11,7 +11,7 @@ use std::{
 #[path = "../../cli/tests/cli/book/pages.rs"]
 mod pages;
 
-use pages::Block;
+use pages::{Block, Hunk, hunks};
 
 const HERE: &str = env!("CARGO_MANIFEST_DIR");
 /// The pages that build a kernel, each of which goes on from the one before.
@@ -97,51 +97,6 @@ fn the_programs_of_the_book_are_formatted() {
 
 // ---- what is new on a page
 
-/// A change of a listing: the first of its lines and its place in the new listing, what goes and
-/// what comes.
-struct Hunk {
-    line: usize,
-    place: String,
-    old: Vec<String>,
-    new: Vec<String>,
-    /// The first line that is not the same in both, counted from that of the hunk.
-    first: usize,
-}
-
-fn hunks(page: &str, block: &Block) -> Vec<Hunk> {
-    let mut hunks: Vec<Hunk> = Vec::new();
-    for text in block.text.lines() {
-        if let Some(head) = text.strip_prefix("@@ line ") {
-            let head = head.strip_suffix(" @@").expect("a head ends in @@");
-            let (line, place) = head.split_once(" in ").unwrap_or((head, ""));
-            hunks.push(Hunk {
-                line: line.parse().expect("a line has a number"),
-                place: place.into(),
-                old: Vec::new(),
-                new: Vec::new(),
-                first: usize::MAX,
-            });
-            continue;
-        }
-        let hunk = hunks.last_mut();
-        let hunk = hunk.unwrap_or_else(|| panic!("{page}:{}: no head", block.line));
-        let (mark, rest) = text.split_at_checked(1).unwrap_or((" ", ""));
-        if mark != " " && !rest.trim().is_empty() {
-            hunk.first = hunk.first.min(hunk.new.len());
-        }
-        match mark {
-            " " => {
-                hunk.old.push(rest.into());
-                hunk.new.push(rest.into());
-            }
-            "-" => hunk.old.push(rest.into()),
-            "+" => hunk.new.push(rest.into()),
-            _ => panic!("{page}:{}: {text:?} has no mark", block.line),
-        }
-    }
-    hunks
-}
-
 /// The items around a line, the outermost first.
 fn place(listing: &[&str], line: usize) -> String {
     let indent = |text: &str| text.len() - text.trim_start().len();
@@ -167,45 +122,65 @@ fn place(listing: &[&str], line: usize) -> String {
     items.join(", ")
 }
 
+/// What a listing of the course was before its changes. Checks the numbers and places of these.
+fn unchanged(page: &str, changes: &[Hunk], source: &str) -> Vec<String> {
+    let listing: Vec<&str> = source.lines().collect();
+    let mut old: Vec<String> = Vec::new();
+    let mut done = 0;
+    for hunk in changes {
+        let at = format!("{page}: line {}", hunk.line);
+        let start = hunk.line - 1;
+        assert!(start >= done, "{at}: the changes are in order");
+        let end = start + hunk.new.len();
+        assert_eq!(hunk.new, listing[start..end], "{at}");
+        let first = (start + hunk.first).min(listing.len() - 1);
+        assert_eq!(hunk.place, place(&listing, first), "{at}: its place");
+        old.extend(listing[done..start].iter().map(|line| line.to_string()));
+        old.extend(hunk.old.iter().cloned());
+        done = end;
+    }
+    old.extend(listing[done..].iter().map(|line| line.to_string()));
+    old
+}
+
 #[test]
 fn the_pages_of_the_course_show_every_line_that_changes_with_its_place() {
     let book = book();
-    let mut before: Option<String> = None;
+    let mut before = Vec::new();
     for (page, blocks) in &book[..COURSE] {
-        let source = pages::examples(page, blocks).remove(0).source;
-        let listing: Vec<&str> = source.lines().collect();
-        let changes = blocks.iter().filter(|block| block.kind == "diff");
-        let changes: Vec<Hunk> = changes.flat_map(|block| hunks(page, block)).collect();
-        // Without its changes a listing is that of the page before.
-        let mut old: Vec<String> = Vec::new();
-        let mut done = 0;
-        for hunk in &changes {
-            let at = format!("{page}: line {}", hunk.line);
-            let start = hunk.line - 1;
-            assert!(start >= done, "{at}: the changes are in order");
-            let end = start + hunk.new.len();
-            assert_eq!(hunk.new, listing[start..end], "{at}");
-            let first = (start + hunk.first).min(listing.len() - 1);
-            assert_eq!(hunk.place, place(&listing, first), "{at}: its place");
-            old.extend(listing[done..start].iter().map(|line| line.to_string()));
-            old.extend(hunk.old.iter().cloned());
-            done = end;
+        let mut changes: Vec<Hunk> = Vec::new();
+        let mut steps = 0;
+        for (at, block) in blocks.iter().enumerate() {
+            if pages::is_variant(blocks, at) {
+                // A solution changes a listing of the page, and no step goes on from it.
+                let variant = format!("{page}-{}", block.line);
+                let examples = pages::examples(page, blocks);
+                let found = examples.into_iter().find(|example| example.name == variant);
+                let source = found.expect("it is an example").source;
+                unchanged(&variant, &hunks(page, block), &source);
+            } else if block.kind == "diff" {
+                changes.extend(hunks(page, block));
+            } else if block.kind == "rust" && (before.is_empty() || !changes.is_empty()) {
+                let old = unchanged(page, &std::mem::take(&mut changes), &block.text);
+                if !before.is_empty() {
+                    assert_eq!(old, before, "{page}:{}", block.line);
+                }
+                before = block.text.lines().map(str::to_string).collect();
+                steps += 1;
+            }
         }
-        old.extend(listing[done..].iter().map(|line| line.to_string()));
-        match &before {
-            None => assert!(
-                changes.is_empty(),
-                "{page}: nothing comes before the first page"
-            ),
-            Some(before) => assert_eq!(old, before.lines().collect::<Vec<_>>(), "{page}"),
-        }
-        before = Some(source);
+        assert!(changes.is_empty(), "{page}: the changed program follows");
+        assert!(steps > 0, "{page}: each page is a step of the course");
     }
     for (page, blocks) in &book[COURSE..] {
-        assert!(
-            page == MOVED || blocks.iter().all(|block| block.kind != "diff"),
-            "{page}: nothing checks a diff"
-        );
+        let is_checked = |at| page == MOVED || pages::is_variant(blocks, at);
+        for (at, block) in blocks.iter().enumerate() {
+            assert!(
+                block.kind != "diff" || is_checked(at),
+                "{page}:{}: nothing checks a diff",
+                block.line
+            );
+        }
     }
 }
 

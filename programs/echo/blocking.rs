@@ -7,17 +7,18 @@ use std::{
 
 use trapline::Os;
 
-use super::{answer, start};
+use super::{answer, closed, start};
 
 pub(super) async fn serve(os: &mut Os, addr: SocketAddr, prefix: &str) -> io::Result<()> {
     let listener = TcpListener::bind(addr)?;
     writeln!(os, "Server starting at {addr}");
+    let closed = closed(prefix);
     loop {
         freeze(os, "a client connects").await;
         let (client, peer) = listener.accept()?;
         let prefix = prefix.to_string();
         let echo = async move |os: &mut Os| echo(os, client, peer, &prefix).await;
-        start(os, peer, echo).await;
+        start(os, peer, closed, echo).await;
     }
 }
 

@@ -9,12 +9,13 @@ use std::{
 
 use trapline::{Device, Os};
 
-use super::{answer, start};
+use super::{answer, closed, start};
 
 pub(super) async fn serve(os: &mut Os, addr: SocketAddr, prefix: &str) -> io::Result<()> {
     // Attached descriptors are non-blocking.
     let listener = os.attach(TcpListener::bind(addr)?).await?;
     writeln!(os, "Server starting at {addr}");
+    let closed = closed(prefix);
     loop {
         os.read_wait(&listener).await?;
         let (client, peer) = match listener.accept() {
@@ -29,7 +30,7 @@ pub(super) async fn serve(os: &mut Os, addr: SocketAddr, prefix: &str) -> io::Re
         };
         let prefix = prefix.to_string();
         let echo = async move |os: &mut Os| echo(os, client, &prefix).await;
-        start(os, peer, echo).await;
+        start(os, peer, closed, echo).await;
     }
 }
 

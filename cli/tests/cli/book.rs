@@ -3,7 +3,8 @@
 //!
 //! In the book a block of `rust` with a `main` is a whole program, and the block of `text` that
 //! follows it is what it prints. A block without a `main` is a part of a program of the same page,
-//! or of a new crate's. A block of `diff` is what has changed since the page before. A block of
+//! or of a new crate's. A block of `diff` is what has changed since the listing before; if a block
+//! of `text` follows, it changes a program into one that prints this. A block of
 //! `rust,compile_fail` is a program with an error, and the compiler's message follows. In a block of
 //! `console`, what follows a command is what it prints. A block of `session` is the same for
 //! commands that need one another: they run in one shell, and their numbers may differ. Those of a
@@ -18,6 +19,7 @@ use std::{
     process::{Command, Stdio},
 };
 
+mod course;
 mod pages;
 
 use crate::support::{ROOT, at_once, command, trapline};
@@ -125,7 +127,9 @@ fn every_block_is_of_a_kind_that_is_checked() {
                 "text" => {
                     let before = at.checked_sub(1).map(|at| &blocks[at]);
                     assert!(
-                        before.is_some_and(|block| block.text.contains("fn main()")),
+                        before.is_some_and(|block| {
+                            block.kind == "diff" || block.text.contains("fn main()")
+                        }),
                         "{page}:{line}: no program prints this"
                     );
                 }

@@ -110,6 +110,14 @@ fn countdown() {
 }
 
 #[test]
+fn countdown_counts_down_and_then_up_in_one_task() {
+    let down = (1..=5).rev().map(|n| format!("Down {n}\n"));
+    let up = (0..5).map(|n| format!("Up {n}\n"));
+    let expected: String = down.chain(up).collect();
+    assert_eq!(transcript(&["countdown", "--synchronous"]), expected);
+}
+
+#[test]
 fn subroutines() {
     assert_eq!(
         transcript(&["subroutines"]),

@@ -255,7 +255,7 @@ const BOOT: &[Row] = &[
     (&["--tape", "{}/new.tape"], "parts", Text("file new.tape")),
     (
         &["--tape-max", "1k"],
-        "--tape {}/new.tape fake-io",
+        "--tape {}/new.tape fake-io --delay 100ms",
         Text("has reached its limit"),
     ),
     (&["--max-tasks", "1"], "wait", Text("too many live tasks")),
@@ -270,7 +270,11 @@ const BOOT: &[Row] = &[
         "--virtual sleepers",
         Text("lack now, of Calls::TIME"),
     ),
-    (&["--max-stall", "1ms"], "fake-io", Text("exit 3")),
+    (
+        &["--max-stall", "1ms"],
+        "fake-io --delay 100ms",
+        Text("exit 3"),
+    ),
     (
         &["--on-deadlock", "kill"],
         "--virtual deadlock",

@@ -185,20 +185,23 @@ a task promises its exit: done
 
 #[test]
 fn lists() {
-    let line = |n| format!("abc {n}\n123 {n}\n");
+    let line = |n| format!("abc   {n}\n123   {n}\n");
     assert_eq!(transcript(&["lists"]), (0..5).map(line).collect::<String>());
 }
 
 #[test]
 fn lists_stop_five_seconds_after_the_start() {
-    assert_eq!(transcript(&["lists", "--delay"]), "start\nstop\n");
+    assert_eq!(
+        transcript(&["lists", "--delay"]),
+        "start 0.000\nstop 5.000\n"
+    );
     let within = |time| {
         let boot = ["boot", "-q", "--virtual", "--max-time", time];
         let (code, out, _) = run(&[&boot, ["lists", "--delay"].as_slice()].concat());
         (code, out)
     };
-    assert_eq!(within("4999ms"), (4, "start\n".into()));
-    assert_eq!(within("5001ms"), (0, "start\nstop\n".into()));
+    assert_eq!(within("4999ms"), (4, "start 0.000\n".into()));
+    assert_eq!(within("5001ms"), (0, "start 0.000\nstop 5.000\n".into()));
 }
 
 // ---- threads
@@ -225,6 +228,17 @@ fn fake_io_overlaps() {
 fn fake_io_blocks_on_the_virtual_clock_and_takes_no_real_time() {
     let out = transcript(&["fake-io", "--delay", "1h"]);
     assert_eq!(out, "1000 reads blocked for 3600000.000s in 3600.000s\n");
+}
+
+#[test]
+fn the_random_delays_of_fake_io_are_about_500_s_and_overlap() {
+    let out = transcript(&["fake-io"]);
+    let sum = out.strip_prefix("1000 reads blocked for ").unwrap();
+    let (sum, took) = sum.trim_end().split_once(" in ").unwrap();
+    let sum: f64 = sum.trim_end_matches('s').parse().unwrap();
+    let took: f64 = took.strip_suffix("ms").unwrap().parse().unwrap();
+    assert!((470.0..530.0).contains(&sum), "{out}");
+    assert!((990.0..1000.0).contains(&took), "{out}");
 }
 
 // ---- timers and HTTP

@@ -311,7 +311,14 @@ fn a_run_with_a_policy_injections_and_blocking_work_runs_again() {
 fn threads_run_again_at_full_speed() {
     let folder = Folder::new("threads");
     let tape = folder.path("run.tape");
-    let (code, out, _) = run(&["boot", "--tape", &tape, "--with", "fake-io", "promise"]);
+    let (code, out, _) = run(&[
+        "boot",
+        "--tape",
+        &tape,
+        "--with",
+        "fake-io --delay 100ms",
+        "promise",
+    ]);
     assert_eq!(code, 0);
     let begin = Instant::now();
     let (code, again, err) = run(&["replay", &tape]);

@@ -377,7 +377,7 @@ fn echo_sends_its_prefix_and_the_data_in_one_piece() {
         }
         client.shutdown(Shutdown::Write).unwrap();
         assert_eq!(rest(&mut client), b"");
-        server.says("Client closed");
+        server.says("Connection closed");
         server.end();
     }
 }

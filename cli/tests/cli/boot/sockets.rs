@@ -140,7 +140,7 @@ fn echo_answers_with_a_prefix() {
     assert_eq!(got, "Got: hello");
     let peer = client.local_addr().unwrap();
     assert_eq!(lines.recv().unwrap(), format!("Client connected {peer}"));
-    assert_eq!(lines.recv().unwrap(), format!("Client closed {peer}"));
+    assert_eq!(lines.recv().unwrap(), format!("Connection closed {peer}"));
     server.signal(Signal::INT);
     assert_eq!(server.end().0, Some(130));
 }
