@@ -1,17 +1,23 @@
 mod tally;
 
-use std::{error::Error, io, rc::Rc, time::Duration};
+use std::{
+    cell::{Cell, RefCell},
+    error::Error,
+    io,
+    rc::Rc,
+    time::Duration,
+};
 
 use tally::Tally;
-use trapline::{Elapsed, Endpoint, Os, TcpStream};
-use trapline_cli::{Program, duration};
+use trapline::{Elapsed, Endpoint, Os, Signal, Source, TcpStream};
+use trapline_cli::{Meter, Program, duration};
 
 /// A load generator: clients that ask an echo server and measure its answers
 ///
 /// A request is a number of bytes, and the answer must be the same bytes: `echo` answers so. No two
 /// requests of 8 bytes or more are alike, so that a wrong answer is noticed. A client makes its
-/// requests one after the other. At the end the rate and the latencies are printed. The program fails
-/// if a request has.
+/// requests one after the other. At the end, and at an interrupt (^C), the rate and the latencies are
+/// printed. The program fails if a request has, or if it was interrupted.
 #[derive(clap::Args)]
 pub(crate) struct Swarm {
     /// The server: an address or a host's name, and a port
@@ -47,64 +53,103 @@ const PAUSE: Duration = Duration::from_millis(10);
 
 impl Program for Swarm {
     async fn main(self, os: &mut Os) -> Result<(), Box<dyn Error>> {
-        let swarm = Rc::new(self);
+        let all = u64::from(self.clients) * u64::from(self.requests);
+        let work = Rc::new(Work {
+            swarm: self,
+            tally: RefCell::default(),
+            meter: Meter::new("request", Some(all)),
+            made: Cell::default(),
+        });
+        let interrupts = os.catch(&[Signal::Interrupt]).await;
         let begin = os.now().await;
         let mut clients = Vec::new();
-        for number in 0..swarm.clients {
-            let swarm = Rc::clone(&swarm);
-            let client = async move |os: &mut Os| swarm.client(os, number).await;
+        for number in 0..work.swarm.clients {
+            let work = Rc::clone(&work);
+            let client = async move |os: &mut Os| work.client(os, number).await;
             clients.push(os.spawn_child("client", client).await?);
         }
-        let mut all = Tally::default();
-        for mut client in clients {
-            match client.wait(os).await {
-                Ok(tally) => all.add(tally),
-                Err(exit) => return Err(format!("a client has not finished: {exit}").into()),
+        let mut is_interrupted = false;
+        for client in &mut clients {
+            let sources = [Source::child(client), Source::signal(&interrupts)];
+            if !is_interrupted && os.select(&sources).await == 1 {
+                interrupts.next(os).await;
+                is_interrupted = true;
+            }
+            if is_interrupted {
+                client.kill(os).await;
+            } else if let Err(exit) = client.wait(os).await {
+                return Err(format!("a client has not finished: {exit}").into());
             }
         }
         let took = os.now().await.saturating_sub(begin);
-        writeln!(os, "{}", all.report(took));
-        match all.failed() {
-            0 => Ok(()),
-            n => Err(format!("{n} of {} requests failed", all.requests()).into()),
+        let tally = work.tally.take();
+        writeln!(os, "{}", tally.report(took));
+        match (tally.failed(), tally.requests()) {
+            (_, made) if is_interrupted => {
+                Err(format!("interrupted after {made} of {all} requests").into())
+            }
+            (0, _) => Ok(()),
+            (failed, made) => Err(format!("{failed} of {made} requests failed").into()),
+        }
+    }
+}
+
+/// What the clients share.
+struct Work {
+    swarm: Swarm,
+    tally: RefCell<Tally>,
+    meter: Meter,
+    /// How many requests were made.
+    made: Cell<u64>,
+}
+
+impl Work {
+    /// Counts what has become of so many requests.
+    fn count(&self, made: u32, outcome: impl FnOnce(&mut Tally)) {
+        outcome(&mut self.tally.borrow_mut());
+        self.made.set(self.made.get() + u64::from(made));
+        self.meter.show(self.made.get());
+    }
+
+    /// Makes the requests of one client.
+    async fn client(&self, os: &mut Os, number: u32) {
+        let swarm = &self.swarm;
+        let mut connection = None;
+        for n in 0..swarm.requests {
+            if n > 0 && !swarm.think.is_zero() {
+                os.sleep(swarm.think).await;
+            }
+            let request = swarm.request(number, n);
+            let begin = os.now().await;
+            let ask = async |os: &mut Os| swarm.ask(os, &mut connection, &request).await;
+            match os.timeout(swarm.timeout, ask).await {
+                Ok(Ok(())) => {
+                    let latency = os.now().await.saturating_sub(begin);
+                    self.count(1, |tally| tally.answered(latency));
+                }
+                Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                    let left = swarm.requests - n;
+                    self.count(left, |tally| tally.fail(left, error.to_string()));
+                    break;
+                }
+                Ok(Err(error)) => {
+                    self.count(1, |tally| tally.fail(1, error.to_string()));
+                    connection = None;
+                }
+                Err(Elapsed) => {
+                    let why = format!("no answer within {:?}", swarm.timeout);
+                    self.count(1, |tally| tally.fail(1, why));
+                    connection = None;
+                }
+            }
+            if !swarm.keep_alive {
+                connection = None;
+            }
         }
     }
 }
 
 impl Swarm {
-    /// Makes the requests of one client.
-    async fn client(&self, os: &mut Os, number: u32) -> Tally {
-        let mut tally = Tally::default();
-        let mut connection = None;
-        for n in 0..self.requests {
-            if n > 0 && !self.think.is_zero() {
-                os.sleep(self.think).await;
-            }
-            let request = self.request(number, n);
-            let begin = os.now().await;
-            let ask = async |os: &mut Os| self.ask(os, &mut connection, &request).await;
-            match os.timeout(self.timeout, ask).await {
-                Ok(Ok(())) => tally.answered(os.now().await.saturating_sub(begin)),
-                Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => {
-                    tally.fail(self.requests - n, error.to_string());
-                    break;
-                }
-                Ok(Err(error)) => {
-                    tally.fail(1, error.to_string());
-                    connection = None;
-                }
-                Err(Elapsed) => {
-                    tally.fail(1, format!("no answer within {:?}", self.timeout));
-                    connection = None;
-                }
-            }
-            if !self.keep_alive {
-                connection = None;
-            }
-        }
-        tally
-    }
-
     /// The bytes of a request: its own number, again and again.
     fn request(&self, client: u32, n: u32) -> Vec<u8> {
         let number = u64::from(client) << 32 | u64::from(n);

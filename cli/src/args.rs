@@ -107,6 +107,7 @@ pub(super) fn command(name: &str, app: &App) -> Command {
     let policy = completed(policy, named);
     let names: Vec<&'static str> = programs.iter().map(|entry| entry.name).collect();
     let names_of_search = names.clone();
+    let names_of_grade = names.clone();
     let (policy_of_lab, has_worlds) = (policy.clone(), !worlds.is_empty());
     let world = move |text: &str| NamedWorld::parse(text, &worlds);
     let version = match name {
@@ -148,7 +149,9 @@ pub(super) fn command(name: &str, app: &App) -> Command {
                 .mut_args(|arg| with_words(arg, &names_of_search))
         })
         .mut_subcommand("grade", |command| {
-            command.after_help(grade::help(name, programs))
+            command
+                .mut_args(|arg| with_words(arg, &names_of_grade))
+                .after_help(grade::help(name, programs))
         })
         .mut_subcommand("debug", |command| {
             command.override_usage(debug::usage_of(name))
@@ -178,10 +181,14 @@ pub(super) fn command(name: &str, app: &App) -> Command {
     with_negative_numbers(command)
 }
 
-/// Has a shell complete the values of some options: the names of programs, and of calls.
+/// Has a shell complete the values of some options: the names of programs, and the begins of rules.
 fn with_words(arg: Arg, programs: &[&'static str]) -> Arg {
     match arg.get_id().as_str() {
         "with" => arg.value_parser(completed(
+            StringValueParser::new(),
+            programs.iter().copied(),
+        )),
+        "task" | "reference" => arg.value_parser(completed(
             StringValueParser::new(),
             programs.iter().copied(),
         )),

@@ -35,10 +35,12 @@ use super::{
     panics,
     policy::{NamedShare, check_shares, warn_of_unused},
     program::hosts,
+    progress,
     record::{self, Recorded},
     signals, stdio,
     summary::Summary,
     tape::{Ending, Tape},
+    units,
     values::{given, text_of, usage},
     world::NamedWorld,
 };
@@ -49,7 +51,7 @@ pub(super) fn boot<'a>(
     verbosity: &Verbosity,
     line: &BootLine,
     command: &[String],
-    playing: Option<Playing>,
+    playing: Option<(Playing, u64)>,
     tracers: impl IntoIterator<Item = &'a Extend>,
 ) -> Result<ExitCode, clap::Error> {
     let BootLine {
@@ -116,6 +118,8 @@ struct Session<'a> {
     command: &'a [String],
     /// Whether a shell edits lines on the terminal.
     is_typed_at: bool,
+    /// Whether the run does not wait for time to pass.
+    is_metered: bool,
     rules: Rules,
     watch: Option<Observation>,
     recorded: Option<Recorded>,
@@ -157,6 +161,9 @@ impl<'a> Session<'a> {
             is_drawn: has_screen,
             is_typed_at,
         };
+        let is_replay = place.playing.is_some();
+        let own = place.own.as_ref();
+        let is_virtual = options.simulated || own.is_some_and(|world| !world.spins());
         let (outside, tape) = Outside::new(place, options, &header, screen, log)?;
         let rules = Rules::new(&options.inject);
         let summary = Rc::new(RefCell::new(Summary::new(watching.by_name)));
@@ -168,6 +175,9 @@ impl<'a> Session<'a> {
         let live = watch.as_ref().map(Observation::tracer);
         builder = given(builder, live, Builder::tracer);
         builder = given(builder, recorder, Builder::tracer);
+        let meter = (is_virtual || is_replay) && !has_screen && io::stderr().is_terminal();
+        let meter = meter.then(|| progress::of_run(share(options, &tape)));
+        builder = given(builder, meter, Builder::tracer);
         let counts = watching.summary.then(|| Summary::tracer(&summary));
         builder = given(builder, counts, Builder::tracer);
         let ends = watching.exits.then(|| Exits::tracer(&exits));
@@ -181,6 +191,7 @@ impl<'a> Session<'a> {
             line,
             command,
             is_typed_at,
+            is_metered: is_virtual || is_replay,
             rules,
             watch,
             recorded,
@@ -206,7 +217,7 @@ impl<'a> Session<'a> {
         self.flush_at_crash()
             .map_err(|error| format!("cannot handle signals: {error}"))?;
         let say = move || log.note("interrupted: shutting down (again to end at once)");
-        let takes = !matches!(self.tape, Tape::From(_));
+        let takes = !matches!(self.tape, Tape::From { .. });
         signals::listen(kernel.remote(), takes, say)
     }
 
@@ -273,6 +284,11 @@ impl<'a> Session<'a> {
         }
         let ended_by = ended_by.map(signals::exit_code_of);
         let mut code = signals::signal().or(ended_by).unwrap_or(code);
+        if signals::is_raised() && self.is_metered {
+            let Report { ticks, traps, .. } = kernel.report();
+            let (ticks, traps) = (units::count(ticks, "tick"), units::count(traps, "trap"));
+            log.note(&format!("it came to {now:.3?} in {ticks} and {traps}"));
+        }
         self.rules.report(log);
         warn_of_unused(log, kernel.unused_shares());
         if watching.summary {
@@ -288,6 +304,18 @@ impl<'a> Session<'a> {
             recorded.post_mortem(log, &result);
         }
         code
+    }
+}
+
+/// The part of a run that is done, where a tape or a limit tells it.
+fn share(options: &Boot, tape: &Tape) -> impl Fn(Duration, u64) -> Option<f64> + use<> {
+    let (time, ticks, tape) = (options.max_time, options.max_ticks, tape.share());
+    move |now, done| {
+        let time = time.map(|most| now.as_secs_f64() / most.as_secs_f64());
+        let ticks = ticks.map(|most| done as f64 / most as f64);
+        let tape = tape.as_ref().map(|share| share());
+        // The limit that is reached first.
+        tape.or(time).into_iter().chain(ticks).reduce(f64::max)
     }
 }
 

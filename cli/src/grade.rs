@@ -14,14 +14,11 @@ use trapline::{Difference, Error, Grade, Graded, Kernel, RunEnd, Verdict, grade}
 use super::{
     commands::Commands,
     examples::{Example, examples},
-    explore::{
-        report::{clear, show},
-        span, turns,
-    },
+    explore::{report::show, span, turns},
     net,
     output::{FAILURE, Failure, LIMIT, print_verdict},
     program::{Entry, Placed},
-    signals,
+    signals, stdio,
     values::{given, whole, within},
     words::{self, quoted},
 };
@@ -114,7 +111,7 @@ pub(super) fn run(commands: Commands<'_>, line: &GradeLine) -> Result<ExitCode, 
         true => grade.progress(show).run(),
         false => grade.run(),
     };
-    clear();
+    stdio::clear();
     let text = match line.json {
         true => format!("{}\n", object(line, &graded)),
         false => format!("{graded}\n"),

@@ -45,18 +45,20 @@
 //! | `cores.rs` | `boot --kernels`: the programs in several kernels |
 //! | `crash.rs`, `panics.rs`, `signals.rs` | signals that kill; panics of tasks; signals that end a run |
 //! | `examples.rs` | the examples of a help |
+//! | `excerpt.rs` | lines of a source file, around a place |
 //! | `desk.rs` | what the shell can change of the run that it is in |
 //! | `log.rs` | `--trace`: the layer under it, and what it shows |
 //! | `options.rs` | the options of `boot`, which other commands share |
 //! | `outfile.rs` | a file that a command writes at its end |
 //! | `output.rs` | messages on standard error, data on standard output, exit codes |
 //! | `outside.rs`, `tape.rs` | the world of a run; what the run has to do with a tape |
+//! | `progress.rs` | the line on a terminal that says how far long work has come |
 //! | `reenact/` | `replay --explore`: the inputs of a taped run under other schedules |
 //! | `stdio.rs` | the standard streams: while a screen has the terminal, and with a reader that stalls |
 //! | `table.rs`, `units.rs` | tables; numbers and times as text |
 //! | `values.rs`, `words.rs` | values of arguments; the splitting and quoting of words |
 //!
-//! `measures`, `output`, `policy`, `program`, `signals`, `stdio`, `table`, `units`, `values`, `words`
+//! `excerpt`, `measures`, `output`, `policy`, `program`, `progress`, `signals`, `stdio`, `table`, `units`, `values`, `words`
 //! and `world` are at the bottom: they use no command. No files import each other in a circle.
 //! A file in `live/`, `trace/` or `debug/` uses files below it and never its folder's `mod.rs`;
 //! `trace/` and `debug/` use `live/`, and not the other way round.
@@ -78,6 +80,7 @@ mod crash;
 mod debug;
 mod desk;
 mod examples;
+mod excerpt;
 mod exits;
 mod explore;
 mod grade;
@@ -96,6 +99,7 @@ mod outside;
 mod panics;
 mod policy;
 mod program;
+mod progress;
 mod record;
 mod reenact;
 mod replay;
@@ -129,6 +133,7 @@ use commands::Commands;
 use options::BootLine;
 use output::{Log, USAGE, print};
 pub use program::{Entry, Program, program};
+pub use progress::Meter;
 pub use shell::shell;
 pub use values::{addr, duration};
 

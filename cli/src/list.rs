@@ -5,7 +5,7 @@ use std::fmt::Write;
 use clap::Args;
 use serde_json::json;
 
-use super::{app::App, program::Entry};
+use super::{app::App, program::Entry, table};
 
 /// Show the programs, a line each
 #[derive(Args)]
@@ -50,9 +50,30 @@ fn lines(app: &App) -> String {
             last = group;
         }
         let indent = if group.is_empty() { "" } else { "  " };
-        let line = format!("{indent}{:width$}  {}", entry.name, about(entry));
-        text += line.trim_end();
-        text.push('\n');
+        let head = format!("{indent}{:width$}  ", entry.name);
+        let about = about(entry);
+        let mut lines = wrapped(&about, table::width().saturating_sub(head.len()));
+        let _ = writeln!(text, "{}", format!("{head}{}", lines.remove(0)).trim_end());
+        let gap = head.len();
+        for line in lines {
+            let _ = writeln!(text, "{:gap$}{line}", "");
+        }
     }
     text
+}
+
+/// The lines of a text, none of which is longer than `room` if its words are not. There is at least one.
+fn wrapped(text: &str, room: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let last = lines.last_mut().expect("there is one");
+        if last.is_empty() {
+            last.push_str(word);
+        } else if last.chars().count() + 1 + word.chars().count() <= room {
+            *last += &format!(" {word}");
+        } else {
+            lines.push(word.to_string());
+        }
+    }
+    lines
 }

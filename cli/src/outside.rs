@@ -21,7 +21,8 @@ pub(super) struct Outside {
 pub(super) struct Place {
     pub(super) net: SimNet,
     pub(super) own: Option<Box<dyn World>>,
-    pub(super) playing: Option<Playing>,
+    /// The tape of a replay, with its size in bytes.
+    pub(super) playing: Option<(Playing, u64)>,
 }
 
 /// What the terminal is used for beside what the programs print.
@@ -49,8 +50,9 @@ impl Outside {
         screen: Screen,
         log: Log,
     ) -> Result<(Self, Tape), String> {
-        if let Some(playing) = place.playing {
-            let tape = Tape::From(playing.progress());
+        if let Some((playing, bytes)) = place.playing {
+            let progress = playing.progress();
+            let tape = Tape::From { progress, bytes };
             let console = stdio::Console::default;
             let playing = playing.print_to(console()).stop_when(signals::is_raised);
             let attached = Attached::replayed(playing, log, console(), log)?;

@@ -3,7 +3,7 @@
 use std::{
     cell::Cell,
     ffi::OsString,
-    io,
+    fs, io,
     path::{Path, PathBuf},
     process::ExitCode,
     rc::Rc,
@@ -146,10 +146,17 @@ fn again(
         true => playing.at_speed(),
         false => playing,
     };
+    let bytes = fs::metadata(&replay.file).map_or(0, |file| file.len());
     let is_met = Rc::new(Cell::new(false));
     let meets = replay.only.map(|tid| meets(tid, &is_met));
     let tracers = tracers.iter().chain(&meets);
-    let code = boot::boot(verbosity, &line, &header.command, Some(playing), tracers)?;
+    let code = boot::boot(
+        verbosity,
+        &line,
+        &header.command,
+        Some((playing, bytes)),
+        tracers,
+    )?;
     if let Some(tid) = replay.only.filter(|_| !is_met.get()) {
         log.warn(&format!(
             "there was no task {tid}: replay --trace shows the tasks of the run"

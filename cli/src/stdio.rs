@@ -11,7 +11,7 @@ use std::{
     rc::Rc,
     sync::{
         Mutex, MutexGuard, OnceLock, PoisonError,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
 
@@ -171,10 +171,62 @@ fn lock() -> MutexGuard<'static, Option<Held>> {
     HELD.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Whether a line of progress is on the terminal. It is taken away before anything else is printed.
+static HAS_LINE: AtomicBool = AtomicBool::new(false);
+/// Whether the cursor of the terminal is within a line that a program has begun.
+static IS_WITHIN: AtomicBool = AtomicBool::new(false);
+/// Held while the line is shown or taken away, and while a text is printed that the line could split.
+static LINE: Mutex<()> = Mutex::new(());
+
+/// Shows a line of progress on standard error, which is a terminal. A screen and a line editor have the
+/// terminal to themselves, and a line that a program has begun is not written over.
+pub(super) fn show_line(text: &str) {
+    let _held = LINE.lock().unwrap_or_else(PoisonError::into_inner);
+    if is_on() || EDITOR.get().is_some() || IS_WITHIN.load(Ordering::Relaxed) {
+        return;
+    }
+    HAS_LINE.store(true, Ordering::Relaxed);
+    // Progress that cannot be written is no loss.
+    let _ = errors().write(format!("\r\x1b[K{text}").as_bytes());
+}
+
+/// Takes the line of progress away.
+pub(super) fn clear() {
+    drop(prepare(Stream::Err, &[]));
+}
+
+/// Makes room for a text, and notes whether it ends its line. While the result lives, no line of progress
+/// appears.
+fn prepare(stream: Stream, text: &[u8]) -> Option<MutexGuard<'static, ()>> {
+    static TERMINALS: [OnceLock<bool>; 2] = [const { OnceLock::new() }; 2];
+    let is_terminal = |stream: Stream| {
+        let found = &TERMINALS[stream as usize];
+        *found.get_or_init(|| with_descriptor(stream, |fd| isatty(fd)))
+    };
+    // Without a terminal there is no line.
+    if !is_terminal(Stream::Err) {
+        return None;
+    }
+    let held = LINE.lock().unwrap_or_else(PoisonError::into_inner);
+    if HAS_LINE.swap(false, Ordering::Relaxed) {
+        let _ = errors().write(b"\r\x1b[K");
+    }
+    if let Some(last) = text.last()
+        && is_terminal(stream)
+    {
+        IS_WITHIN.store(*last != b'\n', Ordering::Relaxed);
+    }
+    // Standard output may stall, and nothing of it could be split.
+    is_terminal(stream).then_some(held)
+}
+
 pub(super) fn straight(stream: Stream, text: &[u8]) -> io::Result<()> {
     writing(|| match stream {
         Stream::Out => print(text),
-        Stream::Err => errors().write(text),
+        Stream::Err => {
+            let _held = prepare(stream, text);
+            errors().write(text)
+        }
     })
 }
 
@@ -365,6 +417,7 @@ impl Blocking {
 
 impl Write for Blocking {
     fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        let _held = prepare(Stream::Out, text);
         self.wait(|out| out.write(text))
     }
 
@@ -467,6 +520,7 @@ impl Write for Console {
         if keep(Stream::Out, text) || text.is_empty() {
             return Ok(text.len());
         }
+        let _held = prepare(Stream::Out, text);
         writing(|| self.write_some(text))
     }
 

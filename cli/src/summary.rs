@@ -12,6 +12,7 @@ use super::{
     output::{Log, tell},
     table::{ALIVE, Sheet, seconds},
     trace::spans::Spans,
+    units::{count, number},
 };
 
 /// The largest number of tasks in the table, which shows those with the most time.
@@ -142,7 +143,8 @@ impl Summary {
                 log.json(&json!({ "summary": "left_out", "tasks": left_out }));
             } else if left_out > 0 {
                 tell(&format!(
-                    "and {left_out} more tasks: --by-name takes them together\n"
+                    "and {}: --by-name takes them together\n",
+                    count(left_out as u64, "more task")
                 ));
             }
             if self
@@ -156,7 +158,7 @@ impl Summary {
         if !log.is_json() {
             let (n, now) = (self.spawned, Nanos::from(now));
             let traps: u64 = self.calls.values().map(|call| call.count).sum();
-            let ticks = self.ticks;
+            let [n, ticks, traps] = [n as u64, self.ticks, traps].map(number);
             tell(&format!(
                 "\ntasks {n}, ticks {ticks}, traps {traps}, time {now:.6}\n"
             ));

@@ -16,8 +16,15 @@ use super::{
 
 pub(super) enum Tape {
     No,
-    To { writer: Writer, path: PathBuf },
-    From(Progress),
+    To {
+        writer: Writer,
+        path: PathBuf,
+    },
+    /// With the size of the file.
+    From {
+        progress: Progress,
+        bytes: u64,
+    },
 }
 
 /// How a tape has ended its replay.
@@ -30,6 +37,15 @@ pub(super) enum Ending {
 }
 
 impl Tape {
+    /// The part of a replay that is done, if this is one.
+    pub(super) fn share(&self) -> Option<impl Fn() -> f64 + use<>> {
+        let Self::From { progress, bytes } = self else {
+            return None;
+        };
+        let (progress, bytes) = (progress.clone(), *bytes);
+        Some(move || progress.offset() as f64 / bytes.max(1) as f64)
+    }
+
     /// Why a monitor and a screen may kill no task, if so.
     pub(super) fn no_kill(&self) -> Option<&'static str> {
         match self {
@@ -37,7 +53,7 @@ impl Tape {
             Self::To { .. } => {
                 Some("the tape would not hold the kill: boot without --tape to kill tasks")
             }
-            Self::From(_) => Some("a replay repeats its tape, so it takes no other kill"),
+            Self::From { .. } => Some("a replay repeats its tape, so it takes no other kill"),
         }
     }
 
@@ -57,7 +73,7 @@ impl Tape {
         kernel: &Kernel,
         result: &Result<Report, Error>,
     ) -> Option<Ending> {
-        let Self::From(progress) = self else {
+        let Self::From { progress, .. } = self else {
             return None;
         };
         let unfinished;

@@ -1,12 +1,12 @@
 //! Numbers and times as text.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 /// So many of something.
 pub(crate) fn count(number: u64, what: &str) -> String {
     match number {
         1 => format!("1 {what}"),
-        _ => format!("{number} {what}s"),
+        _ => format!("{} {what}s", self::number(number)),
     }
 }
 
@@ -21,31 +21,26 @@ pub(crate) fn few(
     texts.take(most).chain(more).collect()
 }
 
-/// A span of time, exactly.
+/// A span of time, to a thousandth of its unit.
 pub(crate) fn span(span: Duration) -> String {
-    format!("{span:?}")
-}
-
-/// A span of time, to three digits.
-pub(crate) fn rounded(span: Duration) -> String {
-    let nanos = span.as_nanos() as f64;
-    let digits = nanos.max(1.0).log10().floor() as i32 + 1;
-    let unit = 10f64.powi((digits - 3).max(0));
-    format!(
-        "{:?}",
-        Duration::from_nanos(((nanos / unit).round() * unit) as u64)
-    )
-}
-
-/// A span of time in seconds, to a thousandth of its unit.
-pub(crate) fn thousandths(seconds: f64) -> String {
-    let nanos = (seconds * 1e9).round();
-    let digits = nanos.max(1.0).log10().floor() as i32;
-    let step = 10f64.powi((digits.min(9) / 3 * 3 - 3).max(0));
-    match (nanos / step).round() * step {
-        0.0 => "0".to_string(),
-        nanos => span(Duration::from_nanos(nanos as u64)),
+    let nanos = span.as_nanos();
+    let step = match nanos {
+        ..1_000_000 => 1,
+        1_000_000..1_000_000_000 => 1_000,
+        _ => 1_000_000,
+    };
+    match (nanos + step / 2) / step * step {
+        0 => "0".to_string(),
+        nanos => format!(
+            "{:?}",
+            Duration::from_nanos(nanos.try_into().unwrap_or(u64::MAX))
+        ),
     }
+}
+
+/// The same of a number of seconds, such as a mean.
+pub(crate) fn span_of(seconds: f64) -> String {
+    span(Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX))
 }
 
 /// A part of a whole in percent: to two digits below ten, and never rounded to nothing or to all.
@@ -62,8 +57,8 @@ pub(crate) fn percent(part: f64, whole: f64) -> String {
     }
 }
 
-/// A number with a comma after each three digits.
-pub(crate) fn separated(number: usize) -> String {
+/// A whole number, with a comma before each three digits from the right.
+pub(crate) fn number(number: impl fmt::Display) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (at, digit) in digits.chars().enumerate() {
@@ -81,14 +76,19 @@ mod tests {
 
     #[test]
     fn spans_have_three_digits_behind_the_point_at_most() {
-        let texts = [0.0, 3.3e-8, 5e-4, 63.3333333e-3, 0.0999999999, 1.5, 120.0].map(thousandths);
-        let expected = ["0", "33ns", "500µs", "63.333ms", "100ms", "1.5s", "120s"];
-        assert_eq!(texts, expected);
+        let seconds = [0.0, 3.3e-8, 5e-4, 63.3333333e-3, 0.9999999, 1.5, 120.0];
+        let expected = ["0", "33ns", "500µs", "63.333ms", "1s", "1.5s", "120s"];
+        assert_eq!(seconds.map(span_of), expected);
+        let nanos = [1, 1_234, 1_234_567, 1_234_567_890, 999_999_999].map(Duration::from_nanos);
+        let expected = ["1ns", "1.234µs", "1.235ms", "1.235s", "1s"];
+        assert_eq!(nanos.map(span), expected);
+        // The longest is shown, too.
+        assert!(span(Duration::MAX).ends_with('s'));
     }
 
     #[test]
     fn digits_are_separated_in_threes() {
-        let texts = [0, 999, 1000, 3041, 12_345_678].map(separated);
+        let texts = [0, 999, 1000, 3041, 12_345_678].map(number);
         assert_eq!(texts, ["0", "999", "1,000", "3,041", "12,345,678"]);
     }
 }

@@ -27,16 +27,6 @@ impl Tally {
         *self.failures.entry(why).or_default() += u64::from(count);
     }
 
-    pub(crate) fn add(&mut self, other: Self) {
-        for (latency, count) in other.latencies {
-            *self.latencies.entry(latency).or_default() += count;
-        }
-        for (why, count) in other.failures {
-            *self.failures.entry(why).or_default() += count;
-        }
-        self.most = self.most.max(other.most);
-    }
-
     pub(crate) fn failed(&self) -> u64 {
         self.failures.values().sum()
     }
@@ -139,8 +129,7 @@ mod tests {
 
     #[test]
     fn the_report_has_a_row_for_each_range() {
-        let mut all = tally([999, 1000, 1001, 1500, 40_000]);
-        all.add(tally([1_234_567]));
+        let mut all = tally([999, 1000, 1001, 1500, 40_000, 1_234_567]);
         all.fail(1, "refused".into());
         all.fail(1, "refused".into());
         let report = all.report(Duration::from_secs(3));

@@ -5,7 +5,7 @@ use std::{io, time::Duration};
 
 use ratatui::{
     Frame,
-    layout::Rect,
+    layout::{Constraint, Layout, Rect},
     style::Stylize,
     text::Line,
     widgets::{Paragraph, Wrap},
@@ -17,6 +17,7 @@ use super::{
     engine::Engine,
 };
 use crate::{
+    excerpt::{Excerpt, first_place},
     live::{
         draw::{areas, counts, draw_console, draw_details, draw_tasks, halves, hints, pane},
         protocol::Request,
@@ -31,6 +32,8 @@ use crate::{
 const BEAT: Duration = Duration::from_millis(100);
 /// The largest number of lines of output.
 const LINES: usize = 16;
+/// The lines of the pane with the source, its frame included.
+const SOURCE: u16 = 9;
 /// The longest command, in bytes.
 const COMMAND: usize = 200;
 
@@ -244,10 +247,49 @@ impl Desk {
                 let end = Paragraph::new(clean(end));
                 frame.render_widget(end.wrap(Wrap { trim: false }), inner);
             }
-            (None, None) => draw_details(frame, &self.view, details),
+            (None, None) => {
+                let [details, source] = self.with_source(details);
+                draw_details(frame, &self.view, details);
+                self.draw_source(frame, source);
+            }
         }
         draw_console(frame, &self.printed, console);
         frame.render_widget(Paragraph::new(self.foot(footer.width)), footer);
+    }
+
+    /// The areas of the details and of the source, which has no height if there is none to show.
+    fn with_source(&self, details: Rect) -> [Rect; 2] {
+        let lines = match self.source() {
+            Some(_) if details.height > 2 * SOURCE => SOURCE,
+            _ => 0,
+        };
+        Layout::vertical([Constraint::Min(1), Constraint::Length(lines)]).areas(details)
+    }
+
+    /// The place in the source of the call of the chosen task.
+    fn source(&self) -> Option<(&str, Excerpt)> {
+        let found = self.view.whereabouts.as_ref()?;
+        let place = first_place(found.tasks.first()?.places.as_ref()?)?;
+        Some((place, Excerpt::of(place, usize::from(SOURCE - 3) / 2)?))
+    }
+
+    fn draw_source(&self, frame: &mut Frame, area: Rect) {
+        if area.height == 0 {
+            return;
+        }
+        if let Some((place, found)) = self.source() {
+            let inner = pane(frame, area, place);
+            let lines = found.lines.iter().zip(found.first..).map(|(line, number)| {
+                let mark = if number == found.at { '>' } else { ' ' };
+                let line = Line::from(clean(&format!("{mark}{number:4} {line}")));
+                if number == found.at {
+                    line.bold()
+                } else {
+                    line
+                }
+            });
+            frame.render_widget(Paragraph::new(lines.collect::<Vec<_>>()), inner);
+        }
     }
 
     fn foot(&self, width: u16) -> Line<'static> {

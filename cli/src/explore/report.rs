@@ -5,14 +5,15 @@ use std::{
     hash::{BuildHasher, BuildHasherDefault, DefaultHasher},
     io::{self, IsTerminal},
     process::ExitCode,
-    time::Duration,
 };
 
 use trapline::{Check, Error, Explored, Kernel, Progress};
 
 use crate::{
-    output::{FAILURE, tell},
-    signals,
+    output::FAILURE,
+    progress::{self, line, time_left},
+    signals, stdio,
+    units::number,
 };
 
 /// Longer texts of a run are replaced by a hash.
@@ -39,7 +40,7 @@ where
         search = search.progress(show);
     }
     let explored = search.explore();
-    clear();
+    stdio::clear();
     explored
 }
 
@@ -55,32 +56,15 @@ pub(crate) fn report(explored: &Explored) -> String {
     format!("{explored}\n{}", outcomes(&explored.outcomes))
 }
 
-/// Clears the line of the progress, if there is a terminal.
-pub(crate) fn clear() {
-    if io::stderr().is_terminal() {
-        tell("\r\x1b[K");
-    }
-}
-
 /// Shows the progress on a line that the next one overwrites.
 pub(crate) fn show(progress: &Progress) {
-    let schedules = progress.schedules;
-    let rate = schedules as f64 / progress.elapsed.as_secs_f64();
-    let of = match progress.of {
-        u64::MAX => String::new(),
-        of => format!(" of {of}"),
-    };
+    let of = Some(progress.of).filter(|of| *of < u64::MAX);
     let classes = match progress.classes {
         0 => String::new(),
-        classes => format!(", {classes} causal orders"),
+        classes => format!(", {} causal orders", number(classes)),
     };
-    let left = progress.left.map_or(String::new(), |left| {
-        let left = humantime::format_duration(Duration::from_secs(left.as_secs()));
-        format!(", at most {left} left")
-    });
-    tell(&format!(
-        "\r\x1b[K{schedules}{of} schedules{classes}, {rate:.0} a second{left}"
-    ));
+    let far = line(progress.schedules, of, "schedule", progress.elapsed);
+    progress::show(&(far + &classes + &time_left("at most ", progress.left)));
 }
 
 fn outcomes(all: &BTreeSet<String>) -> String {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use maud::{Markup, html};
 
 use super::trial::{TaskRun, Trial};
-use crate::{output::clean, units::thousandths};
+use crate::{output::clean, units::span_of};
 
 const LINES: usize = 40;
 
@@ -57,7 +57,7 @@ pub(super) fn lines(trial: &Trial, width: usize, end: Duration) -> String {
     let label = names.iter().map(|name| name.chars().count()).max();
     let label = label.unwrap_or(0);
     let count = width.saturating_sub(label + 2).max(1);
-    let last = thousandths(end.as_secs_f64());
+    let last = span_of(end.as_secs_f64());
     let head = format!("{}: 0", trial.policy);
     let gap = width.saturating_sub(head.chars().count() + last.len());
     let mut text = format!("{head}{:gap$}{last}\n", "");
@@ -99,7 +99,8 @@ pub(super) fn picture(trials: &[Trial]) -> String {
     let width = LABEL + COLUMNS + 20;
     let picture = html! {
         svg xmlns="http://www.w3.org/2000/svg" viewBox=(format!("0 0 {width} {top}"))
-            width=(width) height=(top) font-family="system-ui, sans-serif" font-size="12" {
+            width=(width) height=(top) font-family="system-ui, sans-serif" font-size="12"
+            color="#1f2937" {
             rect width="100%" height="100%" fill="#ffffff" {}
             @for (place, chart) in charts {
                 g transform=(format!("translate(0 {place})")) { (chart) }
@@ -120,18 +121,18 @@ pub(super) fn chart(trial: &Trial, end: Duration) -> Markup {
     let bottom = HEAD + LINE * tasks.len();
     let seconds = end.as_secs_f64();
     html! {
-        text x="8" y="18" font-weight="bold" fill="#1f2937" { (clean(&trial.policy)) }
+        text x="8" y="18" font-weight="bold" fill="currentColor" { (clean(&trial.policy)) }
         @for quarter in 0..=4 {
             @let x = LABEL + COLUMNS * quarter / 4;
-            line x1=(x) y1=(HEAD - 6) x2=(x) y2=(bottom) stroke="#d1d5db" {}
+            line x1=(x) y1=(HEAD - 6) x2=(x) y2=(bottom) stroke="currentColor" stroke-opacity="0.2" {}
             @let anchor = if quarter == 4 { "end" } else { "middle" };
-            text x=(x) y=(HEAD - 10) text-anchor=(anchor) fill="#6b7280" {
-                (thousandths(seconds * quarter as f64 / 4.0))
+            text x=(x) y=(HEAD - 10) text-anchor=(anchor) fill="currentColor" fill-opacity="0.75" {
+                (span_of(seconds * quarter as f64 / 4.0))
             }
         }
         @for (at, task) in tasks.enumerate() {
             @let y = HEAD + LINE * at;
-            text x="8" y=(y + 14) fill="#1f2937" { (name(task)) }
+            text x="8" y=(y + 14) fill="currentColor" { (name(task)) }
             @for (from, len, column) in equal(&columns(task, COLUMNS, end)) {
                 @if column.ready > 0.001 {
                     rect x=(LABEL + from) y=(y + 9) width=(len) height="2" fill="#9ca3af"
@@ -166,7 +167,7 @@ fn is_like(one: &Column, other: &Column) -> bool {
 /// The colours of Okabe and Ito, which all people can tell apart.
 fn colour(task: usize) -> &'static str {
     const COLOURS: [&str; 7] = [
-        "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#4b5563",
+        "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7a8494",
     ];
     COLOURS[task % COLOURS.len()]
 }

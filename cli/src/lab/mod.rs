@@ -5,14 +5,12 @@ mod page;
 mod trial;
 
 use std::{
-    io,
     path::{Path, PathBuf},
     process::ExitCode,
     time::Duration,
 };
 
 use clap::{ArgMatches, Args, ValueHint};
-use rustix::termios::tcgetwinsize;
 use serde_json::{Value, json};
 use trapline::Kernel;
 
@@ -23,8 +21,10 @@ use super::{
     output::{FAILURE, Failure, Log, print_verdict},
     policy::{NamedShare, Policy, check_shares, named_share, warn_of_unused},
     program::{Entry, Placed},
-    table::table,
-    units::{percent, thousandths},
+    progress::Meter,
+    signals,
+    table::{table, width},
+    units::{number, percent, span_of},
     values::{duration, usage, whole, within},
 };
 use trial::{FIGURES, Run, Settings, Spread, Trial};
@@ -84,7 +84,8 @@ pub(super) fn help(name: &str, programs: &[Entry]) -> String {
          of their time in which the processors were busy; Jain's index of fairness; and \
          the end. A chart has a line for each task: █ is computing, ▓, ▒ and ░ are \
          computing for a part of the column, and · is waiting for a processor.\n\n\
-         Exit codes: 0 all runs ended well, 1 one did not, 2 wrong command line.\n\n{examples}"
+         Exit codes: 0 all runs ended well, 1 one did not, 2 wrong command line, 130 \
+         interrupted (^C): the policies that were done are printed.\n\n{examples}"
     )
 }
 
@@ -111,12 +112,22 @@ pub(super) fn run(
     };
     check_shares(policies, &options.share)?;
     let [page, picture] = options.files()?;
+    signals::catch(signals::END)?;
     let mut trials = Vec::new();
+    let meter = Meter::new("run", Some(policies.len() as u64 * settings.seeds));
     for policy in policies {
-        match Trial::run(policy, &image, &settings) {
+        match Trial::run(policy, &image, &settings, &meter) {
+            _ if signals::is_raised() => break,
             Ok(trial) => trials.push(trial),
             Err(error) => log.error(&format!("under {policy}: {error}")),
         }
+    }
+    drop(meter);
+    if signals::is_raised() {
+        let (done, all) = (trials.len(), policies.len());
+        log.warn(&format!(
+            "interrupted: what follows is about the first {done} of {all} policies"
+        ));
     }
     let is_complete = trials.len() == policies.len();
     if is_complete && trials.iter().all(|trial| trial.runs[0].tasks.is_empty()) {
@@ -143,10 +154,13 @@ pub(super) fn run(
         text(&trials)
     };
     print_verdict(text.as_bytes())?;
-    Ok(match is_complete && failures.is_empty() {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::from(FAILURE),
-    })
+    Ok(
+        match (signals::signal(), is_complete && failures.is_empty()) {
+            (Some(code), _) => code.into(),
+            (None, true) => ExitCode::SUCCESS,
+            (None, false) => ExitCode::from(FAILURE),
+        },
+    )
 }
 
 impl Lab {
@@ -176,7 +190,7 @@ fn text(trials: &[Trial]) -> String {
     }
     let (means, spreads) = (means(trials), spreads(trials));
     let mut text = format!("{}\n\n{}\n", table(MEANS, &means), table(SPREADS, &spreads));
-    let width = tcgetwinsize(io::stdout()).map_or(80, |size| usize::from(size.ws_col).max(20));
+    let width = width();
     let end = chart::end(trials);
     for trial in trials {
         text += &format!("\n{}", chart::lines(trial, width, end));
@@ -209,16 +223,16 @@ const SPREADS: [&str; 7] = [
 
 fn means(trials: &[Trial]) -> Vec<[Value; 8]> {
     let row = |trial: &Trial| {
-        let [a, b, c] = trial.measures().map(|spread| thousandths(spread.mean));
+        let [a, b, c] = trial.measures().map(|spread| span_of(spread.mean));
         [
             trial.policy.clone(),
             a,
             b,
             c,
-            format!("{:.0}", trial.mean(|run| run.switches as f64)),
+            number(trial.mean(|run| run.switches as f64).round()),
             percent(trial.mean(Run::utilisation), 1.0),
             format!("{:.3}", trial.mean(Run::fairness)),
-            thousandths(trial.mean(|run| run.end.as_secs_f64())),
+            span_of(trial.mean(|run| run.end.as_secs_f64())),
         ]
         .map(Value::from)
     };
@@ -227,7 +241,7 @@ fn means(trials: &[Trial]) -> Vec<[Value; 8]> {
 
 fn spreads(trials: &[Trial]) -> Vec<[Value; 7]> {
     let row = |trial: &Trial| {
-        let pair = |spread: Spread| [spread.median, spread.most].map(thousandths);
+        let pair = |spread: Spread| [spread.median, spread.most].map(span_of);
         let [[a, b], [c, d], [e, f]] = trial.measures().map(pair);
         [trial.policy.clone(), a, b, c, d, e, f].map(Value::from)
     };

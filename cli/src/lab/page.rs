@@ -7,15 +7,29 @@ use super::{
     MEANS, SPREADS, chart, means, spreads,
     trial::{FIGURES, Trial},
 };
-use crate::{output::clean, units::thousandths};
+use crate::{output::clean, units::span_of};
 
 const STYLE: &str = "
+:root { color-scheme: light dark; --ink: #1f2937; --paper: #ffffff; --rule: #e5e7eb }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e5e7eb; --paper: #111827; --rule: #374151 }
+}
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem;
-       color: #1f2937; background: #ffffff }
+       color: var(--ink); background: var(--paper) }
 table { border-collapse: collapse; margin: 1rem 0 2rem; font-variant-numeric: tabular-nums }
-th, td { text-align: right; padding: .2rem .6rem; border-bottom: 1px solid #e5e7eb }
+th, td { text-align: right; padding: .2rem .6rem; border-bottom: 1px solid var(--rule) }
 th:first-child, td:first-child { text-align: left }
 div { overflow-x: auto }
+@media (max-width: 600px) {
+  h1 { overflow-wrap: anywhere }
+  table, tbody { display: block }
+  tr { display: grid; grid-template-columns: 1fr 1fr; border-bottom: 1px solid var(--rule); padding: .4rem 0 }
+  tr.head { display: none }
+  td { display: flex; justify-content: space-between; gap: .4rem; border: 0; overflow-wrap: anywhere }
+  td::before { content: attr(data-name) }
+  td:first-child { grid-column: 1 / -1; font-weight: 600 }
+  td:first-child::before { content: none }
+}
 ";
 
 pub(super) fn page(trials: &[Trial], program: &str) -> String {
@@ -50,12 +64,12 @@ pub(super) fn page(trials: &[Trial], program: &str) -> String {
                     }
                     div {
                         table {
-                            tr { th { "task" } @for figure in FIGURES { th { (figure) } } }
+                            tr class="head" { th { "task" } @for figure in FIGURES { th { (figure) } } }
                             @for task in &trial.runs[0].tasks {
                                 tr {
                                     td { (clean(&task.measured.name)) }
-                                    @for figure in task.figures() {
-                                        td { @if let Some(span) = figure { (thousandths(span)) } }
+                                    @for (name, figure) in FIGURES.iter().zip(task.figures()) {
+                                        td data-name=(name) { @if let Some(span) = figure { (span_of(span)) } }
                                     }
                                 }
                             }
@@ -72,9 +86,13 @@ fn numbers<const N: usize>(columns: &[&str; N], rows: &[[Value; N]]) -> Markup {
     html! {
         div {
             table {
-                tr { @for column in columns { th { (column) } } }
+                tr class="head" { @for column in columns { th { (column) } } }
                 @for row in rows {
-                    tr { @for cell in row { td { (clean(cell.as_str().unwrap_or(""))) } } }
+                    tr {
+                        @for (name, cell) in columns.iter().zip(row) {
+                            td data-name=(name) { (clean(cell.as_str().unwrap_or(""))) }
+                        }
+                    }
                 }
             }
         }

@@ -8,6 +8,8 @@ use crate::{
     measures::{Measured, Stretch},
     policy::{NamedShare, Policy},
     program::run_to_rest,
+    progress::Meter,
+    signals,
 };
 
 pub(super) struct Settings<'a> {
@@ -70,7 +72,7 @@ pub(super) struct Spread {
 
 /// What is measured while a kernel runs.
 #[derive(Default)]
-struct Meter {
+struct Gauge {
     /// Whether this run is the first, which keeps its stretches.
     is_first: bool,
     tasks: BTreeMap<Tid, TaskRun>,
@@ -78,7 +80,7 @@ struct Meter {
     switches: u64,
 }
 
-impl Meter {
+impl Gauge {
     fn event(&mut self, event: &Event<'_>) {
         if event.tid == Tid::KERNEL {
             return;
@@ -98,9 +100,14 @@ impl Trial {
         policy: &Policy,
         image: &dyn Fn(&mut Kernel) -> Result<(), Errno>,
         settings: &Settings<'_>,
+        meter: &Meter,
     ) -> Result<Self, Error> {
         let mut runs = Vec::new();
         for number in 0..settings.seeds {
+            if signals::is_raised() {
+                break;
+            }
+            meter.add();
             // Behind the largest seed comes the smallest.
             let seed = settings.seed.wrapping_add(number);
             runs.push(run(policy, image, settings, seed, number == 0)?);
@@ -159,9 +166,9 @@ fn run(
     seed: u64,
     is_first: bool,
 ) -> Result<Run, Error> {
-    let meter = Rc::new(RefCell::new(Meter {
+    let meter = Rc::new(RefCell::new(Gauge {
         is_first,
-        ..Meter::default()
+        ..Gauge::default()
     }));
     let metered = Rc::clone(&meter);
     let mut builder = Kernel::builder()

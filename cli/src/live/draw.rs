@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     output::{Log, clean},
-    units::separated,
+    units::{self, number},
 };
 
 const HELP: &[(&str, &str)] = &[
@@ -88,7 +88,7 @@ pub(crate) fn counts(view: &View, width: u16) -> Line<'static> {
     let totals = &view.snapshot.totals;
     let count = |n: usize, what: &str, end: &str| {
         let end = if n == 1 { "" } else { end };
-        format!("{} {what}{end}", separated(n))
+        format!("{} {what}{end}", number(n))
     };
     let mut parts = vec![
         count(totals.tasks, "task", "s"),
@@ -101,7 +101,7 @@ pub(crate) fn counts(view: &View, width: u16) -> Line<'static> {
     if let Some(left_out) = totals.left_out {
         let rows = view.snapshot.tasks.len();
         let all = rows + left_out;
-        parts.push(format!("{} of {} rows", separated(rows), separated(all)));
+        parts.push(format!("{} of {} rows", number(rows), number(all)));
     }
     let at = text::instant(totals.at);
     let rest = hints(at.clone(), &parts, width).split_off(at.len());
@@ -110,7 +110,7 @@ pub(crate) fn counts(view: &View, width: u16) -> Line<'static> {
 
 fn heading(view: &View, width: u16) -> Text<'static> {
     let totals = &view.snapshot.totals;
-    let mut second = format!("{} traps/s", human(totals.rate));
+    let mut second = format!("{} traps/s", rate(totals.rate));
     if totals.idle.is_some() {
         second += &format!("  idle {}", percent(totals.idle));
     }
@@ -164,8 +164,8 @@ pub(crate) fn hints(mut line: String, more: &[impl AsRef<str>], width: u16) -> S
 
 /// How many tasks the filter lets through.
 fn matching(view: &View) -> String {
-    let tasks = separated(view.snapshot.totals.tasks);
-    let matching = view.snapshot.totals.matching.map(separated);
+    let tasks = number(view.snapshot.totals.tasks);
+    let matching = view.snapshot.totals.matching.map(number);
     matching.map_or_else(String::new, |matching| {
         format!("  {matching} of {tasks} match")
     })
@@ -199,11 +199,11 @@ const COLUMNS: [Column; 9] = [
     Column(84, "since", Length(9), Some(Sort::Since), |_, row| {
         right(text::since(row))
     }),
-    Column(100, "traps", Length(9), Some(Sort::Traps), |_, row| {
-        right(row.traps.to_string())
+    Column(100, "traps", Length(11), Some(Sort::Traps), |_, row| {
+        right(number(row.traps))
     }),
-    Column(48, "traps/s", Length(7), Some(Sort::Rate), |_, row| {
-        right(human(row.rate))
+    Column(48, "traps/s", Length(9), Some(Sort::Rate), |_, row| {
+        right(rate(row.rate))
     }),
     Column(0, "time", Length(6), Some(Sort::Share), |_, row| {
         right(percent(row.share))
@@ -268,7 +268,7 @@ pub(crate) fn draw_tasks(frame: &mut Frame, view: &mut View, area: Rect) {
 }
 
 /// Draws a pane's border and title, and returns the area within.
-pub(crate) fn pane(frame: &mut Frame, area: Rect, title: &'static str) -> Rect {
+pub(crate) fn pane(frame: &mut Frame, area: Rect, title: &str) -> Rect {
     let borders = match area.width < frame.area().width {
         true => Borders::LEFT,
         false => Borders::TOP,
@@ -307,7 +307,7 @@ pub(crate) fn draw_details(frame: &mut Frame, view: &View, area: Rect) {
 fn group_lines(row: &Row, group: &Group) -> Vec<String> {
     let mut lines = vec![text::name(row)];
     let kinds = group.sorted().into_iter();
-    lines.extend(kinds.map(|(kind, count)| format!("  {} {}", separated(*count), clean(kind))));
+    lines.extend(kinds.map(|(kind, count)| format!("  {} {}", number(*count), clean(kind))));
     lines.push("enter shows or hides a row for each".to_string());
     lines
 }
@@ -341,17 +341,12 @@ fn draw_help(frame: &mut Frame, area: Rect) {
 }
 
 /// A number in few characters.
-fn human(number: Option<f64>) -> String {
-    match number {
-        None => "-".to_string(),
-        Some(number) if number < 9_999.5 => format!("{number:.0}"),
-        Some(number) if number < 999_950.0 => format!("{:.1}k", number / 1e3),
-        Some(number) => format!("{:.1}M", number / 1e6),
-    }
+fn rate(rate: Option<f64>) -> String {
+    rate.map_or_else(|| "-".to_string(), |rate| number(rate.round()))
 }
 
 fn percent(share: Option<f64>) -> String {
-    share.map_or_else(|| "-".to_string(), |share| format!("{:.1}%", share * 100.0))
+    share.map_or_else(|| "-".to_string(), |share| units::percent(share, 1.0))
 }
 
 /// The newest numbers as bars, scaled to the largest.

@@ -5,7 +5,7 @@ use std::{cmp::Reverse, collections::BTreeMap, fmt, time::Duration};
 use serde::{Deserialize, Serialize};
 use trapline::{TaskInfo, TaskState};
 
-use crate::units::separated;
+use crate::units::number;
 
 /// The longest text in an answer. An answer has few texts, and JSON takes at most six bytes for a
 /// letter. So no answer is longer than a client's buffer.
@@ -85,7 +85,7 @@ impl Group {
 impl fmt::Display for Group {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kinds = self.sorted();
-        let kind = |(kind, count): &(&String, &usize)| format!("{} {kind}", separated(**count));
+        let kind = |(kind, count): &(&String, &usize)| format!("{} {kind}", number(**count));
         let kinds: Vec<String> = kinds.iter().map(kind).collect();
         f.write_str(&kinds.join(", "))
     }

@@ -13,7 +13,7 @@ use super::{
 use crate::{
     output::{Log, clean},
     table::table,
-    units::separated,
+    units::{count, number, span_of},
 };
 
 /// The largest number of tasks in a table. A row takes kilobytes until it is shown.
@@ -55,10 +55,10 @@ pub(crate) fn tree(all: &Answers) -> String {
 fn counted(totals: &Totals) -> String {
     let mut text = String::new();
     if let Some(rows) = totals.left_out {
-        text += &format!("and {} more rows\n", separated(rows));
+        text += &format!("and {} more rows\n", number(rows));
     }
     if let Some(matching) = totals.matching {
-        let (matching, tasks) = (separated(matching), separated(totals.tasks));
+        let (matching, tasks) = (number(matching), number(totals.tasks));
         text += &format!("{matching} of {tasks} match\n");
     }
     text
@@ -193,10 +193,10 @@ pub(crate) fn where_lines(chain: &[Row], now: f64) -> Vec<String> {
             parent => format!(", parent {parent}"),
         };
         let span = row.since.map_or_else(String::new, |since| {
-            format!(" (for {:.3} s)", (now - since).max(0.0))
+            format!(" (for {})", span_of(now - since))
         });
-        let (doing, traps) = (doing(row), row.traps);
-        lines.push(format!("{name} {doing}{span}{parent}, {traps} traps"));
+        let (doing, traps) = (doing(row), count(row.traps, "trap"));
+        lines.push(format!("{name} {doing}{span}{parent}, {traps}"));
         let is_last = at + 1 == chain.len();
         let texts = row
             .places
@@ -215,10 +215,10 @@ pub(super) fn why_lines(chain: &[Row], now: f64) -> String {
         let (tid, comm) = (row.tid, clean(&row.comm));
         text += &match (row.state, &row.blocked_on, row.since) {
             (State::Blocked, Some(on), Some(since)) => {
-                let (span, on) = ((now - since).max(0.0), clean(on));
+                let (span, on) = (span_of(now - since), clean(on));
                 let place = row.places.as_ref().map(|at| format!(" ({})", clean(at)));
                 let place = place.unwrap_or_default();
-                format!("{tid} {comm:?} has waited {span:.3} s for {on}{place}.\n")
+                format!("{tid} {comm:?} has waited {span} for {on}{place}.\n")
             }
             (state, ..) => format!("{tid} {comm:?} is {}.\n", state.name()),
         };

@@ -12,7 +12,7 @@ use super::{
     query::{CROWD, Query, Sort},
     row::{Group, Row},
 };
-use crate::{output::clean, units::separated};
+use crate::{output::clean, units::number};
 
 /// The number of snapshots in the history.
 const HISTORY: usize = 64;
@@ -284,7 +284,7 @@ impl View {
         if line >= self.snapshot.tasks.len()
             && let Some(left_out) = self.snapshot.totals.left_out
         {
-            let rows = separated(left_out);
+            let rows = number(left_out);
             self.notice = format!("{rows} more rows are not listed: filter, or sort otherwise");
         }
         self.choose(line);

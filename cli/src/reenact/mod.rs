@@ -11,7 +11,9 @@ mod script;
 #[cfg(test)]
 mod tests;
 
-use std::{cell::RefCell, io, num::NonZeroU64, path::Path, process::ExitCode, rc::Rc, sync::Arc};
+use std::{
+    cell::RefCell, fs, io, num::NonZeroU64, path::Path, process::ExitCode, rc::Rc, sync::Arc,
+};
 
 use clap::Args;
 
@@ -25,6 +27,7 @@ use super::{
     outside::Outside,
     panics::Panics,
     program::Placed,
+    progress::{self, Meter},
     signals,
     tape::culprit,
     values::{given, usage, whole},
@@ -96,11 +99,18 @@ pub(super) fn run(
     log: Log,
 ) -> Result<ExitCode, Failure> {
     let _guard = Panics::hide();
-    let script = Arc::new(script_of(playing, line, log)?);
+    signals::catch(signals::END)?;
+    let bytes = fs::metadata(tape).map_or(0, |file| file.len());
+    let playing = playing.stop_when(signals::is_raised);
+    let script = script_of(playing, bytes, line, log);
+    if let Some(code) = signals::signal() {
+        log.warn("interrupted before the first schedule");
+        return Ok(code.into());
+    }
+    let script = Arc::new(script?);
     // For its errors.
     script.network().map_err(usage)?;
     let mut answers = answers_of(&script, line, wanted.expect);
-    signals::catch(signals::END)?;
     let mut again = AGAIN;
     let explored = loop {
         let body = |kernel: &mut Kernel| {
@@ -128,7 +138,9 @@ pub(super) fn run(
 }
 
 /// Replays the tape, and writes down what the peers did. An error says what cannot be scripted.
-fn script_of(playing: Playing, line: &BootLine, log: Log) -> Result<Script, String> {
+fn script_of(playing: Playing, bytes: u64, line: &BootLine, log: Log) -> Result<Script, String> {
+    let progress = playing.progress();
+    let share = move |_, _| Some(progress.offset() as f64 / bytes.max(1) as f64);
     let seed = playing.header().seed;
     let notes: Rc<RefCell<Notes>> = Rc::default();
     let world = Noting::new(playing, Rc::clone(&notes));
@@ -139,6 +151,7 @@ fn script_of(playing: Playing, line: &BootLine, log: Log) -> Result<Script, Stri
     let opened = Rc::default();
     let mut kernel = builder
         .tracer(peers::listening(&opened))
+        .tracer(progress::of_run(share))
         .build()
         .map_err(|error| format!("cannot boot: {error}"))?;
     let desk = boot::desk(line, &rules);
@@ -216,7 +229,9 @@ fn answers_of(script: &Arc<Script>, line: &BootLine, expect: Expect) -> Arc<[Opt
     // Clients that send the same get the same when they are alone.
     let mut known: Vec<(usize, &Peer, Heard)> = Vec::new();
     let mut answers = vec![None; script.peers.len()];
+    let meter = Meter::new("client", Some(script.clients().count() as u64));
     for (place, peer, number) in script.clients() {
+        meter.add();
         let is_same =
             |(of, other, _): &&(usize, &Peer, Heard)| *of == number && peer.does_as(other);
         let alone = match known.iter().find(is_same) {

@@ -232,7 +232,7 @@ fn noted(what: &str, max_time: Option<Duration>) -> Script {
     drop(kernel);
     let playing = Playing::open(&path).expect("it is a tape");
     line.options.max_time = max_time;
-    let script = script_of(playing, &line, Log::SILENT);
+    let script = script_of(playing, 0, &line, Log::SILENT);
     fs::remove_file(path).expect("it is there");
     script.expect("there is one")
 }

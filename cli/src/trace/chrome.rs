@@ -1,17 +1,20 @@
 //! Chrome's trace events, the format that Perfetto and speedscope open.
 //!
 //! The format is described in "Trace Event Format" by the Chromium project. Times are in
-//! microseconds; a task is a thread of one process. The kernel is a process of its own, which viewers
-//! put last.
+//! microseconds; a task is a thread of the process of its host, or of one process without a network. The
+//! kernel is a process of its own, which viewers put last.
 //!
 //! A slice is one complete event: a begin and an end event would have to agree. Viewers sum up slices of
 //! the same name, so the arguments of a call are not part of it. Speedscope takes the arguments of an
 //! event for a part of its name. So what is told about a wait is in an instant event at its begin.
+//!
+//! Most of a file would be instant events, of which viewers show one where there are several. So what a
+//! task does at one instant is one of these, and no field is written that has its usual value.
 
 use std::{collections::BTreeMap, io::Write};
 
 use serde_json::{Value, json};
-use trapline::{CallInfo, Direction, Doing, Ending, Event, Moment, Span, Tid, Topic};
+use trapline::{CallInfo, Doing, Ending, Event, Moment, Span, SystemCall, Tid, Topic};
 
 use super::{
     source::{Failure, Source, world},
@@ -19,9 +22,10 @@ use super::{
 };
 use crate::words::command_line;
 
-/// The process of the tasks, and that of the kernel.
+/// The process of tasks without a host, that of the kernel, and that of the first host.
 const TASKS: u64 = 1;
 const KERNEL: u64 = 2;
+const HOSTS: u64 = 3;
 
 /// The length in microseconds of the slice of a turn that takes no time.
 const INSTANT: f64 = 0.0005;
@@ -39,6 +43,9 @@ struct Chrome<'a, W> {
     clock: Clock,
     spans: Spans,
     tracks: BTreeMap<Tid, Track>,
+    /// The hosts, in the order of their processes.
+    hosts: Vec<String>,
+    has_tasks: bool,
     count: u64,
 }
 
@@ -52,6 +59,10 @@ struct Track {
     first: Option<f64>,
     /// The start of the arrow to its next turn, if it was woken.
     arrow: Option<(Tid, f64)>,
+    process: Option<u64>,
+    /// What it did at an instant, which is not written yet.
+    notes: Vec<String>,
+    noted: f64,
 }
 
 pub(super) fn write(
@@ -69,8 +80,11 @@ pub(super) fn write(
         "version": header.version,
     });
     // Speedscope puts the name before that of each task, and has little room for it.
-    let name = header.command.first().map_or("trapline", |name| name);
-    let names = names(name, &command_line(&header.command));
+    let name = header
+        .command
+        .first()
+        .map_or_else(|| "trapline".to_string(), String::clone);
+    let (name, labels) = (name.clone(), command_line(&header.command));
     // Each event ends with a comma, except the metadata event that ends the list.
     writeln!(
         out,
@@ -81,6 +95,8 @@ pub(super) fn write(
         clock,
         spans: Spans::default(),
         tracks: BTreeMap::new(),
+        hosts: Vec::new(),
+        has_tasks: false,
         count: 0,
     };
     while let Some(event) = source.next() {
@@ -91,7 +107,7 @@ pub(super) fn write(
             now.at = event.at;
             let now = chrome.clock.micros(now);
             let is_global = [("s", "g".into())];
-            chrome.put("i", Tid::KERNEL, now, (&message, "gap"), is_global)?;
+            chrome.put("i", Tid::KERNEL, now, &message, is_global)?;
         }
         for span in chrome.spans.event(&event) {
             chrome.span(&span)?;
@@ -101,52 +117,114 @@ pub(super) fn write(
     for span in chrome.spans.finish() {
         chrome.span(&span)?;
     }
+    let tids: Vec<Tid> = chrome.tracks.keys().copied().collect();
+    tids.into_iter().try_for_each(|tid| chrome.noted(tid))?;
     chrome.name_thread(Tid::KERNEL, "kernel")?;
+    let names = chrome.names(&name, &labels);
     writeln!(out, "{names}\n]}}")?;
     Ok(())
 }
 
-fn names(name: &str, labels: &str) -> String {
-    let about = [
-        (TASKS, "labels", json!(labels)),
-        (TASKS, "name", json!(name)),
-        (TASKS, "sort_index", json!(TASKS)),
-        (KERNEL, "name", json!("trapline")),
-        (KERNEL, "sort_index", json!(KERNEL)),
-    ];
-    let about = about.map(|(pid, what, value)| {
-        let name = format!("process_{what}");
-        json!({ "ph": "M", "pid": pid, "name": name, "args": { what: value } }).to_string()
-    });
-    about.join(",\n")
-}
-
 impl<W: Write> Chrome<'_, W> {
+    /// The names of the processes, and their order.
+    fn names(&self, name: &str, labels: &str) -> String {
+        let hosts = (HOSTS..).zip(&self.hosts);
+        let hosts = hosts.map(|(pid, host)| (pid, host.as_str(), pid - 1));
+        let last = HOSTS + self.hosts.len() as u64;
+        let tasks = self.has_tasks.then_some((TASKS, name, TASKS));
+        let all = tasks.into_iter().chain(hosts);
+        let all = all.chain([(KERNEL, "trapline", last)]);
+        let lines = all.enumerate().map(|(at, (pid, name, place))| {
+            let mut about = vec![("name", json!(name)), ("sort_index", json!(place))];
+            about.extend((at == 0).then(|| ("labels", json!(labels))));
+            let line = |(what, value): (&str, Value)| {
+                let name = format!("process_{what}");
+                json!({ "ph": "M", "pid": pid, "name": name, "args": { what: value } }).to_string()
+            };
+            about.into_iter().map(line).collect::<Vec<_>>().join(",\n")
+        });
+        lines.collect::<Vec<_>>().join(",\n")
+    }
+
+    /// The process of a task.
+    fn process(&self, tid: Tid) -> u64 {
+        let known = self.tracks.get(&tid).and_then(|track| track.process);
+        if tid == Tid::KERNEL {
+            KERNEL
+        } else {
+            known.unwrap_or(TASKS)
+        }
+    }
+
+    /// Puts a new task into the process of its host, which its name ends with. Returns the rest of its name.
+    fn place<'n>(&mut self, tid: Tid, name: &'n str) -> &'n str {
+        let found = name.rsplit_once('@').filter(|(_, host)| !host.is_empty());
+        let Some((name, host)) = found else {
+            self.has_tasks = true;
+            return name;
+        };
+        let known = self.hosts.iter().position(|other| other == host);
+        let place = known.unwrap_or_else(|| {
+            self.hosts.push(host.to_string());
+            self.hosts.len() - 1
+        });
+        self.track(tid).process = Some(HOSTS + place as u64);
+        name
+    }
+
+    /// Notes what a task does at an instant.
+    fn note(&mut self, tid: Tid, at: f64, text: String) -> Result<(), Failure> {
+        let track = self.track(tid);
+        if track.noted != at {
+            self.noted(tid)?;
+        }
+        let track = self.track(tid);
+        track.noted = at;
+        track.notes.push(text);
+        Ok(())
+    }
+
+    /// Writes what was noted.
+    fn noted(&mut self, tid: Tid) -> Result<(), Failure> {
+        let track = self.track(tid);
+        let (notes, at) = (std::mem::take(&mut track.notes), track.noted);
+        match &notes[..] {
+            [] => Ok(()),
+            [text] => self.put("i", tid, at, text, []),
+            all => {
+                let name = format!("{} events", all.len());
+                self.put("i", tid, at, &name, [("args", json!({ "text": all }))])
+            }
+        }
+    }
+
     fn span(&mut self, span: &Span) -> Result<(), Failure> {
         let (tid, tasks) = (span.tid, self.spans.tasks());
         let name_of = |call: Option<&CallInfo>| call.map_or("?", |call| call.call.name());
         let call = tasks.pending(tid);
         let name = match span.doing {
-            Doing::Running => ("running", "running"),
-            Doing::InCall if tid == Tid::KERNEL => ("kernel", "kernel"),
-            Doing::InCall => (name_of(tasks.last(tid)), "in call"),
-            Doing::Ready => ("ready", "ready"),
-            Doing::Blocked(_) => (name_of(call), "blocked"),
-            Doing::Idle => ("idle", "idle"),
+            Doing::Running => "running",
+            Doing::InCall if tid == Tid::KERNEL => "kernel",
+            Doing::InCall => name_of(tasks.last(tid)),
+            Doing::Ready => "ready",
+            Doing::Blocked(_) => name_of(call),
+            Doing::Idle => "idle",
         };
         let [from, to] = [span.from, span.to].map(|end| self.clock.micros(end));
         if let Doing::Blocked(on) = span.doing
             && from < to
         {
-            let mut args = json!({ "blocked_on": tasks.thing(on) });
-            if let Some(call) = call {
-                args["call"] = call.to_string().into();
-            }
+            let thing = tasks.thing(on);
+            let call = call.map(|call| format!("{call}: "));
+            let mut text = call.unwrap_or_default() + &thing;
             if let Ending::Woken { by, .. } = span.end {
-                args["woken_by"] = tasks.cause(by).into();
+                let cause = tasks.cause(by);
+                // Mostly it is woken by what it waits for.
+                if !thing.starts_with(&cause) {
+                    text += &format!("; woken by {cause}");
+                }
             }
-            let own = [("args", args), ("s", "t".into())];
-            self.put("i", tid, from, ("blocked", name.1), own)?;
+            self.note(tid, from, text)?;
         }
         // Turns of zero length at one instant become one slice. Otherwise speedscope nests them
         // until its stack overflows.
@@ -179,7 +257,7 @@ impl<W: Write> Chrome<'_, W> {
         &mut self,
         span: &Span,
         [mut from, mut to]: [f64; 2],
-        name: (&str, &str),
+        name: &str,
     ) -> Result<(), Failure> {
         let mut length = self.clock.length(span);
         let track = self.track(span.tid);
@@ -191,7 +269,10 @@ impl<W: Write> Chrome<'_, W> {
         let first = *track.first.get_or_insert(from);
         length = within(from, to, length);
         length = within(from - first, to - first, length);
-        self.put("X", span.tid, from, name, [("dur", length.into())])
+        // In a few digits, and no longer for that.
+        let short = (length * 1e6).floor() / 1e6;
+        length = if short > 0.0 { short } else { length };
+        self.put("X", span.tid, from, name, [("dur", whole(length))])
     }
 
     fn turn(&mut self, tid: Tid, from: f64, to: f64) -> Result<(), Failure> {
@@ -201,8 +282,12 @@ impl<W: Write> Chrome<'_, W> {
         if let Some((waker, over)) = track.arrow.take() {
             self.count += 1;
             for (phase, tid, at) in [("s", waker, over), ("f", tid, from)] {
-                let own = [("id", self.count.into()), ("bp", "e".into())];
-                self.put(phase, tid, at, ("woke", "wake"), own)?;
+                let id = ("id", self.count.into());
+                match phase {
+                    // It ends in the slice that it is within.
+                    "f" => self.put(phase, tid, at, "woke", [id, ("bp", "e".into())])?,
+                    _ => self.put(phase, tid, at, "woke", [id])?,
+                }
             }
         }
         Ok(())
@@ -211,55 +296,48 @@ impl<W: Write> Chrome<'_, W> {
     fn event(&mut self, event: &Event<'_>) -> Result<(), Failure> {
         let (tid, fact) = (event.tid, &event.fact);
         if let Some((_, name)) = fact.spawned() {
-            self.name_thread(tid, name)?;
+            let name = self.place(tid, name);
+            return self.name_thread(tid, name);
         }
         if fact.is_reaped() {
+            self.noted(tid)?;
             self.tracks.remove(&tid);
+            return Ok(());
+        }
+        // Slices and arrows show the others, and a call's answer says what it has read and written.
+        let is_shown = matches!(fact.word(), "replied" | "injected" | "fault")
+            || matches!(fact.topic(), Topic::Console | Topic::Life)
+            || fact
+                .deferred()
+                .is_some_and(|call| !matches!(call, SystemCall::Disarm(_)));
+        if !is_shown {
+            return Ok(());
         }
         let tasks = self.spans.tasks();
-        let last = tasks.last(tid).map(|call| call.call.name());
-        let name = match (fact.word(), fact.topic()) {
-            ("replied", _) => (last.unwrap_or("?"), "call"),
-            ("injected", _) => ("injected", "call"),
-            ("fault", _) => ("fault", "net"),
-            (word, Topic::Console) => (word, "console"),
-            (word, Topic::Life) => (word, "life"),
-            _ => match (fact.deferred(), fact.device_io()) {
-                (Some(call), _) => (call.name(), "call"),
-                (_, Some((_, Direction::Read, _))) => ("read", "device"),
-                (_, Some(_)) => ("write", "device"),
-                // Shown by slices and arrows.
-                _ => return Ok(()),
-            },
-        };
         let text = tasks.line(fact, tid).to_string();
-        let own = [("args", json!({ "text": text })), ("s", "t".into())];
-        self.put("i", tid, self.clock.micros(tasks.now()), name, own)
+        self.note(tid, self.clock.micros(tasks.now()), text)
     }
 
-    /// Names a track, and sets its place to its number.
     fn name_thread(&mut self, tid: Tid, name: &str) -> Result<(), Failure> {
-        let place = u64::from(tid);
-        for (what, value) in [("name", json!(name)), ("sort_index", json!(place))] {
-            let own = [("args", json!({ what: value }))];
-            self.put("M", tid, 0.0, (&format!("thread_{what}"), ""), own)?;
-        }
-        Ok(())
+        let own = [("args", json!({ "name": name }))];
+        self.put("M", tid, 0.0, "thread_name", own)
     }
 
-    /// Writes an event with a name and a category, and with fields of its own.
+    /// Writes an event with a name, and with fields of its own.
     fn put<const N: usize>(
         &mut self,
         phase: &str,
         tid: Tid,
         at: f64,
-        (name, category): (&str, &str),
+        name: &str,
         own: [(&str, Value); N],
     ) -> Result<(), Failure> {
-        let pid = if tid == Tid::KERNEL { KERNEL } else { TASKS };
+        let pid = self.process(tid);
         let tid = u64::from(tid);
-        let mut line =
-            json!({ "ph": phase, "pid": pid, "tid": tid, "ts": at, "name": name, "cat": category });
+        let mut line = json!({ "ph": phase, "pid": pid, "tid": tid, "name": name });
+        if phase != "M" {
+            line["ts"] = whole(at);
+        }
         for (field, value) in own {
             line[field] = value;
         }
@@ -270,6 +348,14 @@ impl<W: Write> Chrome<'_, W> {
 
     fn track(&mut self, tid: Tid) -> &mut Track {
         self.tracks.entry(tid).or_default()
+    }
+}
+
+/// A number, without a point if it is whole.
+fn whole(number: f64) -> Value {
+    match number.fract() == 0.0 && number < (1_u64 << 53) as f64 {
+        true => (number as u64).into(),
+        false => number.into(),
     }
 }
 

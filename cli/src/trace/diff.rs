@@ -28,7 +28,7 @@ use crate::{
     outfile::{OutFile, is_stdout},
     output::{Log, clean},
     table::{seconds, table},
-    units::count,
+    units::{count, span},
     words::command_line,
 };
 
@@ -280,7 +280,8 @@ fn show(
     for difference in headers(a.source.header(), b.source.header()) {
         writeln!(out, "{difference}")?;
     }
-    writeln!(out, "the first {} events are the same", parting.same)?;
+    let same = count(parting.same, "event");
+    writeln!(out, "the first {same} are the same")?;
     for line in &parting.before {
         writeln!(out, "  {line}")?;
     }
@@ -393,7 +394,8 @@ fn time_rows<const N: usize>(
         let times = labels.into_iter().zip(a).zip(b);
         let differ = times.filter(|((_, a), b)| a != b);
         differ.map(move |((label, a), b)| {
-            let difference = format!("{:+.6}s", b.as_secs_f64() - a.as_secs_f64());
+            let sign = if b < a { "-" } else { "+" };
+            let difference = format!("{sign}{}", span(a.abs_diff(b)));
             [
                 name.into(),
                 label.into(),

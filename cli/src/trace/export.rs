@@ -64,6 +64,7 @@ impl ExportCommand {
             return Ok(ExitCode::from(USAGE));
         }
         let mut source = Source::open(&self.file)?;
+        source.prints();
         match (self.format, self.turns) {
             (Format::Chrome, true) => chrome::write(out, &mut source, Clock::Turns)?,
             (Format::Chrome, false) => chrome::write(out, &mut source, Clock::World)?,

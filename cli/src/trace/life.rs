@@ -4,7 +4,7 @@ use std::{cmp::Reverse, fmt, time::Duration};
 
 use trapline::{Doing, Ending, Moment, On, Place, QueueId, Tid};
 
-use crate::units::{count, rounded};
+use crate::units::{count, span};
 
 #[derive(Default)]
 pub(super) struct Life {
@@ -131,7 +131,7 @@ impl fmt::Display for Amount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&match self.time.is_zero() {
             true => count(self.turns, "turn"),
-            false => rounded(self.time),
+            false => span(self.time),
         })
     }
 }

@@ -43,7 +43,7 @@ use clap::Subcommand;
 use super::{
     live::{self, TraceLive, dump::Dump},
     output::{Failure, Log, USAGE, Verbosity},
-    stdio,
+    signals, stdio,
 };
 
 /// The commands that show traces.
@@ -68,6 +68,10 @@ pub(super) enum TraceCommand {
 pub(super) fn run(command: &TraceCommand, verbosity: &Verbosity) -> Result<ExitCode, Failure> {
     let log = Log::of_output(verbosity);
     let errors = Log::of_errors(verbosity);
+    // Those of a running kernel end when it does.
+    if !matches!(command, TraceCommand::Live(_) | TraceCommand::Dump(_)) {
+        signals::catch(signals::END)?;
+    }
     let mut out = BufWriter::new(stdio::out());
     let done = match command {
         TraceCommand::Show(command) => command.run(log, &mut out),
@@ -94,6 +98,7 @@ pub(super) fn run(command: &TraceCommand, verbosity: &Verbosity) -> Result<ExitC
             errors.error(&message);
             Ok(ExitCode::from(USAGE))
         }
+        (_, Ok(code)) => Ok(signals::signal().map_or(code, ExitCode::from)),
         (_, done) => done,
     }
 }

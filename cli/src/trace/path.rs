@@ -4,12 +4,13 @@ use std::{cmp::Reverse, collections::BTreeMap, io::Write, mem, path::PathBuf, pr
 
 use clap::{Args, ValueHint};
 use serde_json::{Value, json};
-use trapline::{Doing, Ending, Moment, Nanos, Tid};
+use trapline::{Doing, End, Ending, Moment, Nanos, QueueId, Tid};
 
 use super::{
     devices::Sent,
     history::History,
     life::{Amount, Life, Piece},
+    queues::Content,
     source::Failure,
 };
 use crate::{
@@ -20,6 +21,8 @@ use crate::{
 
 /// The number of parts of a path that are listed; the longest.
 const PARTS: usize = 30;
+/// How many of the locks are looked at that a task has taken: the last.
+const LOCKS: usize = 16;
 /// What a task did while the recording has no events.
 const MISSING: &str = "unknown: events are missing";
 /// What a task did while the packet that ended its wait was under way.
@@ -115,6 +118,13 @@ fn parts(history: &History, path: &[Segment]) -> String {
     table(["from", "time", "task", "was"], &rows)
 }
 
+/// A time for which a task held a lock.
+struct Hold {
+    lock: QueueId,
+    from: Moment,
+    to: Moment,
+}
+
 /// A part of the critical path: a task, what it did, and for how long.
 pub(super) struct Segment {
     pub(super) tid: Tid,
@@ -141,6 +151,8 @@ impl History {
         };
         let has_time = !self.total().time.is_zero();
         let mut segments: Vec<Segment> = Vec::new();
+        let holds = self.holds();
+        let said = |tid: Tid, piece: &Piece| self.said(piece, holds.get(&tid));
         let mut add = |tid, what: &str, from, to| {
             let segment = Segment {
                 tid,
@@ -187,10 +199,10 @@ impl History {
             let cause = cause.filter(|_| piece.to == to && jumps < self.tasks.len());
             let (what, before) = match cause {
                 Some(cause) if cause.at.at < to.at => (NETWORK.to_string(), cause),
-                Some(cause) => (self.state(piece), cause),
+                Some(cause) => (said(tid, piece), cause),
                 None => {
                     let at = piece.from;
-                    (self.state(piece), Sent { tid, at })
+                    (said(tid, piece), Sent { tid, at })
                 }
             };
             add(tid, &what, before.at, to);
@@ -203,6 +215,47 @@ impl History {
         add(Tid::KERNEL, WORLD, self.begin.unwrap_or_default(), at.1);
         segments.reverse();
         segments
+    }
+
+    /// What a task did, which locks it held meanwhile, and where a wait is in the source:
+    /// `asleep, holding mutex 1, convoy.rs:67`.
+    fn said(&self, piece: &Piece, holds: Option<&Vec<Hold>>) -> String {
+        let mut said = self.state(piece);
+        let holds = holds.map_or(&[][..], Vec::as_slice);
+        let begun = holds.partition_point(|hold| hold.from <= piece.from);
+        let recent = holds[begun.saturating_sub(LOCKS)..begun].iter();
+        let held = recent.filter(|hold| hold.to >= piece.to);
+        let held: Vec<String> = held.map(|hold| self.queue(hold.lock)).collect();
+        if !held.is_empty() {
+            said += &format!(", holding {}", held.join(" and "));
+        }
+        if let Some(place) = &piece.place {
+            let place = clean(&place.to_string());
+            let file = place.rsplit('/').next().unwrap_or(&place);
+            said += &format!(", {}", file.rsplit(' ').next().unwrap_or(file));
+        }
+        said
+    }
+
+    /// By task: which lock it held, from when to when, in order.
+    fn holds(&self) -> BTreeMap<Tid, Vec<Hold>> {
+        let mut all: BTreeMap<Tid, Vec<Hold>> = BTreeMap::new();
+        let locks = self.queues.iter();
+        for (&lock, life) in locks.filter(|(_, life)| life.content == Content::Lock) {
+            for (at, taken) in life.moves.iter().enumerate() {
+                let next = life.moves.get(at + 1);
+                let to = next.map_or(self.end(), |next| next.at);
+                let from = taken.at;
+                if taken.end == End::Get {
+                    all.entry(taken.tid)
+                        .or_default()
+                        .push(Hold { lock, from, to });
+                }
+            }
+        }
+        all.values_mut()
+            .for_each(|holds| holds.sort_by_key(|hold| hold.from));
+        all
     }
 
     /// The task that was the last to do anything, and its end.

@@ -78,6 +78,7 @@ impl ShowCommand {
             return Err(format!("--from {from} is after --to {to}: nothing is in between").into());
         }
         let mut source = Source::open(&self.file)?;
+        source.prints();
         let mut tasks = Ledger::new();
         let mut unseen: Vec<&String> = self.tasks.iter().collect();
         let mut since = self.relative.then_some(Duration::ZERO);

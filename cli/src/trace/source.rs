@@ -1,9 +1,18 @@
 //! The recording that is read.
 
 use std::{
-    io::{self, IsTerminal},
+    cell::Cell,
+    fs::File,
+    io::{self, BufReader, IsTerminal, Read},
+    os::fd::AsFd,
     path::Path,
     process::ExitCode,
+    rc::Rc,
+};
+
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::retry_on_intr,
 };
 
 pub(super) use crate::output::Failure;
@@ -15,6 +24,8 @@ use trapline::{
 
 use crate::{
     output::{Log, clean},
+    progress::Meter,
+    signals,
     units::count,
     words::quoted,
 };
@@ -27,6 +38,36 @@ pub(super) struct Source {
     missing: u64,
     /// Why it ended before its end, if it did.
     error: Option<Error>,
+    /// How many events were read, and how far that is.
+    events: u64,
+    far: Rc<Cell<u64>>,
+    bytes: Option<u64>,
+    meter: Option<Meter>,
+}
+
+/// A file or a pipe that is read up to an interrupt, and the bytes that were.
+struct Input<R> {
+    from: R,
+    far: Rc<Cell<u64>>,
+}
+
+impl<R: Read + AsFd> Read for Input<R> {
+    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        // A writer may keep a pipe open for ever.
+        let patience = Timespec {
+            tv_sec: 0,
+            tv_nsec: 100_000_000,
+        };
+        let mut asked = [PollFd::new(&self.from, PollFlags::IN)];
+        while retry_on_intr(|| poll(&mut asked, Some(&patience)))? == 0 {
+            if signals::is_raised() {
+                return Ok(0);
+            }
+        }
+        let read = self.from.read(room)?;
+        self.far.set(self.far.get() + read as u64);
+        Ok(read)
+    }
 }
 
 impl Source {
@@ -37,10 +78,21 @@ impl Source {
             let why = "a recording is to come on standard input, which is a terminal: name a file";
             return Err(why.to_string().into());
         }
-        let (name, recording) = match is_stdin {
-            true => ("standard input".into(), Recording::from_reader(io::stdin())),
-            false => (path.to_string_lossy(), Recording::open(path)),
+        let far = Rc::new(Cell::new(0));
+        let (name, input) = match is_stdin {
+            true => (
+                "standard input".into(),
+                io::stdin().as_fd().try_clone_to_owned(),
+            ),
+            false => (path.to_string_lossy(), File::open(path).map(Into::into)),
         };
+        let input = input.map(File::from);
+        let file = input.as_ref().ok().and_then(|file| file.metadata().ok());
+        let bytes = file.filter(|file| file.is_file()).map(|file| file.len());
+        let recording = input.map_err(Error::from).and_then(|from| {
+            let far = Rc::clone(&far);
+            Recording::from_reader(BufReader::new(Input { from, far }))
+        });
         let recording = recording.map_err(|error| {
             let hint = match &error {
                 Error::Io(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -58,7 +110,16 @@ impl Source {
             recording,
             missing: 0,
             error: None,
+            events: 0,
+            far,
+            bytes,
+            meter: Some(Meter::new("event", None)),
         })
+    }
+
+    /// For a command that prints while it reads: a terminal then shows how far it is.
+    pub(super) fn prints(&mut self) {
+        self.meter.take_if(|_| io::stdout().is_terminal());
     }
 
     pub(super) fn name(&self) -> &str {
@@ -97,9 +158,16 @@ impl Source {
         if let Some(error) = self.error {
             let message = format!("{}: {error}", self.name);
             match error {
+                _ if signals::is_raised() => {}
                 Error::Truncated { .. } | Error::Unwritten { .. } => log.warn(&message),
                 _ => return Err(message.into()),
             }
+        }
+        if signals::is_raised() {
+            let events = count(self.events, "event");
+            log.warn(&format!(
+                "interrupted: what is shown is about the first {events}"
+            ));
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -109,7 +177,20 @@ impl Iterator for Source {
     type Item = OwnedEvent;
 
     fn next(&mut self) -> Option<OwnedEvent> {
-        let event = self.recording.next()?;
+        if signals::is_raised() {
+            return None;
+        }
+        let Some(event) = self.recording.next() else {
+            // What follows is not reading.
+            self.meter = None;
+            return None;
+        };
+        self.events += 1;
+        if let Some(meter) = &self.meter {
+            meter.show(self.events);
+            let far = self.far.get() as f64;
+            meter.share(|| self.bytes.map(|all| far / all.max(1) as f64));
+        }
         event.map_err(|error| self.error = Some(error)).ok()
     }
 }

@@ -11,7 +11,7 @@ use trapline::{
     DeviceId, Direction, Doing, End, Ending, Event, Exit, Ledger, Moment, On, Span, Tid,
 };
 
-use crate::units::percent;
+use crate::units::{percent, span};
 
 /// The books of a run, and its spans. It takes events in order.
 #[derive(Default)]
@@ -62,12 +62,10 @@ impl fmt::Display for Shares {
         let known = if self.is_partial { "the known " } else { "" };
         let [tasks, kernel, idle] =
             [self.tasks, self.kernel, self.idle].map(|part| share(part, total));
-        let seconds = total.as_secs_f64();
-        // Three digits. A number that is rounded up to a power of ten has a digit more.
-        let digits = (2.0 - (seconds * 1.0005).log10().floor()).clamp(0.0, 9.0) as usize;
+        let total = span(total);
         write!(
             f,
-            "tasks {tasks}, kernel {kernel}, idle {idle} of {known}{seconds:.digits$} s"
+            "tasks {tasks}, kernel {kernel}, idle {idle} of {known}{total}"
         )
     }
 }

@@ -22,7 +22,7 @@ use crate::{
     amounts::{Amounts, Calls, nanos},
     output::{Log, clean},
     table::{ALIVE, Sheet, seconds, table},
-    units::{count, few},
+    units::{count, few, number},
     words::command_line,
 };
 
@@ -268,7 +268,7 @@ impl Summary {
             }
             _ => return Ok(()),
         };
-        Err(format!("a summary of more than {most} {what}").into())
+        Err(format!("a summary of more than {} {what}", number(most)).into())
     }
 
     fn span(&mut self, span: &Span) {
@@ -339,8 +339,8 @@ impl Summary {
         write!(out, "{world} world, seed {seed}, policy {policy}, ")?;
         writeln!(out, "quantum {quantum}, trapline {version}")?;
         if self.missing > 0 {
-            let what = "events are missing: what follows is about the others";
-            writeln!(out, "{} {what}", self.missing)?;
+            let what = "missing: what follows is about the others";
+            writeln!(out, "{} {what}", count(self.missing, "event"))?;
         }
         for Closed { at, cycle, way } in &self.deadlocks {
             let (at, first) = (Nanos::from(*at), cycle.first().unwrap_or(&0));
@@ -358,13 +358,17 @@ impl Summary {
         let left_out = self.rows.len() - shown.len();
         if left_out > 0 {
             let how = "--by-name takes them together, --json has all";
-            writeln!(out, "and {left_out} more tasks: {how}")?;
+            writeln!(out, "and {}: {how}", count(left_out as u64, "more task"))?;
+        }
+        if let Some(blocked) = self.blocked_table(&shown) {
+            writeln!(out, "\n{blocked}")?;
         }
         writeln!(out, "\n{}", self.waits_table(&shown))?;
         let tasks: u64 = self.rows.iter().map(|row| row.tasks).sum();
         let turns: u64 = self.rows.iter().map(|row| row.turns).sum();
         let traps: u64 = self.rows.iter().map(|row| row.traps).sum();
-        let (now, events) = (Nanos::from(self.spans.now().at), self.events);
+        let (now, events) = (Nanos::from(self.spans.now().at), number(self.events));
+        let [tasks, turns, traps] = [tasks, turns, traps].map(number);
         write!(out, "\ntasks {tasks}, turns {turns}, traps {traps}, ")?;
         writeln!(out, "events {events}, time {now:.6}")?;
         Ok(())
@@ -397,31 +401,38 @@ impl Summary {
 
     fn tasks_table(&self, shown: &[&Row]) -> String {
         let cells = |row: &&Row| {
-            let longest = row.longest.map(|(span, what, since)| {
-                let (span, since) = (span.as_secs_f64(), Nanos::from(since));
-                format!("{span:.6}s for {}, at {since}", self.say(what))
-            });
             let [running, in_call, ready, blocked] = row.times.map(seconds);
             let (id, name) = (self.id(row), (*row.comm).into());
             let (turns, traps) = (row.turns.into(), row.traps.into());
-            let (on, exit) = (self.mostly_on(row).into(), self.exit(row).into());
-            let longest = longest.unwrap_or_default().into();
+            let exit = self.exit(row).into();
             [
-                id, name, turns, traps, running, in_call, ready, blocked, on, longest, exit,
+                id, name, turns, traps, running, in_call, ready, blocked, exit,
             ]
         };
         let rows: Vec<_> = shown.iter().map(cells).collect();
-        let columns =
-            "task  turns  traps  running  in call  ready  blocked  on  longest wait  exit";
+        let columns = "task  turns  traps  running  in call  ready  blocked  exit";
         table(self.columns(columns), &rows)
+    }
+
+    /// What the shown rows were blocked on, and the longest wait of each.
+    fn blocked_table(&self, shown: &[&Row]) -> Option<String> {
+        let cells = |row: &&Row| -> Option<[Value; 6]> {
+            let (span, what, since) = row.longest?;
+            let (name, on) = ((*row.comm).into(), self.mostly_on(row).into());
+            let since = Nanos::from(since).to_string().into();
+            let what = self.say(what).into();
+            Some([self.id(row), name, on, seconds(span), what, since])
+        };
+        let rows: Vec<_> = shown.iter().filter_map(cells).collect();
+        let columns = "was blocked  on  longest  for  at";
+        (!rows.is_empty()).then(|| table(self.columns(columns), &rows))
     }
 
     /// The waits for a turn, of the shown rows and of all.
     fn waits_table(&self, shown: &[&Row]) -> String {
         let cells = |id: Value, name: &str, place: Option<u32>| {
             let [times, nanos @ ..] = self.nanos.quantiles(place);
-            let [median, high, most] =
-                nanos.map(|nanos| format!("{:.3}", nanos as f64 / 1e3).into());
+            let [median, high, most] = nanos.map(|nanos| seconds(Duration::from_nanos(nanos)));
             let [_, in_turns, high_turns, most_turns] =
                 self.turns.quantiles(place).map(Value::from);
             let (name, times) = (name.into(), times.into());
@@ -433,7 +444,7 @@ impl Summary {
         let rows = rows.map(|row| cells(self.id(row), &row.comm, Some(row.place)));
         let mut rows: Vec<_> = rows.filter(|[_, _, times, ..]| *times != 0).collect();
         rows.push(cells("".into(), "all", None));
-        let columns = "waited for a turn  times  median us  99th  most  median turns  99th  most";
+        let columns = "waited for a turn  times  median  99th  most  in turns  99th  most";
         table(self.columns(columns), &rows)
     }
 

@@ -20,6 +20,7 @@ mod observers;
 mod options;
 mod planted;
 mod programs;
+mod progress;
 mod reenact;
 mod replay;
 mod screen;

@@ -220,7 +220,7 @@ const BOOT: &[Row] = &[
     (
         &["--by-name"],
         "--virtual --seed 1 --summary sleepers",
-        NoText("more tasks: --by-name"),
+        NoText("more task: --by-name"),
     ),
     (&["--record", "{}/run.trap"], "parts", Text("file run.trap")),
     (

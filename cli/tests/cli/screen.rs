@@ -325,8 +325,8 @@ fn tasks_are_sorted_and_filtered() {
     // Wait for a rate: so many traps a second, or so.
     screen.until(|text| {
         let words: Vec<&str> = line(text, "alive").split_whitespace().collect();
-        let share = words.iter().position(|word| word.ends_with('%'));
-        let rate = share.and_then(|at| words[at - 1].parse::<f64>().ok());
+        let share = words.iter().position(|word| *word == "%");
+        let rate = share.and_then(|at| words[at - 2].parse::<f64>().ok());
         rate.is_some_and(|rate| (10.0..=60.0).contains(&rate))
     });
     screen.press("q");

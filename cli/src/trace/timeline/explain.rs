@@ -7,10 +7,14 @@ use serde_json::{Value, json};
 use trapline::{Doing, Ending, Moment, On};
 
 use super::model::{Bar, Timeline};
-use crate::trace::{
-    history::{History, Step},
-    life::Amount,
-    path::{PATH_COLUMNS, Segment, path_shares},
+use crate::{
+    progress::Meter,
+    signals,
+    trace::{
+        history::{History, Step},
+        life::Amount,
+        path::{PATH_COLUMNS, Segment, path_shares},
+    },
 };
 
 /// The largest number of bars that are explained: the longest waits. `trace why` explains all.
@@ -59,7 +63,9 @@ pub(super) fn reasons(timeline: &Timeline) -> Vec<Reason> {
         let lane = timeline.lane(step.0)?;
         Some(firsts[lane] + bar_of(timeline, lane, history, step)?)
     };
-    let reason = |(index, bar): (usize, &Bar)| {
+    let meter = Meter::new("wait", Some(chosen.len() as u64));
+    let reason = |(done, (index, bar)): (u64, (usize, &Bar))| {
+        meter.show(done);
         let why = history.why_span(bar.span.tid, bar.span.doing, end_of(timeline, bar))?;
         Some(Reason {
             bar: index,
@@ -67,7 +73,8 @@ pub(super) fn reasons(timeline: &Timeline) -> Vec<Reason> {
             steps: why.steps.into_iter().filter_map(place).collect(),
         })
     };
-    chosen.into_iter().filter_map(reason).collect()
+    let chosen = (0..).zip(chosen).take_while(|_| !signals::is_raised());
+    chosen.filter_map(reason).collect()
 }
 
 /// What is explained rather: waits, then the time in the ready queue; the longest first.

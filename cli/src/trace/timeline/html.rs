@@ -1,10 +1,13 @@
 //! A timeline as a page of its own. It loads nothing, so it works from any place.
 
-use std::hash::{BuildHasher, RandomState};
+use std::{
+    hash::{BuildHasher, RandomState},
+    iter,
+};
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::{
     explain, graph,
@@ -14,10 +17,15 @@ use super::{
     svg,
     words::{self, Sums},
 };
-use crate::{output::clean, trace::source::world, units::count};
+use crate::{
+    excerpt::{Excerpt, first_place},
+    output::clean,
+    trace::source::world,
+    units::count,
+};
 
 /// In the order of their dependencies.
-const SCRIPTS: [&str; 13] = [
+const SCRIPTS: [&str; 15] = [
     include_str!("data.js"),
     include_str!("view.js"),
     include_str!("twin.js"),
@@ -26,7 +34,9 @@ const SCRIPTS: [&str; 13] = [
     include_str!("crowd.js"),
     include_str!("arrows.js"),
     include_str!("why.js"),
+    include_str!("source.js"),
     include_str!("range.js"),
+    include_str!("flame.js"),
     include_str!("instant.js"),
     include_str!("table.js"),
     include_str!("input.js"),
@@ -35,6 +45,11 @@ const SCRIPTS: [&str; 13] = [
 
 /// The number of tasks in the summary's table: those that took the most time.
 const TASKS: usize = 200;
+
+/// The largest number of places in the source whose lines are on the page, and the lines before and after
+/// each.
+const SOURCES: usize = 200;
+const AROUND: usize = 4;
 
 /// What two pages share that are above each other.
 pub(super) struct Twins {
@@ -53,6 +68,7 @@ pub(super) fn page(timeline: &Timeline, scale: Scale, file: &str, twins: Option<
         "file": file,
         "isExplained": timeline.history.is_some(),
         "path": table,
+        "sources": sources(timeline),
         "axis": twins.map(|twins| &twins.axis),
         "templates": templates,
         "data": BASE64_STANDARD.encode(bytes),
@@ -106,6 +122,28 @@ pub(super) fn document(
         }
     };
     page.into_string() + "\n"
+}
+
+/// The lines of the source around each call that blocked, by its place: the number of the first, and the
+/// lines. Files that are not there have none.
+fn sources(timeline: &Timeline) -> Value {
+    let mut sources = Map::new();
+    for row in &timeline.rows {
+        let Some(place) = row.places.as_deref().and_then(first_place) else {
+            continue;
+        };
+        if sources.len() == SOURCES {
+            break;
+        }
+        if !sources.contains_key(place)
+            && let Some(found) = Excerpt::of(place, AROUND)
+        {
+            let lines = found.lines.iter().map(|line| clean(line).into());
+            let lines: Vec<Value> = iter::once(found.first.into()).chain(lines).collect();
+            sources.insert(place.to_string(), lines.into());
+        }
+    }
+    sources.into()
 }
 
 /// 128 bits that depend on the operating system's random numbers alone. The recording cannot predict
@@ -213,7 +251,7 @@ fn stage() -> Markup {
                 } }
             }
         }
-        div id="told" aria-live="polite" { p id="details" {} p id="why" {} }
+        div id="told" aria-live="polite" { p id="details" {} p id="why" {} pre id="source" hidden {} }
         div id="grip" role="separator" aria-orientation="horizontal" tabindex="0"
             aria-label="Height of the lanes in pixels" aria-controls="stage"
             aria-valuemin="80" aria-valuenow="80" {}
@@ -273,6 +311,7 @@ fn tabs() -> Markup {
         ("range", "Range"),
         ("instant", "Instant"),
         ("path", "Critical path"),
+        ("flame", "Flame graph"),
     ];
     html! {
         div id="tabs" role="tablist" aria-label="Below the lanes" {
@@ -292,6 +331,7 @@ fn tabs() -> Markup {
             }
             div id="standing" {}
         }
+        section id="tab-flame" role="tabpanel" aria-labelledby="show-flame" class="panel" hidden {}
         section id="tab-path" role="tabpanel" aria-labelledby="show-path" class="panel" hidden {}
         section id="tab-calls" role="tabpanel" aria-labelledby="show-calls" {
             div id="head" {

@@ -540,5 +540,5 @@ function tickStep(wanted) {
 function tick(value, step) {
   if (view.scale !== 'time') return value.toLocaleString('en');
   if (value === 0) return '0';
-  return span(value, Math.max(1, Math.ceil(Math.log10(value / step) + 1)));
+  return tickOf(value, Math.max(1, Math.ceil(Math.log10(value / step) + 1)));
 }

@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use trapline::{Moment, Nanos};
 
 use crate::{
-    units::{count, rounded, span},
+    units::{count, span},
     values::instant,
 };
 
@@ -30,14 +30,15 @@ impl Scale {
 
     pub(super) fn tick(self, value: f64) -> String {
         match self {
-            Self::Time if value > 0.0 => span(Duration::from_nanos(value as u64)),
+            // With all digits: neighbours may differ in the last.
+            Self::Time if value > 0.0 => format!("{:?}", Duration::from_nanos(value as u64)),
             Self::Time | Self::Turns => format!("{value}"),
         }
     }
 
     pub(super) fn amount(self, value: f64) -> String {
         match self {
-            Self::Time => rounded(Duration::from_nanos(value as u64)),
+            Self::Time => span(Duration::from_nanos(value as u64)),
             Self::Turns => count(value as u64, "turn"),
         }
     }

@@ -14,7 +14,7 @@ use super::{
     scale::Scale,
     words,
 };
-use crate::units::{count, rounded, span};
+use crate::units::{count, span};
 
 /// The largest numbers that are still distinguishable in a picture.
 const MOST_LANES: usize = 100;
@@ -189,7 +189,7 @@ impl<'a> Picture<'a> {
                     height=(px(bottom - TOP + 6.0)) {
                     title { "no task is ready; the clock moves by " (span(to.at - from.at)) }
                 }
-                @let moved = rounded(to.at - from.at);
+                @let moved = span(to.at - from.at);
                 @if self.scale == Scale::Turns && to.at > from.at && right - x > text_width(&moved) + 2.0 {
                     text class="small" x=(px((x + right) / 2.0)) y=(px(TOP - 10.0))
                         text-anchor="middle" { "+" (moved) }

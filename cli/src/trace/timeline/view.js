@@ -177,6 +177,7 @@ function select(bar, row = bar < 0 ? -1 : bars.row[bar]) {
   const ofRow = () => (row < 0 ? [HINT] : [`task ${task(view.lane)}`, call(row)]);
   page('details').textContent = (bar < 0 ? ofRow() : sentences(bar)).join(' · ');
   tellWhy();
+  tellSource();
   changed();
 }
 
@@ -211,11 +212,21 @@ function instant(nanos) {
   return `${String(minutes).padStart(2, '0')}:${String(rest).padStart(2, '0')}.${fraction}`;
 }
 
-/** A span of time, with so many digits. */
-function span(nanos, digits = 3) {
-  const units = [[1e9, 's'], [1e6, 'ms'], [1e3, 'µs'], [1, 'ns']];
-  const [size, unit] = units.find(([size]) => nanos >= size) ?? units[3];
-  return Number((nanos / size).toPrecision(digits)) + ' ' + unit;
+const UNITS = [[1e9, 's'], [1e6, 'ms'], [1e3, 'µs'], [1, 'ns']];
+
+/** A span of time, to a thousandth of its unit, as the commands show it. */
+function span(nanos) {
+  const step = nanos < 1e6 ? 1 : nanos < 1e9 ? 1e3 : 1e6;
+  const rounded = Math.round(nanos / step) * step;
+  if (rounded === 0) return '0';
+  const [size, unit] = UNITS.find(([size]) => rounded >= size);
+  return Number((rounded / size).toFixed(3)) + unit;
+}
+
+/** A span of time with so many digits: neighbours on an axis may differ in the last. */
+function tickOf(nanos, digits) {
+  const [size, unit] = UNITS.find(([size]) => nanos >= size) ?? UNITS[3];
+  return Number((nanos / size).toPrecision(digits)) + unit;
 }
 
 const count = (number, what) => `${number.toLocaleString('en')} ${what}${number === 1 ? '' : 's'}`;
@@ -269,5 +280,6 @@ function changed() {
     isDue = false;
     draw();
     tellTwin();
+    flameSoon();
   });
 }

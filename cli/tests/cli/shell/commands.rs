@@ -12,12 +12,12 @@ fn a_wait_is_explained_as_by_a_monitor() {
     has(&out, waits);
     has(
         &out,
-        "task 2 \"sleep\" waits for the timer at 00:05.000, since 00:00.000 (for 1.000 s), parent 1, 1 traps\n",
+        "task 2 \"sleep\" waits for the timer at 00:05.000, since 00:00.000 (for 1s), parent 1, 1 trap\n",
     );
     has(&out, "00:00.000000    2 sleep        sleep(5s) ...\n");
     has(
         &out,
-        "2 \"sleep\" has waited 1.000 s for the timer at 00:05.000 (sleep at ",
+        "2 \"sleep\" has waited 1s for the timer at 00:05.000 (sleep at ",
     );
     assert!(out.ends_with("\n1\n"), "{out}");
     let (_, out, _) = shell("sleep 5 & sleep 6 & ps --filter 00:06 --sort traps; tree --filter 6");

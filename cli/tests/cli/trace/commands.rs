@@ -363,6 +363,60 @@ fn export_writes_traces_of_chrome() {
     }
 }
 
+/// What the hosts of a recording are in the other format: each a process, whose tasks have no host in
+/// their names.
+#[test]
+fn a_host_is_a_process_of_a_chrome_trace_and_says_what_each_call_came_to() {
+    let hosts = [
+        "--on",
+        "a:echo --addr 0.0.0.0:80",
+        "--on",
+        "b:swarm --addr a:80",
+    ];
+    let place = Place::with("chrome-hosts", &hosts);
+    let text = place.print(&["trace", "export", "--format", "chrome", "run.trap"]);
+    assert_chrome(&text);
+    let trace: Value = serde_json::from_str(&text).unwrap();
+    let events = trace["traceEvents"].as_array().unwrap();
+    let names = events
+        .iter()
+        .filter(|event| event["name"] == "process_name");
+    let name = |event: &Value| (event["pid"].as_u64(), event["args"]["name"].to_string());
+    let mut processes: Vec<_> = names.map(name).collect();
+    processes.sort();
+    let expected = [(2, "\"trapline\""), (3, "\"a\""), (4, "\"b\"")];
+    assert_eq!(
+        processes,
+        expected.map(|(pid, name)| (Some(pid), name.to_string()))
+    );
+    let last = |pid: u64| {
+        let place = |event: &&Value| event["pid"] == pid && event["name"] == "process_sort_index";
+        events.iter().find(place).unwrap()["args"]["sort_index"].as_u64()
+    };
+    assert!(last(3) < last(4) && last(4) < last(2));
+    let threads = events.iter().filter(|event| event["name"] == "thread_name");
+    assert!(
+        threads
+            .clone()
+            .all(|event| !event["args"].to_string().contains('@'))
+    );
+    assert!(
+        threads
+            .clone()
+            .any(|event| event["pid"] == 3 && event["args"]["name"] == "client")
+    );
+    // Nothing of what the calls came to is left out.
+    let shown = place.print(&["trace", "show", "run.trap"]);
+    for call in ["connect(", "accept(", "send(", "recv("] {
+        let answered = |line: &&str| line.contains(call) && line.contains(" = ");
+        let calls = shown.lines().filter(answered).count();
+        assert!(calls > 900, "{call}");
+        assert!(text.matches(call).count() >= calls, "{call}");
+    }
+    // It has 48,000 events. The file had 5,901,740 bytes with an object for each.
+    assert!(text.len() < 5_901_740 / 3, "{} bytes", text.len());
+}
+
 /// Checks what the description of the format asks for, and Perfetto and speedscope rely on.
 ///
 /// Besides, a slice has a length, and ends before the next one of its task begins: speedscope sorts what
@@ -382,18 +436,23 @@ fn assert_chrome(text: &str) {
         if name.starts_with("process_") {
             continue;
         }
-        // The kernel is last: a process of its own.
-        assert_eq!(event["pid"], if event["tid"] == 0 { 2 } else { 1 });
-        assert!(!name.contains(['(', '"']), "no arguments: {name}");
+        // The kernel is a process of its own, and so is each host.
+        let pid = event["pid"].as_u64().unwrap();
+        assert_eq!(pid == 2, event["tid"] == 0, "{event}");
+        assert!(
+            phase != "X" || !name.contains(['(', '"']),
+            "no arguments: {name}"
+        );
         // Speedscope takes these for a part of the name.
         assert!(phase != "X" || event["args"].is_null());
-        let (tid, at) = (
-            event["tid"].as_u64().unwrap(),
-            event["ts"].as_f64().unwrap(),
-        );
+        let tid = event["tid"].as_u64().unwrap();
+        // Names have no instant.
+        let at = event["ts"].as_f64();
+        assert_eq!(at.is_none(), phase == "M", "{event}");
+        let at = at.unwrap_or_default();
         match phase {
             "M" => named.push(tid),
-            "i" => assert!(["t", "g"].contains(&event["s"].as_str().unwrap())),
+            "i" => assert!(["g", ""].contains(&event["s"].as_str().unwrap_or_default())),
             "X" => {
                 let length = event["dur"].as_f64().unwrap();
                 let first = *firsts.entry(tid).or_insert(at);
@@ -414,6 +473,7 @@ fn assert_chrome(text: &str) {
         }
     }
     assert!(!slices.is_empty());
+    named.push(0);
     assert!(slices.keys().all(|tid| named.contains(tid)));
     assert!(!arrows.is_empty());
     for ends in arrows.values() {

@@ -52,7 +52,10 @@ fn why_has_its_sentences_and_a_path_its_parts() {
     let (from, to) = (of(&path, "from"), of(&path, "to"));
     assert_eq!((&from[0], to.last()), (&json!(0.0), Some(&json!(0.062))));
     assert_eq!(from[1..], to[..to.len() - 1], "it has no gap");
-    assert!(of(&path, "was").contains(&"asleep".into()));
+    let place = crate::support::place_of("programs/cases/convoy.rs", "os.sleep(FETCH)");
+    let place = place.rsplit('/').next().unwrap();
+    let was = format!("asleep, holding mutex 1, {place}");
+    assert!(of(&path, "was").contains(&was.into()));
 }
 
 #[test]

@@ -27,11 +27,15 @@ fn summary_of_many_tasks_has_a_thousand_and_counts_the_others() {
     let place = Place::with("summary-many", &["sleepers", "--count", "1005"]);
     let text = place.print(&["trace", "summary", "run.trap"]);
     let rows = text.lines().filter(|line| line.contains("  sleeper  "));
-    assert_eq!(rows.count(), 2 * 999, "beside their parent, in two tables");
+    assert_eq!(
+        rows.count(),
+        3 * 999,
+        "beside their parent, in three tables"
+    );
     let others = "\nand 6 more tasks: --by-name takes them together, --json has all\n";
     assert!(text.contains(others), "{text}");
     let total = text.lines().last().unwrap();
-    assert!(total.starts_with("tasks 1006, "), "{total}");
+    assert!(total.starts_with("tasks 1,006, "), "{total}");
     let json = place.print(&["trace", "summary", "--json", "run.trap"]);
     let tasks = json.lines().filter(|line| line.contains("\"sleeper\""));
     assert_eq!(tasks.count(), 1005);

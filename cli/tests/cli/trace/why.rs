@@ -116,10 +116,10 @@ fn a_slow_upstream_is_found_from_a_client_of_the_proxy() {
     assert_eq!(
         why(&["slow-upstream"], "client"),
         "\
-4 \"client\" waited 40.1ms for bytes from device 3 (127.0.0.1:49153), from 00:00.000 (programs/cases/slow_upstream.rs:77).
+4 \"client\" waited 40.06ms for bytes from device 3 (127.0.0.1:49153), from 00:00.000 (programs/cases/slow_upstream.rs:77).
 3 \"proxy\" has the other end, device 4.
-Meanwhile 3 \"proxy\" was waiting for bytes from device 5 (127.0.0.1:49152) for 40ms.
-3 \"proxy\" waited 40ms for bytes from device 5 (127.0.0.1:49152), from 00:00.000 (programs/cases/slow_upstream.rs:77).
+Meanwhile 3 \"proxy\" was waiting for bytes from device 5 (127.0.0.1:49152) for 40.02ms.
+3 \"proxy\" waited 40.02ms for bytes from device 5 (127.0.0.1:49152), from 00:00.000 (programs/cases/slow_upstream.rs:77).
 2 \"upstream\" has the other end, device 6.
 Meanwhile 2 \"upstream\" was asleep for 40ms.
 "
@@ -241,7 +241,7 @@ fn bytes_that_are_under_way_explain_a_request_and_its_reply() {
     assert_eq!(
         place.print(&["trace", "why", "3", "--at", "45ms", "run.trap"]),
         "\
-3 \"client@clients\" waited 20ms for bytes from device 2 (10.0.0.1:45000), from 00:00.040 (programs/swarm.rs:132).
+3 \"client@clients\" waited 20ms for bytes from device 2 (10.0.0.1:45000), from 00:00.040 (programs/swarm.rs:177).
 4 \"client@server\" has the other end, device 3.
 It sent the bytes at 00:00.050: they were under way for 10ms.
 Meanwhile 4 \"client@server\" was waiting for bytes from device 3 (10.0.0.2:49152).
@@ -356,18 +356,18 @@ fn missing_events_are_a_share_of_the_critical_path() {
     assert_eq!(
         out,
         "\
-tasks 10 %, kernel 0 %, idle 90 % of the known 0.00500 s
+tasks 10 %, kernel 0 %, idle 90 % of the known 5ms
 critical path of 62ms
 
- share   time   task      was
- 96.8 %  60ms   worker-4  unknown: events are missing
- 2.4 %   1.5ms  worker-4  asleep
- 0.8 %   500µs  worker-4  running
+  share   time  task      was
+ 96.8 %   60ms  worker-4  unknown: events are missing
+  2.4 %  1.5ms  worker-4  asleep, convoy.rs:64
+  0.8 %  500µs  worker-4  running
 
- from          time   task          was
- 00:00.000000  60ms   5 \"worker-4\"  unknown: events are missing
+ from           time  task          was
+ 00:00.000000   60ms  5 \"worker-4\"  unknown: events are missing
  00:00.060000  500µs  5 \"worker-4\"  running
- 00:00.060500  1.5ms  5 \"worker-4\"  asleep
+ 00:00.060500  1.5ms  5 \"worker-4\"  asleep, convoy.rs:64
 "
     );
 }
@@ -472,10 +472,10 @@ fn a_supervisor_is_explained_up_to_the_client_of_its_server() {
     assert_eq!(
         without_places(&place.print(&why)),
         "\
-1 \"supervised@server\" waited 2.01s for the first of flag 2 \"stop\", a child of supervisor 1, from 00:00.000
-4 \"server@server\" made supervisor 1 ready at 00:02.011, which ended it.
+1 \"supervised@server\" waited 2.011s for the first of flag 3 \"stop\", a child of supervisor 2, from 00:00.000
+4 \"server@server\" made supervisor 2 ready at 00:02.011, which ended it.
 Meanwhile 4 \"server@server\" was waiting for the first of 3 sources.
-4 \"server@server\" waited 1s for the first of message 3, a member of group 4, readable 1, from 00:01.009
+4 \"server@server\" waited 1.002s for the first of message 4, a member of group 5, readable 1, from 00:01.009
 What ended it was a connection to device 1 (0.0.0.0:80).
 3 \"client@client\" connected at 00:02.008, which ended the wait.
 Meanwhile 3 \"client@client\" was asleep for 999ms."
@@ -488,22 +488,26 @@ fn the_critical_path_is_what_decided_the_end() {
     assert_eq!(
         place.print(&["trace", "path", "run.trap"]),
         "\
-tasks 0 %, kernel 0 %, idle 100 % of 0.122 s
+tasks 0 %, kernel 0 %, idle 100 % of 122ms
 critical path of 122ms
 
- share   time   task    was
- 98.4 %  120ms  reader  asleep
- 1.6 %   2ms    source  asleep
+  share   time  task    was
+ 98.4 %  120ms  reader  asleep, slow_reader.rs:56
+  1.6 %    2ms  source  asleep, slow_reader.rs:47
 
- from          time   task        was
- 00:00.000000  2ms    3 \"source\"  asleep
- 00:00.002000  120ms  2 \"reader\"  asleep
+ from           time  task        was
+ 00:00.000000    2ms  3 \"source\"  asleep, slow_reader.rs:47
+ 00:00.002000  120ms  2 \"reader\"  asleep, slow_reader.rs:56
 "
     );
     place.record("convoy.trap", &["convoy"]);
     let path = place.print(&["trace", "path", "convoy.trap"]);
     let total = sum_of_shares(&path);
     assert!((total - 100.0).abs() < 0.3, "{path}");
+    // Each worker sleeps with the lock in its hands, in the same line; at the end one has given it back.
+    let asleep = place_of("programs/cases/convoy.rs", "os.sleep(FETCH)");
+    let asleep = asleep.rsplit('/').next().unwrap();
+    has(&path, &format!("asleep, holding mutex 1, {asleep}"));
     assert!(
         !path.contains("waiting"),
         "each wait leads to the task that ended it: {path}"
