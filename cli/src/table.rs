@@ -1,9 +1,9 @@
 //! Tables for people, and the same rows as JSON.
 //!
-//! A table fits the terminal, or else 80 columns. Its widest texts are cut for that, and numbers are not.
+//! A table fits the terminal, or `COLUMNS`, or else 80 columns. Its widest texts are cut for that, and numbers are not.
 //! `--json` has everything.
 
-use std::{fmt, io, iter, time::Duration};
+use std::{env, fmt, io, iter, time::Duration};
 
 use rustix::termios::tcgetwinsize;
 use serde_json::{Map, Value};
@@ -50,11 +50,14 @@ impl<const N: usize> Sheet<N> {
     }
 }
 
-/// The columns of the terminal that standard output is, or else 80.
+/// The columns of the terminal that standard output is; without one, those of the environment variable
+/// `COLUMNS`, or else 80.
 pub(super) fn width() -> usize {
-    let size = tcgetwinsize(io::stdout()).map_or(80, |size| usize::from(size.ws_col));
+    let size = tcgetwinsize(io::stdout()).map(|size| usize::from(size.ws_col));
+    let set = || env::var("COLUMNS").ok()?.parse().ok();
     // A terminal may not know its size.
-    if size == 0 { 80 } else { size.max(20) }
+    let size = size.ok().filter(|columns| *columns > 0).or_else(set);
+    size.unwrap_or(80).clamp(20, 10_000)
 }
 
 /// Formats a table for people, with numbers aligned right.

@@ -2,7 +2,7 @@
 
 use std::{
     cell::Cell,
-    fs::File,
+    fs::{self, File},
     io::{self, BufReader, IsTerminal, Read},
     os::fd::AsFd,
     path::Path,
@@ -88,7 +88,7 @@ impl Source {
         };
         let input = input.map(File::from);
         let file = input.as_ref().ok().and_then(|file| file.metadata().ok());
-        let bytes = file.filter(|file| file.is_file()).map(|file| file.len());
+        let bytes = file.filter(fs::Metadata::is_file).map(|file| file.len());
         let recording = input.map_err(Error::from).and_then(|from| {
             let far = Rc::clone(&far);
             Recording::from_reader(BufReader::new(Input { from, far }))

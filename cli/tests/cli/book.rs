@@ -232,6 +232,16 @@ fn there_is(tool: &str) -> bool {
         .is_ok_and(|status| status.success())
 }
 
+/// A word without its time, if it is one: its unit may differ as its number may.
+fn timeless(word: &str) -> String {
+    let time = word.trim_matches(['(', ')', ',', '.']);
+    let number = time.trim_end_matches(['s', 'm', 'µ', 'n']);
+    match time.ends_with('s') && number.parse::<f64>().is_ok() {
+        true => word.replace(time, "TIME"),
+        false => word.to_string(),
+    }
+}
+
 /// A text whose numbers do not matter, nor how wide they are.
 fn numberless(text: &str) -> String {
     let mut steady = String::new();
@@ -239,6 +249,7 @@ fn numberless(text: &str) -> String {
         let words: Vec<String> = line
             .split_whitespace()
             .map(|word| {
+                let word = timeless(word);
                 let parts = word.split(|c: char| c.is_ascii_digit());
                 let parts: Vec<&str> = parts.filter(|part| !part.is_empty()).collect();
                 parts.join("0")

@@ -29,6 +29,7 @@ mod shell;
 mod signals;
 mod simulated;
 mod support;
+mod tables;
 mod tour;
 mod trace;
 mod wal;

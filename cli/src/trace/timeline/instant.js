@@ -150,7 +150,9 @@ function treeLine(crowd) {
  */
 function targetOf({ bar, sort }, value, alive) {
   if (bars.isTimed[bar]) return undefined;
-  const target = { task: bars.on.number[bar], mutex: holderAt(bar, value) }[sort];
+  // A select of two sources is for no task 2.
+  const end = bars.on.get(bar).startsWith('the end of ') ? bars.on.number[bar] : undefined;
+  const target = { task: end, mutex: holderAt(bar, value) }[sort];
   return alive.has(target) ? target : undefined;
 }
 

@@ -277,6 +277,7 @@ impl Gather<'_> {
             return false;
         }
         let spans = self.spans.event(event);
+        self.word_of_wait(event);
         let now = self.spans.now();
         if !self.has_begun && from.is_none_or(|from| from <= from.of(now)) {
             self.has_begun = true;
@@ -381,15 +382,20 @@ impl Gather<'_> {
     /// Notes the words for what a task waits for, and for what woke it.
     fn word(&mut self, span: Span) {
         let (tasks, words) = (self.spans.tasks(), &mut self.timeline.words);
-        if let Doing::Blocked(on @ (On::Queue(..) | On::Device(..))) = span.doing {
-            let said = words.entry(on.to_string());
-            said.or_insert_with(|| tasks.thing(on));
-        }
         if let Ending::Woken { by, .. } = span.end
             && let Wake::Queue(_) = by
         {
             let said = words.entry(by.to_string());
             said.or_insert_with(|| tasks.cause(by));
+        }
+    }
+
+    /// Notes the words for what a task begins to wait for: when the wait ends, the object may be gone.
+    fn word_of_wait(&mut self, event: &OwnedEvent) {
+        if let Some(on @ (On::Queue(..) | On::Device(..))) = event.fact.blocked_on() {
+            let tasks = self.spans.tasks();
+            let said = self.timeline.words.entry(on.to_string());
+            said.or_insert_with(|| tasks.thing(on));
         }
     }
 
