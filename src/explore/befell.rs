@@ -77,7 +77,7 @@ impl<K> Feelings<K> {
                 let is_injected = self.injected == Some(tid);
                 self.injected = self.injected.filter(|_| !is_injected);
                 if *reply == Reply::Io && !is_injected {
-                    return self.feel(tid, |fault, host, call| is_error_of(fault, host, call));
+                    return self.feel(tid, is_error_of);
                 }
             }
             Fact::Exited { exit } => {

@@ -29,7 +29,14 @@ fn no_table_is_wider_than_80_columns_though_names_are_long() {
     let (code, ..) = boot(&["--record", &a]);
     assert_eq!(code, 0);
     // One of its tasks is killed.
-    let (code, ..) = boot(&["--record", &b, "--net", "latency=7ms", "--inject", "send:kill:when=40"]);
+    let (code, ..) = boot(&[
+        "--record",
+        &b,
+        "--net",
+        "latency=7ms",
+        "--inject",
+        "send:kill:when=40",
+    ]);
     assert_ne!(code, 2);
     let trace = |args: &[&str]| run(&[&["trace"], args].concat()).1;
     let shown = [
