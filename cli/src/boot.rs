@@ -218,7 +218,7 @@ impl<'a> Session<'a> {
             .map_err(|error| format!("cannot handle signals: {error}"))?;
         let say = move || log.note("interrupted: shutting down (again to end at once)");
         let takes = !matches!(self.tape, Tape::From { .. });
-        signals::listen(kernel.remote(), takes, say)
+        signals::listen(&kernel.remote(), takes, say)
     }
 
     /// From now on a signal that kills the process leaves the tape and the recording complete up to

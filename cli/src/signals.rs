@@ -183,12 +183,12 @@ impl Kernels {
 
 /// As [`listen_for`], for one kernel.
 pub(super) fn listen(
-    kernel: Remote,
+    kernel: &Remote,
     takes: bool,
     say: impl Fn() + Clone + Send + 'static,
 ) -> Result<(), String> {
     let kernels = Kernels::default();
-    kernels.add(KernelId::default(), &kernel);
+    kernels.add(KernelId::default(), kernel);
     listen_for(kernels, takes, say)
 }
 
@@ -225,6 +225,6 @@ pub(super) fn listen_for(
         }
         // Before the shutdown, since the process may end at once and lose this line.
         let _ = soon(say.clone());
-        kernels.all().iter().for_each(|kernel| kernel.shutdown());
+        kernels.all().iter().for_each(Remote::shutdown);
     })
 }

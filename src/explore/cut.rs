@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-use crate::{Event, Fact, Inject, Tid};
+use crate::{Event, Inject, Tid};
 
 /// The begin of the reason where nothing was cut.
 pub(super) const NOTHING: &str = "the search cuts nothing";
@@ -19,11 +19,7 @@ pub(super) struct Cut {
 impl Cut {
     /// Returns whether an event is this cut.
     pub(super) fn is(&self, event: &Event<'_>) -> bool {
-        let inject = match event.fact {
-            Fact::Injected { inject } => Some(inject),
-            _ => None,
-        };
-        event.tid == self.tid && inject == Some(self.inject)
+        event.tid == self.tid && event.fact.injected() == Some(self.inject)
     }
 }
 

@@ -203,7 +203,7 @@ impl Space {
         drop(this);
         let fault = if which.ends { end } else { Some(fault) };
         // What it names may not be there yet, or be down.
-let happened = match (&fault, self.decider()) {
+        let happened = match (&fault, self.decider()) {
             (Some(fault), Some(decider)) => {
                 net.apply_deciding(fault, Rc::new(move |of, drawn| decider.choose(of, drawn)))
             }

@@ -187,7 +187,7 @@ impl Told {
         } else if fact.answer().is_some() && self.is_turn_of(event.tid) {
             let answer = self.ledger.line(fact, event.tid).answer();
             format!("= {}", answer.unwrap_or_default())
-        } else if let Fact::Injected { inject } = fact {
+        } else if let Some(inject) = fact.injected() {
             format!("[{inject}]")
         } else if fact.blocked_on().is_some() {
             if let Some(turn) = &mut self.turn {
@@ -213,16 +213,14 @@ impl Told {
     /// Notes what befalls a call, and what is the effect of a fault.
     fn feel(&mut self, event: &Event<'_>) {
         let felt = self.feelings.observe(event);
-        let is_injected = matches!(event.fact, Fact::Injected { .. });
-        if felt.is_empty() && !is_injected {
+        let injected = event.fact.injected();
+        if felt.is_empty() && injected.is_none() {
             return;
         }
         let call = self.calls.get(&event.tid);
         let by_call = call.map(|(text, row)| Felt::call(text, *row));
-        if let (Fact::Injected { inject }, Some((text, _)), Some(felt)) =
-            (&event.fact, call, &by_call)
-        {
-            let fault = Befell::call(text, *inject, self.guide.turns(), felt.clone());
+        if let (Some(inject), Some((text, _)), Some(felt)) = (injected, call, &by_call) {
+            let fault = Befell::call(text, inject, self.guide.turns(), felt.clone());
             self.faults.push(fault);
         }
         let task = || Felt::task(self.ledger.comm(event.tid), event.tid);

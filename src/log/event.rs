@@ -375,6 +375,8 @@ parts! {
     woken_by: Wake = Self::Woken { by } => *by;
     /// Returns a call without a trap.
     deferred: SystemCall = Self::Deferred { call } => *call;
+    /// Returns what an injection does to the last call of its task.
+    injected: Inject = Self::Injected { inject } => *inject;
     /// Returns what went through a device: the bytes, or the error.
     device_io: (DeviceId, Direction, Result<usize, io::ErrorKind>) =
         Self::DeviceIo { device, direction, result } => (*device, *direction, *result);

@@ -281,7 +281,7 @@ fn top(socket: &Path, every: Duration, log: Log) -> Result<ExitCode, Failure> {
     let mut kernel = Kernel::real().map_err(|error| error.to_string())?;
     signals::at_end(|| drop(signals::soon(leave)));
     // An interrupt ends the screen alone, and the kernel here is of no interest.
-    signals::listen(kernel.remote(), false, || {})?;
+    signals::listen(&kernel.remote(), false, || {})?;
     let main = kernel.spawn("top", async move |os: &mut Os| {
         let source = Source::There(Link::new(os, stream).await?);
         match screen::show(os, source, terminal, every, log.colored).await? {

@@ -363,6 +363,8 @@ fn whole(number: f64) -> Value {
 /// next slice would begin in this one.
 fn within(from: f64, to: f64, mut length: f64) -> f64 {
     let step = to.next_up() - to;
+    // The steps are small beside what was rounded where both ends are near zero.
+    length = length.min((to - from).max(0.0));
     while length > 0.0 && from + length > to {
         length = (length - step).max(0.0);
     }
