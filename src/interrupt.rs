@@ -342,7 +342,7 @@ impl Remotes {
 }
 
 impl Remote {
-    /// Has the signals of the process that a task of one of these has caught be for this kernel, too.
+    /// This kernel also gets the signals of the process that a task of one of these has caught.
     pub(crate) fn join(&self, fellows: &Arc<Remotes>) {
         let _ = self.0.fellows.set(Arc::downgrade(fellows));
     }

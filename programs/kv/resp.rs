@@ -59,7 +59,7 @@ fn line(bytes: &[u8], from: usize) -> Result<(&[u8], usize), Unread> {
 
 /// Reads the line of a length. Returns it, and where the next line begins.
 fn header(bytes: &[u8], from: usize, kind: u8, most: usize) -> Result<(usize, usize), Unread> {
-    // Most lengths have a digit, and a request has one for each text.
+    // Most lengths have one digit, and a request has a length for each text.
     if let Some(&[first, digit @ b'0'..=b'9', b'\r', b'\n']) = bytes.get(from..from + 4)
         && first == kind
     {

@@ -183,7 +183,7 @@ impl Kernels {
     ///     if id.index() == 0 {
     ///         kernel.spawn("endless", async |os: &mut Os| loop { os.yield_now().await })?;
     ///     } else {
-    ///         kernel.spawn("waits", async |os: &mut Os| os.sleep(std::time::Duration::MAX).await)?;
+    ///         kernel.spawn("waits", async |os: &mut Os| os.sleep(std::time::Duration::from_secs(3600)).await)?;
     ///     }
     ///     Ok(kernel)
     /// });

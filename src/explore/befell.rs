@@ -107,6 +107,11 @@ impl<K> Feelings<K> {
     }
 }
 
+/// Reads the fault of an event. Behind its words is what a crash may lose.
+pub(super) fn fault_of(text: &str) -> Option<Fault> {
+    text.split(": ").next()?.parse().ok()
+}
+
 /// Whether a call of a task on this host can fail because of a fault.
 fn is_error_of(fault: &Fault, host: &str, call: SystemCall) -> bool {
     let is_of_disk = Calls::FILES.contains(call);
@@ -180,5 +185,19 @@ impl Befell {
         let place = row.map(place).filter(|place| !place.is_empty());
         let place = place.map_or(String::new(), |place| format!(" at {place}"));
         format!("{text} {at}, felt by {by}{place}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fault_of;
+    use crate::Fault;
+
+    #[test]
+    fn a_fault_is_read_whatever_it_may_lose() {
+        for text in ["crash server", "crash server: its disk may lose 1 write"] {
+            assert_eq!(fault_of(text), Some(Fault::Crash("server".into())));
+        }
+        assert_eq!(fault_of("a word"), None);
     }
 }

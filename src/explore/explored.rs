@@ -63,7 +63,8 @@ pub struct Explored {
     /// reason in words: no task made the call that they befall, or there is no such host. Those of a shard
     /// could not happen in its part, and may have happened in another.
     pub idle: BTreeMap<String, String>,
-    /// What a search under chaos has not tested, in words: no task felt a fault. `None` if one did, or without
+    /// What a search under chaos has not tested, in words: no task felt a fault. `None` if one did, if a
+    /// schedule failed or none ran, and without
     /// [`Check::chaos`](crate::Check::chaos) and a chaos of [`Check::net`](crate::Check::net).
     pub unfelt: Option<String>,
     /// Why a schedule that is replayed alone made other traps than in its report, in words.

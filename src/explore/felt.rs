@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{befell::Feelings, may::MayFault};
+use super::{
+    befell::{Feelings, fault_of},
+    may::MayFault,
+};
 use crate::{Event, Fact, Fault, SimNet, Tid};
 
 /// How often a fault came in the schedules of a search ([`Explored::faults`](crate::Explored::faults)).
@@ -13,8 +16,9 @@ pub struct FaultCounts {
     pub drawn: u64,
     /// How often it happened. A host that it names may not be there, or there is nothing to break.
     pub applied: u64,
-    /// How often a task felt it: the call that it befalls; or a call that failed on a host of the fault after
-    /// it, or a task there that was killed. A call that an injection makes fail feels no other fault.
+    /// How often a task felt it: the call that it befalls; or a call that failed after it, or a task that was
+    /// killed. Of a link and of a disk these are on a host of the fault. What else breaks the network is felt
+    /// by any call of the network. A call that an injection makes fail feels no other fault.
     pub felt: u64,
 }
 
@@ -146,7 +150,7 @@ impl Counted {
     pub(super) fn observe(&mut self, event: &Event<'_>) {
         if let Fact::Fault { text } = &event.fact
             && event.tid == Tid::KERNEL
-            && let Ok(fault) = text.parse()
+            && let Some(fault) = fault_of(text)
         {
             let kind = text.split(' ').next().unwrap_or_default();
             self.feelings.add((kind.to_string(), false), fault);

@@ -1,7 +1,7 @@
 //! What a run of a graded program comes to.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     fmt,
     sync::{Arc, Mutex},
 };
@@ -138,8 +138,9 @@ pub(super) struct Judge {
     choices: Arc<Mutex<Choices>>,
 }
 
-/// The choices that the tasks of a program make, and the places of each.
-pub(super) type Choices = BTreeMap<String, BTreeSet<String>>;
+/// The choices that the tasks of a program make: the places of each, and how often a schedule makes it there
+/// at most.
+pub(super) type Choices = BTreeMap<String, BTreeMap<String, u64>>;
 
 impl Judge {
     pub(super) fn of(outcome: &Outcome, is_wrong: bool) -> Self {
@@ -150,13 +151,15 @@ impl Judge {
         }
     }
 
-    pub(super) fn note_choices(&self, made: BTreeSet<(String, String)>) {
+    pub(super) fn note_choices(&self, made: BTreeMap<(String, String), u64>) {
         if made.is_empty() {
             return;
         }
         let mut choices = lock(&self.choices);
-        for (choice, place) in made {
-            choices.entry(choice).or_default().insert(place);
+        for ((choice, place), times) in made {
+            let most = choices.entry(choice).or_default().entry(place);
+            let most = most.or_default();
+            *most = times.max(*most);
         }
     }
 

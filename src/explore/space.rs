@@ -155,7 +155,8 @@ impl Space {
         let next = [at.deadline, report].into_iter().flatten().min();
         let next = next.filter(|next| *next > now);
         let may = self.may(at, next.map(|next| next - now));
-        match self.decider()?.before_turn(&may)? {
+        let decider = self.decider()?;
+        match decider.before_turn(&may)? {
             // The kernel waits by itself.
             Happens::Clock if at.waits => None,
             Happens::Clock => {
@@ -164,7 +165,7 @@ impl Space {
                 Some(next)
             }
             Happens::Fault(which) => {
-                self.apply(which, net?);
+                self.apply(which, net?, decider);
                 Some(now)
             }
         }
@@ -187,7 +188,7 @@ impl Space {
         }
     }
 
-    fn apply(&self, which: Which, net: &SimNet) {
+    fn apply(&self, which: Which, net: &SimNet, decider: Rc<dyn Decide>) {
         let mut this = self.0.borrow_mut();
         let What::Between(fault) = this.limits.faults[which.at as usize].what.clone() else {
             return;
@@ -203,12 +204,10 @@ impl Space {
         drop(this);
         let fault = if which.ends { end } else { Some(fault) };
         // What it names may not be there yet, or be down.
-        let happened = match (&fault, self.decider()) {
-            (Some(fault), Some(decider)) => {
-                net.apply_deciding(fault, Rc::new(move |of, drawn| decider.choose(of, drawn)))
-            }
-            _ => Ok(()),
-        };
+        let leaves = Rc::new(move |of, drawn| decider.choose(of, drawn));
+        let happened = fault
+            .as_ref()
+            .map_or(Ok(()), |fault| net.apply_deciding(fault, leaves));
         if let (Some(fault), false) = (&fault, which.ends) {
             let this = &mut *self.0.borrow_mut();
             let text = &this.limits.faults[which.at as usize].text;

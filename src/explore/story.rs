@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{
-    befell::{Befell, Feelings, Felt},
+    befell::{Befell, Feelings, Felt, fault_of},
     cut::Await,
     excerpt::{self, Place, Row, Used},
     guide::Guide,
@@ -170,7 +170,7 @@ impl Told {
             && event.tid == Tid::KERNEL
         {
             self.end_turn();
-            if let Ok(fault) = text.parse() {
+            if let Some(fault) = fault_of(text) {
                 self.feelings.add(self.faults.len(), fault);
             }
             self.faults

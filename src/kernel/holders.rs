@@ -206,7 +206,7 @@ impl Kernel {
 
     /// Notes for a search what closes a cycle now that the caller waits: the task at the end of its
     /// chain of waits would have to wait for the caller, or for a task that waits for the caller. A lock that
-    /// was handed to a task which has not run since has no holder yet: it is the ready task that takes it next.
+    /// was handed to a task which has not run since has no holder yet: one of the ready tasks takes it next.
     #[cold]
     fn note_chain(&self, me: Runnable) {
         let waits = |task| chain(task, |task| self.blocker(task));

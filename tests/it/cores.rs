@@ -297,8 +297,20 @@ async fn twice(os: &mut Os) -> io::Result<[String; 2]> {
             .to_string()
             .replace(&addr.port().to_string(), "PORT");
     }
+    // Both have to share the port, not the second one alone.
+    let shared = ListenOptions::new().reuse_port(true);
+    let refused = os.listen_with(addr, shared).await.map(drop).unwrap_err();
+    assert_eq!(refused.kind(), io::ErrorKind::AddrInUse);
     // The port is free when the listener is gone.
     drop(listener);
+    os.yield_now().await;
+    let one = os.listen_with(addr, shared).await?;
+    drop(os.listen_with(addr, shared).await?);
+    os.yield_now().await;
+    // The first of two is still there.
+    let refused = os.listen(addr).await.map(drop).unwrap_err();
+    assert_eq!(refused.kind(), io::ErrorKind::AddrInUse);
+    drop(one);
     os.yield_now().await;
     os.listen(addr).await.map(drop)?;
     Ok(said)

@@ -77,6 +77,8 @@ impl<T: 'static> Once<T> {
             );
             if token.take(os).await.is_ok() {
                 token.set_held();
+                // As a lock: whether it is held decides where others wait.
+                token.touch_beside(false);
                 let making = Making(token);
                 let made = init(os).await;
                 std::mem::forget(making);

@@ -38,8 +38,8 @@ pub(super) struct Ports {
     pub(super) shared: SharedPorts,
     /// How often this world has asked for each address.
     asked: BTreeMap<SocketAddr, usize>,
-    /// The listeners of this world, by where they listen.
-    mine: BTreeMap<SocketAddr, DeviceId>,
+    /// The listeners of this world: where each listens, and whether the program has it share its port.
+    mine: BTreeMap<DeviceId, (SocketAddr, bool)>,
 }
 
 impl Ports {
@@ -62,8 +62,10 @@ impl Ports {
         options: &ListenOptions,
         is_open: impl Fn(DeviceId) -> bool,
     ) -> Result<(Socket, SocketAddr)> {
-        self.mine.retain(|_, listener| is_open(*listener));
-        if !options.reuse_port && self.mine.keys().any(|mine| overlap(*mine, addr)) {
+        self.mine.retain(|listener, _| is_open(*listener));
+        let shares = options.reuse_port;
+        let is_taken = |(mine, shared): &(_, bool)| !(shares && *shared) && overlap(*mine, addr);
+        if self.mine.values().any(is_taken) {
             return Err(rustix::io::Errno::ADDRINUSE.into());
         }
         let options = options.reuse_port(true);
@@ -80,7 +82,7 @@ impl Ports {
         };
         known.insert((addr, nth), local);
         self.asked.insert(addr, asked + 1);
-        self.mine.insert(local, id);
+        self.mine.insert(id, (local, shares));
         Ok((socket, local))
     }
 }
