@@ -184,11 +184,7 @@ pub(super) fn command(name: &str, app: &App) -> Command {
 /// Has a shell complete the values of some options: the names of programs, and the begins of rules.
 fn with_words(arg: Arg, programs: &[&'static str]) -> Arg {
     match arg.get_id().as_str() {
-        "with" => arg.value_parser(completed(
-            StringValueParser::new(),
-            programs.iter().copied(),
-        )),
-        "task" | "reference" => arg.value_parser(completed(
+        "with" | "task" | "reference" => arg.value_parser(completed(
             StringValueParser::new(),
             programs.iter().copied(),
         )),

@@ -38,7 +38,8 @@ impl Excerpt {
         let file = fs::File::open(path).ok()?;
         file.take(LARGEST).read_to_string(&mut text).ok()?;
         let first = at.saturating_sub(around).max(1);
-        let lines = text.lines().skip(first - 1).take(at + around + 1 - first);
+        let end = at.checked_add(around + 1)?;
+        let lines = text.lines().skip(first - 1).take(end - first);
         let lines: Vec<String> = lines.map(str::to_string).collect();
         (at >= 1 && at < first + lines.len()).then_some(Self { first, lines, at })
     }
@@ -70,6 +71,7 @@ mod tests {
         for place in [
             "src/excerpt.rs:0",
             "src/excerpt.rs:100000",
+            "src/excerpt.rs:18446744073709551615",
             "src/excerpt.rs",
             "../cli/src/excerpt.rs:1",
             "Cargo.toml:1",

@@ -7,12 +7,13 @@ use std::{
     io::{self, IsTerminal},
     sync::{
         Arc, Mutex, MutexGuard, Once, PoisonError,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     thread,
     time::{Duration, Instant},
 };
 
+use rustix::termios::tcgetwinsize;
 use trapline::{Event, Nanos};
 
 use super::{
@@ -51,22 +52,25 @@ struct Work {
     share: AtomicU64,
     /// The instant of a run, in nanoseconds; 0 without one.
     instant: AtomicU64,
+    /// Whether the line on the terminal may be of this work.
+    was_shown: AtomicBool,
 }
 
-/// All work, of which the last is shown. The terminal belongs to the process, and so does this.
+/// All work, of which the last is shown that has taken a second. The terminal belongs to the process, and so does this.
 static ALL: Mutex<Vec<Arc<Work>>> = Mutex::new(Vec::new());
 
 fn all() -> MutexGuard<'static, Vec<Arc<Work>>> {
     ALL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Shows the last work now and then.
+/// Shows the last long work now and then.
 fn watch() {
     loop {
         thread::sleep(PERIOD);
         let all = all();
-        let line = all.last().and_then(|work| work.line());
-        if let Some(line) = line {
+        let line = |work: &Arc<Work>| Some((Arc::clone(work), work.line()?));
+        if let Some((work, line)) = all.iter().rev().find_map(line) {
+            work.was_shown.store(true, Relaxed);
             show(&line);
         }
     }
@@ -87,6 +91,7 @@ impl Meter {
             done: AtomicU64::new(0),
             share: AtomicU64::new(0),
             instant: AtomicU64::new(0),
+            was_shown: AtomicBool::new(false),
         });
         all().push(Arc::clone(&work));
         WATCHED.call_once(|| {
@@ -114,8 +119,7 @@ impl Meter {
     /// Notes the part that is done, where the number of all parts is not known.
     pub(super) fn share(&self, share: impl FnOnce() -> Option<f64>) {
         if let Some(work) = &self.0 {
-            let share = share().map_or(0, f64::to_bits);
-            work.share.store(share, Relaxed);
+            work.share.store(part(share()).to_bits(), Relaxed);
         }
     }
 }
@@ -125,7 +129,9 @@ impl Drop for Meter {
         if let Some(work) = &self.0 {
             let mut all = all();
             all.retain(|other| !Arc::ptr_eq(other, work));
-            stdio::clear();
+            if work.was_shown.load(Relaxed) {
+                stdio::clear();
+            }
         }
     }
 }
@@ -173,6 +179,12 @@ pub(super) fn of_run(share: impl Fn(Duration, u64) -> Option<f64>) -> impl FnMut
     }
 }
 
+/// A part from 0 to 1, where 0 is also a part that is not known.
+fn part(share: Option<f64>) -> f64 {
+    let share = share.filter(|share| !share.is_nan());
+    share.unwrap_or(0.0).clamp(0.0, 1.0)
+}
+
 /// So many of all, and how many a second.
 pub(super) fn line(done: u64, of: Option<u64>, what: &str, elapsed: Duration) -> String {
     let rate = number((done as f64 / elapsed.as_secs_f64().max(1e-9)).round());
@@ -182,15 +194,26 @@ pub(super) fn line(done: u64, of: Option<u64>, what: &str, elapsed: Duration) ->
     }
 }
 
-/// The time that the rest takes, in whole seconds.
+/// The time that the rest takes, in whole seconds; nothing for less than half of one.
 pub(super) fn time_left(most: &str, left: Option<Duration>) -> String {
     let left = left.map(|left| Duration::from_secs(left.as_secs_f64().round() as u64));
+    let left = left.filter(|left| !left.is_zero());
     left.map_or_else(String::new, |left| format!(", {most}{} left", span(left)))
 }
 
 /// Shows a line until anything else is printed.
 pub(super) fn show(line: &str) {
-    stdio::show_line(&cut(line, 79));
+    let columns = tcgetwinsize(io::stderr()).map_or(0, |size| size.ws_col);
+    stdio::show_line(&cut(line, room(columns)));
+}
+
+/// The columns of a line on a terminal. A letter in its last column could begin another line.
+fn room(columns: u16) -> usize {
+    // A terminal may not know its size.
+    match columns {
+        0 => 79,
+        _ => usize::from(columns - 1).min(79),
+    }
 }
 
 #[cfg(test)]
@@ -208,5 +231,18 @@ mod tests {
             ", at most 90s left"
         );
         assert_eq!(time_left("", None), "");
+        assert_eq!(time_left("", Some(Duration::from_millis(400))), "");
+    }
+
+    #[test]
+    fn a_part_is_no_less_than_nothing_and_no_more_than_all() {
+        let shares = [f64::NAN, f64::INFINITY, -1.0, 0.25, 7.0].map(Some);
+        assert_eq!(shares.map(part), [0.0, 1.0, 0.0, 0.25, 1.0]);
+        assert_eq!(part(None), 0.0);
+    }
+
+    #[test]
+    fn a_line_fits_the_terminal() {
+        assert_eq!([0, 1, 40, 80, 500].map(room), [79, 0, 39, 79, 79]);
     }
 }

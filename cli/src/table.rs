@@ -73,8 +73,12 @@ pub(super) fn table<'a, const N: usize>(
     let texts: Vec<Vec<String>> = texts.collect();
     let numeric: Vec<bool> = (0..N)
         .map(|at| {
-            let first = rows.iter().position(|row| !row[at].is_null());
-            first.is_some_and(|row| is_number(&texts[row][at]))
+            // A cell of what is not there says nothing.
+            let mut cells = texts.iter().map(|cells| cells[at].as_str());
+            let are_numbers = cells
+                .clone()
+                .all(|cell| ["", "-"].contains(&cell) || is_number(cell));
+            are_numbers && cells.any(is_number)
         })
         .collect();
     let widths = widths(&heads, &texts, &numeric);
@@ -156,7 +160,7 @@ fn cell(value: &Value, head: &str) -> String {
 
 /// Whether a text is a number, a time or a share.
 fn is_number(text: &str) -> bool {
-    let text = text.trim_start_matches(['+', '-']);
+    let text = text.trim_start_matches(['+', '-', '<']);
     let end = text.find(|letter: char| !letter.is_ascii_digit() && !".,".contains(letter));
     let (digits, unit) = text.split_at(end.unwrap_or(text.len()));
     digits.starts_with(|digit: char| digit.is_ascii_digit())
@@ -206,8 +210,24 @@ mod tests {
     }
 
     #[test]
+    fn a_column_is_of_numbers_if_all_its_cells_are() {
+        let row = |name: &str, share: &str| [name.into(), share.into(), Value::Null];
+        let rows = [row("123", "<0.01 %"), row("worker", "-"), row("x", "9.5 %")];
+        let expected = [
+            " task      share  nothing",
+            " 123     <0.01 %",
+            " worker        -",
+            " x         9.5 %",
+        ];
+        let text = table(["task", "share", "nothing"], &rows);
+        assert_eq!(text, expected.join("\n"));
+    }
+
+    #[test]
     fn numbers_are_told_from_names() {
-        for number in ["0", "1,234", "62.5ms", "+1s", "-3µs", "99.9 %", "7ns"] {
+        for number in [
+            "0", "1,234", "62.5ms", "+1s", "-3µs", "99.9 %", "7ns", "<0.01 %",
+        ] {
             assert!(is_number(number), "{number}");
         }
         for text in ["", "s", "-", "1 done", "00:01.000", "2m", "worker-1", "%"] {

@@ -59,8 +59,9 @@ pub(crate) fn percent(part: f64, whole: f64) -> String {
 
 /// A whole number, with a comma before each three digits from the right.
 pub(crate) fn number(number: impl fmt::Display) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
+    let whole = number.to_string();
+    let digits = whole.trim_start_matches('-');
+    let mut text = whole[..whole.len() - digits.len()].to_string();
     for (at, digit) in digits.chars().enumerate() {
         if at > 0 && (digits.len() - at).is_multiple_of(3) {
             text.push(',');
@@ -90,5 +91,7 @@ mod tests {
     fn digits_are_separated_in_threes() {
         let texts = [0, 999, 1000, 3041, 12_345_678].map(number);
         assert_eq!(texts, ["0", "999", "1,000", "3,041", "12,345,678"]);
+        let texts = [-1, -123, -1234, -123_456].map(number);
+        assert_eq!(texts, ["-1", "-123", "-1,234", "-123,456"]);
     }
 }

@@ -107,10 +107,10 @@ impl Trial {
             if signals::is_raised() {
                 break;
             }
-            meter.add();
             // Behind the largest seed comes the smallest.
             let seed = settings.seed.wrapping_add(number);
             runs.push(run(policy, image, settings, seed, number == 0)?);
+            meter.add();
         }
         Ok(Self {
             policy: policy.to_string(),

@@ -230,8 +230,8 @@ fn answers_of(script: &Arc<Script>, line: &BootLine, expect: Expect) -> Arc<[Opt
     let mut known: Vec<(usize, &Peer, Heard)> = Vec::new();
     let mut answers = vec![None; script.peers.len()];
     let meter = Meter::new("client", Some(script.clients().count() as u64));
-    for (place, peer, number) in script.clients() {
-        meter.add();
+    for (done, (place, peer, number)) in (0..).zip(script.clients()) {
+        meter.show(done);
         let is_same =
             |(of, other, _): &&(usize, &Peer, Heard)| *of == number && peer.does_as(other);
         let alone = match known.iter().find(is_same) {

@@ -57,8 +57,9 @@ struct Track {
     /// If its last slice was a turn of zero length, the instant of that turn.
     instant: Option<f64>,
     first: Option<f64>,
-    /// The start of the arrow to its next turn, if it was woken.
-    arrow: Option<(Tid, f64)>,
+    /// The start of the arrow to its next turn, if it was woken: the process and the task that woke it,
+    /// which may be gone by then, and the instant.
+    arrow: Option<(u64, Tid, f64)>,
     process: Option<u64>,
     /// What it did at an instant, which is not written yet.
     notes: Vec<String>,
@@ -244,7 +245,7 @@ impl<W: Write> Chrome<'_, W> {
             && let Some(waker) = waker
             && let Some(over) = self.track(waker).turn
         {
-            self.track(tid).arrow = Some((waker, over));
+            self.track(tid).arrow = Some((self.process(waker), waker, over));
         }
         Ok(())
     }
@@ -279,16 +280,12 @@ impl<W: Write> Chrome<'_, W> {
         let track = self.track(tid);
         // A moment before the end of the turn, so that the arrow starts within it.
         track.turn = Some((to - 0.001).max(from));
-        if let Some((waker, over)) = track.arrow.take() {
+        if let Some((pid, waker, over)) = track.arrow.take() {
             self.count += 1;
-            for (phase, tid, at) in [("s", waker, over), ("f", tid, from)] {
-                let id = ("id", self.count.into());
-                match phase {
-                    // It ends in the slice that it is within.
-                    "f" => self.put(phase, tid, at, "woke", [id, ("bp", "e".into())])?,
-                    _ => self.put(phase, tid, at, "woke", [id])?,
-                }
-            }
+            let id = ("id", Value::from(self.count));
+            self.put_in(pid, "s", waker, over, "woke", [id.clone()])?;
+            // It ends in the slice that it is within.
+            self.put("f", tid, from, "woke", [id, ("bp", "e".into())])?;
         }
         Ok(())
     }
@@ -332,7 +329,19 @@ impl<W: Write> Chrome<'_, W> {
         name: &str,
         own: [(&str, Value); N],
     ) -> Result<(), Failure> {
-        let pid = self.process(tid);
+        self.put_in(self.process(tid), phase, tid, at, name, own)
+    }
+
+    /// Does the same in a process that is known.
+    fn put_in<const N: usize>(
+        &mut self,
+        pid: u64,
+        phase: &str,
+        tid: Tid,
+        at: f64,
+        name: &str,
+        own: [(&str, Value); N],
+    ) -> Result<(), Failure> {
         let tid = u64::from(tid);
         let mut line = json!({ "ph": phase, "pid": pid, "tid": tid, "name": name });
         if phase != "M" {
@@ -363,8 +372,10 @@ fn whole(number: f64) -> Value {
 /// next slice would begin in this one.
 fn within(from: f64, to: f64, mut length: f64) -> f64 {
     let step = to.next_up() - to;
-    // The steps are small beside what was rounded where both ends are near zero.
-    length = length.min((to - from).max(0.0));
+    if from + length > to {
+        // The steps are small beside what was rounded where both ends are near zero.
+        length = length.min((to - from).max(0.0));
+    }
     while length > 0.0 && from + length > to {
         length = (length - step).max(0.0);
     }
@@ -407,5 +418,9 @@ mod tests {
             }
         }
         assert!(shortened > 0, "rounding adds to some");
+        // Near zero a step is far less than what is too long.
+        let [from, to] = [f64::MIN_POSITIVE, 0.001];
+        let dur = within(from, to, to + 1e-10);
+        assert!(from + dur <= to && to - dur < 1e-15, "{dur}");
     }
 }

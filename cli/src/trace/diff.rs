@@ -280,8 +280,10 @@ fn show(
     for difference in headers(a.source.header(), b.source.header()) {
         writeln!(out, "{difference}")?;
     }
-    let same = count(parting.same, "event");
-    writeln!(out, "the first {same} are the same")?;
+    match parting.same {
+        1 => writeln!(out, "the first event is the same")?,
+        same => writeln!(out, "the first {} are the same", count(same, "event"))?,
+    }
     for line in &parting.before {
         writeln!(out, "  {line}")?;
     }

@@ -216,11 +216,13 @@ fn a_replay_tells_how_far_it_is() {
     let (code, _, err) = run(&[&["boot", "--seed", "1", "--tape", &tape], &limit[..]].concat());
     assert!(matches!(code, 0 | 4), "{err}");
     let mut run = OnTerminal::start(trapline(&["replay", "--at-speed", &tape]));
-    run.wait(&[" ticks, ", " a second, ", " left"]);
+    run.wait(&[" ticks, ", " a second"]);
     run.interrupt();
     let (code, _, seen) = run.end();
     assert_eq!(code, Some(130), "{seen}");
     has(&left(&seen), "it came to ");
+    // A short tape is read as a whole at once, which says nothing of the time that the rest takes.
+    assert!(!seen.contains(" 0 left"), "{seen}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The commands that read a recording.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     io::{Read, Write},
     process::Stdio,
 };
@@ -427,7 +427,7 @@ fn assert_chrome(text: &str) {
     let mut firsts: BTreeMap<u64, f64> = BTreeMap::new();
     let mut slices: BTreeMap<u64, Vec<(f64, f64)>> = BTreeMap::new();
     let mut arrows: BTreeMap<u64, Vec<(&str, u64, f64)>> = BTreeMap::new();
-    let mut named = Vec::new();
+    let (mut named, mut used) = (BTreeSet::new(), BTreeSet::new());
     for event in events {
         let (phase, name) = (
             event["ph"].as_str().unwrap(),
@@ -450,8 +450,10 @@ fn assert_chrome(text: &str) {
         let at = event["ts"].as_f64();
         assert_eq!(at.is_none(), phase == "M", "{event}");
         let at = at.unwrap_or_default();
+        let of = if phase == "M" { &mut named } else { &mut used };
+        of.insert((pid, tid));
         match phase {
-            "M" => named.push(tid),
+            "M" => {}
             "i" => assert!(["g", ""].contains(&event["s"].as_str().unwrap_or_default())),
             "X" => {
                 let length = event["dur"].as_f64().unwrap();
@@ -473,8 +475,8 @@ fn assert_chrome(text: &str) {
         }
     }
     assert!(!slices.is_empty());
-    named.push(0);
-    assert!(slices.keys().all(|tid| named.contains(tid)));
+    let unnamed: Vec<_> = used.difference(&named).collect();
+    assert!(unnamed.is_empty(), "without a name: {unnamed:?}");
     assert!(!arrows.is_empty());
     for ends in arrows.values() {
         let [("s", waker, from), ("f", woken, to)] = ends[..] else {

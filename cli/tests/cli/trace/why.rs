@@ -245,7 +245,7 @@ fn bytes_that_are_under_way_explain_a_request_and_its_reply() {
 4 \"client@server\" has the other end, device 3.
 It sent the bytes at 00:00.050: they were under way for 10ms.
 Meanwhile 4 \"client@server\" was waiting for bytes from device 3 (10.0.0.2:49152).
-4 \"client@server\" waited 20ms for bytes from device 3 (10.0.0.2:49152), from 00:00.030 (programs/echo.rs:83).
+4 \"client@server\" waited 20ms for bytes from device 3 (10.0.0.2:49152), from 00:00.030 (programs/echo.rs:98).
 3 \"client@clients\" has the other end, device 2.
 It sent the bytes at 00:00.040: they were under way for 10ms.
 "
@@ -272,7 +272,7 @@ fn bytes_that_have_not_arrived_at_the_end_are_no_cycle() {
     assert_eq!(place.run(&boot).0, 4);
     let said = place.print(&["trace", "why", "3", "run.trap"]);
     let end = "\
-4 \"client@server\" waits for bytes from device 3 (10.0.0.2:49152) since 00:00.030, to its end (programs/echo.rs:83).
+4 \"client@server\" waits for bytes from device 3 (10.0.0.2:49152) since 00:00.030, to its end (programs/echo.rs:98).
 3 \"client@clients\" has the other end, device 2.
 It sent bytes at 00:00.040, which have not arrived.
 ";
