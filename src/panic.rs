@@ -159,6 +159,8 @@ fn frames(backtrace: &str) -> Vec<(&str, &str)> {
                 frame.1 = place.strip_prefix("./").unwrap_or(place);
             }
         } else if let Some((_, name)) = line.split_once(": ") {
+            // A part of an async closure that is kept in a variable. With line tables alone it has no name.
+            let name = name.strip_suffix("::{{synthetic}}").unwrap_or(name);
             frames.push((name, ""));
         }
     }
@@ -205,7 +207,7 @@ mod tests {
              at /rustc/59807616e1fa/library/core/src/panic.rs:62:9
    4: trapline::user::time::<impl trapline::user::os::Os>::timeout::{{closure}}
              at ./src/user/time.rs:110:30
-   5: <server::Echo as trapline_cli::program::Program>::main::{{closure}}
+   5: <server::Echo as trapline_cli::program::Program>::main::{{closure}}::{{closure}}::{{synthetic}}
              at ./src/server.rs:41:30
    6: core::future::future::poll::{{closure}}
              at /rustc/59807616e1fa/library/core/src/future/future.rs:133:9

@@ -17,7 +17,7 @@ use rustix::termios::tcgetwinsize;
 use trapline::{Event, Nanos};
 
 use super::{
-    stdio,
+    signals, stdio,
     table::cut,
     units::{count, number, percent, span},
 };
@@ -95,6 +95,8 @@ impl Meter {
         });
         all().push(Arc::clone(&work));
         WATCHED.call_once(|| {
+            // An end by a second interrupt drops nothing.
+            signals::at_end(|| drop(signals::soon(stdio::clear)));
             let watcher = thread::Builder::new().name("progress".into());
             // Without a thread there is no line, which is no failure of the work.
             let _ = watcher.spawn(watch);

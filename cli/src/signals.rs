@@ -17,7 +17,7 @@ use signal_hook::{
 };
 use trapline::{KernelId, Remote, Remotes, Signal};
 
-use super::{crash, stdio};
+use super::crash;
 
 /// The longest time that the end of the process waits for a reader of its last output.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -131,7 +131,6 @@ pub(super) fn end(code: i32) -> ! {
     for say in &*last_words {
         say();
     }
-    let _ = soon(stdio::clear);
     process::exit(code)
 }
 

@@ -274,26 +274,16 @@ impl<S, R> fmt::Debug for Grade<S, R> {
 /// outcomes are not those of its schedules.
 fn refusal(submission: &Choices, reference: &Choices) -> Option<String> {
     submission.iter().find_map(|(choice, places)| {
-        let known = reference.get(choice);
-        let known = known.map_or(0, |places| places.values().sum());
-        let times: u64 = places.values().sum();
-        (times > known).then(|| {
-            let places: Vec<&str> = places.keys().map(String::as_str).collect();
-            let (all, times, known) = (places.join(", "), often(times), often(known));
+        let known = reference.get(choice).map_or(0, BTreeSet::len);
+        let places: Vec<&str> = places.iter().map(String::as_str).collect();
+        (places.len() > known).then(|| {
+            let (all, s) = (places.join(", "), if known == 1 { "" } else { "s" });
             format!(
-                "it calls os.{choice} {times}, at {all}, and the reference does so {known}: a search runs \
-                 all answers of a choice, which can stand in for outcomes of schedules"
+                "it calls os.{choice} at {all}, and the reference does so at {known} place{s}: a search runs \
+                 both answers of a choice, which can stand in for outcomes of schedules"
             )
         })
     })
-}
-
-fn often(times: u64) -> String {
-    match times {
-        0 => "never".into(),
-        1 => "once".into(),
-        _ => format!("{times} times"),
-    }
 }
 
 /// Returns the outcomes that only the first program has, if the search of the other was complete.

@@ -1,7 +1,7 @@
 //! What a run of a graded program comes to.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt,
     sync::{Arc, Mutex},
 };
@@ -138,9 +138,8 @@ pub(super) struct Judge {
     choices: Arc<Mutex<Choices>>,
 }
 
-/// The choices that the tasks of a program make: the places of each, and how often a schedule makes it there
-/// at most.
-pub(super) type Choices = BTreeMap<String, BTreeMap<String, u64>>;
+/// The choices that the tasks of a program make, and the places of each.
+pub(super) type Choices = BTreeMap<String, BTreeSet<String>>;
 
 impl Judge {
     pub(super) fn of(outcome: &Outcome, is_wrong: bool) -> Self {
@@ -151,15 +150,13 @@ impl Judge {
         }
     }
 
-    pub(super) fn note_choices(&self, made: BTreeMap<(String, String), u64>) {
+    pub(super) fn note_choices(&self, made: BTreeSet<(String, String)>) {
         if made.is_empty() {
             return;
         }
         let mut choices = lock(&self.choices);
-        for ((choice, place), times) in made {
-            let most = choices.entry(choice).or_default().entry(place);
-            let most = most.or_default();
-            *most = times.max(*most);
+        for (choice, place) in made {
+            choices.entry(choice).or_default().insert(place);
         }
     }
 

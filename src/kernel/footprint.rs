@@ -4,7 +4,7 @@
 //! touches in each case is in the table of calls; the handlers note what depends on the state.
 //! [`crate::trap`] says what commutes.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use super::{Kernel, builder::Limits, queues::MessageQueue, task::OnExit};
 use crate::{
@@ -95,11 +95,11 @@ impl Kernel {
 
     /// Keeps which choices tasks make from now on, and where. For a kernel that takes notes.
     pub(crate) fn keep_choices(&mut self) {
-        self.chosen = Some(BTreeMap::new());
+        self.chosen = Some(BTreeSet::new());
     }
 
-    /// Takes the choices, each with its place, and how often they were made.
-    pub(crate) fn take_choices(&mut self) -> BTreeMap<(String, String), u64> {
+    /// Takes the choices, each with its place.
+    pub(crate) fn take_choices(&mut self) -> BTreeSet<(String, String)> {
         self.chosen.take().unwrap_or_default()
     }
 
@@ -118,8 +118,7 @@ impl Kernel {
         };
         let place = self.frame.place();
         let place = place.map_or("a raw trap".to_string(), ToString::to_string);
-        let chosen = self.chosen.get_or_insert_default();
-        *chosen.entry((choice, place)).or_default() += 1;
+        self.chosen.get_or_insert_default().insert((choice, place));
     }
 
     #[inline]

@@ -97,7 +97,7 @@ mod turn;
 mod undo;
 mod waiters;
 
-use std::{collections::BTreeMap, io, rc::Rc, time::Duration};
+use std::{collections::BTreeSet, io, rc::Rc, time::Duration};
 
 pub use builder::Builder;
 pub use deadlock::Deadlock;
@@ -164,7 +164,7 @@ pub struct Kernel {
     daemons: daemons::Daemons,
     choices: daemons::Mixed,
     /// The choices that tasks have made, if they are kept, and their places.
-    chosen: Option<BTreeMap<(String, String), u64>>,
+    chosen: Option<BTreeSet<(String, String)>>,
     /// A wait that the log has not recorded yet: its begin and its end.
     slept: Option<(Duration, Duration)>,
     /// What starts the programs of hosts again.
