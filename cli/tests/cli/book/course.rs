@@ -7,8 +7,6 @@ use crate::support::ROOT;
 
 /// The chapters of the course. From page 17 on a chapter is about one subject.
 const COURSE: std::ops::RangeInclusive<u32> = 1..=16;
-/// This one shows no system of its own: it finds the schedules of others.
-const WITHOUT_DRAWING: u32 = 15;
 /// The page about the graded exercises has ten of them.
 const EXERCISES: u32 = 27;
 
@@ -40,7 +38,7 @@ fn parts(page: &str) -> Vec<&str> {
 #[test]
 fn a_chapter_of_the_course_begins_with_what_is_new_and_a_drawing() {
     for (number, page) in chapters() {
-        if !COURSE.contains(&number) || number == WITHOUT_DRAWING {
+        if !COURSE.contains(&number) {
             continue;
         }
         let head = parts(&page)[0];
