@@ -284,6 +284,40 @@ fn a_port_of_another_socket_is_in_use_although_that_socket_shares_it() {
     }));
 }
 
+#[test]
+fn a_port_that_was_free_for_all_kernels_is_known_by_its_number() {
+    let ports = SharedPorts::new();
+    let kernel = || {
+        let world = RealWorld::new().unwrap().share_ports(&ports);
+        Kernel::builder().world(world).build().unwrap()
+    };
+    let any = ([127, 0, 0, 1], 0).into();
+    let mut other = kernel();
+    let bound = Rc::new(Cell::new(None));
+    let found = Rc::clone(&bound);
+    other
+        .spawn("listens", async move |os: &mut Os| {
+            let listener = os.listen(any).await?;
+            found.set(Some(listener.local_addr()?));
+            os.sleep(FOREVER).await;
+            io::Result::Ok(())
+        })
+        .unwrap();
+    while bound.get().is_none() {
+        other.step().unwrap();
+    }
+    let mut again = kernel();
+    again
+        .spawn("again", async move |os: &mut Os| {
+            let addr = os.listen(any).await?.local_addr()?;
+            assert_eq!(Some(addr), bound.get());
+            os.yield_now().await;
+            os.listen(addr).await.map(drop)
+        })
+        .unwrap();
+    again.run().unwrap().check().unwrap();
+}
+
 /// Listens twice on one port. Returns what the kernel says of that.
 async fn twice(os: &mut Os) -> io::Result<[String; 2]> {
     let listener = os.listen(([127, 0, 0, 1], 0).into()).await?;

@@ -73,13 +73,12 @@ impl Ports {
         // A port that is given is one, however often it is asked for.
         let nth = if addr.port() == 0 { asked } else { 0 };
         let mut known = lock(&self.shared.0);
-        let (socket, local) = match known.get(&(addr, nth)) {
-            Some(local) => sockets::listen(*local, &options)?,
-            None => {
-                refuse_foreign(addr)?;
-                sockets::listen(addr, &options)?
-            }
-        };
+        let at = known.get(&(addr, nth)).copied().unwrap_or(addr);
+        // A port that another world was given for port 0 is one of ours.
+        if !known.values().any(|ours| *ours == at) {
+            refuse_foreign(at)?;
+        }
+        let (socket, local) = sockets::listen(at, &options)?;
         known.insert((addr, nth), local);
         self.asked.insert(addr, asked + 1);
         self.mine.insert(id, (local, shares));
