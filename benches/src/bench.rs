@@ -5,7 +5,7 @@
 //! | file | owns |
 //! |---|---|
 //! | `contest.rs` | a contest: contenders, rounds, medians, the table |
-//! | `picture.rs` | the table as a picture |
+//! | `picture.rs`, `page.rs` | the table as a picture; the tables of `docs/benchmarks.md` |
 //! | `meter.rs` | the measurements: CPU time, memory |
 //! | `peers.rs`, `peers/` | peers in other languages, or with flags of the compiler |
 //! | `switch.rs`, `spawn.rs`, ... | a workload each: ours first, then its peers |
@@ -20,10 +20,12 @@ mod disk;
 mod echo;
 mod files;
 mod kv;
+mod mailboxes;
 mod memory;
 mod meter;
 mod net;
 mod observation;
+mod page;
 mod peers;
 mod picture;
 mod queues;
@@ -44,11 +46,12 @@ use serde_json::{Value, json};
 
 type Contests = fn(&Plan) -> Vec<Contest>;
 
-const WORKLOADS: [(&str, Contests); 16] = [
+const WORKLOADS: [(&str, Contests); 17] = [
     ("switch", switch::contests),
     ("decisions", decisions::contests),
     ("spawn", spawn::contests),
     ("queues", queues::contests),
+    ("mailboxes", mailboxes::contests),
     ("schedules", schedules::contests),
     ("sleepers", sleepers::contests),
     ("timeouts", timeouts::contests),
@@ -67,12 +70,13 @@ const USAGE: &str = "\
 usage: trapline-bench [OPTION]... [WORKLOAD]...
 
 workloads, all of them unless some are named:
-  switch decisions spawn queues schedules sleepers timeouts memory echo datagrams net files kv
-  disk start observation
+  switch decisions spawn queues mailboxes schedules sleepers timeouts memory echo datagrams net
+  files kv disk start observation
 --quick      less work, fewer rounds, no millions
 --rounds N   how often each contender runs; 7 unless it is given, 3 with --quick
 --json       the table as JSON, on standard output
 --svg FILE   the table as a picture besides
+--page FILE  writes the tables between the marks of a page, which is docs/benchmarks.md
 --contest TEXT, --contender TEXT
              only those whose name contains it: to profile one, for example";
 
@@ -102,6 +106,7 @@ impl Plan {
 struct Options {
     json: bool,
     svg: Option<PathBuf>,
+    page: Option<PathBuf>,
     quick: bool,
     rounds: Option<usize>,
     contest: String,
@@ -158,6 +163,7 @@ fn parse(args: Vec<String>) -> Result<Options, String> {
             "--json" => options.json = true,
             "--quick" => options.quick = true,
             "--svg" => options.svg = Some(args.next().ok_or("--svg: give a file")?.into()),
+            "--page" => options.page = Some(args.next().ok_or("--page: give a file")?.into()),
             "--contest" => options.contest = args.next().ok_or("--contest: give its name")?,
             "--contender" => options.contender = args.next().ok_or("--contender: give its name")?,
             "--rounds" => {
@@ -184,20 +190,35 @@ fn run(options: &Options) -> io::Result<()> {
         peers: peers::find(|name| name.contains(&options.contender))?,
     };
     let mut table = Vec::new();
+    let mut measured = Vec::new();
+    let mut failed = None;
     for (name, contests) in WORKLOADS {
         if !options.workloads.is_empty() && !options.workloads.iter().any(|wanted| wanted == name) {
             continue;
         }
+        let first = table.len();
         for contest in contests(&plan) {
             let Some(contest) = contest.only(&options.contest, &options.contender) else {
                 continue;
             };
-            let results = contest.run()?;
+            let results = match contest.run() {
+                Ok(results) => results,
+                Err(error) => {
+                    // The others are measured all the same.
+                    eprintln!("{error}");
+                    failed = Some(error);
+                    continue;
+                }
+            };
             if !options.json {
                 print!("{results}");
             }
             table.push(results);
         }
+        measured.push((name, first..table.len()));
+    }
+    if let (true, Some(error)) = (table.is_empty(), &failed) {
+        return Err(io::Error::other(error.to_string()));
     }
     if table.is_empty() {
         return Err(io::Error::other(format!(
@@ -213,7 +234,14 @@ fn run(options: &Options) -> io::Result<()> {
         fs::write(path, picture::draw(&table))
             .map_err(|error| io::Error::other(format!("{}: {error}", path.display())))?;
     }
-    Ok(())
+    if let Some(path) = &options.page {
+        let tables: Vec<page::Measured<'_>> = measured
+            .into_iter()
+            .map(|(name, at)| (name, table[at].iter().collect()))
+            .collect();
+        page::write(path, &page::machine(plan.rounds, plan.quick), &tables)?;
+    }
+    failed.map_or(Ok(()), Err)
 }
 
 fn to_json(table: &[Results]) -> Value {

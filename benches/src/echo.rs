@@ -34,6 +34,8 @@ pub(crate) const CLIENT_CORE: usize = 1;
 
 /// The number of busy connections, and of idle ones.
 const LOADS: [(usize, usize); 3] = [(50, 0), (1000, 0), (100, 9_900)];
+/// The number of connections of servers on several threads.
+const CREWS_BUSY: usize = 200;
 /// Marks the start or end of the window for a tracer of the server; the server ignores it. In a
 /// trace it is a SIGCONT.
 const MARK: Signal = Signal::CONT;
@@ -59,11 +61,11 @@ pub(crate) fn contests(plan: &Plan) -> Vec<Contest> {
             window: 1200,
         }
     };
+    let mut contests = vec![crews(plan, times)];
     let has_strace = has_strace();
     if !has_strace {
         eprintln!("there is no strace: system calls are not counted");
     }
-    let mut contests = Vec::new();
     for (busy, idle) in LOADS {
         if most_descriptors() < busy + idle + DESCRIPTORS {
             eprintln!(
@@ -93,6 +95,19 @@ pub(crate) fn contests(plan: &Plan) -> Vec<Contest> {
         }
     }
     contests
+}
+
+/// Servers on one thread and on two, wherever the system places them.
+fn crews(plan: &Plan, times: Times) -> Contest {
+    let name = format!("echo, {CREWS_BUSY} connections, threads");
+    let units = &["us of CPU per request", "us per request"];
+    let mut contest = Contest::new(name, plan.rounds, units);
+    for (name, _, _) in server::CREWS {
+        contest = contest.enter_many(name, move || {
+            round(&this(&["--child=echo-server", name])?, CREWS_BUSY, 0, times)
+        });
+    }
+    contest
 }
 
 /// Adds all servers, with the command lines that start them.
@@ -224,6 +239,10 @@ fn most_descriptors() -> usize {
 /// Sets up a process of the benchmark: on a core of its own, and with room for descriptors.
 fn settle(core: usize) -> io::Result<()> {
     pin(None, core)?;
+    room()
+}
+
+fn room() -> io::Result<()> {
     let maximum = getrlimit(Resource::Nofile).maximum;
     let current = maximum;
     Ok(setrlimit(Resource::Nofile, Rlimit { current, maximum })?)
@@ -231,6 +250,10 @@ fn settle(core: usize) -> io::Result<()> {
 
 /// The role of the server's process: prints its id and address, and serves until it is killed.
 pub(crate) fn serve(args: &[String]) -> io::Result<()> {
+    if let Some((_, threads, serve)) = server::CREWS.iter().find(|(name, ..)| args == [*name]) {
+        room()?;
+        return serve(*threads);
+    }
     let found = server::SERVERS.iter().find(|(name, _)| args == [*name]);
     let (_, serve) =
         found.ok_or_else(|| io::Error::other(format!("there is no echo server {args:?}")))?;

@@ -1,7 +1,7 @@
-//! Files over HTTP: `trapline boot httpd` beside nginx with one worker. `wrk` requests the same
+//! Files over HTTP: `trapline boot httpd` beside nginx with as many workers. `wrk` requests the same
 //! file over 50 connections.
 //!
-//! The server is on one core and the client on the other. The contenders take turns round by round.
+//! A server of one worker is on one core and the client on the other. The contenders take turns round by round.
 
 use std::{
     ffi::OsString,
@@ -13,7 +13,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{Plan, contest::Contest, meter::cpu_time_of, peers::this, start::trapline};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::{Plan, contest::Contest, meter::cpu_time_of_family, peers::this, start::trapline};
 
 const CONNECTIONS: &str = "-c50";
 /// Names and lengths. `httpd` keeps the small files in memory, and lets the system send the others.
@@ -21,13 +23,20 @@ const FILES: [(&str, usize); 2] = [("1 kB", 1_000), ("100 kB", 100_000)];
 /// The longest time for a server to start listening.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-type Start = fn(&Path, SocketAddr) -> io::Result<Vec<OsString>>;
+/// The command line of a server with so many workers.
+type Start = fn(&Path, SocketAddr, usize) -> io::Result<Vec<OsString>>;
 
 const SERVERS: [(&str, Start); 3] = [
     ("trapline boot httpd", httpd),
-    ("nginx", |root, addr| nginx(root, addr, "off")),
-    ("nginx, tcp_nopush", |root, addr| nginx(root, addr, "on")),
+    ("nginx", |root, addr, workers| {
+        nginx(root, addr, workers, "off")
+    }),
+    ("nginx, tcp_nopush", |root, addr, workers| {
+        nginx(root, addr, workers, "on")
+    }),
 ];
+/// Two workers share their cores with the client.
+const WORKERS: [usize; 2] = [1, 2];
 
 pub(crate) fn contests(plan: &Plan) -> Vec<Contest> {
     if let Some(missing) = ["nginx", "wrk"].into_iter().find(|tool| !is_there(tool)) {
@@ -35,16 +44,17 @@ pub(crate) fn contests(plan: &Plan) -> Vec<Contest> {
         return Vec::new();
     }
     let seconds = if plan.quick { 1 } else { 3 };
-    let contest = |(name, len): (&str, usize)| {
-        let name = format!("files of {name}, 50 connections");
+    let contest = |workers: usize, (name, len): (&str, usize)| {
+        let name = format!("files of {name}, 50 connections, {workers} workers");
         let units = &["us of CPU per request", "us per request"];
         let mut contest = Contest::new(name, plan.rounds, units);
         for (name, start) in SERVERS {
-            contest = contest.enter_many(name, move || round(start, len, seconds));
+            contest = contest.enter_many(name, move || round(start, len, workers, seconds));
         }
         contest
     };
-    FILES.map(contest).into()
+    let all = |workers| FILES.map(|file| contest(workers, file));
+    WORKERS.map(all).into_iter().flatten().collect()
 }
 
 pub(crate) fn is_there(tool: &str) -> bool {
@@ -56,18 +66,21 @@ pub(crate) fn is_there(tool: &str) -> bool {
     quiet.status().is_ok()
 }
 
-fn httpd(root: &Path, addr: SocketAddr) -> io::Result<Vec<OsString>> {
+fn httpd(root: &Path, addr: SocketAddr, workers: usize) -> io::Result<Vec<OsString>> {
     let mut line = vec![trapline()?.into()];
-    line.extend(["boot", "-q", "httpd", "--addr"].map(OsString::from));
+    line.extend(["boot", "-q", "--kernels"].map(OsString::from));
+    line.extend([workers.to_string(), "httpd".into(), "--addr".into()].map(OsString::from));
     line.extend([addr.to_string().into(), "--root".into(), root.into()]);
     Ok(line)
 }
 
-fn nginx(root: &Path, addr: SocketAddr, nopush: &str) -> io::Result<Vec<OsString>> {
+fn nginx(root: &Path, addr: SocketAddr, workers: usize, nopush: &str) -> io::Result<Vec<OsString>> {
     let (here, conf) = (root.display(), root.join("nginx.conf"));
-    // In one process: the master process does no work.
+    // One worker is alone in its process. The master of several does no work.
+    let master = if workers > 1 { "on" } else { "off" };
     let text = format!(
-        "daemon off; master_process off; pid {here}/pid; error_log {here}/errors;
+        "daemon off; master_process {master}; worker_processes {workers};
+         pid {here}/pid; error_log {here}/errors;
          events {{ worker_connections 1024; }}
          http {{
              access_log off; sendfile on; tcp_nopush {nopush}; keepalive_requests 100000000;
@@ -118,22 +131,25 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.0.kill();
+        // It may have ended already. One that has processes ends them, too.
+        let _ = kill_process(Pid::from_child(&self.0), Signal::TERM);
         let _ = self.0.wait();
     }
 }
 
-fn round(start: Start, len: usize, seconds: u64) -> io::Result<Vec<f64>> {
+fn round(start: Start, len: usize, workers: usize, seconds: u64) -> io::Result<Vec<f64>> {
     let root = Root::new(len)?;
     let addr = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
-    let line = [this(&["--child=server-core"])?, start(&root.0, addr)?].concat();
+    let mut line = start(&root.0, addr, workers)?;
+    if workers == 1 {
+        line = [this(&["--child=server-core"])?, line].concat();
+    }
     let server = Server::start(&line, addr)?;
     let pid = server.0.id() as i32;
     load(addr, 1)?;
-    let before = cpu_time_of(pid)?;
+    let before = cpu_time_of_family(pid)?;
     let (requests, rate) = load(addr, seconds)?;
-    let cpu = cpu_time_of(pid)? - before;
+    let cpu = cpu_time_of_family(pid)? - before;
     Ok(vec![cpu.as_secs_f64() * 1e6 / requests, 1e6 / rate])
 }
 

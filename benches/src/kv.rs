@@ -23,6 +23,12 @@ use crate::{
 const CLIENTS: &str = "50";
 /// The tests of redis-benchmark, and how many requests of a test it sends for each that it is asked for.
 const TESTS: [(&str, usize); 4] = [("ping", 2), ("get", 1), ("set", 1), ("incr", 1)];
+const UNITS: [&str; 4] = [
+    "us of CPU per PING",
+    "us of CPU per GET",
+    "us of CPU per SET",
+    "us of CPU per INCR",
+];
 /// How many requests a client sends at once.
 const PIPELINES: [usize; 2] = [1, 16];
 
@@ -47,37 +53,19 @@ pub(crate) fn contests(plan: &Plan) -> Vec<Contest> {
     let mut contests = Vec::new();
     for log in [Log::None, Log::File] {
         for pipeline in PIPELINES {
-            for (test, share) in TESTS {
-                let file = match log {
-                    Log::None => "",
-                    Log::File => ", append-only file",
-                };
-                let name = format!("key-value server, {test}, {pipeline} at once{file}");
-                // A request of many at once takes less time.
-                let work = Work {
-                    test,
-                    pipeline,
-                    asked: count * pipeline.min(4),
-                    sent: count * pipeline.min(4) * share,
-                };
-                let mut contest = Contest::new(name, plan.rounds, &["us of CPU per request"]);
-                for (name, start) in SERVERS {
-                    contest = contest.enter_many(name, move || round(start, log, work));
-                }
-                contests.push(contest);
+            let file = match log {
+                Log::None => "",
+                Log::File => ", append-only file",
+            };
+            let name = format!("key-value server, {pipeline} at once{file}");
+            let mut contest = Contest::new(name, plan.rounds, &UNITS);
+            for (name, start) in SERVERS {
+                contest = contest.enter_many(name, move || round(start, log, pipeline, count));
             }
+            contests.push(contest);
         }
     }
     contests
-}
-
-#[derive(Clone, Copy)]
-struct Work {
-    test: &'static str,
-    pipeline: usize,
-    /// The number of requests that redis-benchmark is asked for, and that it sends.
-    asked: usize,
-    sent: usize,
 }
 
 fn kv(root: &Path, addr: SocketAddr, log: Log) -> io::Result<Vec<OsString>> {
@@ -107,31 +95,29 @@ fn redis(root: &Path, addr: SocketAddr, log: Log) -> io::Result<Vec<OsString>> {
     Ok(line)
 }
 
-fn round(start: Start, log: Log, work: Work) -> io::Result<Vec<f64>> {
+/// The CPU time per request of each test.
+fn round(start: Start, log: Log, pipeline: usize, count: usize) -> io::Result<Vec<f64>> {
     let root = Root::new(0)?;
     let addr = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
     let line = [this(&["--child=server-core"])?, start(&root.0, addr, log)?].concat();
     let server = Server::start(&line, addr)?;
     let pid = server.0.id() as i32;
+    // A request of many at once takes less time.
+    let count = count * pipeline.min(4);
     // A key to get, and the warm-up.
-    for test in ["set", work.test] {
-        load(
-            addr,
-            Work {
-                test,
-                asked: work.asked / 20,
-                ..work
-            },
-        )?;
+    load(addr, "set", pipeline, count / 10)?;
+    let mut figures = Vec::new();
+    for (test, share) in TESTS {
+        let before = cpu_time_of(pid)?;
+        load(addr, test, pipeline, count)?;
+        let cpu = cpu_time_of(pid)? - before;
+        figures.push(cpu.as_secs_f64() * 1e6 / (count * share) as f64);
     }
-    let before = cpu_time_of(pid)?;
-    load(addr, work)?;
-    let cpu = cpu_time_of(pid)? - before;
-    Ok(vec![cpu.as_secs_f64() * 1e6 / work.sent as f64])
+    Ok(figures)
 }
 
-/// Sends the requests, and checks that they were answered.
-fn load(addr: SocketAddr, work: Work) -> io::Result<()> {
+/// Asks for so many requests, and checks that they were answered.
+fn load(addr: SocketAddr, test: &str, pipeline: usize, count: usize) -> io::Result<()> {
     let line = this(&[
         "--child=client-core",
         "redis-benchmark",
@@ -141,13 +127,8 @@ fn load(addr: SocketAddr, work: Work) -> io::Result<()> {
     ])?;
     let out = Command::new(&line[0])
         .args(&line[1..])
-        .args(["-p", &addr.port().to_string(), "-t", work.test])
-        .args([
-            "-P",
-            &work.pipeline.to_string(),
-            "-n",
-            &work.asked.to_string(),
-        ])
+        .args(["-p", &addr.port().to_string(), "-t", test])
+        .args(["-P", &pipeline.to_string(), "-n", &count.to_string()])
         .output()?;
     let text = String::from_utf8_lossy(&out.stdout);
     match out.status.success() && text.contains("requests per second") {

@@ -41,6 +41,16 @@ pub(crate) fn cpu_time_of(pid: i32) -> io::Result<Duration> {
     Ok(sum)
 }
 
+/// The same, with its children.
+pub(crate) fn cpu_time_of_family(pid: i32) -> io::Result<Duration> {
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"))?;
+    let mut sum = cpu_time_of(pid)?;
+    for child in children.split_whitespace() {
+        sum += cpu_time_of(child.parse().map_err(io::Error::other)?)?;
+    }
+    Ok(sum)
+}
+
 /// The numbers up to `count`, in an order that is the same each time.
 pub(crate) fn shuffled(count: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..count).collect();

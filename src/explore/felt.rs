@@ -103,10 +103,6 @@ pub(super) struct Counted {
 }
 
 impl Counted {
-    pub(super) fn begin(&mut self) {
-        *self = Self::default();
-    }
-
     fn of(&mut self, text: &str) -> &mut FaultCounts {
         self.faults.listed.entry(text.to_string()).or_default()
     }

@@ -89,7 +89,8 @@ struct Asked {
     used: usize,
     /// Those that last.
     lasting: Vec<u32>,
-    counted: Counted,
+    /// `None` until there is something to count.
+    counted: Option<Counted>,
 }
 
 impl Space {
@@ -101,7 +102,7 @@ impl Space {
             taken: Duration::ZERO,
             used: 0,
             lasting: Vec::new(),
-            counted: Counted::default(),
+            counted: None,
         })))
     }
 
@@ -119,19 +120,24 @@ impl Space {
         let this = &mut *self.0.borrow_mut();
         (this.taken, this.used) = (Duration::ZERO, 0);
         this.lasting.clear();
-        this.counted.begin();
+        this.counted = None;
     }
 
     /// Returns the counts of the faults of the schedule, which has ended.
     pub(super) fn end(&self, net: &SimNet) -> Faults {
         let this = &mut *self.0.borrow_mut();
-        this.counted.end(&this.limits.faults, net)
+        this.counted
+            .get_or_insert_default()
+            .end(&this.limits.faults, net)
     }
 
     /// Sees what tasks feel of faults.
     pub(super) fn tracer(&self) -> impl Tracer + 'static {
         let asked = Rc::clone(&self.0);
-        move |event: &Event<'_>| asked.borrow_mut().counted.observe(event)
+        move |event: &Event<'_>| {
+            let counted = &mut asked.borrow_mut().counted;
+            counted.get_or_insert_default().observe(event);
+        }
     }
 
     pub(super) fn is_asked(&self) -> bool {
@@ -211,7 +217,8 @@ impl Space {
         if let (Some(fault), false) = (&fault, which.ends) {
             let this = &mut *self.0.borrow_mut();
             let text = &this.limits.faults[which.at as usize].text;
-            this.counted.between(text, fault, happened);
+            let counted = this.counted.get_or_insert_default();
+            counted.between(text, fault, happened);
         }
     }
 
@@ -228,7 +235,8 @@ impl Space {
             .map(|it| it.0)
             .collect();
         for at in &faults {
-            this.counted.met(&this.limits.faults[*at as usize].text);
+            let counted = this.counted.get_or_insert_default();
+            counted.met(&this.limits.faults[*at as usize].text);
         }
         if faults.is_empty() || this.used >= this.limits.most {
             return None;
@@ -236,7 +244,8 @@ impl Space {
         let decider = this.decider.clone()?;
         let at = decider.at_call(&faults)?;
         this.used += 1;
-        this.counted.befalls(&this.limits.faults[at as usize].text);
+        let counted = this.counted.get_or_insert_default();
+        counted.befalls(&this.limits.faults[at as usize].text);
         match this.limits.faults[at as usize].what {
             What::Call(_, inject) => Some(inject),
             What::Between(_) => None,

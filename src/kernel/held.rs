@@ -56,6 +56,12 @@ impl HeldCalls {
         self.0.insert(ticket, held);
     }
 
+    pub(super) fn reset(&mut self) {
+        if !self.0.is_empty() {
+            self.0.clear();
+        }
+    }
+
     pub(super) fn holds(&self, ticket: Ticket, task: Runnable) -> bool {
         self.0.get(&ticket).is_some_and(|held| held.task == task)
     }

@@ -31,6 +31,14 @@ pub(super) struct Restarts {
     fates: VecDeque<(HostId, Fate)>,
 }
 
+impl Restarts {
+    pub(super) fn reset(&mut self) {
+        if !self.of.is_empty() || !self.fates.is_empty() {
+            *self = Self::default();
+        }
+    }
+}
+
 impl Kernel {
     /// Returns the simulated network of this kernel's world. A world without one returns a network
     /// of its own, which no task reaches.

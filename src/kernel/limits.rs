@@ -112,6 +112,12 @@ impl Drop for Message {
 }
 
 impl AllBounds {
+    pub(super) fn reset(&mut self) {
+        if self.are_used {
+            *self = Self::default();
+        }
+    }
+
     /// Returns whether no task has limits, nor is to be made with limits.
     #[inline(always)]
     pub(super) fn are_none(&self) -> bool {

@@ -24,6 +24,13 @@ pub(super) struct Stdio {
 }
 
 impl Stdio {
+    pub(super) fn reset(&mut self) {
+        if self.are_used() {
+            self.of.clear();
+        }
+        self.waiting = None;
+    }
+
     pub(super) fn are_used(&self) -> bool {
         !self.of.is_empty()
     }

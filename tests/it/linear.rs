@@ -328,6 +328,69 @@ fn history_of_etcd(events: &str) -> History {
     history
 }
 
+/// The histories of key-value servers under one, ten and fifty clients with which Porcupine tests itself:
+/// the facts in its `test_data/kv`. A line is a name, the verdict, and the events: the process, then `g` and a
+/// key for a get, `p` or `a` with a key and a value for a put or an append; or `=` and the answer. A value
+/// is a list of process and number, each of which stands for `x PROCESS NUMBER y`.
+#[test]
+fn verdicts_are_those_of_porcupine_on_its_histories_of_key_value_servers() {
+    let mut verdicts = Vec::new();
+    for line in include_str!("linear/kv.txt").lines() {
+        let [name, verdict, events] = line.splitn(3, ' ').collect::<Vec<_>>()[..] else {
+            panic!("{line}");
+        };
+        let found = history_of_kv(events).check();
+        if let Err(window) = &found {
+            assert!(window.unexplained().is_some(), "{name}: {window}");
+        }
+        assert_eq!(found.is_ok(), verdict == "ok", "{name}: {found:?}");
+        verdicts.push(found.is_ok());
+    }
+    assert_eq!(verdicts, [true, false, true, false, true, false]);
+}
+
+fn history_of_kv(events: &str) -> History {
+    let model = Model::new(String::new(), |value: &mut String, input: &str| {
+        match *input.split(' ').collect::<Vec<_>>() {
+            ["get", _] => return Some(value.clone()),
+            ["put", _, new] => *value = new.to_string(),
+            ["append", _, more] => value.push_str(more),
+            _ => return None,
+        }
+        Some(String::new())
+    });
+    let key = |input: &str| input.split(' ').nth(1).unwrap_or_default().to_string();
+    let history = History::new(model.by_key(key));
+    let mut open = std::collections::BTreeMap::new();
+    for event in events.split(' ') {
+        let at = event.find(|c: char| !c.is_ascii_digit()).expect("a kind");
+        let (process, rest) = event.split_at(at);
+        // Each value of a list ends, so that appended lists are lists.
+        let list = |text: &str| {
+            text.split_inclusive(',').fold(String::new(), |all, one| {
+                let one = one.trim_end_matches(',');
+                all + one + ","
+            })
+        };
+        let (kind, rest) = rest.split_at(1);
+        let (key, value) = rest.split_once('=').unwrap_or((rest, ""));
+        let input = match kind {
+            "g" => format!("get {key}"),
+            "p" => format!("put {key} {}", list(value)),
+            "a" => format!("append {key} {}", list(value)),
+            _ => {
+                let operation = open.remove(process).expect("it was called");
+                history.returned(operation, list(rest));
+                continue;
+            }
+        };
+        let task = tid(process.parse().expect("a number"));
+        open.insert(process, history.called(task, input));
+    }
+    assert!(open.is_empty());
+    history
+}
+
 #[test]
 fn an_operation_without_a_return_may_have_taken_effect_at_any_time_since() {
     let of = |answers: [&str; 2]| {

@@ -1,9 +1,14 @@
-//! The servers, each on a single thread.
+//! The servers: each on a single thread, or on as many as it is given.
 
 use std::{
     env, fs,
     io::{self, Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
 };
 
 use rustix::{
@@ -12,11 +17,13 @@ use rustix::{
 };
 use slab::Slab;
 use trapline::{
-    Kernel, Os, RealWorld,
+    Kernel, Kernels, Os, RealWorld, SharedPorts,
     tape::{Header, Taping},
 };
 
 type Serve = fn() -> io::Result<()>;
+/// A server on so many threads.
+type ServeOn = fn(usize) -> io::Result<()>;
 
 pub(super) const SERVERS: [(&str, Serve); 6] = [
     ("trapline", trapline),
@@ -27,12 +34,37 @@ pub(super) const SERVERS: [(&str, Serve); 6] = [
     ("monoio", monoio),
 ];
 
+pub(super) const CREWS: [(&str, usize, ServeOn); 7] = [
+    ("trapline, 1 kernel", 1, kernels),
+    ("trapline, 2 kernels", 2, kernels),
+    ("tokio, current thread", 1, |_| tokio()),
+    ("tokio, 1 worker", 1, tokio_workers),
+    ("tokio, 2 workers", 2, tokio_workers),
+    ("monoio, 1 thread", 1, monoio_threads),
+    ("monoio, 2 threads", 2, monoio_threads),
+];
+
 const ANY: &str = "127.0.0.1:0";
 const BUFFER: usize = 1024;
 
 /// Tells the parent that the server listens.
 fn tell(addr: SocketAddr) {
     println!("{} {addr}", std::process::id());
+}
+
+/// Tells the parent once all threads listen: before that, the first would get all connections.
+struct AllListen(AtomicUsize);
+
+impl AllListen {
+    fn new(count: usize) -> Self {
+        Self(AtomicUsize::new(count))
+    }
+
+    fn one(&self, addr: SocketAddr) {
+        if self.0.fetch_sub(1, Ordering::Relaxed) == 1 {
+            tell(addr);
+        }
+    }
 }
 
 fn trapline() -> io::Result<()> {
@@ -51,7 +83,30 @@ fn taped() -> io::Result<()> {
 
 fn serve(kernel: Result<Kernel, trapline::Error>) -> io::Result<()> {
     let mut kernel = kernel.map_err(io::Error::other)?;
-    kernel.spawn("server", async |os: &mut Os| {
+    spawn(&mut kernel, tell)?;
+    kernel.run().map_err(io::Error::other)?;
+    Ok(())
+}
+
+/// A kernel for each thread, on a port that they share. The client's core is one of the machine's two, so
+/// the system places the threads, as it does those of the others.
+fn kernels(count: usize) -> io::Result<()> {
+    let (ports, all) = (SharedPorts::new(), Arc::new(AllListen::new(count)));
+    let reports = Kernels::new(count).unpinned().run(move |_| {
+        let world = RealWorld::new()?.share_ports(&ports);
+        let mut kernel = Kernel::builder().world(world).build()?;
+        let all = Arc::clone(&all);
+        spawn(&mut kernel, move |addr| all.one(addr))?;
+        Ok(kernel)
+    });
+    for report in reports {
+        report.map_err(io::Error::other)?;
+    }
+    Ok(())
+}
+
+fn spawn(kernel: &mut Kernel, tell: impl FnOnce(SocketAddr) + 'static) -> io::Result<()> {
+    kernel.spawn("server", async move |os: &mut Os| {
         let listener = os.listen(ANY.parse().expect("it is an address")).await?;
         tell(listener.local_addr()?);
         loop {
@@ -74,7 +129,6 @@ fn serve(kernel: Result<Kernel, trapline::Error>) -> io::Result<()> {
         )]
         io::Result::Ok(())
     })?;
-    kernel.run().map_err(io::Error::other)?;
     Ok(())
 }
 
@@ -124,10 +178,17 @@ fn raw_epoll() -> io::Result<()> {
 }
 
 fn tokio() -> io::Result<()> {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    serve_on_tokio(&builder.enable_io().build()?)
+}
+
+fn tokio_workers(count: usize) -> io::Result<()> {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    serve_on_tokio(&builder.worker_threads(count).enable_io().build()?)
+}
+
+fn serve_on_tokio(runtime: &tokio::runtime::Runtime) -> io::Result<()> {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_io()
-        .build()?;
     runtime.block_on(async {
         let listener = tokio::net::TcpListener::bind(ANY).await?;
         tell(listener.local_addr()?);
@@ -173,10 +234,26 @@ fn async_io() -> io::Result<()> {
 }
 
 fn monoio() -> io::Result<()> {
+    serve_on_monoio(ANY.parse().expect("it is an address"), tell)
+}
+
+/// A runtime for each thread. The system divides the connections, as for kernels side by side.
+fn monoio_threads(count: usize) -> io::Result<()> {
+    let all = Arc::new(AllListen::new(count));
+    serve_on_monoio(ANY.parse().expect("it is an address"), |addr| {
+        for _ in 1..count {
+            let all = Arc::clone(&all);
+            thread::spawn(move || serve_on_monoio(addr, |addr| all.one(addr)));
+        }
+        all.one(addr);
+    })
+}
+
+fn serve_on_monoio(addr: SocketAddr, tell: impl FnOnce(SocketAddr)) -> io::Result<()> {
     use monoio::io::{AsyncReadRent, AsyncWriteRentExt};
     let mut runtime = monoio::RuntimeBuilder::<monoio::LegacyDriver>::new().build()?;
     runtime.block_on(async {
-        let listener = monoio::net::TcpListener::bind(ANY)?;
+        let listener = monoio::net::TcpListener::bind(addr)?;
         tell(listener.local_addr()?);
         loop {
             let (mut stream, _) = listener.accept().await?;
