@@ -478,6 +478,32 @@ fn a_check_that_takes_too_many_steps_says_so() {
 }
 
 #[test]
+fn a_part_without_an_order_is_reported_although_another_is_not_decided() {
+    let model = Model::new(0, |sum: &mut u64, input: &str| {
+        let (_, number) = input.split_once(' ')?;
+        *sum += number.parse::<u64>().ok()?;
+        Some(sum.to_string())
+    });
+    let key = |input: &str| input.split(' ').next().unwrap_or_default().to_string();
+    let history = History::new(model.by_key(key).steps(50_000));
+    // No order has an odd sum, and there are a million to try.
+    for task in 1..=20 {
+        history.called(tid(task), format!("a {}", 1 << task));
+    }
+    let of = |task, input: &str, answer| {
+        let operation = history.called(tid(task), input);
+        history.returned(operation, answer);
+    };
+    of(21, "a 0", "1");
+    let window = history.check().unwrap_err();
+    assert!(window.unexplained().is_none(), "{window}");
+    of(22, "b 2", "3");
+    let window = history.check().unwrap_err();
+    let unexplained = window.unexplained().expect("it is decided");
+    assert_eq!(unexplained.input, "b 2", "{window}");
+}
+
+#[test]
 fn a_long_history_is_checked_in_little_time() {
     let history = History::new(Model::map());
     let mut draws = Draws::new(1);

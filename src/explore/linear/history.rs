@@ -11,6 +11,9 @@ use super::{
 };
 use crate::{Os, Tid};
 
+/// The steps for each part of a history in the first round of a check.
+const FEW: u64 = 10_000;
+
 /// What clients have asked of an object, and what it has answered. Clones are handles to the same
 /// history.
 ///
@@ -113,7 +116,8 @@ impl History {
         self.0.noted.borrow().operations.clone()
     }
 
-    /// Looks for an order of the operations that explains all answers.
+    /// Looks for an order of the operations that explains all answers. Where a [model](Model::by_key) divides
+    /// them, a part that has none is reported even if another part is not decided.
     ///
     /// *Errors:* the smallest part of the history that no order explains. Also if the model does not know
     /// an operation, or if [`Model::steps`] do not suffice to decide.
@@ -127,13 +131,24 @@ impl History {
             let part = parts.entry(model.key_of(&operation.input)).or_default();
             part.push(operation);
         }
-        for (key, part) in parts {
-            match model.explain(&part) {
-                Verdict::Ordered => {}
-                verdict => return Err(Window::new(model, key, part, verdict)),
+        let mut parts: Vec<_> = parts.into_iter().collect();
+        let most = model.most_steps();
+        // A part that no order explains may be found in little time, while another is not decided in much.
+        for steps in [most.min(FEW), most] {
+            let mut undecided = Vec::new();
+            for (key, part) in parts {
+                match model.explain(&part, steps) {
+                    Verdict::Ordered => {}
+                    Verdict::Undecided(_) => undecided.push((key, part)),
+                    verdict => return Err(Window::new(model, key, part, verdict)),
+                }
             }
+            parts = undecided;
         }
-        Ok(())
+        let undecided = parts.into_iter().next();
+        undecided.map_or(Ok(()), |(key, part)| {
+            Err(Window::new(model, key, part, Verdict::Undecided(most)))
+        })
     }
 }
 

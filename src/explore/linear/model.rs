@@ -146,8 +146,12 @@ impl Model {
         self.key.as_ref().map(|key| key(input))
     }
 
-    pub(super) fn explain(&self, operations: &[Operation]) -> Verdict {
-        self.object.explain(operations, self.steps)
+    pub(super) fn most_steps(&self) -> u64 {
+        self.steps
+    }
+
+    pub(super) fn explain(&self, operations: &[Operation], steps: u64) -> Verdict {
+        self.object.explain(operations, steps)
     }
 }
 
