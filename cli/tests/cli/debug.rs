@@ -141,6 +141,17 @@ fn a_call_without_a_place_shows_none_of_another_task() {
     assert!(place(after).contains("  at programs/"), "{after}");
 }
 
+/// The task has the line of its spawn until it makes a call.
+#[test]
+fn the_first_call_of_a_task_does_not_show_the_line_of_its_spawn() {
+    let out = debug(&["step 3", "where 2"], &["--seed", "1", "wait"]);
+    assert!(
+        place(&out).ends_with(" 2 foo          get_tid()                    = 2"),
+        "{out}"
+    );
+    assert!(!out.contains("last call is at"), "{out}");
+}
+
 #[test]
 fn a_task_that_has_ended_is_shown_with_its_end() {
     for program in ["wait", "kill", "promise", "producer-consumer"] {
