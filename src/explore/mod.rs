@@ -1,4 +1,5 @@
-//! The search for a schedule that breaks a program. Uses the crate's public API only.
+//! The search for a schedule that breaks a program. Uses the crate's public API, and the locks
+//! of `panic.rs`.
 //!
 //! | files | own |
 //! |---|---|

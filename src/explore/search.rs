@@ -18,10 +18,10 @@ use super::{
     timed::Timed,
     trial::{Test, Trials},
     twice::Logged,
-    watchdog::lock,
 };
 use crate::{
     Error, Policy,
+    panic::lock,
     sched::{Counting, Pct, TurnCounts},
 };
 
