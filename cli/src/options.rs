@@ -224,12 +224,12 @@ const EXAMPLES: [Example; 9] = [
          --fault \"1s:cut a b\" --fault \"2s:heal a b\"",
     ),
     Example::Any(
-        "boot --virtual --record run.trap {}; {name} trace summary run.trap",
+        "boot --virtual --record run.trap {}; \\\n    {name} trace summary run.trap",
         "convoy",
     ),
     Example::Any("boot --tape run.tape {}; {name} replay run.tape", "gossip"),
     Example::Any(
-        "boot --trace --log-format json {} 2>&1 >/dev/null | jq -c 'select(.tid==1)'",
+        "boot --trace --log-format json {} 2>&1 >/dev/null \\\n    | jq -c 'select(.tid==1)'",
         "wait",
     ),
 ];

@@ -37,11 +37,11 @@ const EXAMPLES: [Example; 10] = [
     Example::Any("explore --strategy exhaustive {}", "deadlock --cured"),
     Example::Of(
         &["echo", "swarm"],
-        "explore --on server:\"echo --addr 0.0.0.0:80\" --chaos 1 --schedules 20 \\\n    \
-         swarm --addr server:80 --clients 2 --requests 3",
+        "explore --on server:\"echo --addr 0.0.0.0:80\" --chaos 1 \\\n    \
+         --schedules 20 swarm --addr server:80 --clients 2 --requests 3",
     ),
     Example::Any(
-        "explore --strategy exhaustive --turns-take 0..5ms --schedules 100 {}",
+        "explore --strategy exhaustive --turns-take 0..5ms \\\n    --schedules 100 {}",
         "timers",
     ),
     Example::Of(
@@ -57,7 +57,7 @@ const EXAMPLES: [Example; 10] = [
         "explore --cut reader --table lost-wakeup --cured",
     ),
     Example::Any(
-        "explore --shard 1/2 --json --schedules 100 {} > part-1.json",
+        "explore --shard 1/2 --json --schedules 100 {} \\\n    > part-1.json",
         "deadlock --cured",
     ),
     Example::Of(&[], "explore merge part-*.json"),

@@ -49,7 +49,8 @@ A summary has at most 1,048,576 tasks. The median and the 99th percentile are ex
 Examples:
   trace summary run.trap
   trace summary --by-name run.trap   a row for all tasks of a name: for a server
-  trace summary --json run.trap | jq 'select(.summary == \"call\" and .errors > 0)'")]
+  trace summary --json run.trap \\
+    | jq 'select(.summary == \"call\" and .errors > 0)'")]
 pub(crate) struct SummaryCommand {
     /// The recording, as `boot --record` makes it; - for standard input
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]

@@ -429,6 +429,32 @@ fn usage_is_exit_code_2_and_says_what_to_do() {
         ),
         (&["ps", "--quiet"], "tip: --quiet goes before the command"),
         (
+            &["boot", "parts", "-q"],
+            "tip: -q is an option of boot, and goes before the program",
+        ),
+        (
+            &["explore", "-q", "parts"],
+            "tip: -q goes before the command: trapline -q explore\n",
+        ),
+        (
+            &["explore", "--color", "never", "parts"],
+            "tip: --color goes before the command: trapline --color WHEN explore\n",
+        ),
+        (
+            &["explore", "parts", "-q"],
+            "tip: -q goes before the command: trapline -q explore parts\n",
+        ),
+        (
+            &["trace", "summary", "-q", "x"],
+            "tip: -q goes before the command: trapline -q trace summary\n",
+        ),
+        (
+            &["ps"],
+            "tip: a kernel has a socket if it was booted with one: trapline boot --monitor SOCKET PROGRAM",
+        ),
+        (&["why", "2"], "boot --monitor SOCKET PROGRAM"),
+        (&["trace", "live"], "boot --monitor SOCKET PROGRAM"),
+        (
             &["trace", "show", "--max-ticks", "3", "x"],
             "--max-ticks is an option of boot, and goes before the program",
         ),
@@ -872,6 +898,23 @@ fn trace_takes_a_filter_and_so_does_the_environment() {
     let mut command = trapline(&["boot", "-q", "--virtual", "parts"]);
     let output = command.env("RUST_LOG", "trapline::sched=trace").output();
     assert_eq!(texts(output.unwrap()).2, lines(2, turn));
+}
+
+#[test]
+fn a_target_of_a_trace_that_no_event_has_is_named() {
+    let boot = |filter: &str| {
+        let trace = format!("--trace={filter}");
+        run(&["boot", "--virtual", "--seed", "1", &trace, "parts"]).2
+    };
+    let unseen = "has shown nothing: no event had the target foo; those of the kernel have \
+                  trapline::kernel, trapline::sched";
+    has(&boot("foo=trace"), &format!("--trace=foo=trace {unseen}"));
+    has(&boot("trapline::sched=trace,foo"), &format!("--trace=foo {unseen}"));
+    // What a level leaves out may be there.
+    for known in ["trapline::sched=trace", "foo=info", "trace", "[task{tid=1}]=trace"] {
+        let err = boot(known);
+        assert!(!err.contains("has shown nothing"), "{known}: {err}");
+    }
 }
 
 #[test]

@@ -263,6 +263,14 @@ fn the_screen_fits_at_any_width_and_leaves_nothing_behind() {
 }
 
 #[test]
+fn what_a_column_has_no_room_for_is_cut_where_one_sees_it() {
+    let screen = Screen::boot(&["--with", "alive --every 9h", "fake-io", "--delay", "9h"], 64, 20);
+    let text = screen.until(|text| text.contains("blocked on") && text.contains("alive"));
+    let row = line(&text, "alive");
+    assert!(row.contains('…'), "{row}\n{text}");
+}
+
+#[test]
 fn tasks_are_chosen_looked_at_and_killed() {
     let mut screen = Screen::boot(&["echo", "--addr", "127.0.0.1:0"], 100, 30);
     let text = screen.shows("starting at");
