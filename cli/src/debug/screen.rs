@@ -383,7 +383,8 @@ mod tests {
 
     #[test]
     fn a_wide_line_is_broken_before_its_place_whose_end_is_kept() {
-        let line = "#5 00:00.000000    2 foo          sleep(1s) ...  at programs/cases/convoy.rs:67";
+        let line =
+            "#5 00:00.000000    2 foo          sleep(1s) ...  at programs/cases/convoy.rs:67";
         assert_eq!(narrow(line, 100), [line]);
         let [call, place] = &narrow(line, 60)[..] else {
             panic!("it has two parts");
@@ -391,8 +392,14 @@ mod tests {
         assert_eq!(call, "#5 00:00.000000    2 foo          sleep(1s) ...");
         assert_eq!(place, "   at programs/cases/convoy.rs:67");
         let short = narrow(line, 30);
-        assert!(short.iter().all(|line| line.chars().count() <= 30), "{short:?}");
-        assert!(short[0].ends_with('…') && short[1].ends_with("rs:67"), "{short:?}");
+        assert!(
+            short.iter().all(|line| line.chars().count() <= 30),
+            "{short:?}"
+        );
+        assert!(
+            short[0].ends_with('…') && short[1].ends_with("rs:67"),
+            "{short:?}"
+        );
     }
 
     #[test]
