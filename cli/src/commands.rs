@@ -232,11 +232,16 @@ fn before_the_command(error: &clap::Error, command: &Command, usage: &str) -> Op
     let is_name = |word: &&str| word.starts_with(|letter: char| letter.is_ascii_lowercase());
     let words: Vec<&str> = words.skip(1).take_while(is_name).collect();
     let option = command.get_arguments().find(|arg| is_named(arg, &name))?;
-    let value = option.get_value_names().filter(|_| option.get_action().takes_values());
+    let value = option
+        .get_value_names()
+        .filter(|_| option.get_action().takes_values());
     let value = value.map_or(String::new(), |names| format!(" {}", names.join(" ")));
     let (binary, words) = (command.get_name(), words.join(" "));
     let line = format!("{binary} {name}{value} {words}");
-    Some(format!("{name} goes before the command: {}", line.trim_end()))
+    Some(format!(
+        "{name} goes before the command: {}",
+        line.trim_end()
+    ))
 }
 
 /// Where an option belongs that a command does not know.

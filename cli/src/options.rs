@@ -59,7 +59,8 @@ pub(super) struct Boot {
     /// CALL:kill. :when=N selects the Nth call of that name; N+ selects all from the Nth on, N+STEP
     /// every STEPth of those, N..M those from the Nth to the Mth. Can be repeated: the first rule
     /// that selects a call applies
-    #[arg(long, value_name = "RULE", value_parser = inject::rule, help_heading = "World")]
+    #[arg(long, value_name = "RULE", value_parser = inject::rules(), hide_possible_values = true,
+          help_heading = "World")]
     pub(super) inject: Vec<inject::Rule>,
 
     /// Send a signal at this time, such as 3s:TERM: INT, TERM, HUP, USR1 or USR2. It ends the run

@@ -25,9 +25,6 @@ pub(super) use options::{span, turns};
 use report::{code, report, searched, set_outcome};
 use results::Merge;
 
-/// The strategies that need no parameter.
-pub(super) const STRATEGIES: [&str; 6] = ["random", "pct", "surw", "rff", "fifo", "exhaustive"];
-
 const EXAMPLES: [Example; 10] = [
     Example::Any("explore {}", "lost-wakeup"),
     Example::Any(

@@ -236,6 +236,21 @@ fn completions_and_manual_pages_are_printed() {
             );
         }
     }
+    // Behind a program's name as well.
+    let (_, fish, _) = run(&["completions", "fish"]);
+    let behind = "using_subcommand explore; and __fish_seen_subcommand_from multitask\" -l ";
+    for (option, word) in [
+        ("strategy", "exhaustive\\t"),
+        ("inject", "yield:\\t"),
+        ("table", ""),
+    ] {
+        let of_option = format!("{behind}{option} ");
+        let line = fish
+            .split("\ncomplete ")
+            .find(|line| line.contains(&of_option));
+        let line = line.unwrap_or_else(|| panic!("no --{option}"));
+        assert!(line.contains(word), "{line}");
+    }
     let (code, out, _) = run(&["man"]);
     assert_eq!(code, 0);
     assert!(out.contains(".TH trapline 1"), "{out}");
@@ -909,9 +924,17 @@ fn a_target_of_a_trace_that_no_event_has_is_named() {
     let unseen = "has shown nothing: no event had the target foo; those of the kernel have \
                   trapline::kernel, trapline::sched";
     has(&boot("foo=trace"), &format!("--trace=foo=trace {unseen}"));
-    has(&boot("trapline::sched=trace,foo"), &format!("--trace=foo {unseen}"));
+    has(
+        &boot("trapline::sched=trace,foo"),
+        &format!("--trace=foo {unseen}"),
+    );
     // What a level leaves out may be there.
-    for known in ["trapline::sched=trace", "foo=info", "trace", "[task{tid=1}]=trace"] {
+    for known in [
+        "trapline::sched=trace",
+        "foo=info",
+        "trace",
+        "[task{tid=1}]=trace",
+    ] {
         let err = boot(known);
         assert!(!err.contains("has shown nothing"), "{known}: {err}");
     }

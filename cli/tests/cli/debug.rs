@@ -422,7 +422,10 @@ fn what_is_wrong_with_a_command_is_said() {
 fn what_cannot_be_debugged_is_refused() {
     let (code, out, err) = run(&["debug", "wiat"]);
     assert_eq!((code, &*out), (1, ""));
-    assert_eq!(err, "error: there is no program 'wiat': did you mean 'wait'?\n");
+    assert_eq!(
+        err,
+        "error: there is no program 'wiat': did you mean 'wait'?\n"
+    );
     let refused = |args: &[&str], code: i32, expected: &str| {
         let (is, out, err) = run(&[&["debug"], args].concat());
         assert_eq!((is, &*out), (code, ""), "{err}");

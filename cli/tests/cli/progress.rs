@@ -140,7 +140,9 @@ fn commands_that_read_a_recording_show_what_they_have_read_when_they_are_interru
 fn a_search_over_a_tape_tells_its_rate_and_the_time_left() {
     let folder = Folder::new("progress-of-a-tape");
     let tape = folder.path("run.tape");
-    let (code, ..) = run(&["boot", "-q", "--seed", "3", "--tape", &tape, "gossip", "--cured"]);
+    let (code, ..) = run(&[
+        "boot", "-q", "--seed", "3", "--tape", &tape, "gossip", "--cured",
+    ]);
     assert_eq!(code, 0);
     let mut run = OnTerminal::start(trapline(&["replay", "--explore", "1000000", &tape]));
     run.wait(&[" of 1,000,000 schedules, ", " a second, ", "s left"]);
