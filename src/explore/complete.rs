@@ -8,9 +8,9 @@ use std::collections::VecDeque;
 
 use super::{
     audit::{self, Runs},
-    causal::Foot,
     crew::{Crew, run_parts},
     exhaustive::{Cut, Decider, Part, next_picks},
+    foot::Foot,
     meter::Meter,
     settings::Settings,
     space::{Move, Pick},

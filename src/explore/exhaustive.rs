@@ -16,7 +16,8 @@
 use std::{cell::RefCell, collections::VecDeque, iter, rc::Rc};
 
 use super::{
-    causal::{Causality, Foot, Turn},
+    causal::{Causality, Turn},
+    foot::Foot,
     notes,
     plan::{Delay, Plan, Step},
     settings::Settings,
