@@ -167,7 +167,6 @@ impl Kernel {
             return self.dispatch_plain(me, call);
         }
         let reply = task.state().plain();
-        self.places.called(me, self.frame.place());
         self.emit_bare_call(me.tid, call);
         if let Some(reply) = reply {
             self.emit_reply(me.tid, reply, || Detail::None);

@@ -197,6 +197,7 @@ fn every_way_to_start_a_task_notes_its_callers_line() {
 fn the_last_call_of_a_task_has_its_own_line_or_none() {
     let mut kernel = unscripted()
         .tracer(|_: &Event<'_>| {})
+        .inject(|_, _, _| None)
         .build()
         .expect("a kernel boots");
     let line = line!();
