@@ -9,9 +9,9 @@ use std::collections::VecDeque;
 use super::{
     audit::{self, Runs},
     crew::{Crew, run_parts},
-    exhaustive::{Cut, Decider, Part, next_picks},
     foot::Foot,
     meter::Meter,
+    node::{Cut, Decider, Part, next_picks},
     settings::Settings,
     space::{Move, Pick},
     tally::{Found, Tally},

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `check.rs`, `settings.rs`, `strategy.rs` | [`check`]: the settings of a search |
 //! | `search.rs`, `feedback.rs`, `bounded.rs`, `complete.rs` | the loops: by seeds, by what they show, by preemptions, over a tree |
-//! | `exhaustive.rs`, `causal.rs`, `foot.rs`, `clock.rs` | that tree: a schedule for each causal order |
+//! | `exhaustive.rs`, `node.rs`, `causal.rs`, `foot.rs`, `clock.rs` | that tree: a schedule for each causal order |
 //! | `crew.rs`, `meter.rs` | threads and parts; how far a search is |
 //! | `tally.rs`, `explored.rs` | what a search finds; what it returns |
 //! | `trial.rs`, `notes.rs`, `quiet.rs` | one schedule: its run, its notes, its panics |
@@ -53,6 +53,7 @@ mod may;
 mod meter;
 mod minimise;
 mod mutate;
+mod node;
 mod notes;
 mod outcome;
 mod plan;

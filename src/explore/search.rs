@@ -9,8 +9,8 @@ use std::{
 use super::{
     audit::Runs,
     crew::{Claims, Crew},
-    exhaustive::{Decider, Part},
     meter::Meter,
+    node::{Decider, Part},
     settings::Settings,
     space::Drawn,
     strategy::SearchStrategy,

@@ -1017,7 +1017,7 @@ fn a_search_of_preemptions_notices_hidden_nondeterminism_and_threads() {
         let program = async |os: &mut Os| {
             let (setter, promise) = Promise::new(os).await;
             let remote = setter.remote();
-            let other = std::thread::spawn(move || remote.set(1));
+            let other = thread::spawn(move || remote.set(1));
             let _ = promise.wait(os).await;
             drop(other.join());
         };
