@@ -4,6 +4,7 @@
 //! | files | own |
 //! |---|---|
 //! | `check.rs`, `settings.rs`, `strategy.rs` | [`check`]: the settings of a search |
+//! | `run.rs` | a search, from its settings to what it has found |
 //! | `search.rs`, `feedback.rs`, `bounded.rs`, `complete.rs` | the loops: by seeds, by what they show, by preemptions, over a tree |
 //! | `exhaustive.rs`, `node.rs`, `causal.rs`, `foot.rs`, `clock.rs` | that tree: a schedule for each causal order |
 //! | `crew.rs`, `meter.rs` | threads and parts; how far a search is |
@@ -59,6 +60,7 @@ mod outcome;
 mod plan;
 mod quiet;
 mod reruns;
+mod run;
 mod search;
 mod settings;
 mod shared;
