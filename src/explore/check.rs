@@ -326,7 +326,7 @@ where
     }
 
     /// Counts the causal orders of a search that draws its schedules, and estimates how likely the next
-    /// schedule has one that none has had: [`Explored::unseen`]. Each schedule takes longer.
+    /// schedule has one that none has had: [`Explored::unseen`](crate::Explored::unseen). Each schedule takes longer.
     /// A search that is exhaustive panics.
     ///
     /// ```
@@ -406,7 +406,7 @@ where
     /// The schedules begin as the one that is first in, first out, with the first seed. A task is killed at
     /// two moments of each trap: before the call has an effect, and within it, when the task waits, or its
     /// answer is lost. A schedule that fails is named by its task, its trap and the place, and its replay
-    /// has the cut. [`Explored::cuts`] has a line for each call in the source.
+    /// has the cut. [`Explored::cuts`](crate::Explored::cuts) has a line for each call in the source.
     ///
     /// The search ends first. If a schedule fails without a cut, none is made. A name of no task fails.
     ///
@@ -448,7 +448,7 @@ where
 
     /// Asks what the test notices: searches again for each call in the source that takes a lock or permits,
     /// notifies, sets, syncs or arms a timeout ([`Effect`](crate::Effect)), as if this call did nothing. A
-    /// search without the call is expected to fail. [`Explored::mutants`] has those that do not.
+    /// search without the call is expected to fail. [`Explored::mutants`](crate::Explored::mutants) has those that do not.
     ///
     /// Each search has the settings of the first one, its time included. If an exhaustive search has no
     /// limit, those of the mutations end after ten times as many schedules. None begins if a schedule
@@ -486,7 +486,7 @@ where
         self.mutate()
     }
 
-    /// Ends the search once this returns true, within a schedule too. [`Explored`] has what ran before
+    /// Ends the search once this returns true, within a schedule too. [`Explored`](crate::Explored) has what ran before
     /// then. The command line ends a search like this at an interrupt. The function is called from
     /// other threads, too.
     ///
