@@ -15,10 +15,10 @@ use trapline_cli::{Program, duration};
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  jobs                                           three jobs
-  jobs --job 0s,100ms --job 10ms,10ms            a long job, and a short one that arrives later
-  jobs --job '0s,1s;nice=-5' --job 0s,1s         two shares
-  jobs --job 0s,50ms,10ms,5ms                    a wait of 5 ms after each 10 ms
+  jobs                                     three jobs
+  jobs --job 0s,100ms --job 10ms,10ms      a long job, and later a short one
+  jobs --job '0s,1s;nice=-5' --job 0s,1s   two shares
+  jobs --job 0s,50ms,10ms,5ms              a wait of 5 ms after each 10 ms
   jobs --random 20 --seed 7")]
 pub(crate) struct Jobs {
     /// A job; can be repeated. SHARE is tickets=100, nice=5 or priority=3. Without jobs there are three: a

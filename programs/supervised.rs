@@ -15,8 +15,8 @@ use crate::serve::{accept, listen};
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  supervised --every 100 --restarts 9            crashes at every 100th request
-  supervised --backoff 100ms --at-most 2s        waits longer before each restart")]
+  supervised --every 100 --restarts 9       crashes at every 100th request
+  supervised --backoff 100ms --at-most 2s   waits longer before each restart")]
 pub(crate) struct Supervised {
     /// The address to listen on; port 0 is any free one
     #[arg(long, value_name = "IP:PORT", value_parser = addr, default_value = "127.0.0.1:45000")]

@@ -46,7 +46,7 @@
 //! | `world/` | everything outside: [`World`], [`RealWorld`], [`SimWorld`], [`mod@tape`] | `trap.rs` and above |
 //! | `kernel/` | [`Kernel`]: the loop, the handlers of the calls, the life of tasks | all above |
 //! | `cores/` | [`Kernels`]: several kernels, each on a thread | `kernel/` and above |
-//! | `explore/` | [`check()`]: the search for a schedule that breaks a program | the public API |
+//! | `explore/` | [`check()`]: the search for a schedule that breaks a program | the public API, `panic` |
 //!
 //! The `mod.rs` of each folder opens with a table of its files. A test holds the imports against
 //! this table. The command line is a crate of its own above this one: `trapline-cli`.

@@ -8,6 +8,7 @@
 //! | file | owns |
 //! |---|---|
 //! | `frame.rs` | [`TrapFrame`], [`Payload`], references to devices |
+//! | `lanes.rs` | which lane a trap takes |
 //! | `deferred.rs`, `scope.rs` | calls without a trap; the state of a scope |
 //! | `new_task.rs` | programs, and the options of a new task |
 //! | `resume.rs` | the resume of a program, its panics, and the screen around some |
@@ -31,6 +32,7 @@ pub(crate) mod disk;
 mod drops;
 mod footprint;
 mod frame;
+mod lanes;
 mod mailboxes;
 mod mutation;
 mod new_task;

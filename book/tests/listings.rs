@@ -54,9 +54,25 @@ fn as_main(out: &str) -> String {
         None => None,
     };
     let words = out.split_inclusive([' ', '\n']);
-    words
+    let text: String = words
         .map(|text| word(text).unwrap_or_else(|| text.to_string()))
-        .collect()
+        .collect();
+    joined(&text)
+}
+
+/// Joins the lines that were broken before the long name of the generated file.
+fn joined(text: &str) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for line in text.split_inclusive('\n') {
+        match (line.strip_prefix("    at src/main.rs:"), lines.last_mut()) {
+            (Some(rest), Some(last)) if last.trim_end().len() + line.trim().len() < 80 => {
+                last.truncate(last.trim_end().len());
+                *last += &format!(" at src/main.rs:{rest}");
+            }
+            _ => lines.push(line.to_string()),
+        }
+    }
+    lines.concat()
 }
 
 #[test]
@@ -273,6 +289,8 @@ fn the_commands_of_a_new_crate_print_what_the_book_says() {
                     let mut child = mine.spawn().expect("it runs");
                     drop(mine); // and with it our ends of the pipe
                     let shown = std::io::read_to_string(reader).expect("it is text");
+                    // Where the file is in a crate that is made of it.
+                    let shown = shown.replace("cli/src/template/main.rs.in", "src/main.rs");
                     assert!(child.wait().expect("it ends").success(), "{line}");
                     let place = format!("{page}:{}", block.line);
                     assert_eq!(shown.trim_end(), output.trim_end(), "{place}: {line}");

@@ -4,7 +4,7 @@ use clap::{
     Arg, Command, CommandFactory, Parser, Subcommand, builder::StringValueParser, error::ErrorKind,
 };
 use clap_complete::Shell;
-use trapline::{SearchStrategy, SystemCall, sched::POLICIES};
+use trapline::sched::POLICIES;
 
 use super::{
     app::App,
@@ -13,7 +13,6 @@ use super::{
     examples::{Example, examples},
     explore::{self, Explore},
     grade::{self, GradeLine},
-    inject,
     lab::{self, Lab},
     list::List,
     live::LiveCommand,
@@ -141,11 +140,6 @@ pub(super) fn command(name: &str, app: &App) -> Command {
             of_programs(command, name)
                 .subcommands(explore::subcommands(programs))
                 .after_help(explore::help(name, programs))
-                .mut_arg("strategy", |arg| {
-                    let strategy = |text: &str| text.parse::<SearchStrategy>();
-                    arg.value_parser(completed(strategy, explore::STRATEGIES))
-                        .hide_possible_values(true)
-                })
                 .mut_args(|arg| with_words(arg, &names_of_search))
         })
         .mut_subcommand("grade", |command| {
@@ -181,17 +175,13 @@ pub(super) fn command(name: &str, app: &App) -> Command {
     with_negative_numbers(command)
 }
 
-/// Has a shell complete the values of some options: the names of programs, and the begins of rules.
+/// Has a shell complete the values of some options: the names of programs.
 fn with_words(arg: Arg, programs: &[&'static str]) -> Arg {
     match arg.get_id().as_str() {
         "with" | "task" | "reference" => arg.value_parser(completed(
             StringValueParser::new(),
             programs.iter().copied(),
         )),
-        "inject" => {
-            let calls = SystemCall::NAMES.iter().map(|name| format!("{name}:"));
-            arg.value_parser(completed(inject::rule, calls))
-        }
         _ => return arg,
     }
     .hide_possible_values(true)

@@ -252,6 +252,7 @@ impl<'a> Session<'a> {
         let mut desk = desk(self.line, &self.rules);
         desk.header = record::header(options, self.command, kernel.seed());
         (desk.shown, desk.is_typed_at) = (Some(log), self.is_typed_at);
+        desk.has_no_input = options.simulated && options.stdin.is_none();
         load(kernel, self.line, desk, log).map_err(Failure::Limit)?;
         if let Some(watch) = self.watch.take() {
             let recording = self.recorded.as_ref().map(|recorded| &recorded.handle);
@@ -328,6 +329,7 @@ pub(super) fn desk(line: &BootLine, rules: &Rules) -> Desk {
         header: Header::default(),
         shown: None,
         is_typed_at: false,
+        has_no_input: false,
         disk: line.options.disk.clone().map(Arc::new),
     }
 }

@@ -143,6 +143,14 @@ fn explain(mut error: clap::Error, mut command: Command, programs: &[Entry]) -> 
         }
         ErrorKind::ArgumentConflict if of_boot => conflict(&error).map(str::to_string),
         ErrorKind::UnknownArgument if !of_boot => elsewhere(&error, &command, &usage),
+        // Options of the programs are in no list.
+        ErrorKind::UnknownArgument => before_the_command(&error, &command, &usage),
+        ErrorKind::MissingRequiredArgument if names_socket(&error) => {
+            let name = command.get_name();
+            Some(format!(
+                "a kernel has a socket if it was booted with one: {name} boot --monitor SOCKET PROGRAM"
+            ))
+        }
         // Other options have no calls as their values.
         ErrorKind::InvalidValue if text(&error, ContextKind::InvalidArg).starts_with("--call ") => {
             let name = text(&error, ContextKind::InvalidValue);
@@ -209,13 +217,42 @@ fn conflict(error: &clap::Error) -> Option<&'static str> {
     CONFLICTS.into_iter().find_map(both)
 }
 
+/// Whether what is missing is the socket of a running kernel.
+fn names_socket(error: &clap::Error) -> bool {
+    let missing = error.get(ContextKind::InvalidArg);
+    matches!(missing, Some(ContextValue::Strings(names)) if names.iter().any(|name| name.starts_with("--attach")))
+}
+
+/// Where an option of all commands belongs, which a command does not know behind its name.
+fn before_the_command(error: &clap::Error, command: &Command, usage: &str) -> Option<String> {
+    let name = text(error, ContextKind::InvalidArg);
+    let words = usage
+        .split(' ')
+        .skip_while(|word| *word != command.get_name());
+    let is_name = |word: &&str| word.starts_with(|letter: char| letter.is_ascii_lowercase());
+    let words: Vec<&str> = words.skip(1).take_while(is_name).collect();
+    let option = command.get_arguments().find(|arg| is_named(arg, &name))?;
+    let value = option
+        .get_value_names()
+        .filter(|_| option.get_action().takes_values());
+    let value = value.map_or(String::new(), |names| format!(" {}", names.join(" ")));
+    let (binary, words) = (command.get_name(), words.join(" "));
+    let line = format!("{binary} {name}{value} {words}");
+    Some(format!(
+        "{name} goes before the command: {}",
+        line.trim_end()
+    ))
+}
+
 /// Where an option belongs that a command does not know.
 fn elsewhere(error: &clap::Error, command: &Command, usage: &str) -> Option<String> {
     let name = text(error, ContextKind::InvalidArg);
-    let long = name.strip_prefix("--")?.split('=').next()?;
-    let of_boot = has(&child(command, "boot"), long);
-    if has(command, long) && !usage.contains(" boot ") {
-        return Some(format!("{name} goes before the command"));
+    let option = name.split('=').next()?;
+    let of_boot = has(&child(command, "boot"), option);
+    if !usage.contains(" boot ")
+        && let Some(before) = before_the_command(error, command, usage)
+    {
+        return Some(before);
     }
     if of_boot && usage.contains(" replay ") {
         return Some(format!(
@@ -223,7 +260,7 @@ fn elsewhere(error: &clap::Error, command: &Command, usage: &str) -> Option<Stri
              that tape"
         ));
     }
-    let others = observers(command).filter(|(_, other)| has(other, long));
+    let others = observers(command).filter(|(_, other)| has(other, option));
     let others: Vec<String> = others.map(|(name, _)| name).collect();
     match &others[..] {
         [] => of_boot.then(|| format!("{name} is an option of boot, and goes before the program")),
@@ -234,7 +271,7 @@ fn elsewhere(error: &clap::Error, command: &Command, usage: &str) -> Option<Stri
 /// The commands that look at a running kernel or a trace, by their whole names.
 fn observers(command: &Command) -> impl Iterator<Item = (String, &Command)> {
     let live = command.get_subcommands();
-    let live = live.filter(|live| has(live, "attach"));
+    let live = live.filter(|live| has(live, "--attach"));
     let trace = command.find_subcommand("trace").into_iter();
     let trace = trace.flat_map(Command::get_subcommands);
     live.map(|live| (live.get_name().to_string(), live))
@@ -242,8 +279,18 @@ fn observers(command: &Command) -> impl Iterator<Item = (String, &Command)> {
 }
 
 fn has(command: &Command, option: &str) -> bool {
-    let mut options = command.get_arguments().filter_map(Arg::get_long);
-    options.any(|long| long == option)
+    command.get_arguments().any(|arg| is_named(arg, option))
+}
+
+/// Whether an option has this name, such as `--quiet` or `-q`.
+fn is_named(arg: &Arg, option: &str) -> bool {
+    match option.strip_prefix("--") {
+        Some(long) => arg.get_long() == Some(long),
+        None => {
+            let mut short = arg.get_short().into_iter();
+            short.any(|name| option == format!("-{name}"))
+        }
+    }
 }
 
 fn child(command: &Command, name: &str) -> Command {

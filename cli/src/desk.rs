@@ -24,6 +24,8 @@ pub(super) struct Desk {
     pub(super) shown: Option<Log>,
     /// Whether a user types lines at the terminal of the process.
     pub(super) is_typed_at: bool,
+    /// Whether the run reads nothing from outside: it is virtual, and has no `--stdin`.
+    pub(super) has_no_input: bool,
     /// The directory that is the disk.
     pub(super) disk: Option<Arc<PathBuf>>,
 }

@@ -14,7 +14,10 @@ use trapline::{Difference, Error, Grade, Graded, Kernel, RunEnd, Verdict, grade}
 use super::{
     commands::Commands,
     examples::{Example, examples},
-    explore::{report::show, span, turns},
+    explore::{
+        report::{show, shown},
+        span, turns,
+    },
     net,
     output::{FAILURE, Failure, LIMIT, print_verdict},
     program::{Entry, Placed},
@@ -69,7 +72,7 @@ const EXAMPLES: [Example; 3] = [
     ),
     Example::Of(
         &["lost-wakeup"],
-        "grade --json lost-wakeup --reference \"lost-wakeup --cured\" | jq .tests",
+        "grade --json lost-wakeup --reference \"lost-wakeup --cured\" \\\n    | jq .tests",
     ),
 ];
 
@@ -114,7 +117,7 @@ pub(super) fn run(commands: Commands<'_>, line: &GradeLine) -> Result<ExitCode, 
     stdio::clear();
     let text = match line.json {
         true => format!("{}\n", object(line, &graded)),
-        false => format!("{graded}\n"),
+        false => shown(&graded.to_string()) + "\n",
     };
     print_verdict(text.as_bytes())?;
     Ok(match (signals::signal(), graded.verdict()) {

@@ -8,11 +8,12 @@ use std::{
     },
 };
 
+use clap::builder::TypedValueParser;
 use trapline::{Inject, MayFault, SystemCall, Tid};
 
 use super::{
     output::Log,
-    values::{LOCK, among, duration, one_of},
+    values::{LOCK, among, completed, duration, one_of},
 };
 
 const WORDS: [&str; 4] = ["error", "delay", "kill", "when"];
@@ -67,6 +68,12 @@ impl When {
     fn has(self, nth: u64) -> bool {
         (self.first..=self.last).contains(&nth) && (nth - self.first).is_multiple_of(self.step)
     }
+}
+
+/// The parser of an option; a shell completes the names of calls.
+pub(super) fn rules() -> impl TypedValueParser<Value = Rule> {
+    let calls = SystemCall::NAMES.iter().map(|name| format!("{name}:"));
+    completed(rule, calls)
 }
 
 /// Parses a rule such as `recv:error=ConnectionReset:when=3+2`; an error suggests a word.

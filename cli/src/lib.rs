@@ -156,6 +156,7 @@ impl App {
             let _ = error.print();
             ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(USAGE))
         });
+        log::finish();
         stdio::finish();
         code
     }

@@ -2,8 +2,8 @@
 //! as lines.
 
 use std::{
-    env, fmt, io,
-    sync::{Mutex, PoisonError},
+    env, fmt, io, mem,
+    sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use serde_json::{Map, Value};
@@ -15,6 +15,7 @@ use tracing::{
 };
 use tracing_subscriber::{
     EnvFilter, Layer,
+    filter::LevelFilter,
     layer::{Context, SubscriberExt},
     registry::LookupSpan,
 };
@@ -82,7 +83,41 @@ pub(super) fn install(log: Log, filter: Option<&str>) -> Result<(), clap::Error>
     let _ = tracing::subscriber::set_global_default(registry.with(Lines { log, at }));
     warn_of_unknown("RUST_LOG", &environment);
     warn_of_unknown("--trace", trace);
+    *unseen() = trace.split(',').filter_map(foreign).collect();
     Ok(())
+}
+
+/// The targets of `--trace` that are none of the kernel's, and of which no event has come: with their
+/// directives.
+static UNSEEN: Mutex<Vec<(String, String)>> = Mutex::new(Vec::new());
+
+fn unseen() -> MutexGuard<'static, Vec<(String, String)>> {
+    UNSEEN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The target of a directive that selects every event of a crate of the user's.
+fn foreign(directive: &str) -> Option<(String, String)> {
+    let target = target_of(directive);
+    let level = directive
+        .rsplit_once('=')
+        .map_or("trace", |(_, level)| level);
+    let is_level = target.parse::<LevelFilter>().is_ok();
+    let is_known = target.starts_with("trapline") || TARGETS.contains(&target);
+    let is_it = !target.is_empty() && !is_level && !is_known && level.eq_ignore_ascii_case("trace");
+    is_it.then(|| (directive.to_string(), target.to_string()))
+}
+
+/// Says what of `--trace` has selected nothing in the run.
+pub(super) fn finish() {
+    let unseen = mem::take(&mut *unseen());
+    for (directive, target) in unseen {
+        let known = TARGETS.map(|name| format!("trapline::{name}")).join(", ");
+        warn!(
+            target: "trapline::cli",
+            "--trace={directive} has shown nothing: no event had the target {target}; those of the \
+             kernel have {known}"
+        );
+    }
 }
 
 fn target_of(directive: &str) -> &str {
@@ -120,6 +155,7 @@ struct Fields(Map<String, Value>);
 
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
+        see(attributes.metadata().target());
         if let Some(span) = context.span(id)
             && KERNEL.contains(&span.metadata().target())
         {
@@ -132,6 +168,9 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines {
     fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
         let (target, level) = (event.metadata().target(), *event.metadata().level());
         let of_kernel = KERNEL.contains(&target);
+        if !of_kernel {
+            see(target);
+        }
         let mut fields = Fields(Map::new());
         event.record(&mut fields);
         let Fields(mut line) = fields;
@@ -165,6 +204,11 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines {
             signals::end(0);
         }
     }
+}
+
+/// Notes that there is an event of this target.
+fn see(target: &str) {
+    unseen().retain(|(_, unseen)| !target.starts_with(unseen.as_str()));
 }
 
 /// Renames a program's fields that collide with those of a line.

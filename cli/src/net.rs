@@ -243,7 +243,7 @@ pub(super) fn fault(words: &str) -> Result<Fault, String> {
 /// Makes a fault happen between hosts that exist.
 pub(super) fn apply(net: &SimNet, fault: &Fault) -> Result<(), String> {
     let names = net.hosts();
-    for name in hosts_of(fault) {
+    for name in fault.hosts() {
         if !names.iter().any(|host| host == name) {
             return Err(unknown("host", name, &names));
         }
@@ -402,26 +402,4 @@ pub(super) fn set(net: &SimNet, setting: Setting) -> io::Result<()> {
 fn is_at(net: &SimNet, host: &str, address: IpAddr) -> io::Result<bool> {
     let is_known = net.hosts().iter().any(|name| name == host);
     Ok(is_known && net.host(host)? == address)
-}
-
-fn hosts_of(fault: &Fault) -> Vec<&str> {
-    match fault {
-        Fault::Cut(a, b)
-        | Fault::CutOneWay(a, b)
-        | Fault::Heal(a, b)
-        | Fault::Hold(a, b)
-        | Fault::Release(a, b)
-        | Fault::Reset(a, b) => vec![a, b],
-        Fault::Slow(host, _)
-        | Fault::Crash(host)
-        | Fault::Restart(host)
-        | Fault::Power(host)
-        | Fault::DiskEio(host)
-        | Fault::DiskRot(host)
-        | Fault::DiskFull(host)
-        | Fault::DiskHeal(host)
-        | Fault::ClockStep(Some(host), _)
-        | Fault::ClockLeap(Some(host), _) => vec![host],
-        _ => Vec::new(),
-    }
 }

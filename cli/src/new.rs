@@ -1,14 +1,17 @@
 //! `new`: makes a crate with a program in it.
 
 use std::{
-    fs, io,
+    env, fs, io,
     path::{Path, PathBuf},
     process::ExitCode,
 };
 
 use clap::{Args, builder::PossibleValuesParser};
 
-use super::output::{Failure, Log};
+use super::{
+    output::{Failure, Log},
+    words,
+};
 
 /// The files of each crate. Their placeholders are `{{name}}`, `{{trapline}}`, `{{trapline-cli}}` and
 /// `{{exercise}}`. They end in `.in`, since Cargo would treat a directory with a Cargo.toml as a package.
@@ -61,7 +64,7 @@ const KEYWORDS: &str = "abstract as async await become box break const continue 
 #[command(after_help = "\
 Examples:
   new hello                          makes the directory hello
-  new hello --trapline ../trapline   the same, with the trapline in that directory
+  new hello --trapline ../trapline   the same, with the trapline in there
   cd hello && cargo run -- boot launch
   new hello --path examples/hello    makes another
   new week-1 --exercise counter      an exercise with its solution, for `grade`")]
@@ -89,16 +92,20 @@ pub(super) fn new(command: &New, log: Log) -> Result<ExitCode, Failure> {
         None => "boot launch",
         Some(_) => "grade task --reference solution",
     };
-    log.note(&format!(
-        "made {dir}; next: cd {dir} && cargo run -- {next}"
-    ));
-    if command.trapline.is_none() {
-        log.note(concat!(
-            "it depends on trapline ",
-            env!("CARGO_PKG_VERSION"),
-            " from crates.io; for a local copy, give --trapline PATH"
-        ));
-    }
+    let next = format!("cd {dir} && cargo run -- {next}");
+    log.note(&match command.trapline {
+        Some(_) => format!("made {dir}; next: {next}"),
+        None => {
+            let words: Vec<String> = env::args().skip(1).collect();
+            let again = format!("{} {}", words::binary(), words::command_line(&words));
+            let version = env!("CARGO_PKG_VERSION");
+            format!(
+                "made {dir}, which depends on trapline {version} of crates.io. Once that is published: \
+                 {next}\n\
+                 until then, with your copy of trapline: rm -r {dir} && {again} --trapline PATH"
+            )
+        }
+    });
     Ok(ExitCode::SUCCESS)
 }
 

@@ -59,7 +59,8 @@ pub(super) struct Boot {
     /// CALL:kill. :when=N selects the Nth call of that name; N+ selects all from the Nth on, N+STEP
     /// every STEPth of those, N..M those from the Nth to the Mth. Can be repeated: the first rule
     /// that selects a call applies
-    #[arg(long, value_name = "RULE", value_parser = inject::rule, help_heading = "World")]
+    #[arg(long, value_name = "RULE", value_parser = inject::rules(), hide_possible_values = true,
+          help_heading = "World")]
     pub(super) inject: Vec<inject::Rule>,
 
     /// Send a signal at this time, such as 3s:TERM: INT, TERM, HUP, USR1 or USR2. It ends the run
@@ -224,12 +225,12 @@ const EXAMPLES: [Example; 9] = [
          --fault \"1s:cut a b\" --fault \"2s:heal a b\"",
     ),
     Example::Any(
-        "boot --virtual --record run.trap {}; {name} trace summary run.trap",
+        "boot --virtual --record run.trap {}; \\\n    {name} trace summary run.trap",
         "convoy",
     ),
     Example::Any("boot --tape run.tape {}; {name} replay run.tape", "gossip"),
     Example::Any(
-        "boot --trace --log-format json {} 2>&1 >/dev/null | jq -c 'select(.tid==1)'",
+        "boot --trace --log-format json {} 2>&1 >/dev/null \\\n    | jq -c 'select(.tid==1)'",
         "wait",
     ),
 ];

@@ -48,14 +48,14 @@ Exit codes: as of `boot` without a signal, and 1 if the programs do something el
 the tape. With --explore: as of `explore`.
 
 Examples:
-  boot --tape run.tape gossip             tape a run; that of a server ends with ^C
+  boot --tape run.tape gossip             tape a run; ^C ends that of a server
   replay run.tape                         run it again
   replay --trace run.tape                 with every trap shown
   replay --task 3 run.tape                with those of task 3
-  replay --record run.trap run.tape       then: trace timeline run.trap > run.html
+  replay --record run.trap run.tape       then: trace open run.trap
   replay --at-speed --top run.tape        as it was
   replay --as-test loses_a_line run.tape  a test of the crate in this folder
-  replay --explore 1000 run.tape          under other schedules, with scripted peers"
+  replay --explore 1000 run.tape          in other orders, with scripted peers"
 )]
 pub(super) struct Replay {
     #[command(flatten)]

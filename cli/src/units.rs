@@ -43,6 +43,14 @@ pub(crate) fn span_of(seconds: f64) -> String {
     span(Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX))
 }
 
+/// The same in a sentence, where no time has a unit, too.
+pub(crate) fn lasting(seconds: f64) -> String {
+    match span_of(seconds) {
+        nothing if nothing == "0" => "0s".into(),
+        span => span,
+    }
+}
+
 /// A part of a whole in percent: to two digits below ten, and never rounded to nothing or to all.
 pub(crate) fn percent(part: f64, whole: f64) -> String {
     let percent = 100.0 * part / whole;
@@ -83,6 +91,7 @@ mod tests {
         let nanos = [1, 1_234, 1_234_567, 1_234_567_890, 999_999_999].map(Duration::from_nanos);
         let expected = ["1ns", "1.234µs", "1.235ms", "1.235s", "1s"];
         assert_eq!(nanos.map(span), expected);
+        assert_eq!([0.0, 1.5].map(lasting), ["0s", "1.5s"]);
         // The longest is shown, too.
         assert!(span(Duration::MAX).ends_with('s'));
     }

@@ -27,8 +27,8 @@ const SECOND: Duration = Duration::from_secs(1);
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  kv                                           then: redis-cli -p 6379 set greeting hello
-  kv --aof data.aof --fsync always             after boot --disk DIR: no reply is before its change")]
+  kv                                 then: redis-cli -p 6379 set greeting hello
+  kv --aof data.aof --fsync always   with boot --disk DIR: a reply means on disk")]
 pub(crate) struct Kv {
     /// The address to listen on; port 0 is any free one
     #[arg(long, value_name = "IP:PORT", value_parser = addr, default_value = "127.0.0.1:6379")]

@@ -6,7 +6,8 @@
 //! differs, the tasks share something that the search does not see.
 
 use super::{
-    exhaustive::{Cut, Decider, Part, Ran, Tree},
+    exhaustive::Tree,
+    node::{Cut, Decider, Part, Ran},
     space::{Drawn, Move},
     tally::{Found, Tally},
     timed::Timed,

@@ -117,12 +117,12 @@ fn is_error_of(fault: &Fault, host: &str, call: SystemCall) -> bool {
     let is_of_disk = Calls::FILES.contains(call);
     let is_of_net = Calls::NETWORK.contains(call) || Calls::DEVICES.contains(call);
     match fault {
-        Fault::Cut(a, b)
-        | Fault::CutOneWay(a, b)
-        | Fault::Heal(a, b)
-        | Fault::Hold(a, b)
-        | Fault::Release(a, b)
-        | Fault::Reset(a, b) => is_of_net && (host == a || host == b),
+        Fault::Cut(..)
+        | Fault::CutOneWay(..)
+        | Fault::Heal(..)
+        | Fault::Hold(..)
+        | Fault::Release(..)
+        | Fault::Reset(..) => is_of_net && fault.hosts().contains(&host),
         // Its peers may be on any host.
         Fault::Slow(..)
         | Fault::Crash(_)
@@ -132,8 +132,8 @@ fn is_error_of(fault: &Fault, host: &str, call: SystemCall) -> bool {
         | Fault::Loss(_)
         | Fault::Duplicate(_)
         | Fault::Reorder(_) => is_of_net,
-        Fault::DiskEio(of) | Fault::DiskRot(of) | Fault::DiskFull(of) | Fault::DiskHeal(of) => {
-            is_of_disk && host == of
+        Fault::DiskEio(_) | Fault::DiskRot(_) | Fault::DiskFull(_) | Fault::DiskHeal(_) => {
+            is_of_disk && fault.hosts().contains(&host)
         }
         Fault::ClockStep(..) | Fault::ClockLeap(..) => false,
     }

@@ -10,209 +10,17 @@ use rustc_hash::{FxHashMap, FxHasher};
 
 use super::{
     clock::{Clock, index},
+    foot::{Closes, Foot, Name, conflict},
     notes::Made,
     space::{Move, Pick},
 };
-use crate::{DeviceId, Note, Object, QueueId, Tid, sched::Draws};
-
-/// The name of an object, the same in every schedule. Queues and shared values are named by their
-/// maker and its count of them. Devices have their numbers: turns that open one do not commute.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-enum Name {
-    All,
-    Life(Tid),
-    Exit(Tid),
-    Waits(Tid),
-    Family(Tid),
-    Tids,
-    Random,
-    World,
-    Devices,
-    Connection(u32),
-    Clock,
-    Calls(u8),
-    PutEnd(Made),
-    GetEnd(Made),
-    Beside(Made),
-    Handles(DeviceId),
-    Cycles,
-    Scopes,
-    Budget(Tid),
-    Shared(Made),
-}
-
-#[derive(Clone, Debug, Default)]
-pub(super) struct Foot {
-    /// The objects, and whether the turn changes them. In order, each object once.
-    names: Vec<(Name, bool)>,
-    /// A bit for each object that it touches, by the object's hash, and for each that it changes.
-    /// Most turns that commute have no bit in common.
-    touched: u64,
-    changed: u64,
-    /// The objects of which it makes or drops handles.
-    handles: Vec<Handles>,
-    /// The tasks whose wait at an object closes a cycle since this turn.
-    closes: Vec<Closes>,
-}
-
-/// What a turn does to the handles of an object.
-#[derive(Clone, Debug)]
-struct Handles {
-    name: Name,
-    /// How many there were before the turn.
-    before: u64,
-    /// How many fewer there were at most, within the turn.
-    dropped: u64,
-    left: u64,
-}
-
-/// A wait that closes a cycle since a turn.
-#[derive(Clone, Copy, Debug)]
-struct Closes {
-    task: Tid,
-    name: Name,
-    /// What the task touches when it takes the lock that it was handed, if that is part of the cycle.
-    handed: Option<Name>,
-}
-
-impl Foot {
-    /// Adds what another turn touches.
-    pub(super) fn join(&mut self, other: &Self) {
-        for (name, writes) in &other.names {
-            self.add(*name, *writes);
-        }
-        self.handles.extend(other.handles.iter().cloned());
-        self.closes.extend(&other.closes);
-    }
-
-    fn add(&mut self, name: Name, writes: bool) {
-        match self.names.binary_search_by_key(&name, |(name, _)| *name) {
-            Ok(at) => self.names[at].1 |= writes,
-            Err(at) => self.names.insert(at, (name, writes)),
-        }
-        let mut hasher = FxHasher::default();
-        name.hash(&mut hasher);
-        let bit = 1 << (hasher.finish() % 64);
-        self.touched |= bit;
-        if writes {
-            self.changed |= bit;
-        }
-    }
-
-    /// Whether it may disarm a timer, or keep a packet from its arrival.
-    pub(super) fn changes_clock(&self) -> bool {
-        self.has_all() || self.touches(Name::Clock) || self.touches(Name::World)
-    }
-
-    /// Adds an object that has no number, and is changed.
-    pub(super) fn touch(&mut self, object: Object) {
-        match object {
-            Object::Clock => self.add(Name::Clock, true),
-            Object::World => self.add(Name::World, true),
-            _ => self.touch_all(),
-        }
-    }
-
-    fn count(&mut self, name: Name, before: u64, left: u64) {
-        match self.handles.iter_mut().find(|known| known.name == name) {
-            Some(known) => {
-                known.dropped = known.dropped.max(known.before.saturating_sub(left));
-                known.left = left;
-            }
-            None => self.handles.push(Handles {
-                name,
-                before,
-                dropped: before.saturating_sub(left),
-                left,
-            }),
-        }
-    }
-
-    fn has_all(&self) -> bool {
-        let first = self.names.first();
-        first.is_some_and(|(name, _)| *name == Name::All)
-    }
-
-    pub(super) fn touch_all(&mut self) {
-        self.add(Name::All, true);
-    }
-
-    pub(super) fn kill(&mut self, task: Tid) {
-        self.add(Name::Life(task), true);
-    }
-
-    /// Returns whether the next turn of another task, which touched that before this one, does not
-    /// commute with this one. Two turns that both drop handles of an object do not if none is left
-    /// then: the second drops the last. Nor do two waits of which the second closes a cycle.
-    pub(super) fn wakes(&self, task: Tid, next: &Self) -> bool {
-        let drops_last = |handles: &Handles| {
-            let mut theirs = next.handles.iter();
-            theirs.any(|their| their.name == handles.name && their.dropped >= handles.left)
-        };
-        let closes = |closes: &Closes| {
-            closes.task == task
-                && next.touches(Name::Cycles)
-                && next.touches(closes.name)
-                && closes.handed.is_none_or(|lock| next.touches(lock))
-        };
-        conflict(next, self)
-            || self.handles.iter().any(drops_last)
-            || self.closes.iter().any(closes) && !next.releases(self)
-    }
-
-    /// Returns whether this turn releases a lock for which the other one waits. It does so before it
-    /// waits itself, so that its own wait closes no cycle with that one.
-    fn releases(&self, waiting: &Self) -> bool {
-        waiting.names.iter().any(|(name, _)| match name {
-            Name::GetEnd(lock) => self.touches(Name::PutEnd(*lock)),
-            _ => false,
-        })
-    }
-
-    fn touches(&self, name: Name) -> bool {
-        let found = self.names.binary_search_by_key(&name, |(name, _)| *name);
-        found.is_ok()
-    }
-
-    /// Returns the tasks that a turn of `task` ends, itself apart.
-    pub(super) fn killed(&self, task: Tid) -> impl Iterator<Item = Tid> {
-        let victim = move |(name, writes): &(Name, bool)| match name {
-            Name::Life(victim) if *writes && *victim != task => Some(*victim),
-            _ => None,
-        };
-        self.names.iter().filter_map(victim)
-    }
-}
-
-/// Returns whether two turns of different tasks, which have run one after the other, do not commute.
-fn conflict(a: &Foot, b: &Foot) -> bool {
-    if a.has_all() || b.has_all() {
-        return true;
-    }
-    if a.changed & b.touched == 0 && a.touched & b.changed == 0 {
-        return false;
-    }
-    let (mut left, mut right) = (a.names.iter().peekable(), b.names.iter().peekable());
-    while let (Some((x, x_writes)), Some((y, y_writes))) = (left.peek(), right.peek()) {
-        let order = x.cmp(y);
-        if order.is_eq() && (*x_writes || *y_writes) {
-            return true;
-        }
-        if order.is_le() {
-            left.next();
-        }
-        if order.is_ge() {
-            right.next();
-        }
-    }
-    false
-}
+use crate::{Note, Object, QueueId, Tid, sched::Draws};
 
 #[derive(Debug)]
 pub(super) struct Turn {
     pub(super) task: Tid,
     /// The number of this turn among those of its task, from 1.
-    number: u32,
+    pub(super) number: u32,
     pub(super) foot: Foot,
     /// The turns before this one, itself included.
     clock: Clock,
@@ -242,27 +50,6 @@ impl Turn {
     fn is_before(&self, clock: &Clock) -> bool {
         self.number <= clock.of(self.task)
     }
-}
-
-/// A turn of a task, by its number among those of the task, from 1.
-pub(super) type At = (Tid, u32);
-
-/// Returns the pairs of turns of which the second reads from the first: the last turn that changed what it
-/// touches, of another task.
-pub(super) fn reads_from(turns: &[Turn]) -> Vec<(At, At)> {
-    let mut changed: FxHashMap<Name, At> = FxHashMap::default();
-    let mut pairs = Vec::new();
-    for turn in turns.iter().filter(|turn| turn.task > Tid::KERNEL) {
-        let at = (turn.task, turn.number);
-        for (name, writes) in &turn.foot.names {
-            let last = changed.get(name).filter(|last| last.0 != turn.task);
-            pairs.extend(last.map(|last| (*last, at)));
-            if *writes {
-                changed.insert(*name, at);
-            }
-        }
-    }
-    pairs
 }
 
 #[derive(Debug, Default)]

@@ -8,10 +8,10 @@ use std::collections::VecDeque;
 
 use super::{
     audit::{self, Runs},
-    causal::Foot,
     crew::{Crew, run_parts},
-    exhaustive::{Cut, Decider, Part, next_picks},
+    foot::Foot,
     meter::Meter,
+    node::{Cut, Decider, Part, next_picks},
     settings::Settings,
     space::{Move, Pick},
     tally::{Found, Tally},
@@ -24,8 +24,10 @@ use crate::Error;
 const PARTS: u64 = 64;
 const EACH: u64 = 8;
 
-/// A tree of so few schedules is not divided: that would take more runs than the search.
+/// A tree of so few schedules is not divided: that would take more runs than the search. Their turns are
+/// few as well: one thread runs them all. No clock decides, so the result depends on none.
 const FEW: u64 = 256;
+const FEW_TURNS: u64 = 1 << 15;
 
 /// Searches until every causal order has been run, or a schedule fails.
 pub(super) fn search(crew: Crew<'_>, test: Test<'_>) -> Result<Tally, Error> {
@@ -39,7 +41,9 @@ pub(super) fn search(crew: Crew<'_>, test: Test<'_>) -> Result<Tally, Error> {
                 if let Some(first) = first.and_then(|first| parts.get_mut(first)) {
                     first.is_first = true;
                 }
-                run_parts(crew, settings, &parts, explore)?
+                run_parts(crew, settings, &parts, |test, part, meter| {
+                    explore(test, part, meter, false)
+                })?
             }
         };
         if tally.complete && tally.failure.is_none() {
@@ -56,20 +60,14 @@ fn undivided(crew: Crew<'_>, settings: &Settings) -> Result<Option<Tally>, Error
         is_first: true,
         ..Part::default()
     };
-    if !settings.is_divided() {
-        return run_parts(crew, settings, &[whole], explore).map(Some);
-    }
     if settings.shard.of > 1 {
         return Ok(None);
     }
-    let few = Settings {
-        schedules: Some(settings.schedules().min(FEW)),
-        progress: None,
-        ..settings.clone()
-    };
-    let tally = run_parts(crew, &few, &[whole], explore)?;
-    let is_over = !tally.is_limited || settings.schedules() <= FEW;
-    Ok(is_over.then_some(tally))
+    let is_few = settings.is_divided() && settings.schedules() > FEW;
+    let tally = run_parts(crew, settings, &[whole], |test, part, meter| {
+        explore(test, part, meter, is_few)
+    })?;
+    Ok((!tally.is_too_large).then_some(tally))
 }
 
 /// Divides the tree, from its root, breadth first.
@@ -131,16 +129,22 @@ fn divide(test: Test<'_>) -> Result<Vec<Part>, Error> {
     Ok(ended)
 }
 
-fn explore(test: Test<'_>, part: &Part, meter: &Meter<'_>) -> Result<Tally, Error> {
+/// Searches a part. If it is to have few schedules, it may end as too large.
+fn explore(test: Test<'_>, part: &Part, meter: &Meter<'_>, is_few: bool) -> Result<Tally, Error> {
     let settings = test.settings;
     let watch = settings.watch();
     let mut runs = Runs::new(test, part.clone(), &watch);
-    let mut tally = Tally::default();
+    let (mut tally, mut turns) = (Tally::default(), 0);
     while meter.claims(&mut tally) {
+        if is_few && (tally.schedules >= FEW || turns > FEW_TURNS) {
+            tally.is_too_large = true;
+            break;
+        }
         let (mut trial, ran) = runs.run(settings.seed, Decider::Tree)?;
         if meter.is_cut(&watch, &mut tally) {
             break;
         }
+        turns += ran.turns as u64;
         tally.counts_on_threads |= trial.counts_on_threads;
         match &ran.cut {
             None => {
@@ -178,4 +182,52 @@ fn explore(test: Test<'_>, part: &Part, meter: &Meter<'_>) -> Result<Tally, Erro
     }
     tally.has_choice = runs.tree.has_choice();
     Ok(tally)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Kernel, Os, SearchStrategy, Shared, explore::crew::in_threads};
+
+    /// Two tasks that write a value three times each, with so many turns between.
+    fn writers(between: usize) -> impl Fn(&mut Kernel) -> Result<(), Error> {
+        move |kernel| {
+            let shared = Shared::new(0);
+            for value in 0..2 {
+                let shared = shared.clone();
+                kernel.spawn("writer", async move |os: &mut Os| {
+                    for _ in 0..3 {
+                        shared.set(value);
+                        for _ in 0..=between {
+                            os.yield_now().await;
+                        }
+                    }
+                })?;
+            }
+            kernel.run()?.check()
+        }
+    }
+
+    #[test]
+    fn a_tree_is_divided_if_its_schedules_are_many_or_long() {
+        let mut settings = Settings {
+            threads: Some(1),
+            ..Settings::default()
+        };
+        settings.set_strategy(SearchStrategy::Exhaustive);
+        let undivided = |between: usize, schedules: Option<u64>| {
+            let settings = Settings {
+                schedules,
+                ..settings.clone()
+            };
+            let body = writers(between);
+            let tally = undivided(&|job| in_threads(&body, 1, job), &settings);
+            tally.expect("it runs").map(|tally| tally.schedules)
+        };
+        // Of six turns in two tasks there are 20 orders.
+        assert_eq!(undivided(0, None), Some(20));
+        assert_eq!(undivided(700, None), None);
+        // A search of few schedules is never divided.
+        assert_eq!(undivided(700, Some(10)), Some(10));
+    }
 }

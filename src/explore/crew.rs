@@ -14,9 +14,8 @@ use super::{
     settings::Settings,
     tally::Tally,
     trial::{Body, Test},
-    watchdog::lock,
 };
-use crate::{Error, Kernel};
+use crate::{Error, Kernel, panic::lock};
 
 /// What each thread of a search runs, with the body of the search.
 pub(super) type Job<'a> = &'a (dyn Fn(Body<'_>) -> Result<(), Error> + Sync);

@@ -22,11 +22,12 @@ const COUNTED: u64 = 200;
 /// A longer schedule is not asked.
 const LONGEST: u32 = 2_000;
 
-/// Where the doom of a schedule begins.
+/// Where the doom of a schedule begins. Its text counts the schedules that begin alike: up to the turn, and
+/// with it.
 pub(super) struct Doom {
     /// The turn, counted from 1; 0 if no order of turns passes.
     pub(super) turn: u32,
-    pub(super) from: Count,
+    from: Count,
     pub(super) before: Count,
 }
 
@@ -40,12 +41,35 @@ pub(super) struct Count {
     pub(super) passing: Option<Plan>,
 }
 
+impl fmt::Display for Doom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Count { of, are_all, .. } = self.from;
+        match (self.turn, are_all, of) {
+            (0, true, 1) => f.write_str("its only schedule fails"),
+            (0, true, _) => write!(f, "none of its {of} schedules passes"),
+            (0, false, _) => write!(f, "none of {of} drawn schedules passes"),
+            (_, true, 1) => write!(
+                f,
+                "before it, {}; after it, the only one fails",
+                self.before
+            ),
+            (_, true, _) => write!(f, "before it, {}; after it, none of all {of}", self.before),
+            (_, false, _) => write!(
+                f,
+                "before it, {}; after it, none of {of} drawn",
+                self.before
+            ),
+        }
+    }
+}
+
 impl fmt::Display for Count {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { passed, of, .. } = self;
+        let pass = if *passed == 1 { "passes" } else { "pass" };
         match self.are_all {
-            true => write!(f, "{passed} of all {of} continuations"),
-            false => write!(f, "{passed} of {of} drawn continuations"),
+            true => write!(f, "{passed} of all {of} schedules {pass}"),
+            false => write!(f, "{passed} of {of} drawn schedules {pass}"),
         }
     }
 }

@@ -13,27 +13,21 @@
 //! What a turn touches is known after it has run. A task that is killed has no next turn, which could
 //! race with the kill and with the turns after it. So every ready task is tried before such a kill.
 
-use std::{cell::RefCell, collections::VecDeque, iter, rc::Rc};
+use std::{cell::RefCell, iter, rc::Rc};
 
 use super::{
-    causal::{Causality, Foot, Turn},
+    causal::Turn,
+    foot::Foot,
+    node::{
+        CLOCK, Cut, DRAWN, Decider, FAULTS, Node, Part, Ran, TreeRun, is_between, next_picks, rests,
+    },
     notes,
-    plan::{Delay, Plan, Step},
+    plan::{Delay, Step},
     settings::Settings,
-    space::{Before, Decide, Drawn, Happens, Move, Pick, Which},
+    space::{Before, Decide, Happens, Move, Pick, Which},
     watchdog::TrialWatch,
 };
 use crate::{Cause, Footprints, Note, Object, Policy, Runnable, Tid};
-
-/// The task whose turns are the steps of the clock.
-pub(super) const CLOCK: Tid = Tid::KERNEL;
-
-/// The task whose turns are faults.
-pub(super) const FAULTS: Tid = Tid::FAULTS;
-
-fn is_between(task: Tid) -> bool {
-    task == CLOCK || task == FAULTS
-}
 
 /// The tree of schedules, and the policy that goes through it. Clones are handles to the same tree.
 #[derive(Clone)]
@@ -58,101 +52,6 @@ struct TreeState {
     /// The notes of the turn that has ended, and the ready tasks: kept to reuse their memory.
     lines: Vec<Note>,
     tasks: Vec<Tid>,
-}
-
-/// A part of the tree: the schedules that begin with these turns.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Part {
-    pub(super) turns: Vec<Move>,
-    /// The tasks whose next turn leads only to causal orders of other parts.
-    pub(super) sleep: Vec<(Tid, Foot)>,
-    /// The first part of the search has the longest audit.
-    pub(super) is_first: bool,
-}
-
-#[derive(Default)]
-pub(super) enum Decider {
-    /// The tree: the next schedule of the search.
-    #[default]
-    Tree,
-    /// These turns. The schedule is cut after them.
-    Probe(Vec<Move>),
-    /// These turns, in order.
-    Order(VecDeque<Move>),
-    /// A policy, and what decides everything else.
-    Policy(Box<dyn Policy>, Drawn),
-}
-
-struct Node {
-    /// The ready tasks, by tid. Nodes share what is the same.
-    ready: Rc<[Tid]>,
-    chosen: Tid,
-    /// What is decided in the turn of that task, and what it touched with earlier decisions.
-    picks: Vec<Pick>,
-    foot: Foot,
-    /// Whether the clock can go on after turns that come later.
-    is_early: bool,
-    /// The tasks whose turn here leads only to causal orders that were run before.
-    sleep: Vec<(Tid, Foot)>,
-    /// The tasks to choose here, in turn.
-    backtrack: Vec<Tid>,
-    /// The tasks that were chosen here, with what their turn touched.
-    done: Vec<(Tid, Foot)>,
-}
-
-#[derive(Default)]
-struct TreeRun {
-    /// In order of arrival.
-    ready: VecDeque<Runnable>,
-    causality: Causality,
-    current: Option<Tid>,
-    sleep: Vec<(Tid, Foot)>,
-    made: Plan,
-    cut: Option<Cut>,
-    /// What the turn under way is to decide, if no node says so, and how many decisions it has made.
-    given: Vec<Pick>,
-    picked: usize,
-    choices: u32,
-    /// The turns of tasks.
-    turns: u32,
-    /// What was decided before the turn: its task.
-    next: Option<Tid>,
-    /// What may happen before the turn, if that was asked.
-    may: Option<Before>,
-    /// Whether the wait under way ends all that happens before it.
-    is_wait: bool,
-}
-
-/// Why a schedule was not run to its end.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Cut {
-    /// Every continuation has a causal order that was run before.
-    Redundant,
-    TooLong,
-    /// Only its begin was to be run. These tasks are ready then.
-    Probed(Vec<Tid>),
-    /// The body did not repeat what it did in an earlier run of the same turns.
-    Unrepeatable(String),
-}
-
-pub(super) struct Ran {
-    pub(super) plan: Plan,
-    pub(super) cut: Option<Cut>,
-    pub(super) class: u64,
-    /// Another order of the same turns that only independent turns tell apart.
-    pub(super) other: Option<Vec<Move>>,
-    /// More of them, if it is the first schedule that has any.
-    pub(super) more: Vec<Vec<Move>>,
-    pub(super) turns: usize,
-}
-
-/// The orders that are drawn in each part of a search.
-const DRAWN: usize = 6;
-
-/// Returns the number of orders in which a task rests, for a schedule of so many turns: as many, until
-/// the audit would run more than 20,000 turns; for longer ones at least 10.
-fn rests(turns: usize) -> usize {
-    turns.min((20_000 / turns.max(1)).max(10))
 }
 
 impl Tree {
@@ -253,73 +152,6 @@ impl Tree {
             this.nodes.pop();
         }
         false
-    }
-}
-
-impl TreeRun {
-    fn reset(&mut self, known: Vec<Turn>) {
-        self.ready.clear();
-        self.causality.reset(known);
-        self.current = None;
-        self.sleep.clear();
-        self.made.0.clear();
-        self.cut = None;
-        self.given.clear();
-        (self.picked, self.choices, self.turns) = (0, 0, 0);
-        (self.next, self.may, self.is_wait) = (None, None, false);
-    }
-}
-
-impl TreeRun {
-    /// Whether the clock has gone on since a turn.
-    fn clock_after(&self, turn: usize) -> bool {
-        let mut later = turn + 1..self.causality.len();
-        later.any(|at| self.causality.turn(at).task == CLOCK)
-    }
-
-    fn is_ready(&self, task: Tid) -> bool {
-        self.ready.iter().any(|ready| ready.tid == task)
-    }
-
-    /// The tasks that can have the next turn, in order of arrival, and what can happen before it.
-    fn candidates(&self, into: &mut Vec<Tid>) {
-        into.clear();
-        let Some(may) = &self.may else {
-            return into.extend(self.ready.iter().map(|task| task.tid));
-        };
-        if !may.waits {
-            into.extend(self.ready.iter().map(|task| task.tid));
-        }
-        let clock = may.fits || may.waits && may.has_deadline;
-        into.extend(clock.then_some(CLOCK));
-        into.extend((!may.faults.is_empty()).then_some(FAULTS));
-    }
-}
-
-/// Moves to the next decisions of a turn: the last one that has another answer has it. Those after it
-/// are made anew. Returns whether there are such decisions.
-pub(super) fn next_picks(picks: &mut Vec<Pick>) -> bool {
-    while let Some(pick) = picks.pop() {
-        if pick.answer + 1 < pick.of {
-            let answer = pick.answer + 1;
-            picks.push(Pick { answer, ..pick });
-            return true;
-        }
-    }
-    false
-}
-
-impl Node {
-    fn try_all(&mut self) {
-        let ready = self.ready.iter().copied();
-        let more = ready.filter(|task| !self.backtrack.contains(task));
-        self.backtrack.extend(more.collect::<Vec<_>>());
-    }
-
-    fn next(&self) -> Option<Tid> {
-        let is_among = |all: &[(Tid, Foot)], task: Tid| all.iter().any(|(other, _)| *other == task);
-        let mut tasks = self.backtrack.iter().copied();
-        tasks.find(|task| !is_among(&self.done, *task) && !is_among(&self.sleep, *task))
     }
 }
 

@@ -14,10 +14,11 @@ use rustc_hash::FxHashMap;
 
 use super::{
     audit::Runs,
-    causal::{At, reads_from},
+    causal::Turn,
     crew::Claims,
-    exhaustive::{Decider, Part, Ran},
+    foot::Name,
     meter::Meter,
+    node::{Decider, Part, Ran},
     space::Drawn,
     tally::{Found, Tally},
     trial::{HIDDEN, Test, Trial},
@@ -272,4 +273,25 @@ fn differs(schedule: u64, first: &Trial, second: &Trial, ran: &Ran) -> Option<Fo
          second: {second}\n{HIDDEN}"
     );
     (first != second).then(|| Found::new(schedule, why).with(ran.plan.clone()))
+}
+
+/// A turn of a task, by its number among those of the task, from 1.
+type At = (Tid, u32);
+
+/// Returns the pairs of turns of which the second reads from the first: the last turn that changed what it
+/// touches, of another task.
+fn reads_from(turns: &[Turn]) -> Vec<(At, At)> {
+    let mut changed: FxHashMap<Name, At> = FxHashMap::default();
+    let mut pairs = Vec::new();
+    for turn in turns.iter().filter(|turn| turn.task > Tid::KERNEL) {
+        let at = (turn.task, turn.number);
+        for (name, writes) in &turn.foot.names {
+            let last = changed.get(name).filter(|last| last.0 != turn.task);
+            pairs.extend(last.map(|last| (*last, at)));
+            if *writes {
+                changed.insert(*name, at);
+            }
+        }
+    }
+    pairs
 }

@@ -68,7 +68,7 @@ impl Faults {
         let idle = list.iter().filter(|it| !self.possible.contains(&it.text));
         let hosts = || self.hosts.iter().map(String::as_str).collect::<Vec<_>>();
         let why = |fault: &MayFault| match (fault.between(), self.refused.get(&fault.text)) {
-            (Some(between), _) if hosts_of(between).is_none() => {
+            (Some(between), _) if is_of_one_host(between) => {
                 "a link has two hosts: name two that differ".to_string()
             }
             (_, Some(refused)) => format!("{refused}: name what the test makes"),
@@ -177,9 +177,10 @@ impl Counted {
         faults.hosts = net.hosts().into_iter().collect();
         for fault in list {
             faults.listed.entry(fault.text.clone()).or_default();
-            let is_known = |host: &String| faults.hosts.contains(host);
-            let hosts = fault.between().map(hosts_of);
-            if hosts.is_some_and(|hosts| hosts.is_some_and(|hosts| hosts.iter().all(is_known))) {
+            let is_known = |host: &&str| faults.hosts.contains(*host);
+            let may_happen =
+                |between: &Fault| !is_of_one_host(between) && between.hosts().iter().all(is_known);
+            if fault.between().is_some_and(may_happen) {
                 faults.possible.insert(fault.text.clone());
             }
         }
@@ -187,29 +188,7 @@ impl Counted {
     }
 }
 
-/// Returns the hosts that a fault names. `None` if it can never happen: a link has two hosts.
-fn hosts_of(fault: &Fault) -> Option<Vec<String>> {
-    Some(match fault {
-        Fault::Cut(a, b)
-        | Fault::CutOneWay(a, b)
-        | Fault::Heal(a, b)
-        | Fault::Hold(a, b)
-        | Fault::Release(a, b)
-        | Fault::Reset(a, b) => {
-            if a == b {
-                return None;
-            }
-            vec![a.clone(), b.clone()]
-        }
-        Fault::Slow(host, _)
-        | Fault::Crash(host)
-        | Fault::Restart(host)
-        | Fault::Power(host)
-        | Fault::DiskEio(host)
-        | Fault::DiskRot(host)
-        | Fault::DiskFull(host)
-        | Fault::DiskHeal(host) => vec![host.clone()],
-        Fault::ClockStep(host, _) | Fault::ClockLeap(host, _) => host.iter().cloned().collect(),
-        Fault::Fragment(_) | Fault::Loss(_) | Fault::Duplicate(_) | Fault::Reorder(_) => Vec::new(),
-    })
+/// Whether a fault is of a link from a host to itself: it can never happen.
+fn is_of_one_host(fault: &Fault) -> bool {
+    matches!(fault.hosts()[..], [a, b] if a == b)
 }

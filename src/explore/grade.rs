@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fmt, ops::RangeInclusive, sync::Arc, time::Dura
 use super::{
     check::{Check, check},
     explored::{Explored, Failure, Progress},
-    outcome::{Choices, Judge, Outcome, RunEnd},
+    outcome::{COMES, Choices, Judge, Outcome, RunEnd},
     tally::{Firsts, Found},
 };
 use crate::{Error, Kernel};
@@ -383,6 +383,8 @@ impl fmt::Display for Difference {
         write!(f, "  {}", self.outcome)?;
         match &self.schedule {
             None => f.write_str("\n\n  no schedule is shown: only the first eight have one"),
+            // The outcome says it.
+            Some(schedule) if schedule.why == COMES => write!(f, "\n\n{}", schedule.details),
             Some(schedule) => write!(f, "\n\n{schedule}"),
         }
     }

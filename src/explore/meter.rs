@@ -45,7 +45,6 @@ impl<'a> Meter<'a> {
         let claims = self.claimed.fetch_add(1, Ordering::Relaxed) < self.most;
         if !claims {
             self.unclaim();
-            tally.is_limited = true;
             tally.end_by(format!("it ended after {} schedules", self.most));
         }
         claims

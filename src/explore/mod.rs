@@ -1,10 +1,12 @@
-//! The search for a schedule that breaks a program. Uses the crate's public API only.
+//! The search for a schedule that breaks a program. Uses the crate's public API, and the locks
+//! of `panic.rs`.
 //!
 //! | files | own |
 //! |---|---|
 //! | `check.rs`, `settings.rs`, `strategy.rs` | [`check`]: the settings of a search |
+//! | `run.rs` | a search, from its settings to what it has found |
 //! | `search.rs`, `feedback.rs`, `bounded.rs`, `complete.rs` | the loops: by seeds, by what they show, by preemptions, over a tree |
-//! | `exhaustive.rs`, `causal.rs`, `clock.rs` | that tree: a schedule for each causal order |
+//! | `exhaustive.rs`, `node.rs`, `causal.rs`, `foot.rs`, `clock.rs` | that tree: a schedule for each causal order |
 //! | `crew.rs`, `meter.rs` | threads and parts; how far a search is |
 //! | `tally.rs`, `explored.rs` | what a search finds; what it returns |
 //! | `trial.rs`, `notes.rs`, `quiet.rs` | one schedule: its run, its notes, its panics |
@@ -43,6 +45,7 @@ mod exhaustive;
 mod explored;
 mod feedback;
 mod felt;
+mod foot;
 mod grade;
 mod guide;
 mod kernels;
@@ -51,11 +54,13 @@ mod may;
 mod meter;
 mod minimise;
 mod mutate;
+mod node;
 mod notes;
 mod outcome;
 mod plan;
 mod quiet;
 mod reruns;
+mod run;
 mod search;
 mod settings;
 mod shared;

@@ -6,8 +6,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use super::watchdog::lock;
-use crate::{Deadlock, Error, Kernel, On, TaskInfo, TaskState};
+use crate::{Deadlock, Error, Kernel, On, TaskInfo, TaskState, panic::lock};
 
 /// What a run comes to: how it ends, and what it prints. The lines of a task have an order; the texts of
 /// different tasks have none, and the names of tasks do not count.

@@ -98,7 +98,8 @@ impl Reruns<'_> {
         let cut = format!("{replay} is cut at turn {steps}: a higher limit shows its end\n");
         match &replay.decisions {
             _ if !reaches_limit => format!(
-                "the program has changed since {replay}: its traps are others in this schedule\n"
+                "the program has changed since {replay}, or that is mistyped: the traps are others in \
+                 this schedule\n"
             ),
             Decisions::Plan(plan) if plan.last_turn() > run.turns => cut,
             _ => format!("the program has changed since {replay}, or {cut}"),
@@ -170,25 +171,22 @@ impl Reruns<'_> {
         self.describe(&run, why + &note, &first)
     }
 
-    /// Names the turn from which a schedule fails, however it goes on, in a line.
+    /// Names the turn from which a schedule fails, however it goes on.
     fn doom(&self, run: &Recorded, story: &Story) -> Result<String, Error> {
         let seed = run.replay.seed;
         let Some(found) = doom::find(self.0, seed, &run.plan, run.turns)? else {
             return Ok(String::new());
         };
-        let from = &found.from;
         let turn = match story.turn(found.turn) {
             Some(turn) if found.turn > 0 => turn,
-            _ => return Ok(format!("doomed from the begin: {from} pass\n")),
+            _ => return Ok(format!("doomed from the start: {found}\n")),
         };
         let saved = match &found.before.passing {
             Some(plan) => self.saves(seed, plan, found.turn, &turn)?,
             None => String::new(),
         };
-        let (number, before) = (found.turn, &found.before);
-        Ok(format!(
-            "doomed from turn {number}, {turn}: {from} pass; before it {before} did{saved}\n"
-        ))
+        let head = format!("doomed from turn {}, {turn}", found.turn);
+        Ok(format!("{}\n  {found}\n{saved}", narrow(head)))
     }
 
     /// Names the turn of a schedule that passes, in the place of the one that dooms.
@@ -198,7 +196,8 @@ impl Reruns<'_> {
         // The same call with another answer says nothing.
         let sibling = sibling.filter(|sibling| sibling != doomed);
         Ok(sibling.map_or(String::new(), |sibling| {
-            format!(", with {sibling} in its place")
+            let line = format!("  in its place, one that passes has {sibling}");
+            narrow(line) + "\n"
         }))
     }
 
@@ -380,6 +379,14 @@ impl Reruns<'_> {
 /// Whether a plan has too many departures for a line of text.
 fn is_long(plan: &Plan) -> bool {
     plan.0.len() > LONGEST
+}
+
+/// Breaks a line of a turn before the place in the source, if it is wider than a terminal.
+fn narrow(line: String) -> String {
+    match line.rsplit_once(" at ") {
+        Some((call, place)) if line.chars().count() > 80 => format!("{call}\n    at {place}"),
+        _ => line,
+    }
 }
 
 /// Explains why a folder cannot be made: names what is in its place, or the folder above it.

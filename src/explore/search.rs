@@ -9,8 +9,8 @@ use std::{
 use super::{
     audit::Runs,
     crew::{Claims, Crew},
-    exhaustive::{Decider, Part},
     meter::Meter,
+    node::{Decider, Part},
     settings::Settings,
     space::Drawn,
     strategy::SearchStrategy,
@@ -18,10 +18,10 @@ use super::{
     timed::Timed,
     trial::{Test, Trials},
     twice::Logged,
-    watchdog::lock,
 };
 use crate::{
     Error, Policy,
+    panic::lock,
     sched::{Counting, Pct, TurnCounts},
 };
 

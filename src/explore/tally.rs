@@ -28,8 +28,8 @@ pub(super) struct Tally {
     pub(super) complete: bool,
     /// What keeps the search from being complete, in words.
     pub(super) bound: Option<String>,
-    /// Whether the limit of schedules has ended it.
-    pub(super) is_limited: bool,
+    /// Whether it has ended because its tree is to be divided.
+    pub(super) is_too_large: bool,
     /// What the audit of a complete search has left out, in words.
     pub(super) unaudited: Option<String>,
     pub(super) counts_on_threads: bool,
@@ -190,7 +190,7 @@ impl Tally {
         self.complete &= other.complete;
         self.bound = self.bound.take().or(other.bound);
         self.unaudited = self.unaudited.take().or(other.unaudited);
-        self.is_limited |= other.is_limited;
+        self.is_too_large |= other.is_too_large;
         self.has_choice |= other.has_choice;
         self.is_reordered |= other.is_reordered;
         self.turns = self.turns.max(other.turns);

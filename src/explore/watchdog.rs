@@ -8,7 +8,7 @@ use std::{
     mem, process,
     rc::Rc,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        Arc, Mutex, Weak,
         atomic::{AtomicBool, AtomicU64, Ordering},
         mpsc::{self, Receiver, RecvTimeoutError, Sender},
     },
@@ -17,7 +17,7 @@ use std::{
 };
 
 use super::deadline::Deadline;
-use crate::{CurrentTurn, Kernel};
+use crate::{CurrentTurn, Kernel, panic::lock};
 
 const EVERY: Duration = Duration::from_millis(100);
 
@@ -324,9 +324,4 @@ fn again(command: &str, replay: &str) -> String {
 /// Writes past the test harness, which shows no output of a test that goes on.
 fn tell(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
-}
-
-/// Locks a mutex, also after a panic of a thread that held it.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -187,7 +187,9 @@ impl Kernel {
 
     /// Returns the place in the source of a task's last call, or of its spawn if it has made none;
     /// `None` for a task that has ended, and for a call that notes no caller, such as `yield_now`.
-    /// Without a tracer, only the place of a blocked task's call is exact.
+    /// It is exact for a blocked task. For others the kernel needs a tracer and an
+    /// [injection](crate::Builder::inject): without these, a call that is answered at once may have the
+    /// place of an earlier one.
     pub fn place_of_call(&self, task: Tid) -> Option<Place> {
         let task = self.tasks.find_live(task)?;
         self.places.of_last_call(task)

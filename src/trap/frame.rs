@@ -174,16 +174,16 @@ impl Parcel {
 /// `REQUEUED` and `OBSERVED`. `PUBLISHED` may join the first. This one: deferred calls are pending.
 pub(super) const DEFERRED: u8 = 1;
 const PAYLOAD: u8 = 2;
-const OBSERVED: u8 = 4;
-const DUE: u8 = 8;
+pub(super) const OBSERVED: u8 = 4;
+pub(super) const DUE: u8 = 8;
 /// An injection or the limits of the task may decide on a trap. The kernel lowers it with each trap that
 /// it screens, unless there is an injection.
-const SCREENED: u8 = 16;
+pub(super) const SCREENED: u8 = 16;
 /// A task that stays ready goes back to a policy, or to the queue of daemons.
-const REQUEUED: u8 = 32;
+pub(super) const REQUEUED: u8 = 32;
 pub(super) const NOTED: u8 = 64;
 /// Other threads see which task runs.
-const PUBLISHED: u8 = 128;
+pub(super) const PUBLISHED: u8 = 128;
 
 pub(crate) struct TrapFrame {
     /// The argument or answer of the trap under way that does not fit in a word.
@@ -447,62 +447,6 @@ impl TrapFrame {
 
     pub(crate) fn has_payload(&self) -> bool {
         self.flags.get() & PAYLOAD != 0
-    }
-
-    /// Returns whether the fast lane may answer the call, and the task keeps its place.
-    #[inline(always)]
-    pub(crate) fn is_in_lane(&self) -> bool {
-        self.flags.get() == 0
-    }
-
-    /// The same, and the task is put back.
-    pub(crate) fn is_in_requeued_lane(&self) -> bool {
-        self.flags.get() == REQUEUED
-    }
-
-    /// The same, and its turns are published.
-    pub(crate) fn is_in_published_lane(&self) -> bool {
-        self.flags.get() == REQUEUED | PUBLISHED
-    }
-
-    /// The same as [`TrapFrame::is_in_lane`], and tracers get events.
-    pub(crate) fn is_in_observed_lane(&self) -> bool {
-        self.flags.get() == OBSERVED
-    }
-
-    /// Makes tasks that stay ready leave their places, to be put back.
-    pub(crate) fn set_requeued(&self, requeued: bool) {
-        self.flag(REQUEUED, requeued);
-    }
-
-    /// Emits all traps to tracers.
-    pub(crate) fn set_observed(&self, observed: bool) {
-        self.flag(OBSERVED, observed);
-    }
-
-    pub(crate) fn set_published(&self, published: bool) {
-        self.flag(PUBLISHED, published);
-    }
-
-    /// Has the kernel screen the next trap.
-    pub(crate) fn set_screened(&self, screened: bool) {
-        self.flag(SCREENED, screened);
-    }
-
-    #[inline(always)]
-    pub(crate) fn is_screened(&self) -> bool {
-        self.flags.get() & SCREENED != 0
-    }
-
-    /// Sends the next trap to the plain lane, which cuts it.
-    pub(crate) fn set_due(&self) {
-        self.flag(DUE, true);
-    }
-
-    pub(crate) fn take_due(&self) -> bool {
-        let due = self.flags.get() & DUE != 0;
-        self.flag(DUE, false);
-        due
     }
 
     pub(super) fn flag(&self, flag: u8, up: bool) {

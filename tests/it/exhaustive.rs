@@ -13,8 +13,9 @@ use std::{
     rc::Rc,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
+    thread,
     time::{Duration, Instant},
 };
 
@@ -768,6 +769,28 @@ fn a_long_search_reports_causal_orders_and_what_is_left() {
     assert!(left <= Duration::from_millis(250), "{left:?}");
 }
 
+/// The schedules that come before a division of the search are told as well.
+#[test]
+fn a_search_of_few_schedules_reports_progress() {
+    static RUNS: AtomicU64 = AtomicU64::new(0);
+    static IS_TOLD: AtomicBool = AtomicBool::new(false);
+    let slow = |kernel: &mut Kernel| {
+        RUNS.fetch_add(1, Ordering::Relaxed);
+        thread::sleep(Duration::from_millis(20));
+        counter(3, 2)(kernel)
+    };
+    let search = check(slow).exhaustive().threads(2).progress(|progress| {
+        assert_eq!(progress.of, u64::MAX);
+        IS_TOLD.store(progress.schedules > 0, Ordering::Relaxed);
+    });
+    let explored = search
+        .stop_when(|| IS_TOLD.load(Ordering::Relaxed))
+        .explore();
+    let bound = explored.bound.expect("it did not end");
+    assert!(bound.starts_with("it was interrupted"), "{bound}");
+    assert!(explored.schedules > 0 && RUNS.load(Ordering::Relaxed) < 256);
+}
+
 #[test]
 fn a_complete_search_promises_no_time() {
     static SEEN: AtomicBool = AtomicBool::new(false);
@@ -994,7 +1017,7 @@ fn a_search_of_preemptions_notices_hidden_nondeterminism_and_threads() {
         let program = async |os: &mut Os| {
             let (setter, promise) = Promise::new(os).await;
             let remote = setter.remote();
-            let other = std::thread::spawn(move || remote.set(1));
+            let other = thread::spawn(move || remote.set(1));
             let _ = promise.wait(os).await;
             drop(other.join());
         };

@@ -33,8 +33,8 @@ const ROOMS: [(&str, &[&str]); 11] = [
     ("world", TASK),
     ("kernel", KERNEL),
     ("cores", CORES),
-    // The public API, which is at the crate's root and in its public modules.
-    ("explore", &["sched"]),
+    // The public API, which is at the crate's root and in its public modules; and the locks of `panic`.
+    ("explore", &["panic", "sched"]),
 ];
 
 /// A file of `src/`, by its module path: `["kernel", "task"]`.

@@ -3,7 +3,7 @@
 use std::{cell::RefCell, rc::Rc, time::Duration};
 
 use trapline::{
-    Errno, Error, Event, Exit, Fact, Kernel, Os, Place, Promise, Queue, Tid,
+    Errno, Error, Event, Exit, Fact, Kernel, Os, Place, Promise, Queue, Step, Tid,
     record::{Header, Recorder},
     sync::{Barrier, Condition, Flag, Group, Mutex, Semaphore},
 };
@@ -190,6 +190,39 @@ fn every_way_to_start_a_task_notes_its_callers_line() {
     assert_eq!(host.len(), 1);
     assert_eq!(host[0].line, line);
     assert_eq!(lines.borrow().len(), 8);
+}
+
+/// Of the calls that note no caller, and of those that another call of the task comes before.
+#[test]
+fn the_last_call_of_a_task_has_its_own_line_or_none() {
+    let mut kernel = unscripted()
+        .tracer(|_: &Event<'_>| {})
+        .inject(|_, _, _| None)
+        .build()
+        .expect("a kernel boots");
+    let line = line!();
+    let child = async |os: &mut Os| {
+        os.get_tid().await;
+        os.sleep(Duration::from_secs(1)).await;
+        os.yield_now().await;
+        let queue = Queue::unbounded(os).await;
+        let _ = queue.put(os, 1).await;
+        os.get_tid().await;
+    };
+    let main = async move |os: &mut Os| {
+        os.spawn("child", child).await.expect("there is room");
+    };
+    kernel.spawn("main", main).expect("there is room");
+    let mut places = Vec::new();
+    while let step = kernel.step().expect("nothing fails")
+        && step != Step::Finished
+    {
+        if step == Step::Ran(tid(2)) {
+            let place = kernel.place_of_call(tid(2));
+            places.push(place.map(|place| place.line - line));
+        }
+    }
+    assert_eq!(places, [None, Some(3), None, None, Some(6), None, None]);
 }
 
 /// The places in a recording, with the facts that have one.

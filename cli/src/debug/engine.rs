@@ -136,6 +136,8 @@ impl Run {
         // What a replay reads is on its tape.
         let input = options.stdin.as_deref().filter(|_| origin.tape.is_none());
         builder = given(builder, text_of(input)?, Builder::input);
+        // With an injection no call takes the kernel's fast lane, which notes no place.
+        builder = builder.inject(rules.injection());
         let kernel = builder.tracer(Witness::tracer(&witness)).build();
         let mut kernel = kernel.map_err(|error| format!("cannot boot: {error}"))?;
         let desk = boot::desk(&origin.line, &rules);

@@ -36,7 +36,7 @@ use super::{
     panics::Panics,
     program::hosts,
     replay, signals, stdio,
-    values::usage,
+    values::{among, usage},
 };
 use command::{Done, perform};
 use engine::{Engine, Origin};
@@ -63,7 +63,7 @@ command ends the script.
 Examples:
   boot --tape run.tape --seed 3 gossip           a tape
   debug run.tape                                 its run, on a screen
-  debug --seed 7 deadlock                        a program in the simulated world
+  debug --seed 7 deadlock                        a program, simulated
   debug -c continue -c 'back wake tid 2' deadlock
   debug -c 'until print line 6' -c tree run.tape
   debug run.tape < script                        commands from a file"
@@ -142,7 +142,14 @@ fn origin(commands: Commands<'_>, what: &[OsString], log: Log) -> Result<Origin,
 /// The run on a tape.
 fn taped(commands: Commands<'_>, path: &Path, log: Log) -> Result<Origin, Failure> {
     let why = match path {
-        path if !path.exists() => "there is neither a program nor a tape of this name",
+        path if !path.exists() => {
+            let (name, programs) = (path.to_string_lossy(), commands.programs);
+            let names: Vec<&str> = programs.iter().map(|entry| entry.name).collect();
+            match among("program", &name, &names, ToString::to_string) {
+                Err(near) if near.ends_with('?') => return Err(near.into()),
+                _ => "there is neither a program nor a tape of this name",
+            }
+        }
         path if !path.is_file() => "it is no file, and each motion back reads the tape again",
         _ => {
             let line = replay::open(commands, path)?.1;

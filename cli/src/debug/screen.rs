@@ -26,6 +26,7 @@ use crate::{
     },
     output::clean,
     signals,
+    table::cut,
 };
 
 /// The period for checking the size of the terminal, and for an interrupt.
@@ -72,6 +73,8 @@ struct Desk {
     wrong: Option<String>,
     /// The last lines that were printed.
     printed: Vec<String>,
+    /// The place in the source of the call of the task of the details, and the lines around it.
+    source: Option<(String, Excerpt)>,
 }
 
 /// An answer in its pane.
@@ -103,6 +106,7 @@ impl Desk {
             typed: None,
             wrong: None,
             printed: Vec::new(),
+            source: None,
         };
         desk.look();
         desk
@@ -228,12 +232,28 @@ impl Desk {
         self.view.whereabouts = details.and_then(Result::ok);
         let witness = self.engine.witness();
         self.end = chosen.and_then(|tid| witness.ended.get(&tid.into()).cloned());
+        drop(witness);
+        let place = self.place();
+        if place.as_deref() != self.source.as_ref().map(|(place, _)| place.as_str()) {
+            self.source = place.and_then(|place| {
+                let excerpt = Excerpt::of(&place, usize::from(SOURCE - 3) / 2)?;
+                Some((place, excerpt))
+            });
+        }
+    }
+
+    /// The place in the source of the call of the task of the details.
+    fn place(&self) -> Option<String> {
+        let found = self.view.whereabouts.as_ref()?;
+        let place = first_place(found.tasks.first()?.places.as_ref()?)?;
+        Some(place.to_string())
     }
 
     fn draw(&mut self, frame: &mut Frame) {
         let area = frame.area();
-        let moved: Vec<Line> = self.moved.lines().map(|line| clean(line).into()).collect();
-        let head = 1 + moved.len().clamp(1, 3) as u16;
+        let moved = self.moved.lines().flat_map(|line| narrow(line, area.width));
+        let moved: Vec<Line> = moved.map(|line| clean(&line).into()).collect();
+        let head = 1 + moved.len().clamp(1, 4) as u16;
         let [header, body, console, footer] = areas(area, head, !self.printed.is_empty());
         let mut lines = vec![counts(&self.view, header.width)];
         lines.extend(moved);
@@ -259,26 +279,19 @@ impl Desk {
 
     /// The areas of the details and of the source, which has no height if there is none to show.
     fn with_source(&self, details: Rect) -> [Rect; 2] {
-        let lines = match self.source() {
+        let lines = match self.source {
             Some(_) if details.height > 2 * SOURCE => SOURCE,
             _ => 0,
         };
         Layout::vertical([Constraint::Min(1), Constraint::Length(lines)]).areas(details)
     }
 
-    /// The place in the source of the call of the chosen task.
-    fn source(&self) -> Option<(&str, Excerpt)> {
-        let found = self.view.whereabouts.as_ref()?;
-        let place = first_place(found.tasks.first()?.places.as_ref()?)?;
-        Some((place, Excerpt::of(place, usize::from(SOURCE - 3) / 2)?))
-    }
-
     fn draw_source(&self, frame: &mut Frame, area: Rect) {
         if area.height == 0 {
             return;
         }
-        if let Some((place, found)) = self.source() {
-            let inner = pane(frame, area, place);
+        if let Some((place, found)) = &self.source {
+            let inner = pane(frame, area, &cut(place, area.width.into()));
             let lines = found.lines.iter().zip(found.first..).map(|(line, number)| {
                 let mark = if number == found.at { '>' } else { ' ' };
                 let line = Line::from(clean(&format!("{mark}{number:4} {line}")));
@@ -298,6 +311,18 @@ impl Desk {
             (None, Some(wrong)) => Line::from(clean(wrong).reversed()),
             (None, None) => Line::from(hints("s step".into(), HINTS, width)),
         }
+    }
+}
+
+/// Breaks a line that is too wide before its place in the source, whose end says the line there.
+fn narrow(line: &str, width: u16) -> Vec<String> {
+    let width = usize::from(width);
+    match line.rsplit_once("  at ") {
+        Some((call, place)) if line.chars().count() > width => {
+            let room = width.saturating_sub("   at ".len());
+            vec![cut(call, width), format!("   at {}", cut(place, room))]
+        }
+        _ => vec![line.to_string()],
     }
 }
 
@@ -354,6 +379,27 @@ mod tests {
             }
             Ok(())
         }
+    }
+
+    #[test]
+    fn a_wide_line_is_broken_before_its_place_whose_end_is_kept() {
+        let line =
+            "#5 00:00.000000    2 foo          sleep(1s) ...  at programs/cases/convoy.rs:67";
+        assert_eq!(narrow(line, 100), [line]);
+        let [call, place] = &narrow(line, 60)[..] else {
+            panic!("it has two parts");
+        };
+        assert_eq!(call, "#5 00:00.000000    2 foo          sleep(1s) ...");
+        assert_eq!(place, "   at programs/cases/convoy.rs:67");
+        let short = narrow(line, 30);
+        assert!(
+            short.iter().all(|line| line.chars().count() <= 30),
+            "{short:?}"
+        );
+        assert!(
+            short[0].ends_with('…') && short[1].ends_with("rs:67"),
+            "{short:?}"
+        );
     }
 
     #[test]

@@ -25,9 +25,6 @@ pub(super) use options::{span, turns};
 use report::{code, report, searched, set_outcome};
 use results::Merge;
 
-/// The strategies that need no parameter.
-pub(super) const STRATEGIES: [&str; 6] = ["random", "pct", "surw", "rff", "fifo", "exhaustive"];
-
 const EXAMPLES: [Example; 10] = [
     Example::Any("explore {}", "lost-wakeup"),
     Example::Any(
@@ -37,11 +34,11 @@ const EXAMPLES: [Example; 10] = [
     Example::Any("explore --strategy exhaustive {}", "deadlock --cured"),
     Example::Of(
         &["echo", "swarm"],
-        "explore --on server:\"echo --addr 0.0.0.0:80\" --chaos 1 --schedules 20 \\\n    \
-         swarm --addr server:80 --clients 2 --requests 3",
+        "explore --on server:\"echo --addr 0.0.0.0:80\" --chaos 1 \\\n    \
+         --schedules 20 swarm --addr server:80 --clients 2 --requests 3",
     ),
     Example::Any(
-        "explore --strategy exhaustive --turns-take 0..5ms --schedules 100 {}",
+        "explore --strategy exhaustive --turns-take 0..5ms \\\n    --schedules 100 {}",
         "timers",
     ),
     Example::Of(
@@ -57,7 +54,7 @@ const EXAMPLES: [Example; 10] = [
         "explore --cut reader --table lost-wakeup --cured",
     ),
     Example::Any(
-        "explore --shard 1/2 --json --schedules 100 {} > part-1.json",
+        "explore --shard 1/2 --json --schedules 100 {} \\\n    > part-1.json",
         "deadlock --cured",
     ),
     Example::Of(&[], "explore merge part-*.json"),

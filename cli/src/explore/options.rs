@@ -2,13 +2,13 @@
 
 use std::{env, num::NonZeroU64, path::PathBuf, time::Duration};
 
-use clap::{ArgMatches, Args, Command, ValueHint};
+use clap::{ArgMatches, Args, Command, ValueHint, builder::TypedValueParser};
 use trapline::{Check, Error, Kernel, MayFault, SearchStrategy, Signal, check};
 
 use crate::{
     inject::{self, Rule, Rules},
     net,
-    values::{duration, given, signal, whole, within},
+    values::{completed, duration, given, signal, whole, within},
 };
 
 /// Reads the most time of a search.
@@ -30,6 +30,13 @@ pub(crate) fn turns(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// The strategies that need no parameter.
+const STRATEGIES: [&str; 6] = ["random", "pct", "surw", "rff", "fifo", "exhaustive"];
+
+fn strategies() -> impl TypedValueParser<Value = SearchStrategy> {
+    completed(|text: &str| text.parse::<SearchStrategy>(), STRATEGIES)
+}
+
 fn may(text: &str) -> Result<MayFault, String> {
     text.parse()
 }
@@ -41,7 +48,7 @@ pub(crate) struct Explore {
     /// which D change; surw draws each turn by the turns that tasks have left; rff learns from what each
     /// schedule reads, on one thread; fifo changes only the random numbers; exhaustive runs each causal
     /// order of turns once. The order in which different tasks print lines does not count then
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = strategies(), hide_possible_values = true)]
     strategy: Option<SearchStrategy>,
     /// How many schedules [default: 1000; no limit for exhaustive]
     #[arg(long, value_name = "N", value_parser = whole::<NonZeroU64>)]
@@ -87,7 +94,7 @@ pub(crate) struct Explore {
     pub(super) net: net::Options,
     /// Change what some calls do, as boot does: CALL:error=KIND, CALL:delay=TIME or CALL:kill, and
     /// :when=RANGE; can be repeated
-    #[arg(long, value_name = "RULE", value_parser = inject::rule)]
+    #[arg(long, value_name = "RULE", value_parser = inject::rules(), hide_possible_values = true)]
     pub(super) inject: Vec<Rule>,
     /// Let a turn take from no time to TIME: a timer may fire while tasks are ready
     #[arg(long, value_name = "0..TIME", value_parser = turns)]

@@ -8,11 +8,12 @@ use std::{
 };
 
 use trapline::{Check, Error, Explored, Kernel, Progress};
+use unicode_width::UnicodeWidthStr;
 
 use crate::{
     output::FAILURE,
     progress::{self, line, time_left},
-    signals, stdio,
+    signals, stdio, table,
     units::number,
 };
 
@@ -53,7 +54,52 @@ pub(crate) fn code(explored: &Explored) -> ExitCode {
 }
 
 pub(crate) fn report(explored: &Explored) -> String {
-    format!("{explored}\n{}", outcomes(&explored.outcomes))
+    shown(&explored.to_string()) + "\n" + &outcomes(&explored.outcomes)
+}
+
+/// The text of a report. On a terminal, lines that are wider are broken.
+pub(crate) fn shown(text: &str) -> String {
+    match io::stdout().is_terminal() {
+        true => {
+            let width = table::width();
+            let lines = text.lines().map(|line| folded(line, width));
+            lines.collect::<Vec<_>>().join("\n")
+        }
+        false => text.to_string(),
+    }
+}
+
+/// Breaks a line that is wider than the terminal: before a place in the source at its end, and between
+/// words. A command stays whole, to be copied.
+fn folded(line: &str, width: usize) -> String {
+    if line.width() <= width || line.starts_with("to see it again") {
+        return line.to_string();
+    }
+    let (words, place) = match line.rsplit_once("  ") {
+        Some((words, place)) if place.contains(".rs:") => (words.trim_end(), Some(place)),
+        _ => (line, None),
+    };
+    let indent = line.len() - line.trim_start_matches(' ').len() + 4;
+    let (mut text, mut column) = (String::new(), 0);
+    let mut add = |piece: &str, gap: &str| {
+        column += piece.width();
+        if column - gap.len() > width && !text.trim().is_empty() {
+            text.truncate(text.trim_end().len());
+            text += &format!("\n{:indent$}", "");
+            column = indent + piece.trim_start().width();
+            text += piece.trim_start();
+        } else {
+            text += piece;
+        }
+    };
+    for word in words.split_inclusive(' ') {
+        let gap = &word[word.trim_end().len()..];
+        add(word, gap);
+    }
+    if let Some(place) = place {
+        add(&format!("  {place}"), "");
+    }
+    text
 }
 
 /// Shows the progress on a line that the next one overwrites.
@@ -80,4 +126,29 @@ fn outcomes(all: &BTreeSet<String>) -> String {
         text += "  ...\n";
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::folded;
+
+    #[test]
+    fn a_line_is_broken_before_its_place_or_between_words() {
+        let row = "      3  reader 2       now() = 00:00.000    src/a.rs:46";
+        assert_eq!(folded(row, 60), row);
+        assert_eq!(
+            folded(row, 50),
+            "      3  reader 2       now() = 00:00.000\n          src/a.rs:46"
+        );
+        let words = "one two three four five";
+        assert_eq!(folded(words, 13), "one two three\n    four five");
+        assert_eq!(folded("incomprehensible", 5), "incomprehensible");
+        let command = "to see it again:  trapline explore --replay 6..a0bdcb18 lost-wakeup";
+        assert_eq!(folded(command, 40), command);
+        for width in 1..60 {
+            let text = folded(row, width);
+            let (broken, whole) = (text.split_whitespace(), row.split_whitespace());
+            assert!(broken.eq(whole), "{width}: {text}");
+        }
+    }
 }

@@ -23,6 +23,7 @@ use super::{
 };
 use crate::{
     output::{Log, clean},
+    table::cut,
     units::{self, number},
 };
 
@@ -175,40 +176,40 @@ fn matching(view: &View) -> String {
 const OF_A_RUN: [&str; 3] = ["traps/s", "time", "history"];
 
 /// A column of the table: the least width of a table that has room for it, its title, its width,
-/// the order by it, and its cells.
+/// the order by it, and its cells in a column of so many letters.
 struct Column(
     u16,
     &'static str,
     Constraint,
     Option<Sort>,
-    fn(&View, &Row) -> Cell<'static>,
+    fn(&View, &Row, usize) -> Cell<'static>,
 );
 
 const COLUMNS: [Column; 9] = [
-    Column(0, "tid", Length(6), Some(Sort::Tid), |_, row| {
+    Column(0, "tid", Length(6), Some(Sort::Tid), |_, row, _| {
         let tid = Some(row.tid).filter(|_| row.group.is_none());
         right(tid.map_or_else(String::new, |tid| tid.to_string()))
     }),
-    Column(0, "task", Fill(2), Some(Sort::Name), |_, row| {
-        Cell::from(clean(&row.branch) + &text::name(row))
+    Column(0, "task", Fill(2), Some(Sort::Name), |_, row, width| {
+        Cell::from(cut(&(clean(&row.branch) + &text::name(row)), width))
     }),
     Column(0, "state", Length(7), Some(Sort::State), state),
-    Column(64, "blocked on", Fill(3), None, |_, row| {
-        Cell::from(text::cause(row))
+    Column(64, "blocked on", Fill(3), None, |_, row, width| {
+        Cell::from(cut(&text::cause(row), width))
     }),
-    Column(84, "since", Length(9), Some(Sort::Since), |_, row| {
+    Column(84, "since", Length(9), Some(Sort::Since), |_, row, _| {
         right(text::since(row))
     }),
-    Column(100, "traps", Length(11), Some(Sort::Traps), |_, row| {
+    Column(100, "traps", Length(11), Some(Sort::Traps), |_, row, _| {
         right(number(row.traps))
     }),
-    Column(48, "traps/s", Length(9), Some(Sort::Rate), |_, row| {
+    Column(48, "traps/s", Length(9), Some(Sort::Rate), |_, row, _| {
         right(rate(row.rate))
     }),
-    Column(0, "time", Length(6), Some(Sort::Share), |_, row| {
+    Column(0, "time", Length(6), Some(Sort::Share), |_, row, _| {
         right(percent(row.share))
     }),
-    Column(90, "history", Length(12), None, |view, row| {
+    Column(90, "history", Length(12), None, |view, row, _| {
         Cell::from(sparks(view.history(row), 12))
     }),
 ];
@@ -217,10 +218,10 @@ fn right(text: String) -> Cell<'static> {
     Cell::from(Text::from(text).alignment(Alignment::Right))
 }
 
-fn state(view: &View, row: &Row) -> Cell<'static> {
+fn state(view: &View, row: &Row, width: usize) -> Cell<'static> {
     if let Some(group) = &row.group {
         // The column with the others may have no room.
-        return Cell::from(clean(group.most()));
+        return Cell::from(cut(&clean(group.most()), width));
     }
     let name = row.state.name();
     Cell::from(match row.state {
@@ -256,10 +257,15 @@ pub(crate) fn draw_tasks(frame: &mut Frame, view: &mut View, area: Rect) {
         .saturating_sub(page / 2)
         .min(rows.len().saturating_sub(page));
     let view = &*view;
-    let cells = |row| columns.iter().map(move |Column(.., cell)| cell(view, row));
+    let widths = columns.iter().map(|Column(_, _, width, ..)| *width);
+    let areas = Layout::horizontal(widths).spacing(1).split(area);
+    let cells = |row| {
+        let columns = columns.iter().zip(areas.iter());
+        columns.map(move |(Column(.., cell), area)| cell(view, row, area.width.into()))
+    };
     let seen = rows.iter().skip(first).take(page);
     let seen = seen.map(|row| Cells::new(cells(row)));
-    let table = Table::new(seen, columns.iter().map(|Column(_, _, width, ..)| *width))
+    let table = Table::new(seen, areas.iter().map(|area| Length(area.width)))
         .header(Cells::new(titles))
         .column_spacing(1)
         .row_highlight_style(Style::new().reversed());
@@ -318,7 +324,10 @@ pub(crate) fn draw_console(frame: &mut Frame, printed: &[String], area: Rect) {
     }
     let inner = pane(frame, area, "printed");
     let from = printed.len().saturating_sub(inner.height.into());
-    let plain = |line: &String| clean(&anstream::adapter::strip_str(line).to_string()).into();
+    let plain = |line: &String| {
+        let line = clean(&anstream::adapter::strip_str(line).to_string());
+        cut(&line, inner.width.into()).into()
+    };
     let lines: Vec<Line> = printed[from..].iter().map(plain).collect();
     frame.render_widget(Paragraph::new(lines), inner);
 }

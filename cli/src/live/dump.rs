@@ -31,9 +31,9 @@ use crate::{
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  boot --monitor run.sock --record end.trap --record-last 100000 echo   a flight recorder
-  trace dump --attach run.sock -o now.trap                              what it holds now
-  trace dump --attach run.sock -o - | trapline trace show -             the same, at once")]
+  boot --monitor run.sock --record end.trap --record-last 100000 echo
+  trace dump --attach run.sock -o now.trap                    what it holds now
+  trace dump --attach run.sock -o - | trapline trace show -   the same, at once")]
 pub(crate) struct Dump {
     /// The socket of a kernel that was booted with --monitor
     #[arg(long = "attach", value_name = "SOCKET")]

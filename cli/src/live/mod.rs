@@ -198,8 +198,8 @@ pub(super) struct OfTask {
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  boot --monitor run.sock echo                             a kernel with a monitor
-  trace live --attach run.sock                             every trap from now on
+  boot --monitor run.sock echo                             with a monitor
+  trace live --attach run.sock                             every trap
   trace live --attach run.sock --task client --call recv   some of them
   trace live --attach run.sock --json | jq .message")]
 pub(super) struct TraceLive {

@@ -13,7 +13,7 @@ use super::{
 use crate::{
     output::{Log, clean},
     table::table,
-    units::{count, number, span_of},
+    units::{count, lasting, number},
 };
 
 /// The largest number of tasks in a table. A row takes kilobytes until it is shown.
@@ -193,7 +193,7 @@ pub(crate) fn where_lines(chain: &[Row], now: f64) -> Vec<String> {
             parent => format!(", parent {parent}"),
         };
         let span = row.since.map_or_else(String::new, |since| {
-            format!(" (for {})", span_of(now - since))
+            format!(" (for {})", lasting(now - since))
         });
         let (doing, traps) = (doing(row), count(row.traps, "trap"));
         lines.push(format!("{name} {doing}{span}{parent}, {traps}"));
@@ -215,7 +215,7 @@ pub(super) fn why_lines(chain: &[Row], now: f64) -> String {
         let (tid, comm) = (row.tid, clean(&row.comm));
         text += &match (row.state, &row.blocked_on, row.since) {
             (State::Blocked, Some(on), Some(since)) => {
-                let (span, on) = (span_of(now - since), clean(on));
+                let (span, on) = (lasting(now - since), clean(on));
                 let place = row.places.as_ref().map(|at| format!(" ({})", clean(at)));
                 let place = place.unwrap_or_default();
                 format!("{tid} {comm:?} has waited {span} for {on}{place}.\n")

@@ -115,6 +115,8 @@ impl Job {
         let is_typed_at = input.is_none() && to.is_none() && count == 1;
         let desk = desk.cloned().map(|desk| Desk {
             is_typed_at: desk.is_typed_at && is_typed_at,
+            // A pipe and a file are inputs of their own.
+            has_no_input: false,
             ..desk
         });
         for (n, (work, words)) in works.into_iter().zip(&step.stages).enumerate() {

@@ -192,6 +192,12 @@ impl Lines {
         // A tape says so of a replay.
         let is_typed_at = desk.is_typed_at;
         if !os.run_recorded(move || is_typed_at).await? {
+            if let (true, Some(log)) = (desk.has_no_input, desk.shown) {
+                log.warn(
+                    "the shell has no line to run: a virtual run does not read the standard input of the \
+                     process; give it --stdin FILE, or -c LINE",
+                );
+            }
             return Ok(Self::Input);
         }
         let asks = Queue::<Words>::bounded(os, 1).await;

@@ -20,8 +20,8 @@ use trapline::{
 
 use super::{
     source::{Failure, Source, world},
-    summary::{STATES, Summary},
     timeline::pair::pair,
+    totals::{STATES, Summary},
     twins::{ROWS, Totals, Twin, Twins},
 };
 use crate::{

@@ -32,11 +32,14 @@ Formats:
           the call, and what it was blocked on
 
 Examples:
-  trace export --format folded run.trap | grep ';blocked;' | inferno-flamegraph > blocked.svg
+  trace export --format folded run.trap | grep ';blocked;' \\
+    | inferno-flamegraph > blocked.svg
   trace export --format chrome run.trap > run.json
   trace export --format chrome --turns simulated.trap > run.json
-  trace export --format csv run.trap | sqlite3 :memory: '.import --csv /dev/stdin events' \\
-    'select call, count(*) from events where event = \"replied\" and error group by call'")]
+  trace export --format csv run.trap \\
+    | sqlite3 :memory: '.import --csv /dev/stdin events' \\
+    'select call, count(*) from events
+    where event = \"replied\" and error group by call'")]
 pub(crate) struct ExportCommand {
     /// The recording, as `boot --record` makes it; - for standard input
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]

@@ -7,12 +7,14 @@
 //! |---|---|
 //! | `spans.rs` | what each task did at every moment |
 //! | `history.rs`, `life.rs`, `queues.rs`, `devices.rs` | all that happened, by task, queue and device |
-//! | `causes.rs` | why a task waited |
+//! | `totals.rs` | the totals of tasks and calls |
+//! | `causes.rs`, `deeds.rs` | why a task waited; what another did then |
 //! | `twins.rs` | what each task came to in two runs |
 
 mod at;
 mod causes;
 mod chrome;
+mod deeds;
 mod devices;
 mod diff;
 mod dot;
@@ -30,6 +32,7 @@ mod source;
 pub(super) mod spans;
 mod summary;
 mod timeline;
+mod totals;
 mod twins;
 mod why;
 

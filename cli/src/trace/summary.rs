@@ -7,29 +7,22 @@ use std::{
 };
 
 use clap::{Args, ValueHint};
-use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
-use trapline::{
-    Call, Doing, Ending, Event, Ledger, Nanos, Span, Tid,
-    record::{Header, OwnedEvent},
-};
+use trapline::{Nanos, record::Header};
 
 use super::{
     source::{Failure, Source, world},
-    spans::{Shares, Spans, What, share},
+    spans::{What, share},
+    totals::{Closed, Row, Summary},
 };
 use crate::{
-    amounts::{Amounts, Calls, nanos},
+    amounts::Calls,
     output::{Log, clean},
-    table::{ALIVE, Sheet, seconds, table},
+    table::{Sheet, seconds, table},
     units::{count, few, number},
     words::command_line,
 };
 
-/// The largest number of tasks in a summary. A crafted file has one task in five bytes.
-const MOST: usize = 1 << 20;
-/// The largest number of deadlocks that are named.
-const DEADLOCKS: usize = 8;
 /// The largest number of tasks in a table. A row takes kilobytes until it is shown.
 const ROWS: usize = 1000;
 
@@ -49,7 +42,8 @@ A summary has at most 1,048,576 tasks. The median and the 99th percentile are ex
 Examples:
   trace summary run.trap
   trace summary --by-name run.trap   a row for all tasks of a name: for a server
-  trace summary --json run.trap | jq 'select(.summary == \"call\" and .errors > 0)'")]
+  trace summary --json run.trap \\
+    | jq 'select(.summary == \"call\" and .errors > 0)'")]
 pub(crate) struct SummaryCommand {
     /// The recording, as `boot --record` makes it; - for standard input
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
@@ -60,63 +54,6 @@ pub(crate) struct SummaryCommand {
     /// Show a JSON object a line; times are in seconds
     #[arg(long)]
     json: bool,
-}
-
-/// The states in which a task spends its time.
-pub(super) const STATES: [&str; 4] = ["running", "in call", "ready", "blocked"];
-
-/// The totals of a recording. Data with many entries per row is in maps over all rows. A small map
-/// per row would take ten times the memory.
-#[derive(Default)]
-pub(super) struct Summary {
-    by_name: bool,
-    /// The largest number of rows and of live tasks.
-    most: usize,
-    rows: Vec<Row>,
-    /// The indices of the rows, by task or by name.
-    by_tid: FxHashMap<Tid, u32>,
-    by_comm: FxHashMap<Box<str>, u32>,
-    /// What the tasks of a row were blocked on, and for how long.
-    on: BTreeMap<(u32, What), Duration>,
-    /// The words for the objects among these.
-    words: FxHashMap<What, String>,
-    exits: BTreeMap<(u32, String), u64>,
-    /// The length of each wait for a turn: in nanoseconds, and in turns of other tasks. The turns
-    /// matter where a virtual clock does not move.
-    nanos: Amounts,
-    turns: Amounts,
-    /// The times are from the trap to the answer.
-    calls: BTreeMap<&'static str, Calls>,
-    /// The first cycles of waits that closed, and the number of all.
-    deadlocks: Vec<Closed>,
-    deadlocked: u64,
-    spans: Spans,
-    events: u64,
-    missing: u64,
-}
-
-/// A cycle of waits that closed. Each task waits for the next, and the last for the first.
-struct Closed {
-    at: Duration,
-    cycle: Vec<u64>,
-    /// The same with the names.
-    way: String,
-}
-
-/// A row of a table: a task, or all tasks of a name.
-#[derive(Default)]
-struct Row {
-    tid: Tid,
-    comm: Box<str>,
-    /// Its index before the rows were sorted: the key in the maps over all rows.
-    place: u32,
-    tasks: u64,
-    turns: u64,
-    traps: u64,
-    /// In each of [`STATES`].
-    times: [Duration; 4],
-    /// Its longest wait: the length, what it waited for, and the instant.
-    longest: Option<(Duration, What, Duration)>,
 }
 
 impl SummaryCommand {
@@ -135,195 +72,6 @@ impl SummaryCommand {
 }
 
 impl Summary {
-    pub(super) fn new(by_name: bool) -> Self {
-        Self {
-            by_name,
-            most: MOST,
-            ..Self::default()
-        }
-    }
-
-    pub(super) fn tasks(&self) -> &Ledger {
-        self.spans.tasks()
-    }
-
-    /// By name: the time in each state, and the median and the 99th percentile of the waits for a turn.
-    pub(super) fn times(&self) -> BTreeMap<&str, [Duration; 6]> {
-        let times = |row: &'_ Row| {
-            let [_, median, high, _] = self.nanos.quantiles(Some(row.place));
-            let [median, high] = [median, high].map(Duration::from_nanos);
-            let [running, in_call, ready, blocked] = row.times;
-            [running, in_call, ready, blocked, median, high]
-        };
-        let rows = self.rows.iter();
-        rows.map(|row| (&*row.comm, times(row))).collect()
-    }
-
-    pub(super) fn calls(&self) -> BTreeMap<&str, [Duration; 4]> {
-        let calls = self.calls.iter();
-        calls.map(|(name, call)| (*name, call.times())).collect()
-    }
-
-    pub(super) fn shares(&self) -> Shares {
-        self.spans.shares()
-    }
-
-    /// Takes the next event of a recording. Refuses a summary that would take too much memory.
-    pub(super) fn next(&mut self, source: &mut Source) -> Result<Option<OwnedEvent>, Failure> {
-        let Some(event) = source.next() else {
-            return Ok(None);
-        };
-        if let Some(gap) = source.gap() {
-            self.missing += gap;
-            self.spans.gap();
-        }
-        self.event(&event);
-        self.check()?;
-        Ok(Some(event))
-    }
-
-    fn event(&mut self, event: &Event<'_>) {
-        self.events += 1;
-        for span in self.spans.event(event) {
-            self.span(&span);
-        }
-        if event.tid == Tid::KERNEL {
-            return;
-        }
-        let place = self.place(event.tid);
-        let row = &mut self.rows[place as usize];
-        let (tasks, fact) = (self.spans.tasks(), &event.fact);
-        row.tasks += u64::from(fact.spawned().is_some());
-        row.turns += u64::from(fact.is_resumed());
-        if let Some(Call(call, _)) = fact.call() {
-            row.traps += 1;
-            self.calls.entry(call.name()).or_default().count += 1;
-        } else if fact.answer().is_some() {
-            // A wait after the answer is a timeout.
-            if let Some(trap) = tasks.last(event.tid).filter(|trap| !trap.is_late) {
-                let call = self.calls.entry(trap.call.name()).or_default();
-                call.add(event.at.saturating_sub(trap.at));
-                call.errors += u64::from(tasks.is_error(event));
-            }
-        } else if let Some(exit) = fact.exit() {
-            self.unanswered(event.tid, event.at);
-            let mut text = exit.to_string();
-            if self.exits.len() >= self.most {
-                // Without its message, which each task of a name may have its own.
-                text.truncate(text.find(':').unwrap_or(text.len()));
-            }
-            *self.exits.entry((place, text)).or_default() += 1;
-        } else if let Some(cycle) = fact.cycle() {
-            self.deadlocked += 1;
-            if self.deadlocks.len() < DEADLOCKS {
-                let step = |tid: &Tid| format!("{tid} {} -> ", clean(tasks.comm(*tid)));
-                let way = cycle.iter().map(step).collect();
-                let cycle = cycle.iter().copied().map(u64::from).collect();
-                let at = event.at;
-                self.deadlocks.push(Closed { at, cycle, way });
-            }
-        }
-    }
-
-    /// Adds the time of a call whose answer does not come: its task ends, or the recording.
-    fn unanswered(&mut self, tid: Tid, now: Duration) {
-        if let Some(trap) = self.spans.tasks().pending(tid) {
-            let call = self.calls.entry(trap.call.name()).or_default();
-            call.add(now.saturating_sub(trap.at));
-        }
-    }
-
-    fn place(&mut self, tid: Tid) -> u32 {
-        let comm = self.spans.tasks().comm(tid);
-        let known = match self.by_name {
-            true => self.by_comm.get(comm),
-            false => self.by_tid.get(&tid),
-        };
-        if let Some(&place) = known {
-            return place;
-        }
-        let place = self.rows.len() as u32;
-        match self.by_name {
-            true => self.by_comm.insert(comm.into(), place),
-            false => self.by_tid.insert(tid, place),
-        };
-        self.rows.push(Row {
-            tid,
-            comm: comm.into(),
-            place,
-            ..Row::default()
-        });
-        place
-    }
-
-    fn check(&self) -> Result<(), Failure> {
-        let most = self.most;
-        let what = match self.by_name {
-            false if self.rows.len() > most => {
-                "tasks would take too much memory: --by-name takes those of a name together"
-            }
-            true if self.rows.len() > most => "names would take too much memory",
-            _ if self.spans.tasks().len() > most => {
-                "tasks that live at once would take too much memory"
-            }
-            _ => return Ok(()),
-        };
-        Err(format!("a summary of more than {} {what}", number(most)).into())
-    }
-
-    fn span(&mut self, span: &Span) {
-        if span.tid == Tid::KERNEL {
-            return;
-        }
-        let took = span.time();
-        let place = self.place(span.tid);
-        let row = &mut self.rows[place as usize];
-        let state = match span.doing {
-            Doing::Running => 0,
-            Doing::InCall => 1,
-            Doing::Ready => {
-                // A task that has not run yet has no wait for a turn.
-                if span.end == Ending::Next {
-                    self.nanos.add(place, nanos(took), 1);
-                    self.turns.add(place, span.to.turn - span.from.turn, 1);
-                }
-                2
-            }
-            Doing::Blocked(on) => {
-                let what = What::from(on);
-                let what = if self.by_name { what.kind() } else { what };
-                if let What::Queue(..) = what {
-                    let thing = || self.spans.tasks().thing(on);
-                    self.words.entry(what).or_insert_with(thing);
-                }
-                *self.on.entry((place, what)).or_default() += took;
-                if row.longest.is_none_or(|(longest, ..)| took > longest) {
-                    row.longest = Some((took, what, span.from.at));
-                }
-                3
-            }
-            Doing::Idle => return,
-        };
-        row.times[state] += took;
-    }
-
-    /// Takes the spans that were open at the end.
-    pub(super) fn finish(&mut self) {
-        for span in self.spans.finish() {
-            if span.tid != Tid::KERNEL {
-                self.span(&span);
-                self.unanswered(span.tid, span.to.at);
-                let alive = (self.place(span.tid), ALIVE.to_string());
-                *self.exits.entry(alive).or_default() += 1;
-            }
-        }
-        match self.by_name {
-            true => self.rows.sort_by(|a, b| a.comm.cmp(&b.comm)),
-            false => self.rows.sort_by_key(|row| row.tid),
-        }
-        self.rows.sort_by_key(|row| Reverse(row.busy()));
-    }
-
     fn show(&self, out: &mut impl Write, header: &Header) -> Result<(), Failure> {
         let shares = self.shares();
         match (header.is_simulated, shares.total().is_zero()) {
@@ -538,13 +286,6 @@ impl Summary {
     }
 }
 
-impl Row {
-    /// The time in which its tasks ran, or the kernel worked at their calls.
-    fn busy(&self) -> Duration {
-        self.times[0] + self.times[1]
-    }
-}
-
 fn calls_sheet<'a>(calls: impl IntoIterator<Item = (&'a &'static str, &'a Calls)>) -> Sheet<7> {
     let row = |(name, call): (&&'static str, &Calls)| {
         let [total, median, high, longest] = call.times().map(seconds);
@@ -567,45 +308,4 @@ fn of_row<K: Ord, V>(
     let entries = map.range((place, smallest)..);
     let entries = entries.take_while(move |((of, _), _)| *of == place);
     entries.map(|((_, key), value)| (key, value))
-}
-
-#[cfg(test)]
-mod tests {
-    use std::{cell::RefCell, rc::Rc};
-
-    use trapline::{Kernel, Os, SimWorld};
-
-    use super::*;
-
-    /// What a summary of at most two rows returns for three spawned tasks.
-    fn refused(by_name: bool, names: [&'static str; 3]) -> Option<String> {
-        let counted = Rc::new(RefCell::new(Summary {
-            by_name,
-            most: 2,
-            ..Summary::default()
-        }));
-        let shared = Rc::clone(&counted);
-        let tracer = move |event: &Event<'_>| shared.borrow_mut().event(event);
-        let builder = Kernel::builder().world(SimWorld::new(1)).tracer(tracer);
-        let mut kernel = builder.build().unwrap();
-        names.into_iter().find_map(|name| {
-            kernel.spawn(name, async |_: &mut Os| ()).unwrap();
-            match counted.borrow().check() {
-                Err(Failure::Said(message)) => Some(message),
-                Err(_) => panic!("nothing is written"),
-                Ok(()) => None,
-            }
-        })
-    }
-
-    #[test]
-    fn a_summary_that_would_take_too_much_memory_is_refused() {
-        let of = |what| Some(format!("a summary of more than 2 {what} too much memory"));
-        let way = ": --by-name takes those of a name together";
-        let tasks = of("tasks would take").map(|text| text + way);
-        assert_eq!(refused(false, ["a", "b", "c"]), tasks);
-        assert_eq!(refused(true, ["a", "b", "c"]), of("names would take"));
-        let alive = of("tasks that live at once would take");
-        assert_eq!(refused(true, ["a", "a", "a"]), alive);
-    }
 }

@@ -442,11 +442,17 @@ fn a_new_crate_depends_on_the_published_trapline_and_says_how_to_go_on() {
     let mut new = trapline(&["new", "fresh"]);
     new.current_dir(&dir);
     let version = env!("CARGO_PKG_VERSION");
+    let (code, out, err) = texts(new);
+    assert_eq!((code, &*out), (0, ""));
     let said = format!(
-        "made fresh; next: cd fresh && cargo run -- boot launch\nit depends on trapline {version} from \
-         crates.io; for a local copy, give --trapline PATH\n"
+        "made fresh, which depends on trapline {version} of crates.io. Once that is published: cd fresh \
+         && cargo run -- boot launch\nuntil then, with your copy of trapline: rm -r fresh && "
     );
-    assert_eq!(texts(new), (0, String::new(), said));
+    let again = err.strip_prefix(&said).unwrap_or_else(|| panic!("{err}"));
+    assert!(
+        again.ends_with("trapline new fresh --trapline PATH\n"),
+        "{err}"
+    );
     let manifest = fs::read_to_string(dir.join("fresh/Cargo.toml")).expect("it was made");
     assert!(
         manifest.contains(&format!(

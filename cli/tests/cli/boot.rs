@@ -236,6 +236,21 @@ fn completions_and_manual_pages_are_printed() {
             );
         }
     }
+    // Behind a program's name as well.
+    let (_, fish, _) = run(&["completions", "fish"]);
+    let behind = "using_subcommand explore; and __fish_seen_subcommand_from multitask\" -l ";
+    for (option, word) in [
+        ("strategy", "exhaustive\\t"),
+        ("inject", "yield:\\t"),
+        ("table", ""),
+    ] {
+        let of_option = format!("{behind}{option} ");
+        let line = fish
+            .split("\ncomplete ")
+            .find(|line| line.contains(&of_option));
+        let line = line.unwrap_or_else(|| panic!("no --{option}"));
+        assert!(line.contains(word), "{line}");
+    }
     let (code, out, _) = run(&["man"]);
     assert_eq!(code, 0);
     assert!(out.contains(".TH trapline 1"), "{out}");
@@ -428,6 +443,32 @@ fn usage_is_exit_code_2_and_says_what_to_do() {
             "it takes 50ms to 30s",
         ),
         (&["ps", "--quiet"], "tip: --quiet goes before the command"),
+        (
+            &["boot", "parts", "-q"],
+            "tip: -q is an option of boot, and goes before the program",
+        ),
+        (
+            &["explore", "-q", "parts"],
+            "tip: -q goes before the command: trapline -q explore\n",
+        ),
+        (
+            &["explore", "--color", "never", "parts"],
+            "tip: --color goes before the command: trapline --color WHEN explore\n",
+        ),
+        (
+            &["explore", "parts", "-q"],
+            "tip: -q goes before the command: trapline -q explore parts\n",
+        ),
+        (
+            &["trace", "summary", "-q", "x"],
+            "tip: -q goes before the command: trapline -q trace summary\n",
+        ),
+        (
+            &["ps"],
+            "tip: a kernel has a socket if it was booted with one: trapline boot --monitor SOCKET PROGRAM",
+        ),
+        (&["why", "2"], "boot --monitor SOCKET PROGRAM"),
+        (&["trace", "live"], "boot --monitor SOCKET PROGRAM"),
         (
             &["trace", "show", "--max-ticks", "3", "x"],
             "--max-ticks is an option of boot, and goes before the program",
@@ -872,6 +913,31 @@ fn trace_takes_a_filter_and_so_does_the_environment() {
     let mut command = trapline(&["boot", "-q", "--virtual", "parts"]);
     let output = command.env("RUST_LOG", "trapline::sched=trace").output();
     assert_eq!(texts(output.unwrap()).2, lines(2, turn));
+}
+
+#[test]
+fn a_target_of_a_trace_that_no_event_has_is_named() {
+    let boot = |filter: &str| {
+        let trace = format!("--trace={filter}");
+        run(&["boot", "--virtual", "--seed", "1", &trace, "parts"]).2
+    };
+    let unseen = "has shown nothing: no event had the target foo; those of the kernel have \
+                  trapline::kernel, trapline::sched";
+    has(&boot("foo=trace"), &format!("--trace=foo=trace {unseen}"));
+    has(
+        &boot("trapline::sched=trace,foo"),
+        &format!("--trace=foo {unseen}"),
+    );
+    // What a level leaves out may be there.
+    for known in [
+        "trapline::sched=trace",
+        "foo=info",
+        "trace",
+        "[task{tid=1}]=trace",
+    ] {
+        let err = boot(known);
+        assert!(!err.contains("has shown nothing"), "{known}: {err}");
+    }
 }
 
 #[test]

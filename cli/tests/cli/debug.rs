@@ -1,6 +1,7 @@
 //! `debug`: runs under a debugger that steps forward and back.
 
 use std::{
+    fs,
     io::{BufRead, BufReader, Read, Write},
     net::{Shutdown, TcpListener, TcpStream},
     process::Stdio,
@@ -139,6 +140,17 @@ fn a_call_without_a_place_shows_none_of_another_task() {
     assert!(!before.contains("last call is at"), "{before}");
     assert!(!place(before).contains(" at "), "{before}");
     assert!(place(after).contains("  at programs/"), "{after}");
+}
+
+/// The task has the line of its spawn until it makes a call.
+#[test]
+fn the_first_call_of_a_task_does_not_show_the_line_of_its_spawn() {
+    let out = debug(&["step 3", "where 2"], &["--seed", "1", "wait"]);
+    assert!(
+        place(&out).ends_with(" 2 foo          get_tid()                    = 2"),
+        "{out}"
+    );
+    assert!(!out.contains("last call is at"), "{out}");
 }
 
 #[test]
@@ -408,6 +420,12 @@ fn what_is_wrong_with_a_command_is_said() {
 
 #[test]
 fn what_cannot_be_debugged_is_refused() {
+    let (code, out, err) = run(&["debug", "wiat"]);
+    assert_eq!((code, &*out), (1, ""));
+    assert_eq!(
+        err,
+        "error: there is no program 'wiat': did you mean 'wait'?\n"
+    );
     let refused = |args: &[&str], code: i32, expected: &str| {
         let (is, out, err) = run(&[&["debug"], args].concat());
         assert_eq!((is, &*out), (code, ""), "{err}");
@@ -482,6 +500,38 @@ fn the_screen_shows_a_run_that_keys_move() {
     screen.signal(Signal::INT);
     let (code, text) = screen.end();
     assert_eq!((code, text.trim()), (Some(0), ""));
+}
+
+#[test]
+fn the_screen_shows_the_lines_around_a_call_and_always_its_number() {
+    for (width, height) in [(120, 50), (44, 50)] {
+        let mut command = screen::trapline();
+        command.current_dir(ROOT);
+        command.args(["debug", "--seed", "1", "convoy"]);
+        let mut screen = Screen::start(command, width, height);
+        screen.shows("#0 before the first call");
+        screen.press(":until sleep\n");
+        // The place of the call is in the line of the motion, and in the title of the pane.
+        let place = |text: &str| {
+            let places = text.split(".rs:").skip(1).map(|rest| {
+                let digits = rest.split(|letter: char| !letter.is_ascii_digit());
+                digits.map(str::to_string).next().unwrap_or_default()
+            });
+            places.collect::<Vec<String>>()
+        };
+        let text = screen.until(|text| text.contains("sleep(5ms)") && place(text).len() > 2);
+        let source = fs::read_to_string(format!("{ROOT}/programs/cases/convoy.rs")).unwrap();
+        let at = place(&text)[0].parse::<usize>().unwrap();
+        let line = source.lines().nth(at - 1).unwrap();
+        assert!(line.contains("sleep("), "{line}");
+        let pane = format!(">{at:4} {line}");
+        let pane: String = pane.chars().take(usize::from(width).min(44)).collect();
+        assert!(text.contains(pane.trim_end()), "{pane}\n{text}");
+        let before = format!(" {:4} ", at - 1);
+        has(&text, &before);
+        screen.press(":quit\n");
+        assert_eq!(screen.end().0, Some(0));
+    }
 }
 
 #[test]

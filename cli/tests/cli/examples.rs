@@ -327,6 +327,43 @@ fn each_example_of_a_help_runs_and_prints_what_one_expects_of_it() {
     );
 }
 
+/// A wider line would be wrapped in a terminal of 80 columns, and could not be copied.
+#[test]
+fn no_example_of_a_help_is_wider_than_a_terminal() {
+    let (_, listed, _) = run(&["list", "--json"]);
+    let programs = listed.lines().map(|line| {
+        let entry: serde_json::Value = serde_json::from_str(line).unwrap();
+        format!("boot {}", entry["name"].as_str().unwrap())
+    });
+    let commands = |of: &str| -> Vec<String> {
+        let args: Vec<&str> = of.split_whitespace().chain(["--help"]).collect();
+        let (_, help, _) = run(&args);
+        let (_, commands) = help.split_once("\nCommands:\n").expect("it has commands");
+        let lines = commands.lines().take_while(|line| !line.is_empty());
+        let names = lines.filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
+        let names = names.filter(|name| !name.is_empty() && *name != "help");
+        names.map(|name| format!("{of} {name}")).collect()
+    };
+    let all: Vec<String> = [String::new()].into_iter().chain(commands("")).collect();
+    let all: Vec<String> = all
+        .into_iter()
+        .chain(commands("trace"))
+        .chain(programs)
+        .collect();
+    assert!(all.len() > 60, "{all:?}");
+    for of in all {
+        let args: Vec<&str> = of.split_whitespace().chain(["--help"]).collect();
+        let (code, help, _) = run(&args);
+        assert_eq!(code, 0, "{of}");
+        let examples = help
+            .split_once("Examples:\n")
+            .map_or("", |(_, examples)| examples);
+        for line in examples.lines() {
+            assert!(line.chars().count() <= 80, "{of}: {line}");
+        }
+    }
+}
+
 #[test]
 fn a_binary_with_other_programs_shows_examples_of_its_own() {
     for of in ["boot", "explore", "lab"] {

@@ -107,7 +107,11 @@ const EXPLORE: &[Row] = &[
         "wait",
         Text("mutations: 0 of 0 calls are needed"),
     ),
-    (&["--signal", "0s:TERM"], "deadlock", Text("schedules pass")),
+    (
+        &["--signal", "0s:TERM"],
+        "deadlock",
+        Text("1000 schedules pass"),
+    ),
     (&["--stdin", "Cargo.toml"], "upper", Change),
     (
         &["--replay", "7.1.00000000"],

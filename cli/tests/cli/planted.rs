@@ -95,20 +95,19 @@ fn the_cures_of_the_races_are_proved() {
 fn each_planted_bug_has_its_turning_point() {
     for (name, wrong, _) in PROGRAMS {
         let failure = check(wrong).explore().failure.expect("it is found");
-        let doomed = failure
+        let (_, doomed) = failure
             .details
-            .lines()
-            .find(|line| line.starts_with("doomed from "));
-        let doomed = doomed.unwrap_or_else(|| panic!("{name}: {failure}"));
+            .split_once("\ndoomed ")
+            .unwrap_or_else(|| panic!("{name}: {failure}"));
         if name == "lost wakeup" {
             assert!(
-                doomed.contains("programs/cases/lost_wakeup.rs:32: 0 of "),
+                doomed.contains("at programs/cases/lost_wakeup.rs:32\n  before it, "),
                 "{doomed}"
             );
-            assert!(doomed.contains(" in its place"), "{doomed}");
+            assert!(doomed.contains("\n  in its place, one that "), "{doomed}");
         } else {
             assert!(
-                doomed.starts_with("doomed from the begin: 0 of "),
+                doomed.starts_with("from the start: none of "),
                 "{name}: {doomed}"
             );
         }

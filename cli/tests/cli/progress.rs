@@ -137,6 +137,23 @@ fn commands_that_read_a_recording_show_what_they_have_read_when_they_are_interru
 }
 
 #[test]
+fn a_search_over_a_tape_tells_its_rate_and_the_time_left() {
+    let folder = Folder::new("progress-of-a-tape");
+    let tape = folder.path("run.tape");
+    let (code, ..) = run(&[
+        "boot", "-q", "--seed", "3", "--tape", &tape, "gossip", "--cured",
+    ]);
+    assert_eq!(code, 0);
+    let mut run = OnTerminal::start(trapline(&["replay", "--explore", "1000000", &tape]));
+    run.wait(&[" of 1,000,000 schedules, ", " a second, ", "s left"]);
+    run.interrupt();
+    let (code, out, seen) = run.end();
+    assert_eq!(code, Some(130), "{seen}");
+    has(&out, "; the search is not complete: it was interrupted");
+    assert!(!left(&seen).contains(" a second"), "{seen}");
+}
+
+#[test]
 fn a_recording_without_more_events_can_be_interrupted() {
     let folder = Folder::new("progress-silent");
     let trap = folder.path("run.trap");

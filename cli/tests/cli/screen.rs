@@ -263,6 +263,16 @@ fn the_screen_fits_at_any_width_and_leaves_nothing_behind() {
 }
 
 #[test]
+fn what_a_column_has_no_room_for_is_cut_where_one_sees_it() {
+    let with = ["--with", "alive --every 9h"];
+    let screen = Screen::boot(&[&with[..], &["fake-io", "--delay", "9h"]].concat(), 64, 20);
+    screen.until(|text| {
+        let mut rows = text.lines();
+        rows.any(|row| row.contains(" alive ") && row.contains("blocked") && row.contains('…'))
+    });
+}
+
+#[test]
 fn tasks_are_chosen_looked_at_and_killed() {
     let mut screen = Screen::boot(&["echo", "--addr", "127.0.0.1:0"], 100, 30);
     let text = screen.shows("starting at");

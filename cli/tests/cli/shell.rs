@@ -376,3 +376,17 @@ fn an_interrupt_ends_the_children_of_a_program_as_well() {
     drop(input);
     assert_eq!(exit_of(&mut child), Some(0));
 }
+
+/// Its lines would come from the process, which a virtual run does not read.
+#[test]
+fn a_virtual_shell_without_lines_says_where_they_come_from() {
+    let why = "warning: the shell has no line to run: ";
+    let (code, out, err) = run(&["shell", "--virtual", "--seed", "1"]);
+    assert_eq!((code, &*out), (0, ""));
+    has(&err, why);
+    has(&err, "--stdin FILE, or -c LINE\n");
+    let (_, _, err) = shell("seq 3 | shell");
+    assert!(!err.contains(why), "it reads the pipe: {err}");
+    let (_, _, err) = run(&["shell", "--virtual", "--seed", "1", "--stdin", "/dev/null"]);
+    assert!(!err.contains(why), "{err}");
+}

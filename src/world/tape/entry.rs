@@ -1,19 +1,18 @@
 //! The answers of a world as bytes, and back.
 
-use std::{
-    fmt,
-    io::{self, ErrorKind},
-    time::Duration,
-};
+use std::{fmt, io, time::Duration};
 
-use super::{kind, on_disk::OnDisk};
+use super::{
+    io_error::{code, error, put_error},
+    kind,
+    on_disk::OnDisk,
+};
 use crate::{
     abi::{DeviceId, Direction, QueueId, Signal},
     interrupt::{External, Interrupt, Remote},
     log::recording::{
         decode::{Bytes, Wrong},
-        encode::{Out, nanos, number, text},
-        errors,
+        encode::{Out, nanos, number},
         wire::{get_addr, put_addr},
     },
     world::{Answer, Happening, Request},
@@ -138,15 +137,6 @@ enum Shape {
     /// The result of an operation on a disk: a number or none, and bytes.
     Finished,
     Time,
-}
-
-/// The codes of a result that is not the usual success.
-mod code {
-    pub(super) const OTHER: u8 = 0;
-    pub(super) const WOULD_BLOCK: u8 = 1;
-    pub(super) const SYSTEM: u8 = 2;
-    pub(super) const KIND: u8 = 3;
-    pub(super) const TEXT: u8 = 4;
 }
 
 /// The values that an entry omits because the entry before implies them.
@@ -358,26 +348,6 @@ pub(super) fn print(out: &mut Vec<u8>, len: usize, result: &io::Result<usize>) {
     }
 }
 
-#[cold]
-fn put_error(out: &mut Vec<u8>, error: &io::Error) {
-    let kind = error.kind();
-    if kind == ErrorKind::WouldBlock {
-        return out.push(code::WOULD_BLOCK);
-    }
-    if let Some(errno) = error.raw_os_error() {
-        out.push(code::SYSTEM);
-        return number(out, errno as u32 as u64);
-    }
-    let what = error.to_string();
-    if what == kind.to_string() {
-        out.push(code::KIND);
-        return out.push(errors::number(kind));
-    }
-    out.push(code::TEXT);
-    out.push(errors::number(kind));
-    text(out, &what);
-}
-
 /// An entry of a tape that is read.
 #[derive(Debug)]
 pub(super) enum Entry<'a> {
@@ -569,24 +539,6 @@ fn report(bytes: &mut Bytes<'_>) -> Result<Happening, Wrong> {
             *other.ok_or("a report of an unknown kind")?
         }
     })
-}
-
-/// Reads a result that is not the usual success: an error, or `None` for another success.
-fn error(bytes: &mut Bytes<'_>) -> Result<Option<io::Error>, Wrong> {
-    Ok(Some(match bytes.byte()? {
-        code::OTHER => return Ok(None),
-        code::WOULD_BLOCK => ErrorKind::WouldBlock.into(),
-        code::SYSTEM => {
-            let errno = u32::try_from(bytes.number()?).map_err(|_| "an error too large")?;
-            io::Error::from_raw_os_error(errno as i32)
-        }
-        code::KIND => bytes.error_kind()?.into(),
-        code::TEXT => {
-            let kind = bytes.error_kind()?;
-            io::Error::new(kind, bytes.text()?)
-        }
-        _ => return Err("a result of an unknown kind"),
-    }))
 }
 
 impl fmt::Display for Asked {

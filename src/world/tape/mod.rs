@@ -114,6 +114,7 @@
 
 mod entry;
 mod error;
+mod io_error;
 mod on_disk;
 mod playing;
 mod received;

@@ -51,7 +51,7 @@ fn accesses_to_shared_values_are_shown_however_long_ago() {
         "         the test reads shared 1",
     ];
     assert_eq!(rows[..expected.len()], expected);
-    let [doomed, again] = &rows[expected.len()..] else {
+    let [doomed, .., again] = &rows[expected.len()..] else {
         panic!("{rows:#?}");
     };
     assert!(

@@ -69,8 +69,9 @@ fn the_report_shows_the_turns_around_a_preemption() {
             "      4  b 2            exits: done",
             "      5  c 3            exits: done",
             "      6  a 1            exits: done",
-            "doomed from turn 2, c 3: yield() at HERE: 0 of all 12 continuations pass; before it \
-             15 of all 30 continuations did, with b 2: its last turn in its place",
+            "doomed from turn 2, c 3: yield() at HERE",
+            "  before it, 15 of all 30 schedules pass; after it, none of all 12",
+            "  in its place, one that passes has b 2: its last turn",
             &format!(
                 "to see it again:  TRAPLINE_REPLAY={} cargo test \
                  explore::report::the_report_shows_the_turns_around_a_preemption -- --exact",

@@ -29,10 +29,16 @@ fn lost_update(kernel: &mut Kernel) -> Result<(), Error> {
     Ok(())
 }
 
-fn line(details: &str) -> &str {
+/// The lines that say where the schedule is doomed, joined.
+fn line(details: &str) -> String {
     let mut lines = details.lines();
     let line = lines.find(|line| line.starts_with("doomed from "));
-    line.unwrap_or_else(|| panic!("{details}"))
+    let mut line = line.unwrap_or_else(|| panic!("{details}")).to_string();
+    for more in lines.take_while(|line| line.starts_with("  ")) {
+        assert!(more.chars().count() <= 80, "{more}");
+        line += &format!("|{}", more.trim_start());
+    }
+    line
 }
 
 /// Of the six orders of their four turns two pass: LLRR and RRLL.
@@ -43,13 +49,13 @@ fn the_turn_and_the_counts_of_a_lost_update_are_exact() {
         let failure = search.explore().failure.expect("it is found");
         let line = line(&failure.details);
         let (turn, rest) = line
-            .split_once(" at tests/it/worth/doom.rs:23: ")
-            .expect(line);
+            .split_once(" at tests/it/worth/doom.rs:23|")
+            .expect(&line);
         assert_eq!(turn, "doomed from turn 2, right 2: yield()", "{strategy}");
         assert_eq!(
             rest,
-            "0 of all 2 continuations pass; before it 1 of all 3 continuations did, \
-             with left 1: its last turn in its place"
+            "before it, 1 of all 3 schedules passes; after it, none of all 2|\
+             in its place, one that passes has left 1: its last turn"
         );
     }
 }
@@ -81,10 +87,13 @@ fn a_deadlock_is_doomed_from_the_second_first_lock() {
         let line = line(&failure.details);
         // Whichever comes second: its first lock.
         assert!(
-            line.contains(": lock(mutex ") && line.contains("doom.rs:59: 0 of "),
+            line.contains(": lock(mutex ") && line.contains("doom.rs:65|before it, "),
             "{line}"
         );
-        assert!(line.contains(" in its place"), "{line}");
+        assert!(
+            line.contains("|in its place, one that passes has "),
+            "{line}"
+        );
     }
 }
 
@@ -115,13 +124,13 @@ fn cargills_buffer_is_doomed_by_a_wake_of_the_wrong_reader() {
     let line = line(&failure.details);
     assert!(line.starts_with("doomed from turn "), "{line}");
     assert!(
-        line.contains(": 0 of ") && line.contains("; before it "),
+        line.contains("|before it, ") && line.contains("; after it, "),
         "{line}"
     );
 }
 
 #[test]
-fn what_fails_in_every_order_is_doomed_from_the_begin() {
+fn what_fails_in_every_order_is_doomed_from_the_start() {
     let body = |kernel: &mut Kernel| {
         kernel.spawn("fails", async |os: &mut Os| {
             os.sleep(Duration::from_millis(1)).await;
@@ -132,7 +141,17 @@ fn what_fails_in_every_order_is_doomed_from_the_begin() {
     };
     let failure = check(body).explore().failure.expect("it fails");
     let line = line(&failure.details);
-    assert_eq!(line, "doomed from the begin: 0 of all 3 continuations pass");
+    assert_eq!(
+        line,
+        "doomed from the start: none of its 3 schedules passes"
+    );
+    let alone = |kernel: &mut Kernel| {
+        kernel.spawn("fails", async |_: &mut Os| Err::<(), _>("always"))?;
+        kernel.run()?.check()
+    };
+    let failure = check(alone).explore().failure.expect("it fails");
+    let line = self::line(&failure.details);
+    assert_eq!(line, "doomed from the start: its only schedule fails");
 }
 
 /// The time of a search is over as soon as it is interrupted: here at the end of its first schedule.
@@ -179,10 +198,10 @@ fn an_answer_dooms_a_schedule() {
         assert!(
             line.starts_with("doomed from turn ")
                 && line.contains(call)
-                && line.contains(": 0 of all "),
+                && line.contains("; after it, "),
             "{strategy}: {line}"
         );
-        let (_, before) = line.split_once("; before it ").expect(line);
+        let (_, before) = line.split_once("|before it, ").expect(&line);
         assert!(!before.starts_with("0 of"), "{strategy}: {line}");
     }
 }
@@ -213,10 +232,10 @@ fn a_fault_dooms_a_schedule() {
             .expect("it is found");
         let line = line(&failure.details);
         assert!(
-            line.contains("client 1: send_to(") && line.contains(": 0 of all "),
+            line.contains("client 1: send_to(") && line.contains("; after it, "),
             "{strategy}: {line}"
         );
-        assert!(line.contains("; before it "), "{strategy}: {line}");
+        assert!(line.contains("|before it, "), "{strategy}: {line}");
         assert!(failure.faults[0].starts_with(fault), "{:?}", failure.faults);
     }
 }

@@ -45,7 +45,8 @@ Examples:
   boot --virtual --record run.trap convoy   record a run
   trace timeline run.trap -o run.html       open it in a browser
   trace timeline run.trap -o run.svg        put it in a document
-  trace timeline --from 10ms --to 40ms --task worker-1 --task worker-2 run.trap -o part.svg
+  trace timeline --from 10ms --to 40ms --task worker-1 --task worker-2 \\
+    run.trap -o part.svg
   trace timeline --scale turns --to 30t run.trap -o order.svg")]
 pub(crate) struct TimelineCommand {
     /// The recording, as `boot --record` makes it; - for standard input

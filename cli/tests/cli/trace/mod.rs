@@ -92,6 +92,13 @@ impl Place {
         place
     }
 
+    /// The same of an echo server, and of clients whose swarm has these options.
+    fn of_network(test: &str, swarm: &str, options: &[&str]) -> Self {
+        let swarm = format!("clients:swarm --addr server:45000 {swarm}");
+        let echo = "server:echo --addr 0.0.0.0:45000";
+        Self::with(test, &[&["--on", echo, "--on", &swarm], options].concat())
+    }
+
     fn record(&self, file: &str, boot: &[&str]) {
         let args = ["boot", "-q", "--virtual", "--seed", "1", "--record", file];
         let mut command = trapline(&[&args, boot].concat());

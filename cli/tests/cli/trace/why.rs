@@ -141,9 +141,8 @@ fn a_wait_for_a_connection_is_ended_by_the_task_that_connects() {
 
 #[test]
 fn the_critical_path_leads_from_a_server_to_the_client_that_connects_late() {
-    let swarm = "clients:swarm --addr server:45000 --clients 1 --requests 3 --think 50ms";
-    let echo = "server:echo --addr 0.0.0.0:45000";
-    let place = Place::with("path-accept", &["--on", echo, "--on", swarm]);
+    let swarm = "--clients 1 --requests 3 --think 50ms";
+    let place = Place::of_network("path-accept", swarm, &[]);
     let path = place.print(&["trace", "path", "run.trap"]);
     assert!(!path.contains("waiting for a connection"), "{path}");
     assert!(path.contains("client@clients  asleep"), "{path}");
@@ -152,10 +151,8 @@ fn the_critical_path_leads_from_a_server_to_the_client_that_connects_late() {
 
 #[test]
 fn the_latency_of_a_packet_is_no_work() {
-    let swarm = "clients:swarm --addr server:45000 --clients 2 --requests 3 --keep-alive";
-    let echo = "server:echo --addr 0.0.0.0:45000";
-    let net = ["--on", echo, "--on", swarm, "--net", "latency=10ms"];
-    let place = Place::with("path-latency", &net);
+    let swarm = "--clients 2 --requests 3 --keep-alive";
+    let place = Place::of_network("path-latency", swarm, &["--net", "latency=10ms"]);
     let path = place.print(&["trace", "path", "run.trap"]);
     assert!(path.contains("waiting for the network"), "{path}");
     assert!(!path.contains("running"), "{path}");
@@ -211,10 +208,8 @@ fn sum_of_shares(path: &str) -> f64 {
 
 #[test]
 fn the_other_end_is_found_where_connections_overtake_each_other() {
-    let swarm = "clients:swarm --addr server:45000 --clients 3 --requests 1 --keep-alive";
-    let echo = "server:echo --addr 0.0.0.0:45000";
-    let net = ["--on", echo, "--on", swarm, "--net", "latency=1ms..10ms"];
-    let place = Place::with("why-net", &net);
+    let swarm = "--clients 3 --requests 1 --keep-alive";
+    let place = Place::of_network("why-net", swarm, &["--net", "latency=1ms..10ms"]);
     // The second client is connected before the first, and is accepted after it.
     let show = place.print(&["trace", "show", "run.trap"]);
     let order = |texts: [&str; 2]| show.find(texts[0]).unwrap() < show.find(texts[1]).unwrap();

@@ -69,6 +69,43 @@ pub enum Leap {
     Skip,
 }
 
+impl Fault {
+    /// Returns the hosts that the fault names: two for a link, in its order, and none for what befalls
+    /// every host.
+    ///
+    /// ```
+    /// use trapline::Fault;
+    ///
+    /// let cut: Fault = "cut server client".parse()?;
+    /// assert_eq!(cut.hosts(), ["server", "client"]);
+    /// assert!(Fault::Fragment(true).hosts().is_empty());
+    /// # Ok::<(), trapline::BadFault>(())
+    /// ```
+    #[must_use]
+    pub fn hosts(&self) -> Vec<&str> {
+        match self {
+            Self::Cut(a, b)
+            | Self::CutOneWay(a, b)
+            | Self::Heal(a, b)
+            | Self::Hold(a, b)
+            | Self::Release(a, b)
+            | Self::Reset(a, b) => vec![a, b],
+            Self::Slow(host, _)
+            | Self::Crash(host)
+            | Self::Restart(host)
+            | Self::Power(host)
+            | Self::DiskEio(host)
+            | Self::DiskRot(host)
+            | Self::DiskFull(host)
+            | Self::DiskHeal(host) => vec![host],
+            Self::ClockStep(host, _) | Self::ClockLeap(host, _) => {
+                host.iter().map(String::as_str).collect()
+            }
+            Self::Fragment(_) | Self::Loss(_) | Self::Duplicate(_) | Self::Reorder(_) => Vec::new(),
+        }
+    }
+}
+
 impl Leap {
     pub(super) fn nanos(self) -> i64 {
         match self {

@@ -1,0 +1,61 @@
+//! The flags that decide which lane a trap takes, and those that change the turn after it.
+
+use super::frame::{DUE, OBSERVED, PUBLISHED, REQUEUED, SCREENED, TrapFrame};
+
+impl TrapFrame {
+    /// Returns whether the fast lane may answer the call, and the task keeps its place.
+    #[inline(always)]
+    pub(crate) fn is_in_lane(&self) -> bool {
+        self.flags.get() == 0
+    }
+
+    /// The same, and the task is put back.
+    pub(crate) fn is_in_requeued_lane(&self) -> bool {
+        self.flags.get() == REQUEUED
+    }
+
+    /// The same, and its turns are published.
+    pub(crate) fn is_in_published_lane(&self) -> bool {
+        self.flags.get() == REQUEUED | PUBLISHED
+    }
+
+    /// The same as [`TrapFrame::is_in_lane`], and tracers get events.
+    pub(crate) fn is_in_observed_lane(&self) -> bool {
+        self.flags.get() == OBSERVED
+    }
+
+    /// Makes tasks that stay ready leave their places, to be put back.
+    pub(crate) fn set_requeued(&self, requeued: bool) {
+        self.flag(REQUEUED, requeued);
+    }
+
+    /// Emits all traps to tracers.
+    pub(crate) fn set_observed(&self, observed: bool) {
+        self.flag(OBSERVED, observed);
+    }
+
+    pub(crate) fn set_published(&self, published: bool) {
+        self.flag(PUBLISHED, published);
+    }
+
+    /// Has the kernel screen the next trap.
+    pub(crate) fn set_screened(&self, screened: bool) {
+        self.flag(SCREENED, screened);
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_screened(&self) -> bool {
+        self.flags.get() & SCREENED != 0
+    }
+
+    /// Sends the next trap to the plain lane, which cuts it.
+    pub(crate) fn set_due(&self) {
+        self.flag(DUE, true);
+    }
+
+    pub(crate) fn take_due(&self) -> bool {
+        let due = self.flags.get() & DUE != 0;
+        self.flag(DUE, false);
+        due
+    }
+}
