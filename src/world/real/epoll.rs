@@ -30,7 +30,7 @@ pub(super) struct Epoll {
     events: Vec<Event>,
     /// Ends a wait at the deadline.
     alarm: OwnedFd,
-    /// What the alarm is set for, counted from boot.
+    /// What the alarm is set for, counted from boot; at or before the deadline of every wait.
     set_for: Option<Duration>,
 }
 
@@ -54,7 +54,8 @@ impl System for Epoll {
         Ok(epoll::add(poller, fd, EventData::new_u64(key), all)?)
     }
 
-    /// One system call, or two if the deadline is not that of the wait before.
+    /// One system call, or two if the deadline comes before the alarm. An alarm that is too early ends
+    /// a wait early: so timeouts that are armed and disarmed all the time need not set it.
     fn wait(
         &mut self,
         poller: &Poller,
@@ -63,7 +64,8 @@ impl System for Epoll {
         mut tell: impl FnMut(u64, Readiness),
     ) -> io::Result<()> {
         let polls = span == Some(Duration::ZERO);
-        if !polls && deadline != self.set_for {
+        let comes_first = |deadline| self.set_for.is_none_or(|set_for| deadline < set_for);
+        if !polls && deadline.is_some_and(comes_first) {
             self.set_alarm(span)?;
             self.set_for = deadline;
         }
@@ -91,9 +93,9 @@ impl System for Epoll {
 }
 
 impl Epoll {
-    /// Has a wait end after so long, or not.
+    /// Has a wait end after so long.
     fn set_alarm(&self, span: Option<Duration>) -> io::Result<()> {
-        // Nothing means never, and so does more than the clock can count.
+        // More than the clock can count means never.
         let span = span.and_then(|span| span.try_into().ok());
         let once = Itimerspec {
             it_interval: Timespec::default(),

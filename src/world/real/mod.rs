@@ -13,8 +13,8 @@
 //!
 //! - A watch begins by `epoll_ctl`: `polling` cannot ask for `EPOLLRDHUP`. Without it each short read
 //!   needs a second one, to find the end of the stream.
-//! - A wait is `epoll_wait`, and a timerfd for a new deadline: 1 or 2 system calls. `polling` makes 5
-//!   (`timerfd_settime`, two `epoll_ctl`, `epoll_wait`, `read`).
+//! - A wait is `epoll_wait`, and a timerfd for an earlier deadline: 1 or 2 system calls. `polling`
+//!   makes 5 (`timerfd_settime`, two `epoll_ctl`, `epoll_wait`, `read`).
 //! - Threads wake it by an eventfd, or a pipe, that is watched like any other descriptor: the
 //!   notification of `polling` has to be acknowledged in its own wait.
 //!
