@@ -470,6 +470,12 @@ impl TrapFrame {
         self.flags.get() == OBSERVED
     }
 
+    /// Returns whether nothing but a word comes with a call, and nothing decides on it.
+    #[inline(always)]
+    pub(crate) fn is_bare(&self) -> bool {
+        self.flags.get() & !(REQUEUED | PUBLISHED) == 0
+    }
+
     /// Makes tasks that stay ready leave their places, to be put back.
     pub(crate) fn set_requeued(&self, requeued: bool) {
         self.flag(REQUEUED, requeued);
