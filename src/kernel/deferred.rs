@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::{Kernel, outcome::Outcome};
 use crate::{
-    abi::{Exit, SystemCall},
+    abi::{Exit, Reply, SystemCall},
     log::Fact,
     sched::Runnable,
     trap::Deferred,
@@ -86,6 +86,14 @@ impl Kernel {
     fn handle_deferred(&mut self, me: Runnable, deferred: Deferred) -> Option<Runnable> {
         let Deferred { call, word } = deferred;
         self.emit(me.tid, || Fact::Deferred { call });
+        if let SystemCall::Disarm(number) = call
+            && self.frame.is_bare()
+            && self.bounds.are_none()
+        {
+            // The end of each timeout, with which nothing comes.
+            self.disarm(me, number);
+            return None;
+        }
         match word {
             Some(number) if call.has_payload() => {
                 let payload = self.frame.take_deferred_payload(number);
@@ -108,7 +116,7 @@ impl Kernel {
         self.frame.clear();
         match outcome {
             Outcome::Kill(victim) => return Some(victim),
-            Outcome::Ready(state) => self.take_back(state),
+            Outcome::Ready(state) if state.plain() != Some(Reply::Done) => self.take_back(state),
             _ => {}
         }
         None
