@@ -86,14 +86,6 @@ impl Kernel {
     fn handle_deferred(&mut self, me: Runnable, deferred: Deferred) -> Option<Runnable> {
         let Deferred { call, word } = deferred;
         self.emit(me.tid, || Fact::Deferred { call });
-        if let SystemCall::Disarm(number) = call
-            && self.frame.is_bare()
-            && self.bounds.are_none()
-        {
-            // The end of each timeout, with which nothing comes.
-            self.disarm(me, number);
-            return None;
-        }
         match word {
             Some(number) if call.has_payload() => {
                 let payload = self.frame.take_deferred_payload(number);

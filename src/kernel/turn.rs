@@ -192,10 +192,25 @@ impl Kernel {
         self.ready.leave();
         self.tasks[me].run();
         self.places.called(me, self.frame.place());
-        let is_bare = self.frame.is_bare() && !self.log.is_observed();
-        if is_bare || self.prepare(me, call) {
+        let is_bare = self.frame.is_bare(call) || self.disarm_alone(me);
+        if is_bare && !self.log.is_observed() || self.prepare(me, call) {
             self.carry_out(me, call);
         }
+    }
+
+    /// Handles the end of a timeout, if that is all that comes with a call: a server has one with each
+    /// message. Returns whether it was so.
+    #[inline(always)]
+    fn disarm_alone(&mut self, me: Runnable) -> bool {
+        if !self.frame.has_only_deferred() || !self.bounds.are_none() || self.log.is_observed() {
+            return false;
+        }
+        let is_due = self.tasks[me].due().is_some();
+        let ended = (!is_due).then(|| self.frame.take_lone_disarm()).flatten();
+        if let Some(timeout) = ended {
+            self.disarm(me, timeout);
+        }
+        ended.is_some()
     }
 
     /// Handles what the task has left beside its call. Returns whether the call is to be carried out:

@@ -78,6 +78,19 @@ impl TrapFrame {
         Some(next)
     }
 
+    /// Takes the end of a timeout, if that is the only deferred call and there is no text.
+    #[inline(always)]
+    pub(crate) fn take_lone_disarm(&self) -> Option<u64> {
+        let mut calls = self.deferred.borrow_mut();
+        let is_alone = calls.len() == 1 && !self.prints();
+        let SystemCall::Disarm(timeout) = calls.front().filter(|_| is_alone)?.call else {
+            return None;
+        };
+        calls.clear();
+        self.flag(DEFERRED, false);
+        Some(timeout)
+    }
+
     pub(crate) fn take_deferred(&self) -> VecDeque<Deferred> {
         self.flag(DEFERRED, false);
         self.deferred.take()

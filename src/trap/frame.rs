@@ -470,10 +470,20 @@ impl TrapFrame {
         self.flags.get() == OBSERVED
     }
 
-    /// Returns whether nothing but a word comes with a call, and nothing decides on it.
+    /// Returns whether nothing comes with a call but what belongs to it, and nothing decides on it.
     #[inline(always)]
-    pub(crate) fn is_bare(&self) -> bool {
-        self.flags.get() & !(REQUEUED | PUBLISHED) == 0
+    pub(crate) fn is_bare(&self, call: SystemCall) -> bool {
+        match self.flags.get() & !(REQUEUED | PUBLISHED) {
+            0 => true,
+            PAYLOAD => call.has_payload(),
+            _ => false,
+        }
+    }
+
+    /// Returns whether only deferred calls come with a call, and nothing decides on it.
+    #[inline(always)]
+    pub(crate) fn has_only_deferred(&self) -> bool {
+        self.flags.get() & !(REQUEUED | PUBLISHED) == DEFERRED
     }
 
     /// Makes tasks that stay ready leave their places, to be put back.
@@ -516,10 +526,16 @@ impl TrapFrame {
         self.flags.set(if up { others | flag } else { others });
     }
 
+    #[inline]
     pub(crate) fn buffer(&self, len: usize) -> RefMut<'_, [u8]> {
+        #[cold]
+        fn grow(bytes: &mut Vec<u8>, len: usize) {
+            bytes.resize(len, 0);
+        }
+
         RefMut::map(self.bytes.borrow_mut(), |bytes| {
             if bytes.len() < len {
-                bytes.resize(len, 0);
+                grow(bytes, len);
             }
             &mut bytes[..len]
         })
