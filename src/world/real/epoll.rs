@@ -105,3 +105,32 @@ impl Epoll {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn an_alarm_that_is_too_early_ends_one_wait() {
+        let poller = Poller::new().unwrap();
+        let mut epoll = Epoll::new(&poller).unwrap();
+        let milli = |n| Some(Duration::from_millis(n));
+        // A wait for this deadline was ended by something else, and a later one follows.
+        epoll.set_alarm(milli(5)).unwrap();
+        epoll.set_for = milli(5);
+        let begin = Instant::now();
+        epoll.wait(&poller, None, None, |_, _| {}).unwrap();
+        assert_eq!(epoll.set_for, None);
+        epoll
+            .wait(&poller, milli(30), milli(25), |_, _| {})
+            .unwrap();
+        assert!(begin.elapsed() >= Duration::from_millis(25));
+        // One that comes before the alarm has an alarm of its own.
+        epoll.set_alarm(milli(1_000_000)).unwrap();
+        epoll.set_for = milli(1_000_000);
+        epoll.wait(&poller, milli(50), milli(1), |_, _| {}).unwrap();
+        assert_eq!(epoll.set_for, None);
+    }
+}
