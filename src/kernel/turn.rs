@@ -202,20 +202,21 @@ impl Kernel {
     /// message. Returns whether it was so.
     #[inline(always)]
     fn disarm_alone(&mut self, me: Runnable) -> bool {
-        if !self.frame.has_only_deferred() || !self.bounds.are_none() || self.log.is_observed() {
+        let Some(timeout) = self.frame.lone_disarm() else {
+            return false;
+        };
+        let is_plain = self.bounds.are_none() && !self.log.is_observed();
+        if !is_plain || self.tasks[me].due().is_some() {
             return false;
         }
-        let is_due = self.tasks[me].due().is_some();
-        let ended = (!is_due).then(|| self.frame.take_lone_disarm()).flatten();
-        if let Some(timeout) = ended {
-            self.disarm(me, timeout);
-        }
-        ended.is_some()
+        self.frame.forget_lone_disarm();
+        self.disarm(me, timeout);
+        true
     }
 
     /// Handles what the task has left beside its call. Returns whether the call is to be carried out:
     /// it was not cut, and is not held back.
-    #[inline(never)]
+    #[inline(always)]
     fn prepare(&mut self, me: Runnable, call: SystemCall) -> bool {
         let mut is_late = self.frame.take_due();
         if self.frame.has_payload() && !call.has_payload() {

@@ -78,17 +78,22 @@ impl TrapFrame {
         Some(next)
     }
 
-    /// Takes the end of a timeout, if that is the only deferred call and there is no text.
+    /// Returns the timeout that has ended, if that is all that comes with a call.
     #[inline(always)]
-    pub(crate) fn take_lone_disarm(&self) -> Option<u64> {
-        let mut calls = self.deferred.borrow_mut();
-        let is_alone = calls.len() == 1 && !self.prints();
-        let SystemCall::Disarm(timeout) = calls.front().filter(|_| is_alone)?.call else {
+    pub(crate) fn lone_disarm(&self) -> Option<u64> {
+        if !self.has_only_deferred() {
             return None;
-        };
-        calls.clear();
+        }
+        let calls = self.deferred.borrow();
+        match calls.front()?.call {
+            SystemCall::Disarm(timeout) if calls.len() == 1 && !self.prints() => Some(timeout),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn forget_lone_disarm(&self) {
+        self.deferred.borrow_mut().clear();
         self.flag(DEFERRED, false);
-        Some(timeout)
     }
 
     pub(crate) fn take_deferred(&self) -> VecDeque<Deferred> {
