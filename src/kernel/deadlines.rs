@@ -44,6 +44,19 @@ impl Timeouts {
         self.armed.drain(outer..)
     }
 
+    /// Ends a timeout and those within it, when its body has ended. Disarms those that have not fired.
+    #[inline(always)]
+    pub(super) fn end(&mut self, number: u64, mut disarm: impl FnMut(Timer)) {
+        self.due.take_if(|due| due.number == number);
+        if self.is_guarded() {
+            self.end_scopes(Some(number));
+        }
+        match self.armed.pop_if(|(_, innermost)| *innermost == number) {
+            Some(timer) => disarm(timer),
+            None => self.take(number).for_each(disarm),
+        }
+    }
+
     /// Returns whether a timeout can end a wait now. One that a shield holds back cannot.
     pub(super) fn is_timed(&self) -> bool {
         let around = self.shields().last().map_or(0, |shield| shield.around);

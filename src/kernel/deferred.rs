@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::{Kernel, outcome::Outcome};
 use crate::{
-    abi::{Exit, SystemCall},
+    abi::{Exit, Reply, SystemCall},
     log::Fact,
     sched::Runnable,
     trap::Deferred,
@@ -108,7 +108,7 @@ impl Kernel {
         self.frame.clear();
         match outcome {
             Outcome::Kill(victim) => return Some(victim),
-            Outcome::Ready(state) => self.take_back(state),
+            Outcome::Ready(state) if state.plain() != Some(Reply::Done) => self.take_back(state),
             _ => {}
         }
         None

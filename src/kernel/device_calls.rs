@@ -8,8 +8,9 @@ use std::{
 use super::{
     Kernel,
     answer::Answer,
+    deadlines::Due,
     outcome::Outcome,
-    task::{Pending, ReadOp, Then},
+    task::{Pending, ReadOp, Then, WaitingOn},
     transfers::failed,
 };
 use crate::{
@@ -155,20 +156,24 @@ impl Kernel {
 
     /// Gives the caller the device from now on: no later task gets between its call and its turn.
     pub(super) fn read_later(&mut self, me: Runnable, device: DeviceId, op: ReadOp) -> Outcome {
-        match (self.devices.check(device, Direction::Read), op) {
+        if let ReadOp::Bytes(0) = op {
             // As tokio does: no bytes are there at once, whatever else waits for the device.
-            (Ok(()) | Err(Errno::Busy), ReadOp::Bytes(0)) => return Reply::Bytes(0).into(),
-            (Err(errno), _) => return errno.into(),
-            (Ok(()), _) => {}
+            return match self.devices.check(device, Direction::Read) {
+                Err(Errno::BadFd) => Errno::BadFd.into(),
+                Ok(()) | Err(_) => Reply::Bytes(0).into(),
+            };
+        }
+        if let Err(errno) = self.devices.take(me, device, Direction::Read) {
+            return errno.into();
         }
         // A world that cannot tell is asked to read.
         if !self.devices.has_unread(device, &self.frame)
             && let Ok(world::Answer::Ready(true)) = self.world.io(device, Request::Drained)
         {
-            let then = Then::Read(op);
-            return Outcome::Block(self.wait_for(me, device, Direction::Read, then));
+            self.devices.begin_wait(me);
+            let on = WaitingOn::Device(device, Direction::Read, Then::Read(op));
+            return Outcome::Block(on);
         }
-        self.devices.claim(device, Direction::Read, me);
         Outcome::Ready(Pending::Read(device, op).into())
     }
 
@@ -249,19 +254,12 @@ impl Kernel {
             ReadOp::Disk(call) => self.finish_on_disk(me, device, call),
             ReadOp::Line => self.line(me, device),
         };
-        let answer = match (read, self.tasks[me].due()) {
-            (Some(answer), _) => answer,
-            (None, Some(due)) => {
-                self.tasks[me].set_due(None);
-                Reply::Elapsed(due.number).into()
-            }
-            (None, None) => {
-                let on = self.wait_for(me, device, Direction::Read, Then::Read(op));
-                self.block(me, on);
-                return None;
-            }
+        let due = self.tasks[me].due();
+        let answer = match read {
+            Some(answer) => answer,
+            None => self.read_in_vain(me, device, op, due)?,
         };
-        if self.tasks[me].let_through(false) {
+        if due.is_some() && self.tasks[me].let_through(false) {
             self.frame.set_due();
         }
         let is_opened = matches!(answer.reply, Reply::Device(_));
@@ -276,6 +274,26 @@ impl Kernel {
         Some(answer)
     }
 
+    /// Has a task wait for a device where there was nothing to read. A due timeout cuts it.
+    #[cold]
+    #[inline(never)]
+    fn read_in_vain(
+        &mut self,
+        me: Runnable,
+        device: DeviceId,
+        op: ReadOp,
+        due: Option<Due>,
+    ) -> Option<Answer> {
+        if let Some(due) = due {
+            self.tasks[me].set_due(None);
+            return Some(Reply::Elapsed(due.number).into());
+        }
+        let on = self.wait_for(me, device, Direction::Read, Then::Read(op));
+        self.block(me, on);
+        None
+    }
+
+    #[inline(always)]
     fn recv(&mut self, me: Runnable, device: DeviceId, room: u32) -> Option<Answer> {
         let is_ahead = self.devices.has_unread(device, &self.frame);
         let mut buffer = self.frame.buffer(room as usize);

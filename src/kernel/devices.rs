@@ -146,6 +146,22 @@ impl Devices {
         }
     }
 
+    /// Gives a task this direction of a device, if no task has it.
+    pub(super) fn take(
+        &mut self,
+        task: Runnable,
+        device: DeviceId,
+        direction: Direction,
+    ) -> Result<(), Errno> {
+        let open = self.open.get_mut(&device).ok_or(Errno::BadFd)?;
+        let claim = &mut open.claims[direction as usize];
+        if claim.is_some() {
+            return Err(Errno::Busy);
+        }
+        *claim = Some(task);
+        Ok(())
+    }
+
     pub(super) fn claim(&mut self, device: DeviceId, direction: Direction, task: Runnable) {
         let open = self.open.get_mut(&device);
         let open = open.expect("a device that a task has is open");

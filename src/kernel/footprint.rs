@@ -127,15 +127,21 @@ impl Kernel {
     }
 
     /// Notes that the turn changes what a device is, or waits for it.
-    #[inline]
+    #[inline(always)]
     pub(super) fn touch_device(&self, device: DeviceId) {
         if self.frame.is_noted() {
-            let net = self.world.net();
-            let object = net.and_then(|net| net.object_of(device));
-            self.frame.touch(Object::World, object.is_none());
-            if let Some(object) = object {
-                self.touch(object);
-            }
+            self.touch_device_in_full(device);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn touch_device_in_full(&self, device: DeviceId) {
+        let net = self.world.net();
+        let object = net.and_then(|net| net.object_of(device));
+        self.frame.touch(Object::World, object.is_none());
+        if let Some(object) = object {
+            self.touch(object);
         }
     }
 

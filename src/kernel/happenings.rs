@@ -101,11 +101,9 @@ impl Kernel {
         let Some(task) = self.devices.owner(device, direction) else {
             return;
         };
-        if self.wake_select(task, Wake::Device(device, direction)) {
-            return;
-        }
         let &State::Blocked(WaitingOn::Device(_, _, then)) = self.tasks[task].state() else {
-            // It is to read anyway.
+            // It selects, or it is to read anyway.
+            self.wake_select(task, Wake::Device(device, direction));
             return;
         };
         self.devices.end_wait(task);

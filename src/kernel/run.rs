@@ -46,6 +46,7 @@ impl Kernel {
     /// Ends the turns of a run or a step: what follows is done by the host.
     pub(super) fn leave(&mut self) {
         self.end_accesses();
+        self.frame.mailboxes.admit();
         self.remote.runs(Tid::KERNEL);
         self.frame.note(Note::Barrier);
     }
@@ -199,6 +200,7 @@ impl Kernel {
         }
         self.check_console()?;
         self.run_deferred_of_host();
+        self.frame.mailboxes.admit();
         self.run_daemons();
         if self.is_over() {
             return Ok(());

@@ -44,7 +44,10 @@ impl Kernel {
             SystemCall::ReadWait(device) => self.device_wait(me, device, Direction::Read),
             SystemCall::WriteWait(device) => self.device_wait(me, device, Direction::Write),
             SystemCall::Timeout(span) => self.timeout(me, span),
-            SystemCall::Disarm(timeout) => self.disarm(me, timeout),
+            SystemCall::Disarm(timeout) => {
+                self.disarm(me, timeout);
+                Reply::Done.into()
+            }
             SystemCall::Submit => self.submit(me),
             SystemCall::NewQueue(capacity) => self.new_queue(me, capacity),
             SystemCall::Put(queue) => self.put(me, queue),

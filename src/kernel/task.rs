@@ -350,6 +350,11 @@ impl Task {
         self.timeouts.as_deref()
     }
 
+    #[inline(always)]
+    pub(super) fn timeouts_mut(&mut self) -> Option<&mut Timeouts> {
+        self.timeouts.as_deref_mut()
+    }
+
     pub(super) fn guards_mut(&mut self) -> &mut Timeouts {
         self.timeouts.get_or_insert_default()
     }

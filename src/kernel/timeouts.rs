@@ -13,7 +13,7 @@ use super::{
     held::Ticket,
     outcome::Outcome,
     queues::MessageQueue,
-    task::{Fired, Pending, State, WaitingOn},
+    task::{Fired, Pending, State, Task, WaitingOn},
     timers::Timer,
 };
 use crate::{
@@ -163,20 +163,11 @@ impl Kernel {
         self.tasks[me].due().or_else(unheard)
     }
 
-    pub(super) fn disarm(&mut self, me: Runnable, number: u64) -> Outcome {
-        if let Some(task) = self.tasks.get_mut(me) {
-            if task.due().is_some_and(|due| due.number == number) {
-                task.set_due(None);
-            }
-            if task.is_guarded() {
-                task.guards_mut().end_scopes(Some(number));
-            }
-            if let Some(disarmed) = task.take_timeouts(number) {
-                let timers = self.timers.of(me);
-                disarmed.for_each(|timer| timers.disarm(timer));
-            }
+    pub(super) fn disarm(&mut self, me: Runnable, number: u64) {
+        let timers = self.timers.of(me);
+        if let Some(timeouts) = self.tasks.get_mut(me).and_then(Task::timeouts_mut) {
+            timeouts.end(number, |timer| timers.disarm(timer));
         }
-        Reply::Done.into()
     }
 
     #[inline(always)]

@@ -1,11 +1,14 @@
-//! The timer store, a ladder queue.
+//! The timer store: a run of timers in order, beside a ladder queue.
 //!
-//! The foot contains the next timers, in order. Each rung above contains the timers of a later
+//! A timer that is not due before the last of the run joins it. So the timeouts of a server, which
+//! have the same span, are a list: the new ones come at its end, and mostly the oldest are disarmed.
+//!
+//! The others are on the ladder. The foot contains the next timers, in order. Each rung above contains the timers of a later
 //! stretch of time, unordered. When the foot is empty, it takes the lowest rung. A short rung is
 //! sorted; a long rung is first split into shorter ones. So each timer moves a few times, in sweeps
 //! over memory. A tree would be searched for each timer.
 
-use std::cmp::Reverse;
+use std::{cmp::Reverse, collections::VecDeque};
 
 use rustc_hash::FxHashSet;
 
@@ -29,12 +32,16 @@ type Armed = (Timer, Slot);
 /// Armed timers, by deadline and then by order of arming.
 #[derive(Debug, Default)]
 pub(crate) struct Timers {
-    /// The next timers, the first of them at the end.
+    /// Timers in order. A disarmed one has [`Slot::NONE`]; neither the first nor the last is one.
+    run: VecDeque<Armed>,
+    /// The next timers of the ladder, the first of them at the end.
     foot: Vec<Armed>,
     /// The other timers, the latest rung first.
     rungs: Vec<Rung>,
-    /// The numbers of disarmed timers that are still on a rung.
-    disarmed: FxHashSet<u64>,
+    /// How many timers of the run and the rungs are disarmed.
+    dead: usize,
+    /// The numbers of those that a search by number has not found.
+    unmarked: FxHashSet<u64>,
     len: usize,
     count: u64,
 }
@@ -43,6 +50,7 @@ pub(crate) struct Timers {
 #[derive(Debug)]
 struct Rung {
     from: Timer,
+    /// Mostly in order of their numbers. A disarmed one has [`Slot::NONE`].
     timers: Vec<Armed>,
 }
 
@@ -97,6 +105,24 @@ impl Timers {
             return;
         }
         self.len += 1;
+        // One alone is cheaper on the ladder.
+        if self.len > 1 && self.run.back().is_none_or(|(last, _)| *last < timer) {
+            let kept = self.run.len();
+            if kept == self.run.capacity() {
+                self.run.reserve_exact(4 + kept / 2);
+            }
+            return self.run.push_back((timer, task));
+        }
+        // One timer is no run. With the later one the ladder has its place, and others can follow.
+        let (timer, task) = match self.run.len() {
+            1 => std::mem::replace(&mut self.run[0], (timer, task)),
+            _ => (timer, task),
+        };
+        self.climb(timer, task);
+    }
+
+    /// Puts a timer on the ladder.
+    fn climb(&mut self, timer: Timer, task: Slot) {
         if let Some(rung) = self.rung_of(timer) {
             let kept = rung.timers.len();
             if kept == rung.timers.capacity() {
@@ -111,28 +137,83 @@ impl Timers {
         if self.foot.len() > FOOT {
             let half = self.foot.len() / 2;
             let (from, _) = self.foot[half - 1];
-            let timers = self.foot.drain(..half).collect();
+            let timers = self.foot.drain(..half).rev().collect();
             self.rungs.push(Rung { from, timers });
         }
     }
 
     /// Disarms a timer that was started and has not fired. A timer on a rung is only marked, unless
-    /// it was started last. The marked timers are swept when they are the majority.
+    /// it was started last. The disarmed timers are swept when they are the majority.
     pub(crate) fn disarm(&mut self, timer: Timer) {
         if timer.0 == Nanos::FOREVER {
             return;
         }
         self.len -= 1;
+        if self.leave_run(timer) {
+            return self.sweep_if_due();
+        }
         if let Some(rung) = self.rung_of(timer) {
             if rung.timers.pop_if(|(last, _)| *last == timer).is_none() {
-                self.disarmed.insert(timer.1);
+                match rung
+                    .timers
+                    .binary_search_by_key(&timer.1, |armed| armed.0.1)
+                {
+                    Ok(at) => rung.timers[at].1 = Slot::NONE,
+                    Err(_) => drop(self.unmarked.insert(timer.1)),
+                }
+                self.dead += 1;
             }
         } else if let Ok(at) = self.foot.binary_search_by(|(other, _)| timer.cmp(other)) {
             self.foot.remove(at);
         }
-        if self.disarmed.len() > FOOT + self.len {
+        self.sweep_if_due();
+    }
+
+    #[inline(always)]
+    fn sweep_if_due(&mut self) {
+        if self.dead > FOOT + self.len {
             self.sweep();
         }
+    }
+
+    /// Removes a timer from the run. Returns whether it was there.
+    #[inline]
+    fn leave_run(&mut self, timer: Timer) -> bool {
+        if self.run.front().is_some_and(|(first, _)| *first == timer) {
+            self.pop_run();
+            return true;
+        }
+        if self.run.back().is_none_or(|(last, _)| *last < timer) {
+            return false;
+        }
+        let Ok(at) = self.run.binary_search_by_key(&timer, |armed| armed.0) else {
+            return false;
+        };
+        self.run[at].1 = Slot::NONE;
+        self.dead += 1;
+        while self.run.back().is_some_and(|(_, slot)| *slot == Slot::NONE) {
+            self.run.pop_back();
+            self.dead -= 1;
+        }
+        true
+    }
+
+    /// Takes the first of the run, and the disarmed ones behind it.
+    #[inline]
+    fn pop_run(&mut self) -> Option<Armed> {
+        let first = self.run.pop_front();
+        while self
+            .run
+            .front()
+            .is_some_and(|(_, slot)| *slot == Slot::NONE)
+        {
+            self.run.pop_front();
+            self.dead -= 1;
+        }
+        if self.run.is_empty() && self.run.capacity() > 2 * FOOT {
+            self.run = VecDeque::new();
+        }
+        first
     }
 
     /// Disarms a timer that is started again with another deadline: its number must not be marked.
@@ -141,6 +222,9 @@ impl Timers {
             return;
         }
         self.len -= 1;
+        if self.leave_run(timer) {
+            return;
+        }
         match self.rung_of(timer) {
             Some(rung) => rung.timers.retain(|(other, _)| *other != timer),
             None => self.foot.retain(|(other, _)| *other != timer),
@@ -148,16 +232,29 @@ impl Timers {
     }
 
     pub(crate) fn next(&mut self) -> Option<Nanos> {
-        if self.foot.is_empty() && (!self.rungs.is_empty() || self.foot.capacity() > 2 * FOOT) {
-            self.descend();
-        }
-        self.foot.last().map(|((deadline, _), _)| *deadline)
+        self.first().map(|((deadline, _), _)| deadline)
     }
 
     pub(crate) fn pop_due(&mut self, now: Nanos) -> Option<Armed> {
-        let due = self.next()? <= now;
-        self.len -= usize::from(due);
-        self.foot.pop_if(|_| due)
+        let (_, is_in_run) = self.first().filter(|((deadline, _), _)| *deadline <= now)?;
+        self.len -= 1;
+        match is_in_run {
+            true => self.pop_run(),
+            false => self.foot.pop(),
+        }
+    }
+
+    /// Returns the first timer, and whether it is in the run: otherwise it is at the end of the foot.
+    #[inline(always)]
+    fn first(&mut self) -> Option<(Timer, bool)> {
+        if self.foot.is_empty() && (!self.rungs.is_empty() || self.foot.capacity() > 2 * FOOT) {
+            self.descend();
+        }
+        let foot = self.foot.last().map(|armed| (armed.0, false));
+        let Some((run, _)) = self.run.front() else {
+            return foot;
+        };
+        foot.filter(|(foot, _)| foot < run).or(Some((*run, true)))
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -166,17 +263,21 @@ impl Timers {
 
     pub(crate) fn all(&self) -> Vec<Timer> {
         let rungs = self.rungs.iter().flat_map(|rung| &rung.timers);
-        let rungs = rungs.filter(|((_, number), _)| !self.disarmed.contains(number));
-        let mut all: Vec<_> = self.foot.iter().chain(rungs).map(|armed| armed.0).collect();
+        let rungs = rungs
+            .filter(|((_, number), slot)| *slot != Slot::NONE && !self.unmarked.contains(number));
+        let run = self.run.iter().filter(|(_, slot)| *slot != Slot::NONE);
+        let all = self.foot.iter().chain(rungs).chain(run);
+        let mut all: Vec<_> = all.map(|armed| armed.0).collect();
         all.sort_unstable();
         all
     }
 
     fn reset(&mut self) {
+        self.run.clear();
         self.foot.clear();
         self.rungs.clear();
-        self.disarmed.clear();
-        (self.len, self.count) = (0, 0);
+        self.unmarked.clear();
+        (self.dead, self.len, self.count) = (0, 0, 0);
     }
 
     /// Returns the rung of a timer; `None` if it belongs into the foot.
@@ -190,9 +291,8 @@ impl Timers {
         while self.foot.is_empty()
             && let Some(mut rung) = self.rungs.pop()
         {
-            if !self.disarmed.is_empty() {
-                let marks = &mut self.disarmed;
-                rung.timers.retain(|((_, number), _)| !marks.remove(number));
+            if self.dead > 0 {
+                rung.timers.retain(|armed| self.is_armed(armed));
             }
             if rung.timers.len() > FOOT {
                 self.split(rung);
@@ -235,12 +335,22 @@ impl Timers {
 
     #[cold]
     fn sweep(&mut self) {
-        let marks = std::mem::take(&mut self.disarmed);
-        for rung in &mut self.rungs {
-            rung.timers
-                .retain(|((_, number), _)| !marks.contains(number));
+        let mut rungs = std::mem::take(&mut self.rungs);
+        for rung in &mut rungs {
+            rung.timers.retain(|armed| self.is_armed(armed));
         }
-        self.rungs.retain(|rung| !rung.timers.is_empty());
+        rungs.retain(|rung| !rung.timers.is_empty());
+        self.rungs = rungs;
+        self.run.retain(|(_, slot)| *slot != Slot::NONE);
+        self.dead = 0;
+    }
+
+    /// Returns whether a timer that leaves its rung is still armed.
+    fn is_armed(&mut self, ((_, number), slot): &Armed) -> bool {
+        let mut is_unmarked = || !self.unmarked.is_empty() && self.unmarked.remove(number);
+        let is_dead = *slot == Slot::NONE || is_unmarked();
+        self.dead -= usize::from(is_dead);
+        !is_dead
     }
 }
 
@@ -334,11 +444,14 @@ mod tests {
             self.model.retain(|timer, _| timer.0 != Nanos::FOREVER);
             assert_eq!(self.timers.len(), self.model.len());
             assert!(self.timers.foot.len() <= FOOT);
+            let run = &self.timers.run;
+            let ends = run.front().into_iter().chain(run.back());
+            assert!(ends.into_iter().all(|(_, slot)| *slot != Slot::NONE));
             if self.model.is_empty() {
                 // A crowd that is gone gives its room back.
                 self.next();
-                let foot = self.timers.foot.capacity();
-                assert!(foot <= 2 * FOOT && self.timers.rungs.is_empty());
+                let room = self.timers.foot.capacity().max(self.timers.run.capacity());
+                assert!(room <= 2 * FOOT && self.timers.rungs.is_empty());
             }
         }
     }
@@ -347,7 +460,7 @@ mod tests {
         /// The number of timers in memory, disarmed ones included.
         fn kept(&self) -> usize {
             let rungs = self.rungs.iter().map(|rung| rung.timers.len());
-            self.foot.len() + rungs.sum::<usize>()
+            self.run.len() + self.foot.len() + rungs.sum::<usize>()
         }
     }
 
@@ -392,6 +505,30 @@ mod tests {
     }
 
     #[test]
+    fn timeouts_of_one_span_are_a_run_whatever_else_is_armed() {
+        let mut timers = Timers::default();
+        // A timer of long ago that comes late, and one that comes often.
+        timers.arm(Nanos(3600_000_000_000), Slot::LAST);
+        let mut armed = VecDeque::new();
+        for now in (0..50_000_000).step_by(1000) {
+            let tick = timers.arm(Nanos(now + 1), Slot::LAST);
+            armed.push_back(timers.arm(Nanos(now + 60_000_000), Slot::LAST));
+            if armed.len() > 500 {
+                // The oldest, or one of the youngest.
+                let ended = match now % 7 {
+                    0 => armed.remove(490),
+                    _ => armed.pop_front(),
+                };
+                timers.disarm(ended.unwrap());
+            }
+            assert_eq!(timers.pop_due(Nanos(now + 1)), Some((tick, Slot::LAST)));
+            let ladder = timers.foot.len() + timers.rungs.len();
+            assert!(ladder <= 3, "{ladder} are on the ladder at {now}");
+        }
+        assert_eq!(timers.len(), armed.len() + 1);
+    }
+
+    #[test]
     fn what_is_armed_and_disarmed_for_ever_leaves_nothing_behind() {
         let mut timers = Timers::default();
         let deadline = |n| Nanos(30_000_000_000 + n);
@@ -408,6 +545,6 @@ mod tests {
             timers.disarm(timer);
         }
         assert_eq!((timers.next(), timers.len(), timers.kept()), (None, 0, 0));
-        assert!(timers.disarmed.is_empty() && timers.rungs.is_empty());
+        assert!(timers.dead == 0 && timers.unmarked.is_empty() && timers.rungs.is_empty());
     }
 }

@@ -31,6 +31,7 @@ impl Kernel {
     }
 
     /// Returns the result of an attempt at a device; `None` if it would block.
+    #[inline(always)]
     pub(super) fn transferred(
         &mut self,
         tid: Tid,
@@ -38,28 +39,55 @@ impl Kernel {
         direction: Direction,
         result: io::Result<usize>,
     ) -> Option<Answer> {
-        if let Err(error) = &result
-            && error.kind() == io::ErrorKind::WouldBlock
-        {
+        let n = match result {
+            Ok(n) => n,
+            Err(error) => return self.not_transferred(tid, device, direction, error),
+        };
+        self.emit(tid, || Fact::DeviceIo {
+            device,
+            direction,
+            result: Ok(n),
+        });
+        Some(Reply::Bytes(n as u64).into())
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn not_transferred(
+        &mut self,
+        tid: Tid,
+        device: DeviceId,
+        direction: Direction,
+        error: io::Error,
+    ) -> Option<Answer> {
+        if error.kind() == io::ErrorKind::WouldBlock {
             self.time_passed(tid);
             return None;
         }
         self.emit(tid, || Fact::DeviceIo {
             device,
             direction,
-            result: result.as_ref().map_err(io::Error::kind).copied(),
+            result: Err(error.kind()),
         });
-        Some(result.map_or_else(failed, |n| Reply::Bytes(n as u64).into()))
+        Some(failed(error))
     }
 
     /// Ends the claim of a task that reads a device. The device of an operation on names ends with it,
     /// unless it is a file that was `opened`: no other task has it.
+    #[inline]
     pub(super) fn end_read(&mut self, device: DeviceId, op: ReadOp, opened: bool) {
         self.devices.release(device, Direction::Read);
         if let ReadOp::Disk(call) = op
             && !opened
-            && SystemCall::from_number(call).is_some_and(|call| call.device().is_none())
         {
+            self.end_operation(device, call);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn end_operation(&mut self, device: DeviceId, call: u8) {
+        if SystemCall::from_number(call).is_some_and(|call| call.device().is_none()) {
             self.devices.remove(device);
             contain(|| drop(self.world.io(device, Request::Close)));
         }

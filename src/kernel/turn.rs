@@ -8,7 +8,7 @@
 use super::{
     Kernel,
     accesses::begin_accesses,
-    answer::Beside,
+    answer::{Answer, Beside},
     deadlines::Due,
     emit::emit_resumed,
     fast,
@@ -95,31 +95,44 @@ impl Kernel {
     #[inline(never)]
     fn deliver(&mut self, me: Runnable) -> Option<Reply> {
         self.remote.runs(me.tid);
-        let answer = match self.tasks.get_mut(me)?.take_turn()? {
-            State::Late(answer) => {
-                self.frame.set_due();
-                *answer
+        let task = self.tasks.get_mut(me)?;
+        let answer = if let State::Pending(pending) = *task.state() {
+            task.run();
+            self.resolve_pending(me, pending)?
+        } else {
+            match task.take_turn()? {
+                State::Late(answer) => {
+                    self.frame.set_due();
+                    *answer
+                }
+                State::Ready(answer) => answer,
+                _ => unreachable!("only a ready task has a turn"),
             }
-            State::Pending(Pending::StartTimeout(timer)) => self.start_timeout(me, timer).into(),
-            State::Pending(Pending::Read(device, op)) => self.read(me, device, op)?,
-            State::Pending(Pending::Select(key)) => self.select_now(me, key)?,
-            State::Pending(Pending::Held(ticket)) => {
-                self.ready.leave();
-                self.resume_held(me, ticket);
-                return None;
-            }
-            State::Pending(Pending::Compute(left)) => {
-                self.ready.leave();
-                self.compute_now(me, left);
-                return None;
-            }
-            State::Ready(answer) => answer,
-            _ => unreachable!("only a ready task has a turn"),
         };
         if let Beside::Payload(payload) = answer.beside {
             self.frame.put(*payload);
         }
         Some(answer.reply)
+    }
+
+    /// Does the work at the begin of a turn that determines the answer; `None` as [`Kernel::deliver`].
+    #[inline(always)]
+    fn resolve_pending(&mut self, me: Runnable, pending: Pending) -> Option<Answer> {
+        Some(match pending {
+            Pending::Read(device, op) => self.read(me, device, op)?,
+            Pending::StartTimeout(timer) => self.start_timeout(me, timer).into(),
+            Pending::Select(key) => self.select_now(me, key)?,
+            Pending::Held(ticket) => {
+                self.ready.leave();
+                self.resume_held(me, ticket);
+                return None;
+            }
+            Pending::Compute(left) => {
+                self.ready.leave();
+                self.compute_now(me, left);
+                return None;
+            }
+        })
     }
 
     /// Handles a call that takes more than an answer. A few jumps and no more: registers are saved
@@ -179,6 +192,32 @@ impl Kernel {
         self.ready.leave();
         self.tasks[me].run();
         self.places.called(me, self.frame.place());
+        let is_bare = self.frame.is_bare(call) || self.disarm_alone(me);
+        if is_bare && !self.log.is_observed() || self.prepare(me, call) {
+            self.carry_out(me, call);
+        }
+    }
+
+    /// Handles the end of a timeout, if that is all that comes with a call: a server has one with each
+    /// message. Returns whether it was so.
+    #[inline(always)]
+    fn disarm_alone(&mut self, me: Runnable) -> bool {
+        let Some(timeout) = self.frame.lone_disarm() else {
+            return false;
+        };
+        let is_plain = self.bounds.are_none() && !self.log.is_observed();
+        if !is_plain || self.tasks[me].due().is_some() {
+            return false;
+        }
+        self.frame.forget_lone_disarm();
+        self.disarm(me, timeout);
+        true
+    }
+
+    /// Handles what the task has left beside its call. Returns whether the call is to be carried out:
+    /// it was not cut, and is not held back.
+    #[inline(always)]
+    fn prepare(&mut self, me: Runnable, call: SystemCall) -> bool {
         let mut is_late = self.frame.take_due();
         if self.frame.has_payload() && !call.has_payload() {
             // A cancelled trap has left it, or the task has not taken its answer.
@@ -186,14 +225,15 @@ impl Kernel {
         }
         let has_deferred = self.frame.has_deferred();
         let Some(is_held) = self.run_own_deferred(me) else {
-            return self.abandon(call);
+            self.abandon(call);
+            return false;
         };
         // A shield may have been left.
         is_late |= has_deferred && self.tasks[me].due().is_some();
         self.emit_call(me.tid, call);
         match is_late.then(|| self.due(me)).flatten() {
             None if is_held => self.hold_back(me, Some(call)),
-            None => self.carry_out(me, call),
+            None => return true,
             Some(mut due) => {
                 self.store_waiting();
                 // The wait for the console would be cut at once.
@@ -201,6 +241,7 @@ impl Kernel {
                 self.carry_out_late(me, call, due);
             }
         }
+        false
     }
 
     #[cold]

@@ -61,6 +61,9 @@ impl Slot {
     /// A slot that no task has.
     pub(crate) const LAST: Self = Self(NonZeroU32::MAX);
 
+    /// The slot of a timer that is disarmed. No task has it.
+    pub(crate) const NONE: Self = Self(NonZeroU32::new(u32::MAX - 1).expect("it is not zero"));
+
     pub(crate) fn new(index: usize) -> Self {
         let number = u32::try_from(index).ok().and_then(NonZeroU32::new);
         Self(number.expect("a kernel has fewer tasks than there are slots"))

@@ -78,6 +78,24 @@ impl TrapFrame {
         Some(next)
     }
 
+    /// Returns the timeout that has ended, if that is all that comes with a call.
+    #[inline(always)]
+    pub(crate) fn lone_disarm(&self) -> Option<u64> {
+        if !self.has_only_deferred() {
+            return None;
+        }
+        let calls = self.deferred.borrow();
+        match calls.front()?.call {
+            SystemCall::Disarm(timeout) if calls.len() == 1 && !self.prints() => Some(timeout),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn forget_lone_disarm(&self) {
+        self.deferred.borrow_mut().clear();
+        self.flag(DEFERRED, false);
+    }
+
     pub(crate) fn take_deferred(&self) -> VecDeque<Deferred> {
         self.flag(DEFERRED, false);
         self.deferred.take()

@@ -173,7 +173,7 @@ impl Parcel {
 /// The flags that send a trap to the plain lane. Two of them leave it in a fast lane if they are alone:
 /// `REQUEUED` and `OBSERVED`. `PUBLISHED` may join the first. This one: deferred calls are pending.
 pub(super) const DEFERRED: u8 = 1;
-const PAYLOAD: u8 = 2;
+pub(super) const PAYLOAD: u8 = 2;
 pub(super) const OBSERVED: u8 = 4;
 pub(super) const DUE: u8 = 8;
 /// An injection or the limits of the task may decide on a trap. The kernel lowers it with each trap that
@@ -454,10 +454,16 @@ impl TrapFrame {
         self.flags.set(if up { others | flag } else { others });
     }
 
+    #[inline]
     pub(crate) fn buffer(&self, len: usize) -> RefMut<'_, [u8]> {
+        #[cold]
+        fn grow(bytes: &mut Vec<u8>, len: usize) {
+            bytes.resize(len, 0);
+        }
+
         RefMut::map(self.bytes.borrow_mut(), |bytes| {
             if bytes.len() < len {
-                bytes.resize(len, 0);
+                grow(bytes, len);
             }
             &mut bytes[..len]
         })

@@ -1,6 +1,9 @@
 //! The flags that decide which lane a trap takes, and those that change the turn after it.
 
-use super::frame::{DUE, OBSERVED, PUBLISHED, REQUEUED, SCREENED, TrapFrame};
+use super::frame::{
+    DEFERRED, DUE, OBSERVED, PAYLOAD, PUBLISHED, REQUEUED, SCREENED, TrapFrame,
+};
+use crate::abi::SystemCall;
 
 impl TrapFrame {
     /// Returns whether the fast lane may answer the call, and the task keeps its place.
@@ -22,6 +25,22 @@ impl TrapFrame {
     /// The same as [`TrapFrame::is_in_lane`], and tracers get events.
     pub(crate) fn is_in_observed_lane(&self) -> bool {
         self.flags.get() == OBSERVED
+    }
+
+    /// Returns whether nothing comes with a call but what belongs to it, and nothing decides on it.
+    #[inline(always)]
+    pub(crate) fn is_bare(&self, call: SystemCall) -> bool {
+        match self.flags.get() & !(REQUEUED | PUBLISHED) {
+            0 => true,
+            PAYLOAD => call.has_payload(),
+            _ => false,
+        }
+    }
+
+    /// Returns whether only deferred calls come with a call, and nothing decides on it.
+    #[inline(always)]
+    pub(crate) fn has_only_deferred(&self) -> bool {
+        self.flags.get() & !(REQUEUED | PUBLISHED) == DEFERRED
     }
 
     /// Makes tasks that stay ready leave their places, to be put back.

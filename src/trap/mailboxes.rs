@@ -1,6 +1,12 @@
 //! The mailboxes that belong to a kernel: the part that only its thread touches.
 
-use std::{any::Any, cell::RefCell, collections::BTreeMap, ops::Range, rc::Rc};
+use std::{
+    any::Any,
+    cell::{Cell, RefCell},
+    collections::BTreeMap,
+    ops::Range,
+    rc::Rc,
+};
 
 use crate::abi::QueueId;
 
@@ -45,6 +51,9 @@ pub(crate) trait BoundMailbox {
     /// Whether no task can take from it any more.
     fn is_gone(&self) -> bool;
 
+    /// Admits messages that wait for the room of those that were taken.
+    fn admit(&self);
+
     fn as_any(self: Rc<Self>) -> Rc<dyn Any>;
 }
 
@@ -67,16 +76,21 @@ impl Mail for Receiving {
 
 /// The mailboxes that belong to a kernel, by their queues.
 #[derive(Default)]
-pub(crate) struct Mailboxes(RefCell<BTreeMap<QueueId, Rc<dyn BoundMailbox>>>);
+pub(crate) struct Mailboxes {
+    bound: RefCell<BTreeMap<QueueId, Rc<dyn BoundMailbox>>>,
+    /// Those that have room which no task was told of.
+    roomy: RefCell<Vec<Rc<dyn BoundMailbox>>>,
+    is_any_roomy: Cell<bool>,
+}
 
 impl Mailboxes {
     pub(crate) fn get(&self, queue: QueueId) -> Option<Rc<dyn BoundMailbox>> {
-        self.0.borrow().get(&queue).cloned()
+        self.bound.borrow().get(&queue).cloned()
     }
 
     /// Adds a mailbox, and forgets those that are gone.
     pub(crate) fn bind(&self, queue: QueueId, mailbox: Rc<dyn BoundMailbox>) {
-        let mut all = self.0.borrow_mut();
+        let mut all = self.bound.borrow_mut();
         let gone = all.iter().filter(|(_, other)| other.is_gone());
         let gone: Vec<_> = gone.map(|(queue, _)| *queue).collect();
         let gone: Vec<_> = gone.iter().map(|queue| all.remove(queue)).collect();
@@ -88,6 +102,30 @@ impl Mailboxes {
 
     /// Ends the mailboxes of a kernel that ends. Tasks of others that wait for room are told.
     pub(crate) fn end(&self) {
-        drop(self.0.take());
+        drop(self.bound.take());
+        self.roomy.take();
+    }
+
+    /// Has a mailbox admit messages at the next poll.
+    pub(crate) fn admit_soon(&self, mailbox: Rc<dyn BoundMailbox>) {
+        self.roomy.borrow_mut().push(mailbox);
+        self.is_any_roomy.set(true);
+    }
+
+    #[inline(always)]
+    pub(crate) fn admit(&self) {
+        if self.is_any_roomy.take() {
+            self.admit_all();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn admit_all(&self) {
+        let mut roomy = self.roomy.take();
+        for mailbox in roomy.drain(..) {
+            mailbox.admit();
+        }
+        self.roomy.replace(roomy);
     }
 }

@@ -9,6 +9,7 @@ mod taped;
 
 use std::{
     any::Any,
+    cell::{Cell, RefCell},
     collections::{BTreeMap, VecDeque},
     fmt,
     rc::Rc,
@@ -16,7 +17,7 @@ use std::{
 };
 
 pub(super) use shared::Codec;
-use shared::{Home, Key, OF_THREAD, Shared, State, Ticket};
+use shared::{Home, Key, OF_THREAD, Shared, State, Taken, Ticket};
 
 use super::{
     os::{Decode, Os, mismatch},
@@ -79,6 +80,9 @@ pub struct Mailbox<T>(Arc<TakingEnd<T>>);
 /// ends of the same mailbox. When the last is dropped, the mailbox is closed.
 pub struct Sender<T>(Arc<PuttingEnd<T>>);
 
+/// The most messages whose memory is kept for the next.
+const REUSED: usize = 1024;
+
 /// The last handle that takes ends the mailbox.
 struct TakingEnd<T>(Arc<Shared<T>>);
 
@@ -115,10 +119,12 @@ impl<T: Send + 'static> Mailbox<T> {
             capacity,
             codec,
             home: OnceLock::new(),
+            taken: Taken::default(),
             state: Mutex::new(State {
                 coming: VecDeque::new(),
                 is_told: false,
-                len: 0,
+                put: 0,
+                seen: 0,
                 waiting: VecDeque::new(),
                 refused: BTreeMap::new(),
                 putters: Vec::new(),
@@ -241,6 +247,8 @@ impl<T: Send + 'static> Mailbox<T> {
         let bound = Rc::new(Bound {
             queue,
             shared: Arc::clone(shared),
+            spare: RefCell::default(),
+            room: Cell::default(),
         });
         os.frame().mailboxes.bind(id, Rc::clone(&bound) as _);
         bound
@@ -348,13 +356,13 @@ struct Getting<T: Send + 'static>(Rc<Bound<T>>);
 impl<T: Send + 'static> Decode for Getting<T> {
     type Output = Result<T, Closed>;
 
-    fn decode(&mut self, reply: Reply, _: &Rc<TrapFrame>) -> Self::Output {
-        let Bound { queue, shared } = &*self.0;
+    fn decode(&mut self, reply: Reply, frame: &Rc<TrapFrame>) -> Self::Output {
+        let Bound { queue, shared, .. } = &*self.0;
         match reply {
             Reply::Message(number) => {
                 let message = queue.side().take(number);
-                if shared.capacity < usize::MAX {
-                    shared.admit(1);
+                if shared.capacity < usize::MAX && shared.take_one() {
+                    Bound::make_room(&self.0, frame);
                 }
                 Ok(message)
             }
@@ -374,13 +382,18 @@ impl<T: Send + 'static> Decode for Getting<T> {
 struct Bound<T: Send + 'static> {
     queue: Queue<T>,
     shared: Arc<Shared<T>>,
+    /// The memory of the last messages that came, for the next.
+    spare: RefCell<VecDeque<(Key, T)>>,
+    /// How much room was made that tasks may wait for, and were not told of.
+    room: Cell<usize>,
 }
 
 impl<T: Send + 'static> BoundMailbox for Bound<T> {
     fn receive(&self, tape: Option<&mut Vec<u8>>) -> Received {
+        let spare = self.spare.take();
         let mut state = lock(&self.shared.state);
         state.is_told = false;
-        let coming = std::mem::take(&mut state.coming);
+        let coming = std::mem::replace(&mut state.coming, spare);
         let closes = !state.has_senders;
         drop(state);
         if let Some(tape) = tape {
@@ -398,22 +411,45 @@ impl<T: Send + 'static> BoundMailbox for Bound<T> {
         lock(&self.shared.state).is_gone
     }
 
+    fn admit(&self) {
+        self.room.set(0);
+        self.shared.admit();
+    }
+
     fn as_any(self: Rc<Self>) -> Rc<dyn Any> {
         self
     }
 }
 
 impl<T: Send + 'static> Bound<T> {
+    /// Notes room for a message that a task may wait for. That task is told when half of the mailbox is
+    /// free, or at the next poll, which comes before the clock goes on or the kernel sleeps: to wake a
+    /// kernel for each message would take ten times as long as the message.
+    #[cold]
+    #[inline(never)]
+    fn make_room(this: &Rc<Self>, frame: &TrapFrame) {
+        let room = this.room.get() + 1;
+        this.room.set(room);
+        if room >= this.shared.capacity.div_ceil(2) {
+            this.admit();
+        } else if room == 1 {
+            frame.mailboxes.admit_soon(Rc::clone(this) as _);
+        }
+    }
+
     /// Moves messages into the store of the queue.
-    fn store(&self, coming: VecDeque<(Key, T)>, closes: bool) -> Received {
+    fn store(&self, mut coming: VecDeque<(Key, T)>, closes: bool) -> Received {
         let side = self.queue.side();
         let mut numbers = 0..0;
-        for (_, message) in coming {
+        for (_, message) in coming.drain(..) {
             let number = side.push(message);
             if numbers.is_empty() {
                 numbers.start = number;
             }
             numbers.end = number + 1;
+        }
+        if coming.capacity() <= REUSED {
+            self.spare.replace(coming);
         }
         Received { numbers, closes }
     }

@@ -197,7 +197,6 @@ impl Os {
         begin: impl FnOnce(&TrapFrame) -> SystemCall,
         body: impl AsyncFnOnce(&mut Self) -> T,
     ) -> Result<T, Elapsed> {
-        let frame = Rc::clone(self.frame());
         let armed = self.call(begin, |reply, frame| match reply {
             Reply::Timeout(number) => Armed {
                 frame: Rc::clone(frame),
@@ -211,8 +210,8 @@ impl Os {
             let under_way = body.as_mut().as_pin_mut().expect("it is cut once");
             match under_way.poll(cx) {
                 Poll::Ready(value) => Poll::Ready(Ok(value)),
-                Poll::Pending if frame.elapsed.get() == Some(armed.number) => {
-                    let _cut = Cutting::new(&frame);
+                Poll::Pending if armed.frame.elapsed.get() == Some(armed.number) => {
+                    let _cut = Cutting::new(&armed.frame);
                     body.set(None);
                     Poll::Ready(Err(Elapsed))
                 }

@@ -8,6 +8,7 @@
 //! Uses the ABI, the interrupts, and what travels beside a call.
 
 mod console;
+mod devices;
 mod forward;
 mod io;
 mod real;
@@ -17,12 +18,11 @@ pub mod tape;
 mod text;
 
 use std::{
-    collections::HashMap,
-    hash::{BuildHasherDefault, Hasher},
     io::{Error, ErrorKind, Result},
     time::Duration,
 };
 
+pub(crate) use devices::DeviceMap;
 pub(crate) use forward::forward_world;
 pub use io::{Answer, Request};
 pub(crate) use real::affinity;
@@ -286,56 +286,4 @@ fn hand_on(interrupts: &Interrupts, happened: &mut Vec<Happening>) -> bool {
         happened.extend(interrupts.take().map(Happening::Interrupt));
     }
     is_raised
-}
-
-/// What is kept for each device. Those that were opened one after the other, and are likely to be
-/// served so, are neighbours in memory.
-pub(crate) type DeviceMap<T> = HashMap<DeviceId, T, BuildHasherDefault<InBlocks>>;
-
-/// Hashes the numbers of devices block by block: in order within a block; one block anywhere, so that
-/// no program can choose devices that share a place.
-#[derive(Default)]
-pub(crate) struct InBlocks(u64);
-
-impl Hasher for InBlocks {
-    fn write(&mut self, _: &[u8]) {
-        unreachable!("a device is one word");
-    }
-
-    fn write_u64(&mut self, number: u64) {
-        let (block, within) = (number / 64, number % 64);
-        let anywhere = block.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let anywhere = anywhere ^ anywhere >> 32;
-        // Each block begins elsewhere within itself.
-        let place = (within + (anywhere >> 58)) % 64;
-        // The map has the place from the low bits, and a mark that sets neighbours apart from the
-        // seven highest.
-        self.0 = (anywhere << 6 | place) ^ within << 57;
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::{collections::HashMap, hash::BuildHasher};
-
-    use super::*;
-
-    #[test]
-    fn whichever_devices_stay_few_share_a_place() {
-        const PLACES: u64 = 8192;
-        for stride in [1, 3, 63, 64, 65, 1024, 4096, 16_384, 1 << 20, 1 << 40] {
-            let mut at = HashMap::new();
-            for n in 1..=4096 {
-                let device = DeviceId::from_raw(n * stride);
-                let hash = DeviceMap::<()>::default().hasher().hash_one(device);
-                *at.entry(hash % PLACES).or_insert(0) += 1;
-            }
-            let most = at.values().max();
-            assert!(most <= Some(&16), "{most:?} at every {stride}th");
-        }
-    }
 }

@@ -150,6 +150,64 @@ fn a_put_blocks_while_the_mailbox_is_full_and_those_that_wait_are_in_order() {
     assert_eq!(console, expected.collect::<String>());
 }
 
+/// One of four messages is taken, which is less than half: the task that waits for its room must not wait
+/// for the next get, since that comes after it.
+#[test]
+fn a_task_that_waits_for_room_goes_on_though_no_more_is_taken() {
+    for capacity in [1, 4, 100] {
+        sim(async move |os: &mut Os| {
+            let (sender, mailbox) = Mailbox::bounded(capacity);
+            for n in 0..capacity {
+                sender.try_put(n).unwrap();
+            }
+            let put = async move |os: &mut Os| sender.put(os, capacity).await;
+            let putter = os.spawn("puts", put).await.unwrap();
+            os.sleep(milli(1)).await;
+            assert_eq!(mailbox.get(os).await, Ok(0));
+            let before = os.now().await;
+            assert_eq!(os.wait(putter).await, Ok(Exit::Done));
+            assert_eq!(os.now().await, before);
+            for n in 1..=capacity {
+                assert_eq!(mailbox.get(os).await, Ok(n));
+            }
+            assert_eq!(mailbox.get(os).await, Err(Closed(())));
+        });
+    }
+}
+
+/// The same between two kernels, of which the one that takes sleeps.
+#[test]
+fn a_kernel_that_waits_for_room_goes_on_though_no_more_is_taken() {
+    let (sender, mailbox) = Mailbox::bounded(4);
+    let (back, answers) = Mailbox::bounded(1);
+    well(Kernels::new(2).run(move |id| {
+        let (sender, mailbox) = (sender.clone(), mailbox.clone());
+        let (back, answers) = (back.clone(), answers.clone());
+        let mut kernel = Kernel::real()?;
+        if id.index() == 0 {
+            drop((mailbox, answers));
+            kernel.spawn("puts", async move |os: &mut Os| {
+                for n in 0..5 {
+                    sender.put(os, n).await.unwrap();
+                }
+                back.put(os, ()).await.unwrap();
+            })?;
+        } else {
+            drop((sender, back));
+            kernel.spawn("takes one", async move |os: &mut Os| {
+                // The other waits for room by then.
+                os.sleep(milli(20)).await;
+                assert_eq!(mailbox.get(os).await, Ok(0));
+                assert_eq!(answers.get(os).await, Ok(()));
+                for n in 1..5 {
+                    assert_eq!(mailbox.get(os).await, Ok(n));
+                }
+            })?;
+        }
+        Ok(kernel)
+    }));
+}
+
 #[test]
 fn no_room_counts_as_room_for_one() {
     sim(async |os: &mut Os| {

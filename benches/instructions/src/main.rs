@@ -24,6 +24,7 @@ mod lines;
 mod paths;
 #[path = "../../src/ring.rs"]
 mod ring;
+mod sockets;
 
 use std::{
     fs,

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use trapline::{
-    Calls, Fifo, Kernel, Limits, Os, Queue, SimWorld, Source,
+    Calls, Fifo, Kernel, Limits, Mailbox, Os, Queue, SimWorld, Source,
     sync::{Flag, Semaphore},
 };
 
-use crate::{guests, lines, ring::Ring};
+use crate::{guests, lines, ring::Ring, sockets};
 
 pub(crate) struct Path {
     pub(crate) name: &'static str,
@@ -18,7 +18,7 @@ pub(crate) struct Path {
     pub(crate) laps: u64,
 }
 
-pub(crate) const PATHS: [Path; 23] = [
+pub(crate) const PATHS: [Path; 26] = [
     Path {
         name: "get_tid",
         run: get_tid,
@@ -130,6 +130,24 @@ pub(crate) const PATHS: [Path; 23] = [
     Path {
         name: "timeout-armed-cancelled",
         run: timeout,
+        operations: 1,
+        laps: 20_000,
+    },
+    Path {
+        name: "recv-that-blocks-among-100",
+        run: |laps| sockets::read_among(100, laps, None),
+        operations: 100,
+        laps: 200,
+    },
+    Path {
+        name: "recv-within-a-timeout",
+        run: |laps| sockets::read_among(100, laps, Some(Duration::from_secs(60))),
+        operations: 100,
+        laps: 200,
+    },
+    Path {
+        name: "mailbox-of-64-message",
+        run: mailbox_of_64,
         operations: 1,
         laps: 20_000,
     },
@@ -271,6 +289,23 @@ fn queue_of_64(laps: u64) {
         .expect("there is room for a task");
         for n in 0..laps {
             assert_eq!(queue.get(os).await, Ok(n));
+        }
+    });
+}
+
+/// A producer and a consumer in one kernel: what a mailbox takes without another core.
+fn mailbox_of_64(laps: u64) {
+    let (sender, mailbox) = Mailbox::bounded(64);
+    let mut kernel = Kernel::simulated(0);
+    let producer = async move |os: &mut Os| {
+        for n in 0..laps {
+            sender.put(os, n).await.expect("it is open");
+        }
+    };
+    kernel.spawn("producer", producer).expect("there is room");
+    run(kernel, "consumer", async move |os| {
+        for n in 0..laps {
+            assert_eq!(mailbox.get(os).await, Ok(n));
         }
     });
 }

@@ -2,7 +2,10 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    sync::{Mutex, OnceLock},
+    sync::{
+        Mutex, OnceLock,
+        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
+    },
 };
 
 use crate::{
@@ -32,7 +35,19 @@ pub(super) struct Shared<T> {
     pub(super) codec: Option<Codec<T>>,
     /// The kernel that takes. Set once, with the lock held.
     pub(super) home: OnceLock<Home>,
+    pub(super) taken: Taken,
     pub(super) state: Mutex<State<T>>,
+}
+
+/// What a get notes without the lock. In a cache line of its own: those who put rarely look at it.
+#[derive(Default)]
+#[repr(align(64))]
+pub(super) struct Taken {
+    /// How many messages were taken.
+    count: AtomicUsize,
+    /// Whether a task may wait for room. Set before the count is read, which rises before this is read:
+    /// so a task that waits sees the room, or the get sees the task.
+    is_awaited: AtomicBool,
 }
 
 pub(super) struct Home {
@@ -46,8 +61,10 @@ pub(super) struct State<T> {
     pub(super) coming: VecDeque<(Key, T)>,
     /// Whether the kernel is told that there are some.
     pub(super) is_told: bool,
-    /// How many are put and not taken.
-    pub(super) len: usize,
+    /// How many were put.
+    pub(super) put: usize,
+    /// How many were taken when the mailbox last seemed full.
+    pub(super) seen: usize,
     /// The tasks that wait for room, in order.
     pub(super) waiting: VecDeque<Waiting<T>>,
     /// The messages of those that have waited in vain, until their tasks take them back. In a replay, also
@@ -107,12 +124,20 @@ impl<T> Shared<T> {
         }
     }
 
+    /// Whether fewer messages are put and not taken than there is room for.
+    fn has_room(&self, state: &mut State<T>) -> bool {
+        if state.put - state.seen >= self.capacity {
+            state.seen = self.taken.count.load(SeqCst);
+        }
+        state.put - state.seen < self.capacity
+    }
+
     pub(super) fn try_put(&self, key: Key, message: T) -> Result<(), TryPutError<T>> {
         let mut state = lock(&self.state);
         if state.is_gone {
             return Err(TryPutError::Closed(message));
         }
-        if state.len >= self.capacity || !state.waiting.is_empty() {
+        if !state.waiting.is_empty() || !self.has_room(&mut state) {
             return Err(TryPutError::Full(message));
         }
         let told = self.push(&mut state, key, message);
@@ -126,7 +151,7 @@ impl<T> Shared<T> {
     /// Adds a message. Returns the kernel that takes, if it is still to be told. A kernel that is not bound
     /// yet finds what is there.
     pub(super) fn push(&self, state: &mut State<T>, key: Key, message: T) -> Option<&Home> {
-        state.len += 1;
+        state.put += 1;
         state.coming.push_back((key, message));
         let home = self.home.get().filter(|_| !state.is_told)?;
         state.is_told = true;
@@ -163,22 +188,31 @@ impl<T> Shared<T> {
             remote,
             room,
         });
+        self.taken.is_awaited.store(true, SeqCst);
         if state.is_gone {
             drop(state);
             self.refuse();
-        } else if state.len < self.capacity {
+        } else if self.has_room(&mut state) {
             // Room was made meanwhile.
             drop(state);
-            self.admit(0);
+            self.admit();
         }
         ticket
     }
 
-    /// Notes that so many messages are taken, and admits those that wait for room.
-    pub(super) fn admit(&self, taken: usize) {
+    /// Notes that a message is taken, without the lock. Returns whether a task may wait for room.
+    #[inline]
+    pub(super) fn take_one(&self) -> bool {
+        self.taken.count.fetch_add(1, SeqCst);
+        self.taken.is_awaited.load(SeqCst)
+    }
+
+    /// Admits the messages that wait for room.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn admit(&self) {
         let mut state = lock(&self.state);
-        state.len -= taken;
-        while state.len < self.capacity
+        while self.has_room(&mut state)
             && let Some(next) = state.waiting.pop_front()
         {
             if let Some(home) = self.push(&mut state, next.key, next.message) {
@@ -186,6 +220,8 @@ impl<T> Shared<T> {
             }
             tell(&next.remote, next.room);
         }
+        let is_awaited = !state.waiting.is_empty();
+        self.taken.is_awaited.store(is_awaited, SeqCst);
     }
 
     /// Refuses all messages, because no task can take one any more.

@@ -56,7 +56,7 @@ pub(super) fn read<T>(tape: &[u8], shared: &Shared<T>) -> Result<(VecDeque<(Key,
         let put = withdraw(&mut state, key);
         let message = match value {
             Some(value) => {
-                state.len += usize::from(put.is_none());
+                state.put += usize::from(put.is_none());
                 put_again.extend(put);
                 let decoded = shared.codec.as_ref().map(|codec| (codec.decode)(value));
                 decoded.flatten().ok_or(WRONG)
@@ -107,7 +107,7 @@ fn withdraw<T>(state: &mut State<T>, key: Key) -> Option<T> {
     }
     let mut held = state.refused.iter();
     let (&ticket, _) = held.find(|(_, (other, _))| *other == key)?;
-    state.len += 1;
+    state.put += 1;
     state.refused.remove(&ticket).map(|(_, message)| message)
 }
 
@@ -237,6 +237,8 @@ impl<T: Send + 'static> BoundMailbox for Room<T> {
     fn is_gone(&self) -> bool {
         self.is_over.get()
     }
+
+    fn admit(&self) {}
 
     fn as_any(self: Rc<Self>) -> Rc<dyn std::any::Any> {
         self

@@ -30,7 +30,7 @@ pub(super) struct Epoll {
     events: Vec<Event>,
     /// Ends a wait at the deadline.
     alarm: OwnedFd,
-    /// What the alarm is set for, counted from boot.
+    /// What the alarm is set for, counted from boot; at or before the deadline of every wait.
     set_for: Option<Duration>,
 }
 
@@ -54,7 +54,8 @@ impl System for Epoll {
         Ok(epoll::add(poller, fd, EventData::new_u64(key), all)?)
     }
 
-    /// One system call, or two if the deadline is not that of the wait before.
+    /// One system call, or two if the deadline comes before the alarm. An alarm that is too early ends
+    /// a wait early: so timeouts that are armed and disarmed all the time need not set it.
     fn wait(
         &mut self,
         poller: &Poller,
@@ -63,7 +64,8 @@ impl System for Epoll {
         mut tell: impl FnMut(u64, Readiness),
     ) -> io::Result<()> {
         let polls = span == Some(Duration::ZERO);
-        if !polls && deadline != self.set_for {
+        let comes_first = |deadline| self.set_for.is_none_or(|set_for| deadline < set_for);
+        if !polls && deadline.is_some_and(comes_first) {
             self.set_alarm(span)?;
             self.set_for = deadline;
         }
@@ -91,9 +93,9 @@ impl System for Epoll {
 }
 
 impl Epoll {
-    /// Has a wait end after so long, or not.
+    /// Has a wait end after so long.
     fn set_alarm(&self, span: Option<Duration>) -> io::Result<()> {
-        // Nothing means never, and so does more than the clock can count.
+        // More than the clock can count means never.
         let span = span.and_then(|span| span.try_into().ok());
         let once = Itimerspec {
             it_interval: Timespec::default(),
@@ -101,5 +103,34 @@ impl Epoll {
         };
         rustix::time::timerfd_settime(&self.alarm, TimerfdTimerFlags::empty(), &once)?;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn an_alarm_that_is_too_early_ends_one_wait() {
+        let poller = Poller::new().unwrap();
+        let mut epoll = Epoll::new(&poller).unwrap();
+        let milli = |n| Some(Duration::from_millis(n));
+        // A wait for this deadline was ended by something else, and a later one follows.
+        epoll.set_alarm(milli(5)).unwrap();
+        epoll.set_for = milli(5);
+        let begin = Instant::now();
+        epoll.wait(&poller, None, None, |_, _| {}).unwrap();
+        assert_eq!(epoll.set_for, None);
+        epoll
+            .wait(&poller, milli(30), milli(25), |_, _| {})
+            .unwrap();
+        assert!(begin.elapsed() >= Duration::from_millis(25));
+        // One that comes before the alarm has an alarm of its own.
+        epoll.set_alarm(milli(1_000_000)).unwrap();
+        epoll.set_for = milli(1_000_000);
+        epoll.wait(&poller, milli(50), milli(1), |_, _| {}).unwrap();
+        assert_eq!(epoll.set_for, None);
     }
 }

@@ -134,7 +134,7 @@ impl Disks {
     /// A host has lost its power: what was not synced may be lost.
     pub(in crate::world::sim) fn crash(&mut self, host: &str) {
         if let Some(disk) = self.of_hosts.get(host) {
-            self.devices.retain(|_, device| !device.disk.is(disk));
+            self.devices.retain(|device| !device.disk.is(disk));
             let mut drawn = Chooser::new(self.random.generator()).of_crash();
             disk.state().crash(&mut |of| match &self.leaves {
                 Some(leaves) if of > 1 => leaves(of, drawn(of)),

@@ -1,0 +1,223 @@
+//! What is kept for each device, by its number.
+
+use crate::abi::DeviceId;
+
+/// A map with open addressing. A look-up takes a dozen instructions, a third of those of a `HashMap`, and
+/// a request makes six.
+///
+/// Devices that were opened one after the other, and are likely to be served so, are neighbours: a block
+/// of numbers fills a cache line, and the blocks are anywhere.
+#[derive(Debug)]
+pub(crate) struct DeviceMap<T> {
+    /// The device of each place, or [`VACANT`]. As many as a power of two, or none.
+    devices: Vec<DeviceId>,
+    /// What is kept for it.
+    values: Vec<Option<T>>,
+    len: usize,
+    /// Which bits of a hash are the number of a block of places: the highest.
+    shift: u32,
+}
+
+/// No device has this number.
+const VACANT: DeviceId = DeviceId::from_raw(u64::MAX);
+
+/// The numbers of a block.
+const BLOCK: u64 = 8;
+
+/// The fewest places of a map that is not empty: two blocks.
+const FEWEST: usize = 2 * BLOCK as usize;
+
+impl<T> Default for DeviceMap<T> {
+    fn default() -> Self {
+        Self {
+            devices: Vec::new(),
+            values: Vec::new(),
+            len: 0,
+            shift: u64::BITS - 1,
+        }
+    }
+}
+
+impl<T> DeviceMap<T> {
+    #[inline(always)]
+    pub(crate) fn get(&self, device: &DeviceId) -> Option<&T> {
+        self.values[self.find(*device)?].as_ref()
+    }
+
+    #[inline(always)]
+    pub(crate) fn get_mut(&mut self, device: &DeviceId) -> Option<&mut T> {
+        let at = self.find(*device)?;
+        self.values[at].as_mut()
+    }
+
+    pub(crate) fn contains_key(&self, device: &DeviceId) -> bool {
+        self.find(*device).is_some()
+    }
+
+    /// Adds a device. Returns what was kept for it before.
+    pub(crate) fn insert(&mut self, device: DeviceId, value: T) -> Option<T> {
+        debug_assert_ne!(device, VACANT);
+        if let Some(at) = self.find(device) {
+            return self.values[at].replace(value);
+        }
+        // A quarter of the places stays free, so that searches are short.
+        if self.devices.len() * 3 < (self.len + 1) * 4 {
+            self.grow();
+        }
+        self.place(device, Some(value));
+        self.len += 1;
+        None
+    }
+
+    pub(crate) fn remove(&mut self, device: &DeviceId) -> Option<T> {
+        let at = self.find(*device)?;
+        self.len -= 1;
+        self.devices[at] = VACANT;
+        let removed = self.values[at].take();
+        // Those behind it were perhaps placed there because of it: a search ends at a free place.
+        let mut next = self.following(at);
+        while self.devices[next] != VACANT {
+            let moved = std::mem::replace(&mut self.devices[next], VACANT);
+            let value = self.values[next].take();
+            self.place(moved, value);
+            next = self.following(next);
+        }
+        removed
+    }
+
+    pub(crate) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    pub(crate) fn retain(&mut self, keeps: impl Fn(&T) -> bool) {
+        let all = std::mem::take(self);
+        for (device, value) in all.devices.into_iter().zip(all.values) {
+            if let Some(value) = value.filter(&keeps) {
+                self.insert(device, value);
+            }
+        }
+    }
+
+    /// Returns the place of a device, if it is there.
+    #[inline(always)]
+    fn find(&self, device: DeviceId) -> Option<usize> {
+        let mut at = self.first_place(device);
+        // An empty map has no place.
+        while let Some(found) = self.devices.get(at)
+            && *found != VACANT
+        {
+            if *found == device {
+                return Some(at);
+            }
+            at = self.following(at);
+        }
+        None
+    }
+
+    /// Puts a device that is not there into the first free place. There is one.
+    fn place(&mut self, device: DeviceId, value: Option<T>) {
+        let mut at = self.first_place(device);
+        while self.devices[at] != VACANT {
+            at = self.following(at);
+        }
+        (self.devices[at], self.values[at]) = (device, value);
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        let places = (2 * self.devices.len()).max(FEWEST);
+        self.shift = u64::BITS - (places as u64 / BLOCK).ilog2();
+        let devices = std::mem::replace(&mut self.devices, vec![VACANT; places]);
+        let values = std::mem::take(&mut self.values);
+        self.values.resize_with(places, || None);
+        for (device, value) in devices.into_iter().zip(values) {
+            if device != VACANT {
+                self.place(device, value);
+            }
+        }
+    }
+
+    /// Returns where the search for a device begins: its block is anywhere, by Fibonacci hashing.
+    #[inline(always)]
+    fn first_place(&self, device: DeviceId) -> usize {
+        let (block, within) = (u64::from(device) / BLOCK, u64::from(device) % BLOCK);
+        let anywhere = block.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.shift;
+        (anywhere * BLOCK + within) as usize
+    }
+
+    #[inline(always)]
+    fn following(&self, at: usize) -> usize {
+        (at + 1) & (self.devices.len() - 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The longest search for one of these devices.
+    fn longest(map: &DeviceMap<u64>) -> usize {
+        let places = map.devices.len();
+        let at = map.devices.iter().enumerate();
+        let kept = at.filter(|(_, device)| **device != VACANT);
+        let length = |(at, device): (usize, &DeviceId)| {
+            (at + places - map.first_place(*device)) % places + 1
+        };
+        kept.map(length).max().unwrap_or(0)
+    }
+
+    #[test]
+    fn whichever_devices_stay_searches_are_short() {
+        for stride in [
+            1,
+            2,
+            3,
+            7,
+            8,
+            9,
+            63,
+            64,
+            65,
+            1024,
+            4096,
+            16_384,
+            1 << 20,
+            1 << 40,
+        ] {
+            for count in [5000, 6000] {
+                let mut map = DeviceMap::default();
+                for n in 1..=count {
+                    map.insert(DeviceId::from_raw(n * stride), n);
+                }
+                let longest = longest(&map);
+                assert!(longest <= 80, "{longest} for {count} at every {stride}th");
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn it_is_a_map(acts in prop::collection::vec((0..40u64, 0..3u64, any::<bool>()), 1..300)) {
+            let (mut map, mut model) = (DeviceMap::default(), BTreeMap::new());
+            for (time, (number, far, inserts)) in acts.into_iter().enumerate() {
+                let device = DeviceId::from_raw(number + far * DeviceId::DAEMONS);
+                if inserts {
+                    prop_assert_eq!(map.insert(device, time), model.insert(device, time));
+                } else {
+                    prop_assert_eq!(map.remove(&device), model.remove(&device));
+                }
+                prop_assert_eq!(map.len, model.len());
+                for number in 0..40 {
+                    for far in 0..3 {
+                        let device = DeviceId::from_raw(number + far * DeviceId::DAEMONS);
+                        prop_assert_eq!(map.get(&device), model.get(&device));
+                    }
+                }
+            }
+        }
+    }
+}
