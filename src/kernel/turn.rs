@@ -169,7 +169,13 @@ impl Kernel {
         let reply = task.state().plain();
         self.emit_bare_call(me.tid, call);
         if let Some(reply) = reply {
-            self.emit_reply(me.tid, reply, || Detail::None);
+            let detail = match call {
+                SystemCall::Get(queue) | SystemCall::TryGet(queue) => {
+                    self.frame.mailboxes.detail(reply, queue)
+                }
+                _ => Detail::None,
+            };
+            self.emit_reply(me.tid, reply, || detail);
         }
     }
 

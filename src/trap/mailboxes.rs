@@ -2,7 +2,11 @@
 
 use std::{any::Any, cell::RefCell, collections::BTreeMap, ops::Range, rc::Rc};
 
-use crate::abi::QueueId;
+use crate::{
+    abi::{KernelId, QueueId, Reply},
+    interrupt::Remote,
+    log::Detail,
+};
 
 /// What reaches a kernel through a mailbox: messages, the answer to a put, or room for one. A world hands
 /// it on by [`World::mail`](crate::World::mail).
@@ -42,6 +46,16 @@ pub(crate) trait BoundMailbox {
     /// Moves the messages that the tape has.
     fn receive_again(&self, tape: &[u8]) -> Result<Received, Lack>;
 
+    /// Returns which put of which kernel a message was that no task has taken: the numbers of both. Those of a
+    /// thread are 0.
+    fn post_of(&self, message: u64) -> Option<(u64, u64)>;
+
+    /// How many handles put into it, and how many take from it.
+    fn ends(&self) -> [usize; 2];
+
+    /// The kernels of the tasks that wait for room in it, and the queues at which they wait.
+    fn rooms(&self) -> Vec<(Remote, QueueId)>;
+
     /// Whether no task can take from it any more.
     fn is_gone(&self) -> bool;
 
@@ -72,6 +86,26 @@ pub(crate) struct Mailboxes(RefCell<BTreeMap<QueueId, Rc<dyn BoundMailbox>>>);
 impl Mailboxes {
     pub(crate) fn get(&self, queue: QueueId) -> Option<Rc<dyn BoundMailbox>> {
         self.0.borrow().get(&queue).cloned()
+    }
+
+    pub(crate) fn all(&self) -> Vec<(QueueId, Rc<dyn BoundMailbox>)> {
+        let all = self.0.borrow();
+        all.iter()
+            .map(|(queue, mailbox)| (*queue, Rc::clone(mailbox)))
+            .collect()
+    }
+
+    /// Returns for logs which message of a mailbox an answer delivers.
+    pub(crate) fn detail(&self, reply: Reply, queue: QueueId) -> Detail<'static> {
+        let Reply::Message(number) = reply else {
+            return Detail::None;
+        };
+        if self.0.borrow().is_empty() {
+            return Detail::None;
+        }
+        let post = self.get(queue).and_then(|found| found.post_of(number));
+        let of_kernel = post.and_then(|(kernel, put)| Some((KernelId::from_number(kernel)?, put)));
+        of_kernel.map_or(Detail::None, |(kernel, put)| Detail::Mail(kernel, put))
     }
 
     /// Adds a mailbox, and forgets those that are gone.

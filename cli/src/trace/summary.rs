@@ -20,6 +20,7 @@ use super::{
 };
 use crate::{
     amounts::{Amounts, Calls, nanos},
+    live::text::number_of,
     output::{Log, clean},
     table::{ALIVE, Sheet, seconds, table},
     units::{count, few, number},
@@ -187,7 +188,7 @@ impl Summary {
         for span in self.spans.event(event) {
             self.span(&span);
         }
-        if event.tid == Tid::KERNEL {
+        if event.tid.is_kernel() {
             return;
         }
         let place = self.place(event.tid);
@@ -272,7 +273,7 @@ impl Summary {
     }
 
     fn span(&mut self, span: &Span) {
-        if span.tid == Tid::KERNEL {
+        if span.tid.is_kernel() {
             return;
         }
         let took = span.time();
@@ -310,7 +311,7 @@ impl Summary {
     /// Takes the spans that were open at the end.
     pub(super) fn finish(&mut self) {
         for span in self.spans.finish() {
-            if span.tid != Tid::KERNEL {
+            if !span.tid.is_kernel() {
                 self.span(&span);
                 self.unanswered(span.tid, span.to.at);
                 let alive = (self.place(span.tid), ALIVE.to_string());
@@ -395,7 +396,7 @@ impl Summary {
     fn id(&self, row: &Row) -> Value {
         match self.by_name {
             true => row.tasks.into(),
-            false => u64::from(row.tid).into(),
+            false => number_of(row.tid),
         }
     }
 
@@ -532,7 +533,7 @@ impl Summary {
             "exits": exits.collect::<BTreeMap<_, _>>(),
         });
         if !self.by_name {
-            line["tid"] = u64::from(row.tid).into();
+            line["tid"] = number_of(row.tid);
         }
         line
     }

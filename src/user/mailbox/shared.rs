@@ -2,9 +2,10 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    sync::{Mutex, OnceLock},
+    sync::{Mutex, OnceLock, Weak},
 };
 
+use super::{PuttingEnd, TakingEnd};
 use crate::{
     abi::{KernelId, QueueId},
     interrupt::{ExternalWork, Remote},
@@ -32,6 +33,8 @@ pub(super) struct Shared<T> {
     pub(super) codec: Option<Codec<T>>,
     /// The kernel that takes. Set once, with the lock held.
     pub(super) home: OnceLock<Home>,
+    /// Its two ends, for their numbers.
+    pub(super) ends: OnceLock<(Weak<PuttingEnd<T>>, Weak<TakingEnd<T>>)>,
     pub(super) state: Mutex<State<T>>,
 }
 
