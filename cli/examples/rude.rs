@@ -560,6 +560,9 @@ struct Couriers {
     /// Have the values on tapes, too
     #[arg(long)]
     recorded: bool,
+    /// The second kernel makes no trap
+    #[arg(long)]
+    spin: bool,
 }
 
 type Ends = (Sender<u32>, Mailbox<u32>);
@@ -573,6 +576,13 @@ impl Program for Couriers {
             false => Mailbox::named(name, 1),
         };
         let [asks, answers] = BOXES.get_or_init(|| ["asks", "answers"].map(make)).clone();
+        if self.spin && os.kernel().index() == 1 {
+            writeln!(os, "spins");
+            os.yield_now().await;
+            loop {
+                std::thread::park();
+            }
+        }
         for n in 0..self.rounds {
             if os.kernel().index() == 0 {
                 if !self.deadlock {

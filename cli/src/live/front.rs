@@ -30,7 +30,7 @@ use super::{
 use crate::{outfile, signals};
 
 /// The longest time for a kernel to answer. It is shorter than that of a client of this monitor.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// The socket, and the thread behind it.
 pub(crate) struct Front {

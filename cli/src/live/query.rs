@@ -606,8 +606,57 @@ mod tests {
             let tasks = [2, 3].map(|tid| task(tid, parents[tid as usize - 2], "client", 0));
             let row = &rows(&tasks, &folded()).0[0];
             let has_parents = row.group.as_ref().map(|group| group.has_parents);
-            assert_eq!((row.parent, has_parents), (parent, Some(differ)));
+            assert_eq!((row.parent, has_parents), (parent.into(), Some(differ)));
         }
+    }
+
+    #[test]
+    fn rows_of_several_kernels_are_listed_as_those_of_one() {
+        let tasks = [
+            task(1, 0, "server", 5),
+            task(2, 1, "client", 9),
+            task(3, 1, "client", 1),
+        ];
+        let of_kernel = |index: usize, query: &Query| {
+            let kernel = Some(KernelId::at(index));
+            let (recent, mut totals) = (Ledger::new(), Totals::default());
+            let entries = tasks.iter().map(|task| Entry::of(kernel, task)).collect();
+            let lines = query.arrange(entries, &recent, &mut totals).into_iter();
+            lines.map(|line| line.row(&recent)).collect::<Vec<_>>()
+        };
+        let shown = |query: &Query| {
+            let (rows, left_out) = query.merge((0..2).map(|index| of_kernel(index, query)));
+            let rows: Vec<String> = rows.iter().map(|row| row.tid.to_string()).collect();
+            (rows.join(" "), left_out)
+        };
+        let mut query = Query {
+            sort: Sort::Traps,
+            ..Query::default()
+        };
+        assert_eq!(shown(&query), ("1:2 2:2 1:1 2:1 1:3 2:3".into(), 0));
+        query.reversed = true;
+        assert_eq!(shown(&query), ("2:3 1:3 2:1 1:1 2:2 1:2".into(), 0));
+        query.most = Some(2);
+        assert_eq!(shown(&query), ("2:3 1:3".into(), 2));
+        // Those of an unfolded name stay below it.
+        let query = Query {
+            sort: Sort::Name,
+            open: vec!["client".to_string()],
+            ..folded()
+        };
+        assert_eq!(shown(&query), ("1:2 1:2 1:3 2:2 2:2 2:3 1:1 2:1".into(), 0));
+        let query = Query {
+            tree: true,
+            ..Query::default()
+        };
+        assert_eq!(shown(&query), ("1:1 1:2 1:3 2:1 2:2 2:3".into(), 0));
+        assert_eq!(of_kernel(1, &query)[1].parent.to_string(), "2:1");
+        assert_eq!(of_kernel(1, &query)[0].parent, Tid::KERNEL);
+        let query = Query {
+            filter: "2:".to_string(),
+            ..Query::default()
+        };
+        assert_eq!(shown(&query).0, "2:1 2:2 2:3");
     }
 
     #[test]
