@@ -166,7 +166,7 @@ impl Kernel {
         };
         emit_slept(&mut self.log, &mut self.slept);
         let (reply, detail) = match answer.beside {
-            Beside::Queue(queue) => (
+            Beside::Queue(queue) if !self.frame.mailboxes.are_none() => (
                 answer.reply,
                 self.frame.mailboxes.detail(answer.reply, queue),
             ),

@@ -169,13 +169,15 @@ impl Kernel {
         let reply = task.state().plain();
         self.emit_bare_call(me.tid, call);
         if let Some(reply) = reply {
-            let detail = match call {
-                SystemCall::Get(queue) | SystemCall::TryGet(queue) => {
-                    self.frame.mailboxes.detail(reply, queue)
+            match call {
+                SystemCall::Get(queue) | SystemCall::TryGet(queue)
+                    if !self.frame.mailboxes.are_none() =>
+                {
+                    let detail = self.frame.mailboxes.detail(reply, queue);
+                    self.emit_reply(me.tid, reply, || detail);
                 }
-                _ => Detail::None,
-            };
-            self.emit_reply(me.tid, reply, || detail);
+                _ => self.emit_reply(me.tid, reply, || Detail::None),
+            }
         }
     }
 

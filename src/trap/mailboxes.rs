@@ -95,14 +95,17 @@ impl Mailboxes {
             .collect()
     }
 
+    #[inline(always)]
+    pub(crate) fn are_none(&self) -> bool {
+        self.0.borrow().is_empty()
+    }
+
     /// Returns for logs which message of a mailbox an answer delivers.
+    #[cold]
     pub(crate) fn detail(&self, reply: Reply, queue: QueueId) -> Detail<'static> {
         let Reply::Message(number) = reply else {
             return Detail::None;
         };
-        if self.0.borrow().is_empty() {
-            return Detail::None;
-        }
         let post = self.get(queue).and_then(|found| found.post_of(number));
         let of_kernel = post.and_then(|(kernel, put)| Some((KernelId::from_number(kernel)?, put)));
         of_kernel.map_or(Detail::None, |(kernel, put)| Detail::Mail(kernel, put))

@@ -307,7 +307,7 @@ impl<'a> Picture<'a> {
         html! {
             @for (_, place) in begins {
                 @let y = px(Self::y(place));
-                line class="kernel" x1="0" x2=(px(self.width)) y1=(y) y2=(y) {}
+                line class="kernel" stroke="var(--ink)" x1="0" x2=(px(self.width)) y1=(y) y2=(y) {}
             }
         }
     }
@@ -341,7 +341,7 @@ impl<'a> Picture<'a> {
                 let _ = write!(path, "M{end:.1} {tip:.1}l{dx:.1} {dy:.1}");
             }
         }
-        html! { @if !path.is_empty() { path class="message" d=(path) {} } }
+        html! { @if !path.is_empty() { path class="message" fill="none" stroke="var(--message)" stroke-width="1.2" d=(path) {} } }
     }
 
     /// A cross where a call failed, and a line across the lanes for a fault of the network.
