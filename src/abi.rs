@@ -37,10 +37,10 @@ pub(crate) use signal::SignalSet;
 pub use signal::{Signal, UnknownSignal};
 pub(crate) use task::first_of;
 pub use task::{Exit, Interest, On, Place, QueueInfo, TaskInfo, TaskState, Wait};
-pub(crate) use values::ShareOf;
 pub use values::{
     Argument, DeviceId, Direction, End, Errno, HostId, KernelId, Nanos, QueueId, Share, Tid,
 };
+pub(crate) use values::{ShareOf, beside};
 
 /// Names a variant, or `None` if the row of a table below has none.
 macro_rules! or_none {

@@ -12,10 +12,11 @@ use std::{
     net::SocketAddr,
     process::ExitCode,
     rc::Rc,
+    sync::OnceLock,
     time::Duration,
 };
 
-use trapline::{Closed, Os, Queue, Signal, TcpStream, sync::Mutex};
+use trapline::{Closed, Mailbox, Os, Queue, Sender, Signal, TcpStream, sync::Mutex};
 use trapline_cli::{Program, addr, duration, program};
 
 /// A task that panics after a while, beside one that continues
@@ -547,6 +548,58 @@ impl Program for Catches {
     }
 }
 
+/// The first kernel asks and the second answers, by mailboxes that all kernels of the process have
+#[derive(clap::Args)]
+struct Couriers {
+    /// The number of questions
+    #[arg(long, default_value = "5")]
+    rounds: u32,
+    /// Both wait first
+    #[arg(long)]
+    deadlock: bool,
+    /// Have the values on tapes, too
+    #[arg(long)]
+    recorded: bool,
+    /// The second kernel makes no trap
+    #[arg(long)]
+    spin: bool,
+}
+
+type Ends = (Sender<u32>, Mailbox<u32>);
+
+static BOXES: OnceLock<[Ends; 2]> = OnceLock::new();
+
+impl Program for Couriers {
+    async fn main(self, os: &mut Os) -> Result<(), Box<dyn Error>> {
+        let make = |name: &str| match self.recorded {
+            true => Mailbox::recorded(name, 1),
+            false => Mailbox::named(name, 1),
+        };
+        let [asks, answers] = BOXES.get_or_init(|| ["asks", "answers"].map(make)).clone();
+        if self.spin && os.kernel().index() == 1 {
+            writeln!(os, "spins");
+            os.yield_now().await;
+            loop {
+                std::thread::park();
+            }
+        }
+        for n in 0..self.rounds {
+            if os.kernel().index() == 0 {
+                if !self.deadlock {
+                    asks.0.put(os, n).await?;
+                }
+                let answer = answers.1.get(os).await?;
+                writeln!(os, "{n}: {answer}");
+            } else {
+                let n = asks.1.get(os).await?;
+                os.sleep(Duration::from_millis(2)).await;
+                answers.0.put(os, n * n).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
 fn crash(by: &str) {
     match by {
         "abort" => std::process::abort(),
@@ -585,5 +638,6 @@ fn main() -> ExitCode {
         program::<Crashes>("crashes"),
         program::<Catches>("catches"),
         program::<Selects>("selects"),
+        program::<Couriers>("couriers"),
     ])
 }

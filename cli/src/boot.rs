@@ -162,6 +162,8 @@ impl<'a> Session<'a> {
             is_typed_at,
         };
         let is_replay = place.playing.is_some();
+        let taped = place.playing.as_ref();
+        let taped = taped.and_then(|(playing, _)| playing.header().kernel);
         let own = place.own.as_ref();
         let is_virtual = options.simulated || own.is_some_and(|world| !world.spins());
         let (outside, tape) = Outside::new(place, options, &header, screen, log)?;
@@ -170,6 +172,7 @@ impl<'a> Session<'a> {
         let exits = Rc::default();
         let copy = outside.copies.then_some(stdio::copy);
         let mut builder = settings(line, seed, &rules, outside);
+        builder = given(builder, taped.map(|(kernel, _)| kernel), Builder::number);
         builder = given(builder, input, Builder::input);
         builder = given(builder, copy, Builder::tracer);
         let live = watch.as_ref().map(Observation::tracer);
@@ -256,7 +259,7 @@ impl<'a> Session<'a> {
         load(kernel, self.line, desk, log).map_err(Failure::Limit)?;
         if let Some(watch) = self.watch.take() {
             let recording = self.recorded.as_ref().map(|recorded| &recorded.handle);
-            watch.start(kernel, recording, self.tape.no_kill());
+            watch.start(kernel, recording, self.tape.no_kill(), None);
         }
         Ok(())
     }
@@ -271,7 +274,7 @@ impl<'a> Session<'a> {
             }
             result => result,
         };
-        let ending = self.tape.explain(log, kernel, &result);
+        let ending = self.tape.explain(log, Some(kernel), &result);
         let code = match ending {
             Some(Ending::Failed) => FAILURE,
             Some(Ending::Short) => explain(log, &Ok(kernel.report())),

@@ -1,20 +1,25 @@
 //! `boot --kernels`: the same programs in several kernels, each on a thread.
 //!
 //! Each has a socket of its own for `--monitor`, and a recording of its own for `--record`: the number of
-//! the kernel is behind the name. What several kernels cannot honour is a usage error.
+//! the kernel is behind the name. A socket without a number is for all of them. What several kernels cannot
+//! honour is a usage error. A tape is a file for each kernel, too, and all of them are replayed together.
 
 use std::{
     collections::BTreeMap,
     fmt::Display,
+    fs,
     io::{self, ErrorKind},
+    path::PathBuf,
     process::ExitCode,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Instant,
 };
 
 use tracing::Level;
 use trapline::{
     Builder, Error, Kernel, KernelId, Kernels, RealWorld, Report, SharedPorts,
     record::{Header, Recorder},
+    tape::{self, Playing},
 };
 
 use super::{
@@ -22,25 +27,35 @@ use super::{
     boot::{desk, explain, load, random_seed, settings},
     crash,
     inject::Rules,
-    live::watch::Observation,
+    live::{front::Front, watch::Observation},
     log,
     options::{Boot, BootLine},
     outfile,
-    output::{Failure, Log, Verbosity},
+    output::{FAILURE, Failure, Log, Verbosity},
     outside::Outside,
     panics,
     policy::check_shares,
     program::hosts,
     record::{self, Recorded},
     signals, stdio,
+    tape::{Ending, Tape},
     values::{given, text_of, usage},
 };
 
-/// Boots the programs in each kernel, and runs them to their end. An error is a usage error.
+/// The tapes of kernels that are replayed together.
+pub(super) struct Replayed {
+    /// Their names without the numbers of the kernels.
+    pub(super) file: PathBuf,
+    pub(super) at_speed: bool,
+}
+
+/// Boots the programs in each kernel, and runs them to their end: in the real world, or again from tapes. An
+/// error is a usage error.
 pub(super) fn boot(
     verbosity: &Verbosity,
     line: &BootLine,
     command: &[String],
+    replayed: Option<&Replayed>,
     tracers: &[Extend],
 ) -> Result<ExitCode, clap::Error> {
     let options = &line.options;
@@ -53,7 +68,7 @@ pub(super) fn boot(
     stdio::watch_errors(false, move |message| log.message(Level::WARN, message));
     log::install(log, options.watching.trace.as_deref())?;
     panics::hook(log);
-    log.end(run(log, line, command))
+    log.end(run(log, line, command, replayed))
 }
 
 /// Checks that several kernels can honour the options.
@@ -65,7 +80,6 @@ fn check(line: &BootLine, tracers: &[Extend]) -> Result<(), clap::Error> {
         ("--world", options.world.is_some()),
         ("--virtual", options.simulated),
         ("--signal", !options.signal.is_empty()),
-        ("--tape", options.tape.is_some()),
         ("--disk", options.disk.is_some()),
         ("--processors", options.processors > 1),
         ("--inject", !options.inject.is_empty()),
@@ -88,10 +102,37 @@ fn check(line: &BootLine, tracers: &[Extend]) -> Result<(), clap::Error> {
         let why = "--kernels is not for this binary: its tracers belong to one kernel";
         return Err(usage(why));
     }
+    // The commands for all kernels would find this file instead of those of the kernels.
+    for (option, path) in [("--record", &watching.record), ("--tape", &options.tape)] {
+        let Some(path) = path.as_deref().filter(|path| path.exists()) else {
+            continue;
+        };
+        let (first, path) = (outfile::of_kernel(path, KernelId::at(0)), path.display());
+        let why = format!(
+            "{option} {path}: with --kernels each kernel writes a file with its number, such as {}, and \
+             {path} stands for all of them: remove that file, or name another",
+            first.display()
+        );
+        return Err(usage(why));
+    }
+    if let (Some(tape), Some(record)) = (&options.tape, &watching.record)
+        && tape == record
+    {
+        let why = format!(
+            "--record would replace the tape {}: name another file",
+            tape.display()
+        );
+        return Err(usage(why));
+    }
     check_shares(std::slice::from_ref(&options.policy), &options.share)
 }
 
-fn run(log: Log, line: &BootLine, command: &[String]) -> Result<ExitCode, Failure> {
+fn run(
+    log: Log,
+    line: &BootLine,
+    command: &[String],
+    replayed: Option<&Replayed>,
+) -> Result<ExitCode, Failure> {
     let options = &line.options;
     signals::survive_large_files()?;
     let seed = options.seed.unwrap_or_else(random_seed);
@@ -100,14 +141,17 @@ fn run(log: Log, line: &BootLine, command: &[String]) -> Result<ExitCode, Failur
             format!("seed {seed} (--seed {seed} repeats the random numbers, not the timing)");
         log.note(&text);
     }
-    let input = text_of(options.stdin.as_deref())?;
+    // What a replay reads is on its tape.
+    let input = options.stdin.as_deref().filter(|_| replayed.is_none());
+    let input = text_of(input)?;
     let running = signals::Kernels::default();
     let say = move || log.note("interrupted: shutting down (again to end at once)");
-    signals::listen_for(running.clone(), true, say)?;
+    signals::listen_for(running.clone(), replayed.is_none(), say)?;
+    let front = Front::open(&options.watching.live, options.kernels)?;
     let ports = SharedPorts::new();
-    let recorded = Arc::new(Mutex::default());
-    if options.watching.record.is_some() {
-        flush_at_crash(&recorded).map_err(|error| format!("cannot handle signals: {error}"))?;
+    let written = Arc::new(Written::default());
+    if options.watching.record.is_some() || options.tape.is_some() {
+        flush_at_crash(&written).map_err(|error| format!("cannot handle signals: {error}"))?;
     }
     let booting = Booting {
         log,
@@ -115,31 +159,50 @@ fn run(log: Log, line: &BootLine, command: &[String]) -> Result<ExitCode, Failur
         command,
         seed,
         ports: &ports,
+        begin: Instant::now(),
         input: input.as_deref(),
-        recorded: &recorded,
+        written: &written,
+        replayed,
     };
     let results = Kernels::new(options.kernels).run(|id| {
         let kernel = booting.boot(id).map_err(io::Error::other)?;
         running.add(id, &kernel.remote());
+        front.as_ref().map_or(Ok(()), Front::booted)?;
         Ok(kernel)
     });
-    let mut code = report(log, &results);
-    for recorded in lock(&recorded).values() {
+    if let Some(front) = front {
+        front.end();
+    }
+    let mut code = report(log, &results, &lock(&written.tapes));
+    for tape in lock(&written.tapes).values() {
+        code = tape.end(log, code);
+    }
+    for recorded in lock(&written.recordings).values() {
         code = recorded.end(log, code);
     }
     Ok(ExitCode::from(code))
 }
 
-/// The recordings of the kernels.
-type AllRecorded = Mutex<BTreeMap<KernelId, Recorded>>;
+/// The files of the kernels.
+#[derive(Default)]
+struct Written {
+    recordings: Mutex<BTreeMap<KernelId, Recorded>>,
+    tapes: Mutex<BTreeMap<KernelId, Tape>>,
+}
 
-/// From now on a signal that kills the process leaves the recordings complete up to there.
-fn flush_at_crash(recorded: &Arc<AllRecorded>) -> io::Result<()> {
-    let recorded = Arc::clone(recorded);
+/// From now on a signal that kills the process leaves the tapes and the recordings complete up to there.
+fn flush_at_crash(written: &Arc<Written>) -> io::Result<()> {
+    let written = Arc::clone(written);
     crash::at_crash(move || {
+        let tapes = lock(&written.tapes);
+        tapes
+            .values()
+            .filter_map(Tape::last_words)
+            .for_each(|flush| flush());
         // No run is left to report an error.
-        let all = lock(&recorded);
-        all.values()
+        let recordings = lock(&written.recordings);
+        recordings
+            .values()
             .for_each(|recorded| drop(recorded.handle.flush()));
     })
 }
@@ -151,8 +214,11 @@ struct Booting<'a> {
     command: &'a [String],
     seed: u64,
     ports: &'a SharedPorts,
+    /// When the clocks of all begin.
+    begin: Instant,
     input: Option<&'a [u8]>,
-    recorded: &'a AllRecorded,
+    written: &'a Written,
+    replayed: Option<&'a Replayed>,
 }
 
 impl Booting<'_> {
@@ -163,13 +229,28 @@ impl Booting<'_> {
         let cannot = |error: &dyn Display| format!("cannot boot: {error}");
         let seed = self.seed.wrapping_add(id.index() as u64);
         let watch = Observation::new(&options.watching.live.of_kernel(id), log)?;
-        let header = record::header(options, self.command, seed);
+        let mut header = record::header(options, self.command, seed);
+        header.kernel = Some((id, options.kernels));
         let recorder = self.record(id, &header)?;
-        let world = RealWorld::new().map_err(|error| cannot(&error))?;
-        let world = Outside::of(world.share_ports(self.ports));
+        let (world, tape) = match self.replayed {
+            Some(replayed) => Self::played(replayed, id, log)?,
+            None => {
+                let world = RealWorld::new().map_err(|error| cannot(&error))?;
+                let world = world.share_ports(self.ports).since(self.begin);
+                let path = options.tape.as_deref();
+                let path = path.map(|path| outfile::of_kernel(path, id));
+                Outside::maybe_taped(world, path.as_deref(), options, &header, log)?
+            }
+        };
+        let no_kill = tape.no_kill();
+        if let Some(last_words) = tape.last_words() {
+            signals::at_end(last_words);
+        }
+        lock(&self.written.tapes).insert(id, tape);
         let rules = Rules::new(&[]);
         let mut builder = settings(line, seed, &rules, world).number(id);
         builder = match id.index() {
+            _ if self.replayed.is_some() => builder,
             0 => given(builder, self.input, Builder::input),
             // Each line is for one of them.
             _ => builder.input(""),
@@ -186,11 +267,28 @@ impl Booting<'_> {
         load(&mut kernel, line, desk, log)?;
         if let Some(watch) = watch {
             signals::at_end(watch.last_words());
-            let recorded = lock(self.recorded);
+            let recorded = lock(&self.written.recordings);
             let handle = recorded.get(&id).map(|recorded| &recorded.handle);
-            watch.start(&mut kernel, handle, None);
+            watch.start(&mut kernel, handle, no_kill, Some(id));
         }
         Ok(kernel)
+    }
+
+    /// The world on the tape of a kernel.
+    fn played(replayed: &Replayed, id: KernelId, log: Log) -> Result<(Outside, Tape), String> {
+        let file = outfile::of_kernel(&replayed.file, id);
+        let bytes = fs::metadata(&file).map_or(0, |file| file.len());
+        let playing = Playing::open(&file);
+        let playing = playing.map_err(|error| format!("{}: {error}", file.display()))?;
+        let taped = playing.header().kernel.map(|(kernel, _)| kernel);
+        if taped != Some(id) {
+            return Err(format!("{} is no tape of kernel {id}", file.display()));
+        }
+        let playing = match replayed.at_speed {
+            true => playing.at_speed(),
+            false => playing,
+        };
+        Outside::played(playing, bytes, log)
     }
 
     /// Begins the recording of a kernel, if the options ask for it.
@@ -203,7 +301,7 @@ impl Booting<'_> {
         };
         let (log, last) = (self.log, recorded.clone());
         signals::at_end(move || last.end_soon(log));
-        lock(self.recorded).insert(id, recorded);
+        lock(&self.written.recordings).insert(id, recorded);
         Ok(Some(recorder))
     }
 }
@@ -214,7 +312,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Says how the kernels have ended. Returns the exit code: of a signal, or of the first that has failed by
 /// itself.
-fn report(log: Log, results: &[Result<Report, Error>]) -> u8 {
+fn report(log: Log, results: &[Result<Report, Error>], tapes: &BTreeMap<KernelId, Tape>) -> u8 {
     let mut code = 0;
     let mut ended_by = None;
     for (index, result) in results.iter().enumerate() {
@@ -223,10 +321,16 @@ fn report(log: Log, results: &[Result<Report, Error>]) -> u8 {
             Err(Error::Peer { .. }) => continue,
             // The reader closed the output early.
             Err(Error::Io(error)) if error.kind() == ErrorKind::BrokenPipe => continue,
+            Err(error) if tape::Error::of(error).is_some_and(tape::Error::is_short) => {}
             Err(_) => log.error(&format!("kernel {} has failed:", KernelId::at(index))),
             Ok(report) => ended_by = ended_by.or(report.ended_by),
         }
-        let of_kernel = explain(log, result);
+        let tape = tapes.get(&KernelId::at(index));
+        let of_kernel = match tape.and_then(|tape| tape.explain(log, None, result)) {
+            Some(Ending::Failed) => FAILURE,
+            Some(Ending::Short) => 0,
+            None => explain(log, result),
+        };
         code = if code == 0 { of_kernel } else { code };
     }
     let ended_by = ended_by.filter(|_| signals::signal().is_none());

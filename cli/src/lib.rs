@@ -184,7 +184,7 @@ fn run(app: &App, args: &[OsString]) -> Result<ExitCode, clap::Error> {
             tape::check_words(&options, args)?;
             let line = BootLine::new(commands, options, matches)?;
             if line.options.kernels > 1 {
-                return cores::boot(&verbosity, &line, &words(&name, args), tracers);
+                return cores::boot(&verbosity, &line, &words(&name, args), None, tracers);
             }
             return boot::boot(&verbosity, &line, &words(&name, args), None, tracers);
         }

@@ -129,7 +129,8 @@ pub(super) struct Boot {
     /// Run so many kernels, each on a core with its own instance of the programs: a number from 1 to 1024, or
     /// `all` for one per core. They listen on the same addresses, and the system gives each connection to
     /// one of them. They share nothing else: standard output gets the lines of all, and --seed counts up.
-    /// --record and --monitor have a file each, with the number of the kernel behind its name. For the real
+    /// --record, --tape and --monitor have a file each, with the number of the kernel behind its name: the
+    /// name alone is that of all kernels for `trace`, `replay` and the commands with --attach. For the real
     /// world, without the other options for watching except --trace
     #[arg(long, value_name = "N|all", value_parser = kernels, default_value = "1", help_heading = "Scheduling")]
     pub(super) kernels: usize,

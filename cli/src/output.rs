@@ -8,7 +8,7 @@ use anstyle::{AnsiColor, Style};
 use clap::{ArgAction, Args, ColorChoice, ValueEnum, builder::StyledStr};
 use serde_json::{Map, Value, json};
 use tracing::Level;
-use trapline::Nanos;
+use trapline::{Nanos, Tid};
 
 use super::stdio::{self, Stream};
 
@@ -217,8 +217,8 @@ impl Log {
     }
 
     /// The instant and the task.
-    pub(super) fn columns(self, at: &str, tid: u64, comm: &str) -> String {
-        self.columns_of(at, &tid.to_string(), tid, comm)
+    pub(super) fn columns(self, at: &str, tid: Tid, comm: &str) -> String {
+        self.columns_of(at, &tid.to_string(), tid.alone().into(), comm)
     }
 
     /// The same for a task with another text as its number.

@@ -1,6 +1,9 @@
 //! What is outside of the kernel of a run: its world, with a tape around it or from one.
 
-use std::io::{self, IsTerminal};
+use std::{
+    io::{self, IsTerminal},
+    path::Path,
+};
 
 use trapline::{
     Builder, RealWorld, SimNet, SimWorld, World,
@@ -51,12 +54,7 @@ impl Outside {
         log: Log,
     ) -> Result<(Self, Tape), String> {
         if let Some((playing, bytes)) = place.playing {
-            let progress = playing.progress();
-            let tape = Tape::From { progress, bytes };
-            let console = stdio::Console::default;
-            let playing = playing.print_to(console()).stop_when(signals::is_raised);
-            let attached = Attached::replayed(playing, log, console(), log)?;
-            return Ok((Self::of(attached), tape));
+            return Self::played(playing, bytes, log);
         }
         if options.simulated {
             let world = SimWorld::new(header.seed).net(&place.net);
@@ -65,8 +63,9 @@ impl Outside {
                 Tape::No,
             ));
         }
+        let tape = options.tape.as_deref();
         if let Some(own) = place.own {
-            return Self::maybe_taped(own, options, header, log);
+            return Self::maybe_taped(own, tape, options, header, log);
         }
         let mut world = RealWorld::new().map_err(|error| format!("cannot boot: {error}"))?;
         if let Some(dir) = &options.disk {
@@ -76,19 +75,30 @@ impl Outside {
         if prints_to_screen || screen.is_typed_at {
             world = world.print_to(stdio::Console::default());
         }
-        let (mut outside, tape) = Self::maybe_taped(world, options, header, log)?;
+        let (mut outside, tape) = Self::maybe_taped(world, tape, options, header, log)?;
         outside.copies = screen.is_drawn && !prints_to_screen;
         Ok((outside, tape))
     }
 
-    /// This world, with a tape around it if the options ask for one.
-    fn maybe_taped(
+    /// The world on a tape, whose file has this size.
+    pub(super) fn played(playing: Playing, bytes: u64, log: Log) -> Result<(Self, Tape), String> {
+        let progress = playing.progress();
+        let tape = Tape::From { progress, bytes };
+        let console = stdio::Console::default;
+        let playing = playing.print_to(console()).stop_when(signals::is_raised);
+        let attached = Attached::replayed(playing, log, console(), log)?;
+        Ok((Self::of(attached), tape))
+    }
+
+    /// This world, with a tape around it in this file, if there is one.
+    pub(super) fn maybe_taped(
         world: impl World + 'static,
+        path: Option<&Path>,
         options: &Boot,
         header: &Header,
         log: Log,
     ) -> Result<(Self, Tape), String> {
-        let Some(path) = &options.tape else {
+        let Some(path) = path else {
             return Ok((Self::of(world), Tape::No));
         };
         record::refuse_output("--tape", path)?;
@@ -96,7 +106,7 @@ impl Outside {
             let why = outfile::why(path, &error);
             format!("cannot tape to {}: {why}", path.display())
         })?;
-        let (writer, path) = (world.writer(), path.clone());
+        let (writer, path) = (world.writer(), path.to_path_buf());
         let world = Attached::taped(world, log);
         Ok((Self::of(world), Tape::To { writer, path }))
     }

@@ -11,7 +11,7 @@ use std::{
 
 use clap::{Args, ValueHint};
 use trapline::{
-    Event, Tid,
+    Event, KernelId, Tid,
     record::Recording,
     tape::{self, Playing},
 };
@@ -20,6 +20,7 @@ use super::{
     app::Extend,
     as_test, boot,
     commands::Commands,
+    cores::{self, Replayed},
     options::{BootLine, Watching},
     outfile,
     output::{Failure, Log, Verbosity, clean},
@@ -54,13 +55,15 @@ Examples:
   replay --task 3 run.tape                with those of task 3
   replay --record run.trap run.tape       then: trace open run.trap
   replay --at-speed --top run.tape        as it was
+  replay run.tape.2                       the second kernel of `boot --kernels 2 --tape run.tape` alone
   replay --as-test loses_a_line run.tape  a test of the crate in this folder
   replay --explore 1000 run.tape          in other orders, with scripted peers"
 )]
 pub(super) struct Replay {
     #[command(flatten)]
     verbosity: Verbosity,
-    /// The tape, which `boot --tape` has written
+    /// The tape, which `boot --tape` has written. Of several kernels each has a file, with its number behind
+    /// the name; the name alone replays all of them together
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     file: PathBuf,
     /// Wait as long as the run waited, instead of running at full speed
@@ -115,9 +118,31 @@ fn replayed(
         let tape = replay.file.display();
         return Err(usage(format!("--record would replace the tape {tape}")).into());
     }
+    if let Some(first) = first_of_several(&replay.file) {
+        if replay.search.explore.is_some() || replay.only.is_some() {
+            let (file, first) = (replay.file.display(), first.display());
+            let why = format!(
+                "{file} is the tapes of several kernels, and --explore and --task are for one: name its \
+                 file, such as {first}"
+            );
+            return Err(usage(why).into());
+        }
+        let (playing, line) = open(commands, &first)?;
+        return Ok(together(
+            replay,
+            &playing.header().command,
+            line,
+            verbosity,
+            tracers,
+        )?);
+    }
     let (playing, line) = open(commands, &replay.file)?;
     if replay.search.explore.is_none() {
         return Ok(again(replay, playing, line, verbosity, tracers, log)?);
+    }
+    if playing.header().kernel.is_some() {
+        let why = "the tape is of one of several kernels, and --explore is for a kernel alone";
+        return Err(usage(why).into());
     }
     if replay.watching.is_any_but_record() {
         let why = "--explore shows no run, and --record takes a folder there: leave out the other \
@@ -126,6 +151,29 @@ fn replayed(
     }
     let record = replay.watching.record.as_deref();
     reenact::run(playing, &line, &replay.search, &replay.file, record, log)
+}
+
+/// The tape of the first of several kernels, whose numbers are behind the name; `None` if there is a tape of
+/// this name, or no such first.
+fn first_of_several(file: &Path) -> Option<PathBuf> {
+    let first = outfile::of_kernel(file, KernelId::at(0));
+    (!file.exists() && first.exists()).then_some(first)
+}
+
+fn together(
+    replay: Replay,
+    command: &[String],
+    mut line: BootLine,
+    verbosity: &Verbosity,
+    tracers: &[Extend],
+) -> Result<ExitCode, clap::Error> {
+    line.options.verbosity = replay.verbosity;
+    line.options.watching = replay.watching;
+    let replayed = Replayed {
+        file: replay.file,
+        at_speed: replay.at_speed,
+    };
+    cores::boot(verbosity, &line, command, Some(&replayed), tracers)
 }
 
 fn again(

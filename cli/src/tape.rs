@@ -66,11 +66,11 @@ impl Tape {
         Some(move || drop(writer.flush()))
     }
 
-    /// Says how a replay ended, if its tape has ended it.
+    /// Says how a replay ended, if its tape has ended it. The kernel tells of its tasks, if it is still there.
     pub(super) fn explain(
         &self,
         log: Log,
-        kernel: &Kernel,
+        kernel: Option<&Kernel>,
         result: &Result<Report, Error>,
     ) -> Option<Ending> {
         let Self::From { progress, .. } = self else {
@@ -92,7 +92,7 @@ impl Tape {
         }
         log.error(&error.to_string());
         if let tape::Error::Left(left) = error {
-            if let Some(culprit) = culprit(kernel, left) {
+            if let Some(culprit) = kernel.and_then(|kernel| culprit(kernel, left)) {
                 log.note(&culprit);
             }
             log.note(

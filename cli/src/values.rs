@@ -10,7 +10,7 @@ use clap::{
     builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
     error::ErrorKind,
 };
-use trapline::{Signal, SystemCall};
+use trapline::{Signal, SystemCall, Tid};
 
 /// The error of a command line that is wrong.
 pub(super) fn usage(why: impl fmt::Display) -> clap::Error {
@@ -199,6 +199,11 @@ pub(super) fn within(
             format!("it takes {what} from {first} to {last}")
         })
     }
+}
+
+/// Reads the number of a task: `17`, or `2:17` for one of the second kernel.
+pub(super) fn task(text: &str) -> Result<Tid, String> {
+    text.parse::<Tid>().map_err(String::from)
 }
 
 /// Reads a whole number; an error names the range.

@@ -4,7 +4,7 @@ use std::{borrow::Cow, fmt, panic::Location, time::Duration};
 
 use super::{
     Kind,
-    values::{DeviceId, Direction, End, Nanos, QueueId, Tid},
+    values::{DeviceId, Direction, End, KernelId, Nanos, QueueId, Tid},
 };
 
 /// The way in which a task ended.
@@ -312,6 +312,23 @@ impl TaskInfo {
         };
         let holder = self.wait.holder.filter(|_| self.wait.is_lock);
         on.ender(self.wait.is_timed, holder)
+    }
+
+    /// Returns the description with the number of its kernel before those of the tasks that it names.
+    pub(crate) fn beside(mut self, kernel: KernelId) -> Self {
+        self.tid = self.tid.beside(kernel);
+        if self.parent != Tid::KERNEL {
+            self.parent = self.parent.beside(kernel);
+        }
+        if let TaskState::Blocked {
+            on: On::Exit(tid), ..
+        } = &mut self.state
+        {
+            *tid = tid.beside(kernel);
+        }
+        let others = self.wait.holder.iter_mut().chain(&mut self.wait.enders);
+        others.for_each(|tid| *tid = tid.beside(kernel));
+        self
     }
 
     /// Returns the task that could end the wait, if no task can run: as [`TaskInfo::waits_for`] does, or

@@ -1,11 +1,12 @@
 //! The values in calls and replies: ids, times, shares, directions and errors.
 
-use std::{fmt, io, time::Duration};
+use std::{fmt, io, str::FromStr, time::Duration};
 
 /// A task's number: from 1 upward in order of creation, never used twice in a run.
 ///
 /// 0 is the kernel itself, and the host as a parent. The numbers of daemons are in a range apart,
-/// far above.
+/// far above. What shows several kernels together puts the number of a task's kernel before its own:
+/// see [`Tid::beside`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Tid(u64);
 
@@ -26,11 +27,87 @@ impl Tid {
     pub fn is_daemon(self) -> bool {
         self.0 >= Self::DAEMONS
     }
+
+    /// Returns the number of a task that is shown beside those of other kernels: its text is that of the
+    /// kernel and its own, as in logs. Daemons stay as they are.
+    ///
+    /// ```
+    /// use trapline::{KernelId, Tid};
+    ///
+    /// let tid = Tid::from(17).beside(KernelId::at(1));
+    /// assert_eq!(tid.to_string(), "2:17");
+    /// assert_eq!("2:17".parse(), Ok(tid));
+    /// assert_eq!((tid.kernel(), tid.alone()), (Some(KernelId::at(1)), Tid::from(17)));
+    /// ```
+    #[must_use]
+    pub fn beside(self, kernel: KernelId) -> Self {
+        match self.is_daemon() {
+            true => self,
+            false => Self(beside(self.0, kernel)),
+        }
+    }
+
+    /// Returns whether this is the kernel itself, or one of several.
+    #[must_use]
+    pub fn is_kernel(self) -> bool {
+        self.alone() == Self::KERNEL
+    }
+
+    /// Returns the kernel whose number is before that of the task, if there is one.
+    #[must_use]
+    pub fn kernel(self) -> Option<KernelId> {
+        kernel_of(self.0)
+    }
+
+    /// Returns the number that the task has in its kernel.
+    #[must_use]
+    pub fn alone(self) -> Self {
+        Self(alone(self.0))
+    }
+}
+
+/// The bits of a number in its kernel. Above them there is room for the number of the kernel, and all of
+/// them fit in a float.
+const OWN: u32 = 42;
+const KERNELS: u64 = 1 << 11;
+
+pub(crate) fn beside(number: u64, kernel: KernelId) -> u64 {
+    number | kernel.0 << OWN
+}
+
+fn kernel_of(number: u64) -> Option<KernelId> {
+    let kernel = number >> OWN;
+    (1..KERNELS).contains(&kernel).then_some(KernelId(kernel))
+}
+
+fn alone(number: u64) -> u64 {
+    match kernel_of(number) {
+        Some(_) => number & ((1 << OWN) - 1),
+        None => number,
+    }
 }
 
 impl From<u64> for Tid {
     fn from(number: u64) -> Self {
         Self(number)
+    }
+}
+
+impl FromStr for Tid {
+    type Err = &'static str;
+
+    /// Reads a number such as `17`, or `2:17` of a task of the second kernel.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let number = |text: &str, most: u64| {
+            let number = text.parse().ok().filter(|number| *number < most);
+            number
+                .ok_or("it takes the number of a task, such as 17, or 2:17 for task 17 of kernel 2")
+        };
+        let Some((kernel, own)) = text.split_once(':') else {
+            return number(text, u64::MAX).map(Self);
+        };
+        let kernel = KernelId(number(kernel, KERNELS)?.max(1));
+        Ok(Self(number(own, 1 << OWN)?).beside(kernel))
     }
 }
 
@@ -45,7 +122,10 @@ macro_rules! number {
 
         impl fmt::Display for $Type {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                self.0.fmt(f)
+                match kernel_of(self.0) {
+                    Some(kernel) => f.pad(&format!("{kernel}:{}", alone(self.0))),
+                    None => self.0.fmt(f),
+                }
             }
         }
     };
@@ -78,6 +158,11 @@ impl KernelId {
     pub const fn index(self) -> usize {
         self.0 as usize - 1
     }
+
+    /// Returns the kernel of this number, if a kernel can have it.
+    pub(crate) fn from_number(number: u64) -> Option<Self> {
+        (1..KERNELS).contains(&number).then_some(Self(number))
+    }
 }
 
 impl Default for KernelId {
@@ -105,6 +190,15 @@ impl DeviceId {
 
     pub(crate) fn is_of_daemon(self) -> bool {
         self.0 > Self::DAEMONS
+    }
+
+    /// Returns the token of a device that is shown beside those of other kernels, as [`Tid::beside`] does.
+    #[must_use]
+    pub fn beside(self, kernel: KernelId) -> Self {
+        match self {
+            Self::NONE => self,
+            Self(number) => Self(beside(number, kernel)),
+        }
     }
 
     /// Returns the token of this number, for readers of logs and for tests. A raw call reaches the
@@ -173,10 +267,31 @@ impl QueueId {
         fits.then(|| Self::new(number, slot)).flatten()
     }
 
+    /// The flag of a queue that is shown beside those of other kernels. In place of the slot is the number of
+    /// the kernel. No kernel makes so many queues that one has this bit in its number.
+    const BESIDE: u64 = 1 << 62;
+
+    /// Returns the name of a queue that is shown beside those of other kernels, as [`Tid::beside`] does.
+    #[must_use]
+    pub fn beside(self, kernel: KernelId) -> Self {
+        match self.is_of_daemon() {
+            true => self,
+            false => Self(Self::BESIDE | self.number() << Self::SLOT_BITS | kernel.0),
+        }
+    }
+
+    fn is_beside(self) -> bool {
+        self.0 & Self::BESIDE != 0 && !self.is_of_daemon()
+    }
+
     /// Returns the number, from 1 upward, which logs and reports show.
     #[must_use]
     pub fn number(self) -> u64 {
-        self.0 >> Self::SLOT_BITS
+        let number = self.0 >> Self::SLOT_BITS;
+        match self.is_beside() {
+            true => number ^ (Self::BESIDE >> Self::SLOT_BITS),
+            false => number,
+        }
     }
 
     /// Returns the slot in the kernel's table, from 0 upward. A later queue may have the same slot.
@@ -188,7 +303,10 @@ impl QueueId {
 
 impl fmt::Display for QueueId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.number().fmt(f)
+        match self.is_beside() {
+            true => write!(f, "{}:{}", self.slot(), self.number()),
+            false => self.number().fmt(f),
+        }
     }
 }
 

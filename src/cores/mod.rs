@@ -9,8 +9,10 @@
 //! |---|---|
 //! | `mod.rs` | [`Kernels`]: threads, and what the end of one means for the others |
 //! | `simulated.rs` | the same on one thread and one clock |
+//! | `stuck.rs` | the report of simulated kernels of which none can go on |
 
 mod simulated;
+mod stuck;
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
@@ -80,7 +82,8 @@ impl Kernels {
     ///
     /// Each kernel has a network of its own: mail is all that goes from one to another. No other threads
     /// take part. If every kernel waits, and none for an instant, each has [`Error::Deadlock`] as its
-    /// result.
+    /// result. It lists the tasks of that kernel, and the cycles over all kernels, in which a task that waits
+    /// at a mailbox waits for the tasks that hold its senders, or its other end if it is full.
     ///
     /// ```
     /// use std::time::Duration;

@@ -3,6 +3,7 @@
 
 use std::{cell::Cell, rc::Rc, time::Duration};
 
+use super::stuck;
 use crate::{
     abi::KernelId,
     kernel::{Error, Kernel, Report, Step},
@@ -129,12 +130,22 @@ impl Crew {
             due.for_each(|pace| pace.wake());
             return true;
         }
-        for at in self.places(|_, _| true) {
-            let (kernel, _) = self.members[at].kernel.as_ref().expect("it runs");
-            let error = kernel.stuck_among();
+        let running = self.members.iter_mut().filter_map(|member| {
+            let (kernel, _) = member.kernel.as_mut()?;
+            Some((member.id, kernel))
+        });
+        let mut running: Vec<_> = running.collect();
+        // First all reports: the end of one kernel changes what the others wait for.
+        let reports = match &mut running[..] {
+            [(_, kernel)] if !kernel.is_beside() => vec![kernel.stuck_among()],
+            all => stuck::reports(all)
+                .into_iter()
+                .map(Error::Deadlock)
+                .collect(),
+        };
+        for (at, error) in self.places(|_, _| true).into_iter().zip(reports) {
             self.members[at].result = Some(Err(error));
         }
-        // First all reports: the end of one kernel changes what the others wait for.
         self.members
             .iter_mut()
             .for_each(|member| drop(member.kernel.take()));

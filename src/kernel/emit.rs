@@ -4,6 +4,7 @@ use std::{borrow::Cow, time::Duration};
 
 use super::{
     Kernel,
+    answer::Beside,
     outcome::Outcome,
     task::{Pending, State, WaitingOn},
 };
@@ -164,7 +165,13 @@ impl Kernel {
             _ => return,
         };
         emit_slept(&mut self.log, &mut self.slept);
-        let (reply, detail) = (answer.reply, answer.detail());
+        let (reply, detail) = match answer.beside {
+            Beside::Queue(queue) if !self.frame.mailboxes.are_none() => (
+                answer.reply,
+                self.frame.mailboxes.detail(answer.reply, queue),
+            ),
+            _ => (answer.reply, answer.detail()),
+        };
         self.log.emit(task.tid, Fact::Replied { reply, detail });
     }
 

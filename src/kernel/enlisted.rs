@@ -4,8 +4,9 @@ use std::{cell::Cell, io, rc::Rc, time::Duration};
 
 use super::{Kernel, report::Error};
 use crate::{
-    abi::KernelId,
+    abi::{Exit, KernelId, QueueId, TaskInfo, Tid},
     sched::Random,
+    trap::BoundMailbox,
     world::{InStep, Pace, SimWorld, World},
 };
 
@@ -51,8 +52,34 @@ impl Kernel {
         Ok(pace)
     }
 
-    /// Returns the error of a kernel that waits, as all others do.
+    /// Returns the error of a kernel that waits, and has no others beside it.
     pub(crate) fn stuck_among(&self) -> Error {
         self.stuck()
+    }
+
+    /// Returns whether others run beside it.
+    pub(crate) fn is_beside(&self) -> bool {
+        self.log.kernel().get().is_some()
+    }
+
+    /// Returns the blocked tasks, with the number of the kernel before theirs.
+    pub(crate) fn stuck_beside(&self) -> Vec<TaskInfo> {
+        let blocked = self.blocked().into_iter();
+        blocked.map(|task| task.beside(self.id)).collect()
+    }
+
+    /// Returns the mailboxes that belong to the kernel, and the queues in their places.
+    pub(crate) fn mailboxes(&self) -> Vec<(QueueId, Rc<dyn BoundMailbox>)> {
+        self.frame.mailboxes.all()
+    }
+
+    /// Ends the tasks one by one, and tells of each.
+    pub(crate) fn end_each(&mut self, mut ended: impl FnMut(Tid)) {
+        for task in self.tasks.youngest_first() {
+            if self.tasks.is_live(task) {
+                self.end(task, Exit::Killed);
+                ended(task.tid);
+            }
+        }
     }
 }

@@ -92,8 +92,9 @@ impl Kernel {
     ///
     /// *Errors:* [`Error::Stalled`] at the limit.
     pub(super) fn check_stall(&mut self, waited: Duration) -> Result<(), Error> {
-        if !self.awaits_threads() {
-            // The last thread has finished meanwhile; the next poll decides what follows.
+        if !self.awaits_threads() || self.tasks.lasting() == 0 {
+            // The last thread has finished meanwhile, or a shutdown has come; the next poll decides what
+            // follows.
             return Ok(());
         }
         if waited >= self.stall.limit {

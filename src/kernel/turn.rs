@@ -182,7 +182,15 @@ impl Kernel {
         let reply = task.state().plain();
         self.emit_bare_call(me.tid, call);
         if let Some(reply) = reply {
-            self.emit_reply(me.tid, reply, || Detail::None);
+            match call {
+                SystemCall::Get(queue) | SystemCall::TryGet(queue)
+                    if !self.frame.mailboxes.are_none() =>
+                {
+                    let detail = self.frame.mailboxes.detail(reply, queue);
+                    self.emit_reply(me.tid, reply, || detail);
+                }
+                _ => self.emit_reply(me.tid, reply, || Detail::None),
+            }
         }
     }
 

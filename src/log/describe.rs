@@ -18,7 +18,7 @@ impl Ledger {
     #[must_use]
     pub fn comm(&self, tid: Tid) -> &str {
         match tid {
-            Tid::KERNEL => "kernel",
+            tid if tid.is_kernel() => "kernel",
             tid => self.task(tid).map_or("?", |task| &task.comm),
         }
     }

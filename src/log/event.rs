@@ -424,7 +424,7 @@ impl fmt::Display for Fact<'_> {
                 writes,
             } => {
                 let verb = if *writes { "writes" } else { "reads" };
-                write!(f, "{verb} shared {value}")?;
+                write!(f, "{verb} shared {}", Tid::from(*value))?;
                 match &**name {
                     "" => Ok(()),
                     name => write!(f, " {name:?}"),

@@ -17,7 +17,9 @@ use super::{
     calls::{Around, CallInfo, Object, TraceLine},
     spans::{Doing, Ending, Moment, Now, Span, Task},
 };
-use crate::abi::{DeviceId, Errno, Exit, Inject, Kind, On, QueueId, Reply, SystemCall, Tid};
+use crate::abi::{
+    DeviceId, Errno, Exit, Inject, KernelId, Kind, On, QueueId, Reply, SystemCall, Tid,
+};
 
 /// The books of a run: the tasks of a log, their names, states, waits and last calls.
 ///
@@ -61,6 +63,9 @@ pub struct Ledger {
     pub(super) caller: Option<Tid>,
     /// The task that has ended just now: its end wakes the tasks of its group.
     ended: Option<Tid>,
+    /// The kernel of both, and those of the other kernels, if the log is of several.
+    kernel: Option<KernelId>,
+    others: FxHashMap<Option<KernelId>, [Option<Tid>; 2]>,
     pub(super) computing: FxHashSet<Tid>,
 }
 
@@ -93,6 +98,8 @@ impl Ledger {
             },
             caller: None,
             ended: None,
+            kernel: None,
+            others: FxHashMap::default(),
             computing: FxHashSet::default(),
         }
     }
@@ -170,7 +177,17 @@ impl Ledger {
     pub fn gap(&mut self) {
         self.now.gaps += 1;
         self.caller = None;
+        self.others.clear();
         self.computing.clear();
+    }
+
+    /// Has the next event be one of another kernel.
+    #[cold]
+    fn turn_to(&mut self, kernel: Option<KernelId>) {
+        let [caller, ended] = self.others.remove(&kernel).unwrap_or_default();
+        let left = std::mem::replace(&mut self.kernel, kernel);
+        self.others.insert(left, [self.caller, self.ended]);
+        (self.caller, self.ended) = (caller, ended);
     }
 
     /// Takes the next event. Returns the spans of its task that it ends: at most two.
@@ -178,7 +195,10 @@ impl Ledger {
         let before = self.now;
         let tid = event.tid;
         self.now.moment.at = event.at.max(before.moment.at);
-        if tid == Tid::KERNEL {
+        if tid.kernel() != self.kernel {
+            self.turn_to(tid.kernel());
+        }
+        if tid.is_kernel() {
             if let Fact::ClockJumped { .. } = event.fact {
                 (self.caller, self.ended) = (None, None);
                 self.now.moment.turn += 1;
@@ -335,7 +355,9 @@ impl Ledger {
             // A call that is cut has moved nothing.
             Reply::Done => {
                 if let Some((number, around)) = last.and_then(CallInfo::moved) {
-                    let all = self.tasks.values_mut().flat_map(|task| &mut task.timeouts);
+                    let all = self.tasks.iter_mut();
+                    let all = all.filter(|(other, _)| other.kernel() == tid.kernel());
+                    let all = all.flat_map(|(_, task)| &mut task.timeouts);
                     all.filter(|(other, _)| *other == number)
                         .for_each(|it| it.1 = around);
                 }

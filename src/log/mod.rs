@@ -8,11 +8,13 @@
 //! | `describe.rs` | what the ledger says of the tasks |
 //! | `spans.rs` | the books of a task, and its spans: [`Span`], [`Moment`] |
 //! | `calls.rs` | calls in words, and the lines of a trace |
+//! | `beside.rs` | events that are shown beside those of other kernels |
 //! | `waits.rs` | chains and cycles of tasks that wait for each other |
 //! | `dispatch.rs` | the tracers of a kernel, and the span of `tracing` that is entered |
 //! | `tracing.rs` | the bridge to `tracing` |
 //! | `recording/` | the event log in a file |
 
+mod beside;
 mod calls;
 mod describe;
 mod dispatch;

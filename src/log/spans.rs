@@ -83,7 +83,7 @@ impl Span {
     /// Returns whether a task ran, or the kernel worked at its call.
     #[must_use]
     pub fn is_busy(&self) -> bool {
-        self.tid != Tid::KERNEL && matches!(self.doing, Doing::Running | Doing::InCall)
+        !self.tid.is_kernel() && matches!(self.doing, Doing::Running | Doing::InCall)
     }
 
     pub(super) fn has_length(&self) -> bool {

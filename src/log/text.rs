@@ -2,7 +2,9 @@
 
 use std::{borrow::Cow, fmt, io, net::SocketAddr};
 
-use crate::abi::{Argument, DeviceId, Direction, Exit, Interest, QueueId, Reply, SystemCall, Tid};
+use crate::abi::{
+    Argument, DeviceId, Direction, Exit, Interest, KernelId, QueueId, Reply, SystemCall, Tid,
+};
 
 /// The cause that woke a blocked task.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,6 +50,9 @@ pub enum Detail<'a> {
     Sources(Cow<'a, [Interest]>),
     /// An operating system's error: its kind and its text.
     Io(io::ErrorKind, Cow<'a, str>),
+    /// Which message of a mailbox was taken: the kernel whose task put it, and the number of the `post` among
+    /// those of this kernel, from 1 upward.
+    Mail(KernelId, u64),
 }
 
 impl Detail<'_> {
@@ -66,6 +71,7 @@ impl Detail<'_> {
             Self::Count(n) => Detail::Count(n),
             Self::Sources(sources) => Detail::Sources(owned(sources)),
             Self::Io(kind, text) => Detail::Io(kind, owned(text)),
+            Self::Mail(kernel, number) => Detail::Mail(kernel, number),
         }
     }
 }
@@ -111,7 +117,10 @@ impl fmt::Display for Answered<'_> {
                 _ => number.fmt(f),
             },
             Reply::Queue(queue) => write!(f, "queue {queue}"),
-            Reply::Message(number) => write!(f, "message {number}"),
+            Reply::Message(number) => match detail {
+                Detail::Mail(..) => write!(f, "message {number}, {detail}"),
+                _ => write!(f, "message {number}"),
+            },
             Reply::Permits(1) => f.write_str("a permit"),
             Reply::Permits(count) => write!(f, "{count} permits"),
             Reply::Refused(number) => write!(f, "closed, message {number} handed back"),
@@ -151,6 +160,7 @@ impl fmt::Display for Detail<'_> {
                 Ok(())
             }
             Self::Io(_, text) => f.write_str(text),
+            Self::Mail(kernel, number) => write!(f, "post {number} of kernel {kernel}"),
         }
     }
 }

@@ -8,7 +8,11 @@ use std::{
     rc::Rc,
 };
 
-use crate::abi::QueueId;
+use crate::{
+    abi::{KernelId, QueueId, Reply},
+    interrupt::Remote,
+    log::Detail,
+};
 
 /// What reaches a kernel through a mailbox: messages, the answer to a put, or room for one. A world hands
 /// it on by [`World::mail`](crate::World::mail).
@@ -48,6 +52,16 @@ pub(crate) trait BoundMailbox {
     /// Moves the messages that the tape has.
     fn receive_again(&self, tape: &[u8]) -> Result<Received, Lack>;
 
+    /// Returns which put of which kernel a message was that no task has taken: the numbers of both. Those of a
+    /// thread are 0.
+    fn post_of(&self, message: u64) -> Option<(u64, u64)>;
+
+    /// How many handles put into it, and how many take from it.
+    fn ends(&self) -> [usize; 2];
+
+    /// The kernels of the tasks that wait for room in it, and the queues at which they wait.
+    fn rooms(&self) -> Vec<(Remote, QueueId)>;
+
     /// Whether no task can take from it any more.
     fn is_gone(&self) -> bool;
 
@@ -86,6 +100,29 @@ pub(crate) struct Mailboxes {
 impl Mailboxes {
     pub(crate) fn get(&self, queue: QueueId) -> Option<Rc<dyn BoundMailbox>> {
         self.bound.borrow().get(&queue).cloned()
+    }
+
+    pub(crate) fn all(&self) -> Vec<(QueueId, Rc<dyn BoundMailbox>)> {
+        let all = self.0.borrow();
+        all.iter()
+            .map(|(queue, mailbox)| (*queue, Rc::clone(mailbox)))
+            .collect()
+    }
+
+    #[inline(always)]
+    pub(crate) fn are_none(&self) -> bool {
+        self.0.borrow().is_empty()
+    }
+
+    /// Returns for logs which message of a mailbox an answer delivers.
+    #[cold]
+    pub(crate) fn detail(&self, reply: Reply, queue: QueueId) -> Detail<'static> {
+        let Reply::Message(number) = reply else {
+            return Detail::None;
+        };
+        let post = self.get(queue).and_then(|found| found.post_of(number));
+        let of_kernel = post.and_then(|(kernel, put)| Some((KernelId::from_number(kernel)?, put)));
+        of_kernel.map_or(Detail::None, |(kernel, put)| Detail::Mail(kernel, put))
     }
 
     /// Adds a mailbox, and forgets those that are gone.

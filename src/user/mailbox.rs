@@ -25,8 +25,8 @@ use super::{
     select::{Arm, Source},
 };
 use crate::{
-    abi::{Kind, Reply, SystemCall},
-    interrupt::{External, ExternalWork},
+    abi::{Kind, QueueId, Reply, SystemCall},
+    interrupt::{External, ExternalWork, Remote},
     panic::lock,
     trap::{BoundMailbox, Caller, Lack, Received, TrapFrame},
 };
@@ -84,10 +84,10 @@ pub struct Sender<T>(Arc<PuttingEnd<T>>);
 const REUSED: usize = 1024;
 
 /// The last handle that takes ends the mailbox.
-struct TakingEnd<T>(Arc<Shared<T>>);
+pub(super) struct TakingEnd<T>(Arc<Shared<T>>);
 
 /// The last handle that puts closes it.
-struct PuttingEnd<T>(Arc<Shared<T>>);
+pub(super) struct PuttingEnd<T>(Arc<Shared<T>>);
 
 impl<T: Send + 'static> Mailbox<T> {
     /// A mailbox with room for so many messages; 0 counts as 1. Messages that are put and not taken
@@ -120,6 +120,7 @@ impl<T: Send + 'static> Mailbox<T> {
             codec,
             home: OnceLock::new(),
             taken: Taken::default(),
+            ends: OnceLock::new(),
             state: Mutex::new(State {
                 coming: VecDeque::new(),
                 is_told: false,
@@ -135,8 +136,12 @@ impl<T: Send + 'static> Mailbox<T> {
                 external: None,
             }),
         });
-        let sender = Sender(Arc::new(PuttingEnd(Arc::clone(&shared))));
-        (sender, Self(Arc::new(TakingEnd(shared))))
+        let putting = Arc::new(PuttingEnd(Arc::clone(&shared)));
+        let taking = Arc::new(TakingEnd(Arc::clone(&shared)));
+        let _ = shared
+            .ends
+            .set((Arc::downgrade(&putting), Arc::downgrade(&taking)));
+        (Sender(putting), Self(taking))
     }
 
     /// Takes the first message. *Blocks* while there is none.
@@ -360,7 +365,7 @@ impl<T: Send + 'static> Decode for Getting<T> {
         let Bound { queue, shared, .. } = &*self.0;
         match reply {
             Reply::Message(number) => {
-                let message = queue.side().take(number);
+                let (_, message) = queue.side().take(number);
                 if shared.capacity < usize::MAX && shared.take_one() {
                     Bound::make_room(&self.0, frame);
                 }
@@ -380,7 +385,8 @@ impl<T: Send + 'static> Decode for Getting<T> {
 
 /// A mailbox in the kernel that takes from it.
 struct Bound<T: Send + 'static> {
-    queue: Queue<T>,
+    /// Each message is with its key, which logs show.
+    queue: Queue<(Key, T)>,
     shared: Arc<Shared<T>>,
     /// The memory of the last messages that came, for the next.
     spare: RefCell<VecDeque<(Key, T)>>,
@@ -405,6 +411,23 @@ impl<T: Send + 'static> BoundMailbox for Bound<T> {
     fn receive_again(&self, tape: &[u8]) -> Result<Received, Lack> {
         let (coming, closes) = taped::read(tape, &self.shared)?;
         Ok(self.store(coming, closes))
+    }
+
+    fn post_of(&self, message: u64) -> Option<Key> {
+        self.queue.side().read(message, |(key, _)| *key)
+    }
+
+    fn ends(&self) -> [usize; 2] {
+        let ends = self.shared.ends.get();
+        ends.map_or([0; 2], |(putting, taking)| {
+            [putting.strong_count(), taking.strong_count()]
+        })
+    }
+
+    fn rooms(&self) -> Vec<(Remote, QueueId)> {
+        let state = lock(&self.shared.state);
+        let waiting = state.waiting.iter();
+        waiting.map(|one| (one.remote.clone(), one.room)).collect()
     }
 
     fn is_gone(&self) -> bool {
@@ -441,7 +464,7 @@ impl<T: Send + 'static> Bound<T> {
     fn store(&self, mut coming: VecDeque<(Key, T)>, closes: bool) -> Received {
         let side = self.queue.side();
         let mut numbers = 0..0;
-        for (_, message) in coming.drain(..) {
+        for message in coming.drain(..) {
             let number = side.push(message);
             if numbers.is_empty() {
                 numbers.start = number;

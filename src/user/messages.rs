@@ -51,6 +51,11 @@ impl<T> Side<T> {
         self.messages.take(number)
     }
 
+    /// Reads a message that no task has taken.
+    pub(super) fn read<R>(&self, number: u64, read: impl FnOnce(&T) -> R) -> Option<R> {
+        self.messages.read(number, read)
+    }
+
     pub(super) fn free(&self) {
         self.frame.defer(SystemCall::FreeQueue(self.id.get()));
         // Dropped here, because these destructors belong to the task.
@@ -156,6 +161,18 @@ impl<T> Messages<T> {
     pub(super) fn take(&self, number: u64) -> T {
         self.remove(number)
             .expect("the kernel gives out a message once")
+    }
+
+    fn read<R>(&self, number: u64, read: impl FnOnce(&T) -> R) -> Option<R> {
+        let Some(at) = number.checked_sub(self.first.get()) else {
+            let aside = self.aside.borrow();
+            return aside
+                .as_ref()?
+                .get(&number)
+                .map(|(message, _)| read(message));
+        };
+        let kept = self.kept.borrow();
+        kept.get(usize::try_from(at).ok()?)?.as_ref().map(read)
     }
 
     fn remove(&self, number: u64) -> Option<T> {

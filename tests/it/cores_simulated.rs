@@ -13,7 +13,8 @@ use std::{
 };
 
 use trapline::{
-    Closed, Error, Event, Kernel, KernelId, Kernels, Mailbox, Os, Report, SimWorld, check_kernels,
+    Closed, Error, Event, Kernel, KernelId, Kernels, Mailbox, Os, Report, SimWorld, Tid,
+    check_kernels,
     tape::{Header, Taping},
 };
 
@@ -192,7 +193,134 @@ fn kernels_that_wait_for_each_other_are_a_deadlock_of_all() {
         };
         let text = deadlock.to_string();
         assert!(text.contains(&format!("mailbox 1 {name:?}")), "{text}");
+        assert!(text.ends_with("\n  cycle: 1:1 -> 2:1 -> 1:1"), "{text}");
     }
+}
+
+/// The deadlocks of kernels, each as its tasks and its cycles.
+fn stuck(
+    count: usize,
+    boot: impl Fn(KernelId) -> Result<Kernel, Error> + Send + Sync,
+) -> Vec<(String, String)> {
+    let results = Kernels::simulated(count, 3).run(boot);
+    let text = |tids: &[Tid]| {
+        tids.iter()
+            .map(Tid::to_string)
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    let of_each = results.iter().map(|result| {
+        let Err(Error::Deadlock(deadlock)) = result else {
+            panic!("{results:?}");
+        };
+        let tids: Vec<Tid> = deadlock.blocked.iter().map(|task| task.tid).collect();
+        let cycles: Vec<String> = deadlock.cycles.iter().map(|cycle| text(cycle)).collect();
+        (text(&tids), cycles.join(", "))
+    });
+    of_each.collect()
+}
+
+#[test]
+fn a_cycle_over_kernels_leads_through_the_tasks_that_hold_the_senders() {
+    let (a, b) = (Mailbox::<u32>::unbounded(), Mailbox::<u32>::unbounded());
+    let all = stuck(2, move |id| {
+        let mut kernel = Kernel::simulated(0);
+        let (sender, mailbox) = match id.index() {
+            0 => (a.0.clone(), b.1.clone()),
+            _ => (b.0.clone(), a.1.clone()),
+        };
+        let count = 2 + id.index();
+        // They have nothing to do with it, and come first.
+        for _ in 0..count {
+            kernel.spawn("other", async |os: &mut Os| {
+                let _ = trapline::Queue::<()>::bounded(os, 1).await.get(os).await;
+            })?;
+        }
+        // The child waits for mail, and the parent, which can send, for the child.
+        kernel.spawn("parent", async move |os: &mut Os| {
+            let child = os.spawn("child", async move |os: &mut Os| {
+                let _ = mailbox.get(os).await;
+            });
+            let child = child.await.unwrap();
+            let _ = os.wait(child).await;
+            let _ = sender.put(os, 1).await;
+        })?;
+        Ok(kernel)
+    });
+    let cycle = "1:3 1:4 2:4 2:5";
+    let expected = [("1:1 1:2 1:3 1:4", cycle), ("2:1 2:2 2:3 2:4 2:5", cycle)];
+    assert_eq!(
+        all,
+        expected.map(|(tids, cycle)| (tids.to_string(), cycle.to_string()))
+    );
+}
+
+#[test]
+fn a_task_that_waits_for_its_own_sender_is_a_cycle() {
+    let (sender, mailbox) = Mailbox::<u32>::unbounded();
+    let results = Kernels::simulated(2, 3).run(move |id| {
+        let mut kernel = Kernel::simulated(0);
+        let (sender, mailbox) = (sender.clone(), mailbox.clone());
+        kernel.spawn("main", async move |os: &mut Os| {
+            if id.index() == 0 {
+                return sender.put(os, 1).await.unwrap();
+            }
+            while let Ok(1) = mailbox.get(os).await {}
+            drop(sender);
+        })?;
+        Ok(kernel)
+    });
+    results[0].as_ref().unwrap().check().unwrap();
+    let text = results[1].as_ref().unwrap_err().to_string();
+    assert!(text.ends_with("\n  cycle: 2:1 -> 2:1"), "{text}");
+}
+
+#[test]
+fn kernels_that_wait_for_room_in_each_other_are_a_cycle() {
+    let (a, b) = (Mailbox::<u32>::bounded(1), Mailbox::<u32>::bounded(1));
+    let all = stuck(2, move |id| {
+        let mut kernel = Kernel::simulated(0);
+        let (sender, mailbox) = match id.index() {
+            0 => (a.0.clone(), b.1.clone()),
+            _ => (b.0.clone(), a.1.clone()),
+        };
+        kernel.spawn("main", async move |os: &mut Os| {
+            sender.put(os, 0).await.unwrap();
+            // The first of both is taken, so that each mailbox belongs to a kernel.
+            mailbox.get(os).await.unwrap();
+            for n in 1.. {
+                sender.put(os, n).await.unwrap();
+            }
+        })?;
+        Ok(kernel)
+    });
+    assert_eq!(
+        all,
+        [
+            ("1:1".into(), "1:1 2:1".into()),
+            ("2:1".into(), "1:1 2:1".into())
+        ]
+    );
+}
+
+#[test]
+fn a_wait_that_no_task_of_a_kernel_can_end_is_on_no_cycle() {
+    // The test holds a sender of the one, and no task one of the other.
+    let (held, kept) = (Mailbox::<u32>::unbounded(), Mailbox::<u32>::unbounded());
+    let (sender, other) = (held.0.clone(), kept.0.clone());
+    let all = stuck(2, move |id| {
+        let mut kernel = Kernel::simulated(0);
+        let mailbox = [&held.1, &kept.1][id.index()].clone();
+        kernel.spawn("waits", async move |os: &mut Os| {
+            let _ = mailbox.get(os).await;
+        })?;
+        Ok(kernel)
+    });
+    assert_eq!(
+        all,
+        [("1:1".into(), String::new()), ("2:1".into(), String::new())]
+    );
+    drop((sender, other));
 }
 
 #[test]

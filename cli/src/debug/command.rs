@@ -226,7 +226,7 @@ fn whereabouts(engine: &mut Engine, rest: &[&str]) -> Result<String, String> {
     if let Some(end) = engine.witness().ended.get(&tid) {
         return Ok(format!("{end}\nback end tid {tid} goes there\n"));
     }
-    let Ok(all) = engine.answer(&Request::Where { tid: tid.into() }) else {
+    let Ok(all) = engine.answer(&Request::Where { tid }) else {
         return Err(match tid <= engine.witness().newest {
             true => format!("task {tid} ended long ago: back end tid {tid} goes there"),
             false => format!("there is no task {tid}; ps lists the tasks"),

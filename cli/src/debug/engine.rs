@@ -263,6 +263,7 @@ impl Engine {
             now: self.run.kernel.now(),
             tasks: self.run.kernel.tasks().collect(),
             recent: Rc::clone(&self.witness().recent),
+            kernel: None,
         };
         snapshot.answer(request)
     }
@@ -292,7 +293,7 @@ impl Engine {
             return format!("{number} {end}\n{over}");
         }
         let recent = witness.recent.borrow();
-        let line = match feed::calls(&recent, tid).pop() {
+        let line = match feed::calls(None, &recent, tid).pop() {
             Some(line) => text::event(Log::PLAIN, &line),
             None => format!("{tid} {}", recent.comm(tid)),
         };

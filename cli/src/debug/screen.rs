@@ -11,6 +11,7 @@ use ratatui::{
     widgets::{Paragraph, Wrap},
 };
 use termina::event::{KeyCode, KeyEvent, Modifiers};
+use trapline::Tid;
 
 use super::{
     command::{Done, perform},
@@ -62,7 +63,7 @@ struct Desk {
     /// The answer of the last motion.
     moved: String,
     /// The task that the last motion was about, until the user chooses a row. It may have none.
-    subject: Option<u64>,
+    subject: Option<Tid>,
     /// How the task of the details has ended, if it has.
     end: Option<String>,
     /// The answer of the last view, until a key removes it.
@@ -179,7 +180,7 @@ impl Desk {
     }
 
     /// The task that the details and the keys are about.
-    fn chosen(&mut self) -> Option<u64> {
+    fn chosen(&mut self) -> Option<Tid> {
         self.subject.or_else(|| self.view.selected_task())
     }
 
@@ -199,7 +200,7 @@ impl Desk {
             Ok(Done::Moved(text)) => {
                 self.moved = text;
                 self.answer = None;
-                self.subject = self.engine.run.subject.map(u64::from);
+                self.subject = self.engine.run.subject;
                 if let Some(subject) = self.subject {
                     self.view.choose_task(subject);
                 }
@@ -231,7 +232,7 @@ impl Desk {
         let details = chosen.map(|tid| self.engine.answer(&Request::Where { tid }));
         self.view.whereabouts = details.and_then(Result::ok);
         let witness = self.engine.witness();
-        self.end = chosen.and_then(|tid| witness.ended.get(&tid.into()).cloned());
+        self.end = chosen.and_then(|tid| witness.ended.get(&tid).cloned());
         drop(witness);
         let place = self.place();
         if place.as_deref() != self.source.as_ref().map(|(place, _)| place.as_str()) {
@@ -413,7 +414,7 @@ mod tests {
             "it has no row"
         );
         let details = desk.view.whereabouts.as_ref().expect("it has details");
-        assert_eq!(details.tasks[0].tid, u64::from(subject));
+        assert_eq!(details.tasks[0].tid, subject);
         let woken = desk.about_chosen("back wake");
         assert_eq!(woken, format!("back wake tid {subject}"));
         assert!(desk.perform(&woken));

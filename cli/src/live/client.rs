@@ -172,9 +172,7 @@ impl Link {
         os: &mut Os,
         request: &Request,
     ) -> io::Result<Result<Answers, String>> {
-        let mut line = Vec::new();
-        protocol::write(request, &mut line);
-        self.device.send_all(os, &line).await?;
+        self.send(os, request).await?;
         let (mut all, mut kept) = (Answers::default(), 0);
         while kept <= ANSWER {
             match self.next(os, &mut kept).await? {
@@ -191,8 +189,14 @@ impl Link {
         Err(io::Error::other("an answer is too long"))
     }
 
+    pub(super) async fn send(&self, os: &mut Os, request: &Request) -> io::Result<()> {
+        let mut line = Vec::new();
+        protocol::write(request, &mut line);
+        self.device.send_all(os, &line).await
+    }
+
     /// Returns the next answer; adds the length of its line to `kept`.
-    async fn next(&mut self, os: &mut Os, kept: &mut usize) -> io::Result<Answer> {
+    pub(super) async fn next(&mut self, os: &mut Os, kept: &mut usize) -> io::Result<Answer> {
         let mut buf = [0; 8192];
         loop {
             let rest = &self.input[self.read..];

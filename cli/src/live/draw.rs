@@ -140,6 +140,10 @@ pub(super) fn foot(view: &View, width: u16) -> Line<'static> {
         }
         Mode::Look | Mode::Help => {}
     }
+    if let Some(kernel) = view.snapshot.silent.first() {
+        let silent = format!("kernel {kernel} does not answer: {}", text::SPINS);
+        return Line::from(silent.reversed());
+    }
     let mut words = vec!["q quit".to_string(), "? help".to_string()];
     if !query.filter.is_empty() {
         words.insert(0, format!("filter {:?}{}", query.filter, matching(view)));
@@ -187,8 +191,11 @@ struct Column(
 
 const COLUMNS: [Column; 9] = [
     Column(0, "tid", Length(6), Some(Sort::Tid), |_, row, _| {
-        let tid = Some(row.tid).filter(|_| row.group.is_none());
-        right(tid.map_or_else(String::new, |tid| tid.to_string()))
+        right(match (&row.group, row.tid.kernel()) {
+            (None, _) => row.tid.to_string(),
+            (Some(_), Some(kernel)) => format!("{kernel}:"),
+            (Some(_), None) => String::new(),
+        })
     }),
     Column(0, "task", Fill(2), Some(Sort::Name), |_, row, width| {
         Cell::from(cut(&(clean(&row.branch) + &text::name(row)), width))

@@ -4,10 +4,11 @@
 use std::{cell::RefCell, rc::Rc, time::Duration};
 
 use serde_json::{Map, Value};
-use trapline::{CallInfo, Event, Fact, Ledger, TaskInfo, TaskState, Tid, Tracer};
+use trapline::{CallInfo, Event, Fact, KernelId, Ledger, TaskInfo, TaskState, Tid, Tracer};
 
 use super::{
     protocol::{self, Answer, Filter},
+    query::shown,
     row::brief,
 };
 use crate::log;
@@ -63,7 +64,11 @@ pub(crate) fn introduce(tracer: &mut impl Tracer, tasks: &[TaskInfo], at: Durati
 }
 
 /// The last calls of a task as lines, the oldest first.
-pub(crate) fn calls(recent: &Ledger, tid: Tid) -> Vec<Map<String, Value>> {
+pub(crate) fn calls(
+    kernel: Option<KernelId>,
+    recent: &Ledger,
+    tid: Tid,
+) -> Vec<Map<String, Value>> {
     let line_of = |call: &CallInfo| {
         let text = call.to_string();
         let (message, more) = match (call.answer(), call.blocked) {
@@ -75,13 +80,14 @@ pub(crate) fn calls(recent: &Ledger, tid: Tid) -> Vec<Map<String, Value>> {
             (None, None) => (format!("{text} = ?"), None),
         };
         let fields = [("call", text), ("message", message)];
-        line(recent, call.at, tid, fields.into_iter().chain(more))
+        line(kernel, recent, call.at, tid, fields.into_iter().chain(more))
     };
     recent.calls(tid).map(line_of).collect()
 }
 
 /// A line with the fields of `--log-format json`, named as in the bridge to `tracing`.
 fn line(
+    kernel: Option<KernelId>,
     recent: &Ledger,
     at: Duration,
     tid: Tid,
@@ -89,7 +95,10 @@ fn line(
 ) -> Map<String, Value> {
     let mut line = Map::new();
     line.insert("at".into(), at.as_secs_f64().into());
-    line.insert("tid".into(), u64::from(tid).into());
+    if let Some(kernel) = kernel.or(tid.kernel()) {
+        line.insert("kernel".into(), u64::from(kernel).into());
+    }
+    line.insert("tid".into(), u64::from(tid.alone()).into());
     let comm = ("comm", recent.comm(tid).to_string());
     let fields = [comm].into_iter().chain(fields);
     line.extend(fields.map(|(name, text)| (name.to_string(), brief(text).into())));
@@ -112,9 +121,23 @@ impl Outbox {
             protocol::write(&Answer::Lost { count }, to);
         }
     }
+
+    /// Takes an answer of another monitor, as far as there is room. Returns whether more may come.
+    pub(super) fn take(&mut self, answer: Answer) -> bool {
+        match answer {
+            Answer::Lost { count } => self.lost += count,
+            Answer::Event(_) if self.lines.len() >= ROOM => self.lost += 1,
+            Answer::Event(_) => protocol::write(&answer, &mut self.lines),
+            Answer::Error { .. } => return false,
+            _ => {}
+        }
+        true
+    }
 }
 
 pub(super) struct Feed {
+    /// The kernel's number, if others run beside it.
+    pub(super) kernel: Option<KernelId>,
     pub(super) filter: Filter,
     /// It receives each event before this tracer does. For a call that is answered at once, it also
     /// has the answer before this tracer has the call.
@@ -125,7 +148,7 @@ pub(super) struct Feed {
 impl Tracer for Feed {
     fn event(&mut self, event: &Event<'_>) {
         let recent = self.recent.borrow();
-        if !self.filter.selects(event, &recent) {
+        if !self.filter.selects(self.kernel, event, &recent) {
             return;
         }
         let mut outbox = self.outbox.borrow_mut();
@@ -133,27 +156,31 @@ impl Tracer for Feed {
             outbox.lost += 1;
             return;
         }
-        for line in lines(event, &recent) {
+        for line in lines(self.kernel, event, &recent) {
             protocol::write(&Answer::Event(line), &mut outbox.lines);
         }
     }
 }
 
 /// An event as lines, the last of which is of the event itself. The ledger has it already.
-pub(crate) fn lines(event: &Event<'_>, recent: &Ledger) -> Vec<Map<String, Value>> {
+pub(crate) fn lines(
+    kernel: Option<KernelId>,
+    event: &Event<'_>,
+    recent: &Ledger,
+) -> Vec<Map<String, Value>> {
     let mut lines = Vec::new();
     let target = ("target", event.fact.target().to_string());
     if let (Some(_), Some(call)) = (event.fact.exit(), recent.unseen(event.tid)) {
         let message = ("message", format!("{call} = ?"));
         let fields = [target.clone(), ("call", call.to_string()), message];
-        lines.push(line(recent, event.at, event.tid, fields));
+        lines.push(line(kernel, recent, event.at, event.tid, fields));
     }
     let fields = [target].into_iter().chain(describe(event, recent));
-    let mut line = line(recent, event.at, event.tid, fields);
+    let mut line = line(kernel, recent, event.at, event.tid, fields);
     if let Some((parent, _)) = event.fact.spawned()
         && parent != Tid::KERNEL
     {
-        line.insert("parent".into(), u64::from(parent).into());
+        line.insert("parent".into(), u64::from(parent.alone()).into());
     }
     lines.push(line);
     lines
@@ -162,29 +189,32 @@ pub(crate) fn lines(event: &Event<'_>, recent: &Ledger) -> Vec<Map<String, Value
 impl Filter {
     /// An event as lines, if it passes. The ledger has it already.
     pub(crate) fn lines(&self, event: &Event<'_>, recent: &Ledger) -> Vec<Map<String, Value>> {
-        match self.selects(event, recent) {
-            true => lines(event, recent),
+        match self.selects(None, event, recent) {
+            true => lines(None, event, recent),
             false => Vec::new(),
         }
     }
 
-    fn selects(&self, event: &Event<'_>, recent: &Ledger) -> bool {
+    fn selects(&self, kernel: Option<KernelId>, event: &Event<'_>, recent: &Ledger) -> bool {
         let (fact, tid) = (&event.fact, event.tid);
+        let is_task = |wanted: &String| {
+            is_task(wanted, tid, recent) || wanted.parse() == Ok(shown(kernel, tid))
+        };
         let is_any = |names: &[String], name: &str| {
             names.is_empty() || names.iter().any(|wanted| wanted == name)
         };
         let is_of_call = fact.blocked_on().is_some() || fact.answer().is_some();
         let call = || recent.last(tid).map_or("", |call| call.call.name());
         log::is_shown(fact, !self.calls.is_empty(), self.sched, self.console)
-            && (self.tasks.is_empty() || self.tasks.iter().any(|task| is_task(task, tid, recent)))
+            && (self.tasks.is_empty() || self.tasks.iter().any(is_task))
             && (!is_of_call || is_any(&self.calls, call()))
     }
 }
 
 /// Whether a text of the command line means this task: its number, or its name.
 pub(crate) fn is_task(wanted: &str, tid: Tid, tasks: &Ledger) -> bool {
-    match wanted.parse::<u64>() {
-        Ok(number) => tid == number.into(),
+    match wanted.parse::<Tid>() {
+        Ok(number) => tid == number,
         Err(_) => tasks.comm(tid) == wanted,
     }
 }

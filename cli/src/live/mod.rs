@@ -14,6 +14,7 @@
 //! | `protocol.rs` | the messages on the socket |
 //! | `socket.rs` | the socket's file |
 //! | `monitor.rs` | the task behind the socket |
+//! | `front.rs` | the monitor of several kernels, which asks those of each |
 //! | `watch.rs` | what `boot` needs for its monitor and its screen |
 //! | `client.rs`, `dump.rs` | the other end of the socket |
 //! | `text.rs` | tasks as tables, trees and lines |
@@ -25,6 +26,7 @@ mod client;
 pub(super) mod draw;
 pub(super) mod dump;
 pub(super) mod feed;
+pub(super) mod front;
 pub(super) mod model;
 mod monitor;
 pub(super) mod protocol;
@@ -46,12 +48,12 @@ use std::{
 };
 
 use clap::{Args, Subcommand};
-use trapline::{Exit, Kernel, Os};
+use trapline::{Exit, Kernel, Os, Tid};
 
 use super::{
     output::{Failure, Log, Verbosity, clean},
     panics, signals, stdio,
-    values::whole,
+    values::task,
 };
 use client::{Connection, Link};
 use protocol::{Answers, Filter, Request};
@@ -187,9 +189,9 @@ impl Attach {
 /// A task of that kernel.
 #[derive(Args)]
 pub(super) struct OfTask {
-    /// The task's number
-    #[arg(value_parser = whole::<u64>)]
-    tid: u64,
+    /// The task's number; where there are several kernels, such as 2:17 for task 17 of kernel 2
+    #[arg(value_parser = task)]
+    tid: Tid,
     #[command(flatten)]
     attach: Attach,
 }
@@ -243,8 +245,8 @@ pub(super) enum View {
     Ps(Query),
     Tree(Query),
     Waits,
-    Where(u64),
-    Why(u64),
+    Where(Tid),
+    Why(Tid),
 }
 
 impl View {

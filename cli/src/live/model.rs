@@ -10,14 +10,14 @@ use std::{
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use trapline::{
-    CallInfo, Deadlock, End, Ledger, On, Os, QueueId, Remote, Reply, SystemCall, TaskInfo,
-    TaskState, Tid, record::Handle,
+    CallInfo, Deadlock, End, KernelId, Ledger, On, Os, QueueId, Remote, Reply, SystemCall,
+    TaskInfo, TaskState, Tid, record::Handle,
 };
 
 use super::{
     feed,
     protocol::{Answer, Answers, Request},
-    query::{Entry, Line},
+    query::{Entry, Line, shown},
     row::{Row, Totals},
     sampler::Sampler,
 };
@@ -36,6 +36,8 @@ pub(super) struct Shared {
     pub(super) recorded: Option<Handle>,
     /// Why no task may be killed, if so.
     pub(super) no_kill: Option<&'static str>,
+    /// The kernel's number, if others run beside it.
+    pub(super) number: Option<KernelId>,
     pub(super) kernel: Remote,
     pub(super) sampler: Rc<RefCell<Weak<Sampler>>>,
 }
@@ -44,15 +46,16 @@ impl Shared {
     /// Kills a task.
     ///
     /// *Errors:* a text that says why the task is not killed.
-    pub(super) async fn kill(&self, os: &mut Os, tid: u64) -> Result<(), String> {
+    pub(super) async fn kill(&self, os: &mut Os, tid: Tid) -> Result<(), String> {
         if let Some(why) = self.no_kill {
             return Err(why.into());
         }
-        let victim = Tid::from(tid);
-        match !victim.is_daemon() && os.kill(victim).await {
-            true => Ok(()),
-            false => Err(missing(tid)),
-        }
+        let victim = own(self.number, tid).filter(|victim| !victim.is_daemon());
+        let is_killed = match victim {
+            Some(victim) => os.kill(victim).await,
+            None => false,
+        };
+        is_killed.then_some(()).ok_or_else(|| missing(tid))
     }
 
     /// The tasks as they are now.
@@ -61,6 +64,7 @@ impl Shared {
             now: os.now().await,
             tasks: os.tasks().await,
             recent: Rc::clone(&self.recent),
+            kernel: self.number,
         }
     }
 
@@ -79,8 +83,14 @@ impl Shared {
 }
 
 /// The error of a request about a task that does not exist.
-fn missing(tid: u64) -> String {
+pub(super) fn missing(tid: Tid) -> String {
     format!("there is no live task {tid}")
+}
+
+/// The number of a task in its kernel, if that is this one.
+fn own(kernel: Option<KernelId>, tid: Tid) -> Option<Tid> {
+    let is_here = tid.kernel().is_none() || tid.kernel() == kernel;
+    is_here.then(|| tid.alone())
 }
 
 /// Measures what tasks do from one snapshot to the next.
@@ -120,6 +130,8 @@ pub(crate) struct Snapshot {
     pub(crate) tasks: Vec<TaskInfo>,
     /// The last calls of each task.
     pub(crate) recent: Rc<RefCell<Ledger>>,
+    /// The kernel's number, if others run beside it. It is before those of its tasks then.
+    pub(crate) kernel: Option<KernelId>,
 }
 
 impl Snapshot {
@@ -135,7 +147,8 @@ impl Snapshot {
         let mut totals = Totals::of(&self.tasks, self.now);
         let answers: Box<dyn Iterator<Item = Answer>> = match request {
             Request::Ps(query) | Request::Top(query) => {
-                let mut entries: Vec<Entry<'_>> = self.tasks.iter().map(Entry::of).collect();
+                let entries = self.tasks.iter().map(|task| Entry::of(self.kernel, task));
+                let mut entries: Vec<Entry<'_>> = entries.collect();
                 if let Some(gauge) = gauge {
                     gauge.measure(self.now, &mut entries, &mut totals);
                 }
@@ -150,9 +163,12 @@ impl Snapshot {
                     tails,
                     ..
                 } = Deadlock::among(mem::take(&mut self.tasks));
+                let kernel = self.kernel;
                 let rows = blocked.into_iter();
-                let rows = rows.map(|task| Answer::Task(row(&task, &self.recent.borrow())));
-                let numbers = |tids: Vec<Tid>| tids.into_iter().map(u64::from).collect();
+                let rows =
+                    rows.map(move |task| Answer::Task(row(kernel, &task, &self.recent.borrow())));
+                let numbers =
+                    move |tids: Vec<Tid>| tids.into_iter().map(|tid| shown(kernel, tid)).collect();
                 let cycles = cycles.into_iter().map(move |tids| Answer::Cycle {
                     tids: numbers(tids),
                 });
@@ -162,11 +178,12 @@ impl Snapshot {
                 Box::new(rows.chain(cycles).chain(tails))
             }
             Request::Where { tid } => {
-                let chain = self.chain(*tid);
+                let own = own(self.kernel, *tid).ok_or_else(|| missing(*tid))?;
+                let chain = self.chain(own);
                 if chain.is_empty() {
                     return Err(missing(*tid));
                 }
-                let calls = feed::calls(&self.recent.borrow(), (*tid).into());
+                let calls = feed::calls(self.kernel, &self.recent.borrow(), own);
                 let calls = calls.into_iter().map(Answer::Trap);
                 Box::new(chain.into_iter().map(Answer::Task).chain(calls))
             }
@@ -197,12 +214,12 @@ impl Snapshot {
 
     /// A task and the chain of tasks that it waits for. In a cycle, the last row repeats an earlier
     /// one. Empty if the task does not exist.
-    fn chain(&self, tid: u64) -> Vec<Row> {
+    fn chain(&self, tid: Tid) -> Vec<Row> {
         let find = |tid: Tid| self.tasks.binary_search_by_key(&tid, |task| task.tid).ok();
         let recent = self.recent.borrow();
         let mut chain = Vec::new();
         let mut seen = FxHashSet::default();
-        let mut next = find(tid.into());
+        let mut next = find(tid);
         while let Some(at) = next {
             let (task, is_first) = (&self.tasks[at], seen.insert(at));
             let (target, link) = match task.waits_for() {
@@ -211,7 +228,7 @@ impl Snapshot {
                 None if chain.len() >= LINKS => (None, Some("The chain goes on.".into())),
                 None => self.behind(task, &recent),
             };
-            let row = row(task, &recent);
+            let row = row(self.kernel, task, &recent);
             chain.push(Row { link, ..row });
             next = target.and_then(find);
         }
@@ -267,15 +284,18 @@ impl Snapshot {
             _ => return (None, None),
         };
         let link = match found {
-            Some(found) => format!("{what} was {} {:?}.", found.tid, found.name),
+            Some(found) => {
+                let tid = shown(self.kernel, found.tid);
+                format!("{what} was {tid} {:?}.", found.name)
+            }
             None => format!("No task has {deed} in its last calls."),
         };
         (found.map(|task| task.tid), Some(link))
     }
 }
 
-fn row(task: &TaskInfo, recent: &Ledger) -> Row {
-    Line::of(Entry::of(task)).row(recent)
+fn row(kernel: Option<KernelId>, task: &TaskInfo, recent: &Ledger) -> Row {
+    Line::of(Entry::of(kernel, task)).row(recent)
 }
 
 /// The queue into which a call has put a message, or from which it has gotten one.

@@ -8,18 +8,20 @@ use std::{
     io::{self, Write},
     mem,
     os::unix::net::{UnixListener, UnixStream},
+    path::PathBuf,
     rc::Rc,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use base64::{Engine, prelude::BASE64_STANDARD};
-use trapline::{Device, Os, Tid, record::Handle};
+use trapline::{Device, KernelId, Os, Tid, record::Handle};
 
 use super::{
     feed::{Feed, Outbox},
+    front::Peers,
     model::{self, Gauge, Shared},
-    protocol::{self, Answer, Filter, Request},
+    protocol::{self, Answer, Request},
     row::Totals,
     socket::SocketFile,
 };
@@ -56,7 +58,7 @@ pub(super) async fn serve(
     os: &mut Os,
     listener: UnixListener,
     _file: Arc<SocketFile>,
-    live: Shared,
+    live: Live,
 ) -> Result<(), Box<dyn Error>> {
     let listener = os.attach(listener).await?;
     let all = Rc::new(Clients {
@@ -91,9 +93,17 @@ pub(super) async fn serve(
     }
 }
 
+/// What the clients are told about.
+pub(super) enum Live {
+    /// The kernel of this task.
+    Kernel(Shared),
+    /// Kernels that run side by side, each with a monitor of its own.
+    Kernels(Rc<[(KernelId, PathBuf)]>),
+}
+
 /// What all clients share.
 struct Clients {
-    live: Shared,
+    live: Live,
     /// How many there are.
     count: Cell<u32>,
     /// The instant until which no new client is served. A client that leaves during its wait passes
@@ -156,6 +166,8 @@ struct Client {
     /// Whether the output ends here.
     over: bool,
     gauge: Option<Gauge>,
+    /// Its connections to several kernels.
+    peers: Option<Peers>,
 }
 
 async fn attend(os: &mut Os, stream: UnixStream, all: &Rc<Clients>) -> io::Result<()> {
@@ -170,6 +182,10 @@ async fn attend(os: &mut Os, stream: UnixStream, all: &Rc<Clients>) -> io::Resul
         outbox: Rc::default(),
         over: false,
         gauge: None,
+        peers: match &all.live {
+            Live::Kernel(_) => None,
+            Live::Kernels(kernels) => Some(Peers::new(Rc::clone(kernels))),
+        },
     };
     let result = if all.count.get() > CLIENTS && !all.make_room(os).await {
         client.refuse(os, "there are too many clients").await
@@ -284,10 +300,21 @@ impl Client {
     }
 
     async fn answer(&mut self, os: &mut Os, request: Request) -> io::Result<()> {
-        let live = self.all.live.clone();
+        let live = match &self.all.live {
+            Live::Kernel(live) => live.clone(),
+            Live::Kernels(_) => return self.answer_of_all(os, request).await,
+        };
         match request {
-            Request::Trace(filter) => return self.trace(os, filter).await,
-            Request::Dump {} => return self.dump(os).await,
+            Request::Trace(filter) => {
+                let _observer = os.observe(Feed {
+                    kernel: live.number,
+                    filter,
+                    recent: live.recent,
+                    outbox: Rc::clone(&self.outbox),
+                });
+                return self.trace(os).await;
+            }
+            Request::Dump {} => return self.dump(os, &live).await,
             Request::Kill { tid } => {
                 if let Err(why) = live.kill(os, tid).await {
                     self.push_error(why);
@@ -316,9 +343,46 @@ impl Client {
         Ok(())
     }
 
+    /// Answers with what all kernels say.
+    async fn answer_of_all(&mut self, os: &mut Os, request: Request) -> io::Result<()> {
+        let Some(peers) = &mut self.peers else {
+            return Ok(());
+        };
+        if let Request::Trace(_) = request {
+            let outbox = Rc::downgrade(&self.outbox);
+            let take = move |answer| match outbox.upgrade() {
+                Some(outbox) => outbox.borrow_mut().take(answer),
+                None => false,
+            };
+            peers.trace(os, &request, take).await;
+            self.trace(os).await?;
+            // Those that fill it end.
+            self.outbox = Rc::default();
+            return Ok(());
+        }
+        let all = match peers.ask(os, request).await {
+            Ok(all) => all,
+            Err(why) => {
+                self.push_error(why);
+                return Ok(());
+            }
+        };
+        let mut totals = all.totals.clone();
+        self.look_at(totals.tasks);
+        let theirs = totals.pause.take().unwrap_or_default();
+        let theirs = Duration::try_from_secs_f64(theirs).unwrap_or_default();
+        self.pause = self.pause.max(theirs);
+        for answer in all.into_each() {
+            self.push(&answer);
+            self.flush_chunk(os).await?;
+        }
+        self.end(totals);
+        Ok(())
+    }
+
     /// Sends a recording of the last events.
-    async fn dump(&mut self, os: &mut Os) -> io::Result<()> {
-        let recorded = self.all.live.recorded.as_ref();
+    async fn dump(&mut self, os: &mut Os, live: &Shared) -> io::Result<()> {
+        let recorded = live.recorded.as_ref();
         let Some(recorded) = recorded.map(Handle::dump) else {
             self.push_error(NOT_RECORDED);
             return Ok(());
@@ -338,13 +402,8 @@ impl Client {
         Ok(())
     }
 
-    /// Sends events until the client sends another request.
-    async fn trace(&mut self, os: &mut Os, filter: Filter) -> io::Result<()> {
-        let _observer = os.observe(Feed {
-            filter,
-            recent: Rc::clone(&self.all.live.recent),
-            outbox: Rc::clone(&self.outbox),
-        });
+    /// Sends the events of the outbox until the client sends another request.
+    async fn trace(&mut self, os: &mut Os) -> io::Result<()> {
         self.push(&Answer::Tracing);
         loop {
             self.flush(os).await?;

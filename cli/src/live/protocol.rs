@@ -4,15 +4,16 @@
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use trapline::Tid;
 
 use super::{
     query::Query,
-    row::{Row, Totals},
+    row::{Row, Totals, number},
 };
 use crate::{output::is_plain, values::calls};
 
 /// A request to a kernel.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "lowercase", deny_unknown_fields)]
 pub(crate) enum Request {
     /// List the tasks.
@@ -22,9 +23,15 @@ pub(crate) enum Request {
     /// List the blocked tasks, and the cycles of those that wait for one another.
     Waits {},
     /// Show a task, the chain of tasks that it waits for, and its last traps.
-    Where { tid: u64 },
+    Where {
+        #[serde(with = "number")]
+        tid: Tid,
+    },
     /// Kill a task.
-    Kill { tid: u64 },
+    Kill {
+        #[serde(with = "number")]
+        tid: Tid,
+    },
     /// Send events from now on, until the next request.
     Trace(Filter),
     /// Send a recording of the last events, as far as they are kept.
@@ -56,11 +63,13 @@ pub(super) enum Answer {
     Task(Row),
     /// Tasks of which each waits for the next, and the last for the first.
     Cycle {
-        tids: Vec<u64>,
+        #[serde(with = "number::all")]
+        tids: Vec<Tid>,
     },
     /// Tasks of which each waits for the next. The last is on a cycle, or in an earlier list.
     Behind {
-        tids: Vec<u64>,
+        #[serde(with = "number::all")]
+        tids: Vec<Tid>,
     },
     /// One of the last traps of a task, with the fields of `--log-format json`.
     Trap(Map<String, Value>),
@@ -69,6 +78,10 @@ pub(super) enum Answer {
     /// A piece of a recording.
     Piece {
         base64: String,
+    },
+    /// One of several kernels does not answer. What is listed is of the others.
+    Silent {
+        kernel: u64,
     },
     /// The trace has begun.
     Tracing,
@@ -86,8 +99,10 @@ pub(super) enum Answer {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Answers {
     pub(crate) tasks: Vec<Row>,
-    pub(crate) cycles: Vec<Vec<u64>>,
-    pub(crate) behind: Vec<Vec<u64>>,
+    pub(crate) cycles: Vec<Vec<Tid>>,
+    pub(crate) behind: Vec<Vec<Tid>>,
+    /// The kernels that do not answer.
+    pub(crate) silent: Vec<u64>,
     pub(crate) traps: Vec<Map<String, Value>>,
     pub(crate) totals: Totals,
 }
@@ -103,20 +118,29 @@ impl Answers {
             Answer::Cycle { tids } => self.cycles.push(tids),
             Answer::Behind { tids } => self.behind.push(tids),
             Answer::Trap(line) => self.traps.push(line),
+            Answer::Silent { kernel } => self.silent.push(kernel),
             _ => {}
         }
     }
 
-    /// The tasks and their cycles in the lines of a monitor, made safe for a terminal.
-    pub(crate) fn objects(self) -> String {
+    /// All of them but the last, in the order of a monitor.
+    pub(super) fn into_each(self) -> impl Iterator<Item = Answer> {
         let tasks = self.tasks.into_iter().map(Answer::Task);
         let cycles = self.cycles.into_iter();
         let cycles = cycles.map(|tids| Answer::Cycle { tids });
         let behind = self.behind.into_iter();
         let behind = behind.map(|tids| Answer::Behind { tids });
+        let traps = self.traps.into_iter().map(Answer::Trap);
+        let silent = self.silent.into_iter();
+        let silent = silent.map(|kernel| Answer::Silent { kernel });
+        tasks.chain(cycles).chain(behind).chain(traps).chain(silent)
+    }
+
+    /// The tasks and their cycles in the lines of a monitor, made safe for a terminal.
+    pub(crate) fn objects(self) -> String {
         let mut lines = Vec::new();
-        let all = tasks.chain(cycles).chain(behind);
-        all.for_each(|answer| write(&answer, &mut lines));
+        self.into_each()
+            .for_each(|answer| write(&answer, &mut lines));
         let lines = lines.split_inclusive(|byte| *byte == b'\n');
         lines.map(safe_json).collect()
     }

@@ -9,7 +9,7 @@ use std::{
 use clap::Args;
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
-use trapline::{Ledger, On, TaskInfo, TaskState};
+use trapline::{KernelId, Ledger, On, TaskInfo, TaskState, Tid};
 
 use super::row::{Group, Row, State, Totals, brief};
 use crate::values::whole;
@@ -75,7 +75,10 @@ pub(crate) enum Sort {
 pub(crate) struct Entry<'a> {
     /// The task, or the first of them.
     pub(super) task: &'a TaskInfo,
-    parent: u64,
+    /// Its kernel, if others run beside it: its number is before those of the tasks.
+    kernel: Option<KernelId>,
+    tid: Tid,
+    parent: Tid,
     pub(crate) state: State,
     /// What it waits for, in a word; or its state.
     pub(crate) kind: &'a str,
@@ -145,10 +148,41 @@ impl Query {
     }
 
     fn sort(&self, lines: &mut [Line<'_>]) {
-        lines.sort_by(|a, b| self.sort.compare(&a.entry, &b.entry));
+        lines.sort_by(|a, b| self.sort.compare(&a.entry.key(), &b.entry.key()));
         if self.reversed {
             lines.reverse();
         }
+    }
+
+    /// The rows of several kernels, each in this order, as those of one. Returns how many have no room.
+    pub(super) fn merge(&self, kernels: impl IntoIterator<Item = Vec<Row>>) -> (Vec<Row>, usize) {
+        let rows = kernels.into_iter().flatten();
+        let mut rows: Vec<Row> = match self.tree {
+            true => rows.collect(),
+            false => {
+                // The rows of an unfolded name stay below it.
+                let mut heads: Vec<Vec<Row>> = Vec::new();
+                for row in rows {
+                    match heads.last_mut() {
+                        Some(head) if !row.branch.is_empty() => head.push(row),
+                        _ => heads.push(vec![row]),
+                    }
+                }
+                heads.sort_by(|a, b| {
+                    let order = self.sort.compare(&a[0].key(), &b[0].key());
+                    if self.reversed {
+                        order.reverse()
+                    } else {
+                        order
+                    }
+                });
+                heads.into_iter().flatten().collect()
+            }
+        };
+        let room = self.most.unwrap_or(usize::MAX);
+        let left_out = rows.len().saturating_sub(room);
+        rows.truncate(room);
+        (rows, left_out)
     }
 
     /// Tasks as lines. Those of a name that is to be folded are one, where the first of them was.
@@ -196,7 +230,7 @@ impl Query {
     /// A cycle of parents does not occur in a kernel. If one is received, one of its tasks is shown
     /// as a marked root.
     fn tree<'a>(&self, tasks: &[Entry<'a>]) -> Vec<Line<'a>> {
-        let find = |tid: u64| {
+        let find = |tid: Tid| {
             let found = tasks.binary_search_by_key(&tid, Entry::tid);
             found.ok().map(|at| tasks[at])
         };
@@ -206,10 +240,10 @@ impl Query {
             lines: Vec::with_capacity(tasks.len()),
         };
         for entry in tasks {
-            let parent = find(entry.parent).map_or(0, |parent| parent.tid());
+            let parent = find(entry.parent).map_or(Tid::KERNEL, |parent| parent.tid());
             tree.children.entry(parent).or_default().push(*entry);
         }
-        let roots = tree.children.remove(&0);
+        let roots = tree.children.remove(&Tid::KERNEL);
         tree.grow(roots.unwrap_or_default(), "");
         // The remaining tasks are on a cycle or below one.
         for entry in tasks {
@@ -251,27 +285,35 @@ impl Sort {
         Self::ALL[(self as usize + 1) % Self::ALL.len()].0
     }
 
-    fn compare(self, a: &Entry<'_>, b: &Entry<'_>) -> Ordering {
-        let most = |of: fn(&Entry<'_>) -> Option<f64>| {
-            let of = |entry| of(entry).unwrap_or(0.0);
+    fn compare(self, a: &Key<'_>, b: &Key<'_>) -> Ordering {
+        let most = |of: fn(&Key<'_>) -> Option<f64>| {
+            let of = |key| of(key).unwrap_or(0.0);
             of(b).total_cmp(&of(a))
         };
-        let since = |entry: &Entry<'_>| entry.since.unwrap_or(f64::INFINITY);
+        let since = |key: &Key<'_>| key.since.unwrap_or(f64::INFINITY);
         let first = match self {
-            Self::Share => most(|entry| entry.share).then_with(|| most(|entry| entry.rate)),
-            Self::Rate => most(|entry| entry.rate),
+            Self::Share => most(|key| key.share).then_with(|| most(|key| key.rate)),
+            Self::Rate => most(|key| key.rate),
             Self::Traps => b.traps.cmp(&a.traps),
             Self::Tid => Ordering::Equal,
-            Self::Name => a.task.name.cmp(&b.task.name),
+            Self::Name => a.name.cmp(b.name),
             Self::State => a.state.cmp(&b.state),
             Self::Since => since(a).total_cmp(&since(b)),
         };
-        first.then(a.task.tid.cmp(&b.task.tid))
+        first.then(a.tid.cmp(&b.tid))
+    }
+}
+
+/// The number of a task, with that of its kernel if others run beside it. The host is no task.
+pub(super) fn shown(kernel: Option<KernelId>, tid: Tid) -> Tid {
+    match kernel {
+        Some(kernel) if tid != Tid::KERNEL => tid.beside(kernel),
+        _ => tid,
     }
 }
 
 impl<'a> Entry<'a> {
-    pub(crate) fn of(task: &'a TaskInfo) -> Self {
+    pub(crate) fn of(kernel: Option<KernelId>, task: &'a TaskInfo) -> Self {
         let (state, kind, since) = match &task.state {
             TaskState::Ready => (State::Ready, "ready", None),
             TaskState::Running => (State::Running, "running", None),
@@ -289,7 +331,9 @@ impl<'a> Entry<'a> {
         };
         Self {
             task,
-            parent: task.parent.into(),
+            kernel,
+            tid: shown(kernel, task.tid),
+            parent: shown(kernel, task.parent),
             state,
             kind,
             since,
@@ -299,9 +343,46 @@ impl<'a> Entry<'a> {
         }
     }
 
-    fn tid(&self) -> u64 {
-        self.task.tid.into()
+    fn tid(&self) -> Tid {
+        self.tid
     }
+
+    fn key(&self) -> Key<'_> {
+        Key {
+            tid: self.tid,
+            name: &self.task.name,
+            state: self.state,
+            since: self.since,
+            traps: self.traps,
+            rate: self.rate,
+            share: self.share,
+        }
+    }
+}
+
+impl Row {
+    fn key(&self) -> Key<'_> {
+        Key {
+            tid: self.tid,
+            name: &self.comm,
+            state: self.state,
+            since: self.since,
+            traps: self.traps,
+            rate: self.rate,
+            share: self.share,
+        }
+    }
+}
+
+/// What the order of a row depends on.
+struct Key<'a> {
+    tid: Tid,
+    name: &'a str,
+    state: State,
+    since: Option<f64>,
+    traps: u64,
+    rate: Option<f64>,
+    share: Option<f64>,
 }
 
 impl<'a> Line<'a> {
@@ -324,7 +405,7 @@ impl<'a> Line<'a> {
         all.rate = both(all.rate, task.rate, f64::add);
         all.share = both(all.share, task.share, f64::add);
         if all.parent != task.parent {
-            all.parent = 0;
+            all.parent = Tid::KERNEL;
         }
         self.many.push(task);
     }
@@ -359,12 +440,15 @@ impl<'a> Line<'a> {
         let blocked_on = match task.state {
             _ if state == State::InCall => recent.last(task.tid).map(ToString::to_string),
             // A simulated network has described the connection.
-            TaskState::Blocked { on, .. } if task.wait.thing.is_none() => Some(recent.thing(on)),
+            TaskState::Blocked { on, .. } if task.wait.thing.is_none() => Some(match on {
+                On::Exit(tid) => On::Exit(shown(self.entry.kernel, tid)).to_string(),
+                on => recent.thing(on),
+            }),
             _ => task.blocked_on().map(brief),
         };
         Row {
             blocked_on,
-            waits_for: task.waits_for().map(u64::from),
+            waits_for: task.waits_for().map(|tid| shown(self.entry.kernel, tid)),
             places: task.places().map(brief),
             daemon: task.is_daemon,
             limits: task.limits.clone().map(brief),
@@ -381,7 +465,7 @@ impl<'a> Line<'a> {
 struct Tree<'q, 'a> {
     query: &'q Query,
     /// Those without a line, by the parent's tid; 0 is the parent of roots.
-    children: BTreeMap<u64, Vec<Entry<'a>>>,
+    children: BTreeMap<Tid, Vec<Entry<'a>>>,
     lines: Vec<Line<'a>>,
 }
 
@@ -446,7 +530,7 @@ mod tests {
 
     fn rows(tasks: &[TaskInfo], query: &Query) -> (Vec<Row>, Totals) {
         let (recent, mut totals) = (Ledger::new(), Totals::default());
-        let entries = tasks.iter().map(Entry::of).collect();
+        let entries = tasks.iter().map(|task| Entry::of(None, task)).collect();
         let lines = query.arrange(entries, &recent, &mut totals).into_iter();
         (lines.map(|line| line.row(&recent)).collect(), totals)
     }
@@ -522,8 +606,57 @@ mod tests {
             let tasks = [2, 3].map(|tid| task(tid, parents[tid as usize - 2], "client", 0));
             let row = &rows(&tasks, &folded()).0[0];
             let has_parents = row.group.as_ref().map(|group| group.has_parents);
-            assert_eq!((row.parent, has_parents), (parent, Some(differ)));
+            assert_eq!((row.parent, has_parents), (parent.into(), Some(differ)));
         }
+    }
+
+    #[test]
+    fn rows_of_several_kernels_are_listed_as_those_of_one() {
+        let tasks = [
+            task(1, 0, "server", 5),
+            task(2, 1, "client", 9),
+            task(3, 1, "client", 1),
+        ];
+        let of_kernel = |index: usize, query: &Query| {
+            let kernel = Some(KernelId::at(index));
+            let (recent, mut totals) = (Ledger::new(), Totals::default());
+            let entries = tasks.iter().map(|task| Entry::of(kernel, task)).collect();
+            let lines = query.arrange(entries, &recent, &mut totals).into_iter();
+            lines.map(|line| line.row(&recent)).collect::<Vec<_>>()
+        };
+        let shown = |query: &Query| {
+            let (rows, left_out) = query.merge((0..2).map(|index| of_kernel(index, query)));
+            let rows: Vec<String> = rows.iter().map(|row| row.tid.to_string()).collect();
+            (rows.join(" "), left_out)
+        };
+        let mut query = Query {
+            sort: Sort::Traps,
+            ..Query::default()
+        };
+        assert_eq!(shown(&query), ("1:2 2:2 1:1 2:1 1:3 2:3".into(), 0));
+        query.reversed = true;
+        assert_eq!(shown(&query), ("2:3 1:3 2:1 1:1 2:2 1:2".into(), 0));
+        query.most = Some(2);
+        assert_eq!(shown(&query), ("2:3 1:3".into(), 2));
+        // Those of an unfolded name stay below it.
+        let query = Query {
+            sort: Sort::Name,
+            open: vec!["client".to_string()],
+            ..folded()
+        };
+        assert_eq!(shown(&query), ("1:2 1:2 1:3 2:2 2:2 2:3 1:1 2:1".into(), 0));
+        let query = Query {
+            tree: true,
+            ..Query::default()
+        };
+        assert_eq!(shown(&query), ("1:1 1:2 1:3 2:1 2:2 2:3".into(), 0));
+        assert_eq!(of_kernel(1, &query)[1].parent.to_string(), "2:1");
+        assert_eq!(of_kernel(1, &query)[0].parent, Tid::KERNEL);
+        let query = Query {
+            filter: "2:".to_string(),
+            ..Query::default()
+        };
+        assert_eq!(shown(&query).0, "2:1 2:2 2:3");
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! A row of `ps`, `top` and `tree`, and the totals of all tasks.
 
-use std::{cmp::Reverse, collections::BTreeMap, fmt, time::Duration};
+use std::{cmp::Reverse, collections::BTreeMap, fmt, ops::Add, time::Duration};
 
 use serde::{Deserialize, Serialize};
-use trapline::{TaskInfo, TaskState};
+use trapline::{TaskInfo, TaskState, Tid};
 
 use crate::units::number;
 
@@ -14,16 +14,22 @@ const TEXT: usize = 32 << 10;
 /// One task; or all tasks of a name, of which `tid` is the first.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Row {
-    pub(crate) tid: u64,
+    #[serde(with = "number")]
+    pub(crate) tid: Tid,
     pub(crate) comm: String,
     /// 0 for the host's tasks and for orphans.
-    pub(crate) parent: u64,
+    #[serde(with = "number")]
+    pub(crate) parent: Tid,
     pub(crate) state: State,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) blocked_on: Option<String>,
     /// The task that it waits for in `wait_task`, or the holder of the lock that it waits for.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) waits_for: Option<u64>,
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        with = "number::some"
+    )]
+    pub(crate) waits_for: Option<Tid>,
     /// The places in the source of its call, if it is blocked, and of its spawn.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) places: Option<String>,
@@ -158,6 +164,31 @@ impl Row {
 }
 
 impl Totals {
+    /// Those of several kernels, of which the lists had no room for so many more rows together. Shares are
+    /// of the time of all.
+    pub(super) fn together(all: &[Self], left_out: usize) -> Self {
+        fn sum<T: std::iter::Sum>(all: &[Totals], of: impl Fn(&Totals) -> T) -> T {
+            all.iter().map(of).sum()
+        }
+        let some = |of: fn(&Self) -> Option<f64>| all.iter().filter_map(of).reduce(f64::add);
+        let share = |of| some(of).map(|sum| sum / all.len() as f64);
+        let most = |of: fn(&Self) -> Option<f64>| all.iter().filter_map(of).reduce(f64::max);
+        let left_out = left_out + sum(all, |one| one.left_out.unwrap_or(0));
+        Self {
+            at: most(|one| Some(one.at)).unwrap_or_default(),
+            tasks: sum(all, |one| one.tasks),
+            ready: sum(all, |one| one.ready),
+            blocked: sum(all, |one| one.blocked),
+            zombies: sum(all, |one| one.zombies),
+            rate: some(|one| one.rate),
+            idle: share(|one| one.idle),
+            watching: share(|one| one.watching),
+            matching: all.iter().filter_map(|one| one.matching).reduce(usize::add),
+            left_out: Some(left_out).filter(|rows| *rows > 0),
+            pause: most(|one| one.pause),
+        }
+    }
+
     pub(crate) fn of(tasks: &[TaskInfo], now: Duration) -> Self {
         let mut totals = Self {
             at: now.as_secs_f64(),
@@ -184,4 +215,81 @@ pub(super) fn brief(mut text: String) -> String {
         text += &format!("... ({len} bytes)");
     }
     text
+}
+
+/// The number of a task as JSON: a number; where several kernels are shown, a text such as `2:17`.
+pub(super) mod number {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+    use trapline::Tid;
+
+    #[derive(Serialize, Deserialize)]
+    #[serde(untagged)]
+    enum Number {
+        Plain(u64),
+        Text(String),
+    }
+
+    impl From<&Tid> for Number {
+        fn from(tid: &Tid) -> Self {
+            match tid.kernel() {
+                Some(_) => Self::Text(tid.to_string()),
+                None => Self::Plain((*tid).into()),
+            }
+        }
+    }
+
+    fn tid<E: Error>(number: Number) -> Result<Tid, E> {
+        match number {
+            Number::Plain(number) => Ok(number.into()),
+            Number::Text(text) => text.parse().map_err(E::custom),
+        }
+    }
+
+    pub(in crate::live) fn serialize<S: Serializer>(tid: &Tid, to: S) -> Result<S::Ok, S::Error> {
+        Number::from(tid).serialize(to)
+    }
+
+    pub(in crate::live) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Tid, D::Error> {
+        tid(Number::deserialize(from)?)
+    }
+
+    pub(in crate::live) mod some {
+        use super::*;
+
+        pub(in crate::live) fn serialize<S: Serializer>(
+            tid: &Option<Tid>,
+            to: S,
+        ) -> Result<S::Ok, S::Error> {
+            tid.as_ref().map(Number::from).serialize(to)
+        }
+
+        pub(in crate::live) fn deserialize<'de, D: Deserializer<'de>>(
+            from: D,
+        ) -> Result<Option<Tid>, D::Error> {
+            Option::<Number>::deserialize(from)?.map(tid).transpose()
+        }
+    }
+
+    pub(in crate::live) mod all {
+        use super::*;
+
+        pub(in crate::live) fn serialize<S: Serializer>(
+            tids: &[Tid],
+            to: S,
+        ) -> Result<S::Ok, S::Error> {
+            let numbers: Vec<Number> = tids.iter().map(Number::from).collect();
+            numbers.serialize(to)
+        }
+
+        pub(in crate::live) fn deserialize<'de, D: Deserializer<'de>>(
+            from: D,
+        ) -> Result<Vec<Tid>, D::Error> {
+            Vec::<Number>::deserialize(from)?
+                .into_iter()
+                .map(tid)
+                .collect()
+        }
+    }
 }

@@ -8,6 +8,7 @@ use std::{
         net::{UnixListener, UnixStream},
     },
     path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
 };
 
 use rustix::{
@@ -43,7 +44,9 @@ pub(super) fn bind(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
     let (lock, file) = lock(path)?;
     make_room(path)?;
     // The mask sets the permissions at creation, so that they are never wider. The mask is the
-    // process's, and no other thread that creates files runs yet.
+    // process's, and no other thread that creates files runs yet, apart from those of other kernels.
+    static MASK: Mutex<()> = Mutex::new(());
+    let _masked = MASK.lock().unwrap_or_else(PoisonError::into_inner);
     let mask = rustix::process::umask(Mode::from_raw_mode(0o177));
     let listener = UnixListener::bind(path);
     rustix::process::umask(mask);

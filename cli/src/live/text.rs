@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 use tracing::Level;
-use trapline::Nanos;
+use trapline::{Nanos, Tid};
 
 use super::{
     protocol::Answers,
-    row::{Row, State, Totals},
+    row::{Row, State},
 };
 use crate::{
     output::{Log, clean},
@@ -36,7 +36,7 @@ pub(crate) fn ps(all: &Answers, more: &str) -> String {
     if left > 0 {
         text += &format!("and {left} more tasks{more}\n");
     }
-    text + &counted(&all.totals)
+    text + &counted(all)
 }
 
 /// The tasks as a tree of parents, and how many match.
@@ -48,12 +48,12 @@ pub(crate) fn tree(all: &Answers) -> String {
             None => format!("{branch}{} {}: {doing}\n", row.tid, name(row)),
         }
     };
-    all.tasks.iter().map(line).collect::<String>() + &counted(&all.totals)
+    all.tasks.iter().map(line).collect::<String>() + &counted(all)
 }
 
 /// What of a listing is not shown.
-fn counted(totals: &Totals) -> String {
-    let mut text = String::new();
+fn counted(all: &Answers) -> String {
+    let (mut text, totals) = (String::new(), &all.totals);
     if let Some(rows) = totals.left_out {
         text += &format!("and {} more rows\n", number(rows));
     }
@@ -61,8 +61,17 @@ fn counted(totals: &Totals) -> String {
         let (matching, tasks) = (number(matching), number(totals.tasks));
         text += &format!("{matching} of {tasks} match\n");
     }
-    text
+    text + &silent(all)
 }
+
+/// The kernels of which nothing is listed.
+fn silent(all: &Answers) -> String {
+    let line = |kernel: &u64| format!("kernel {kernel} does not answer: {SPINS}\n");
+    all.silent.iter().map(line).collect()
+}
+
+/// Why a kernel is late with its answer, most likely.
+pub(super) const SPINS: &str = "does a task run without making a trap?";
 
 /// The name of a task, or that of many with their number.
 pub(super) fn name(row: &Row) -> String {
@@ -98,10 +107,13 @@ fn ps_row(row: &Row) -> [Value; 7] {
     };
     let parent = match &row.group {
         Some(group) if group.has_parents => "-".into(),
-        _ => row.parent.into(),
+        _ => number_of(row.parent),
     };
     [
-        of_one(row.tid.into()),
+        match (&row.group, row.tid.kernel()) {
+            (Some(_), Some(kernel)) => format!("{kernel}:").into(),
+            _ => of_one(number_of(row.tid)),
+        },
         format!("{}{}", clean(&row.branch), name(row)).into(),
         parent,
         of_one(row.state.name().into()),
@@ -109,6 +121,14 @@ fn ps_row(row: &Row) -> [Value; 7] {
         since(row).into(),
         row.traps.into(),
     ]
+}
+
+/// The number of a task in a table or in JSON; a text such as `2:17` where several kernels are shown.
+pub(crate) fn number_of(tid: Tid) -> Value {
+    match tid.kernel() {
+        Some(_) => tid.to_string().into(),
+        None => u64::from(tid).into(),
+    }
 }
 
 /// The blocked tasks and their places, as reports show them: so many at most, and their cycles.
@@ -133,10 +153,10 @@ pub(crate) fn waits(all: &Answers, most: usize) -> String {
     for path in &all.behind {
         text += &format!("waits on a cycle: {}\n", arrows(path));
     }
-    text
+    text + &silent(all)
 }
 
-fn arrows<'a>(tids: impl IntoIterator<Item = &'a u64>) -> String {
+fn arrows<'a>(tids: impl IntoIterator<Item = &'a Tid>) -> String {
     let tids: Vec<String> = tids.into_iter().map(ToString::to_string).collect();
     tids.join(" -> ")
 }
@@ -189,7 +209,7 @@ pub(crate) fn where_lines(chain: &[Row], now: f64) -> Vec<String> {
             break;
         }
         let parent = match row.parent {
-            0 => String::new(),
+            Tid::KERNEL => String::new(),
             parent => format!(", parent {parent}"),
         };
         let span = row.since.map_or_else(String::new, |since| {

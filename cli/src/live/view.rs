@@ -6,6 +6,7 @@ use std::{
 };
 
 use termina::event::{KeyCode, KeyEvent, Modifiers};
+use trapline::{KernelId, Tid};
 
 use super::{
     protocol::Answers,
@@ -44,7 +45,7 @@ pub(crate) struct View {
     /// Whether the kernel takes long to answer.
     pub(super) is_late: bool,
     /// The tasks to kill.
-    pub(super) victims: Vec<u64>,
+    pub(super) victims: Vec<Tid>,
     /// The row that the user has chosen, wherever it moves.
     chosen: Option<Id>,
     /// The selected line: the place of the chosen row, or its last place.
@@ -56,18 +57,18 @@ pub(crate) struct View {
     pub(super) is_halted: bool,
 }
 
-/// A row, wherever it is: that of a task, or that of a name below a parent.
+/// A row, wherever it is: that of a task, or that of a name below a parent of a kernel.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Id {
-    Task(u64),
-    Name(u64, String),
+    Task(Tid),
+    Name(Option<KernelId>, Tid, String),
 }
 
 impl Id {
     fn of(row: &Row) -> Self {
         match row.group {
             None => Self::Task(row.tid),
-            Some(_) => Self::Name(row.parent, row.comm.clone()),
+            Some(_) => Self::Name(row.tid.kernel(), row.parent, row.comm.clone()),
         }
     }
 }
@@ -79,7 +80,7 @@ pub(super) enum Mode {
     /// The user is typing the filter.
     Filter,
     /// The question whether to kill this task.
-    Kill(u64),
+    Kill(Tid),
     Help,
 }
 
@@ -153,7 +154,7 @@ impl View {
     }
 
     /// The selected task, if the row is no name's.
-    pub(crate) fn selected_task(&mut self) -> Option<u64> {
+    pub(crate) fn selected_task(&mut self) -> Option<Tid> {
         let task = self.selected().filter(|row| row.group.is_none());
         task.map(|row| row.tid)
     }
@@ -165,18 +166,18 @@ impl View {
     }
 
     /// The task whose details are shown, if any.
-    pub(super) fn subject(&mut self) -> Option<u64> {
+    pub(super) fn subject(&mut self) -> Option<Tid> {
         self.selected_task().filter(|_| self.details)
     }
 
     /// Takes the details of `subject`, unless the user has chosen another row in the meantime.
-    pub(super) fn describe(&mut self, subject: Option<u64>, details: Option<Answers>) {
+    pub(super) fn describe(&mut self, subject: Option<Tid>, details: Option<Answers>) {
         if self.subject() == subject {
             self.whereabouts = details;
         }
     }
 
-    pub(crate) fn choose_task(&mut self, tid: u64) {
+    pub(crate) fn choose_task(&mut self, tid: Tid) {
         self.chosen = Some(Id::Task(tid));
     }
 
@@ -315,7 +316,7 @@ impl View {
     }
 
     /// A task, as the question before a kill names it.
-    pub(super) fn name(&self, tid: u64) -> String {
+    pub(super) fn name(&self, tid: Tid) -> String {
         let mut tasks = self.snapshot.tasks.iter();
         let found = tasks.find(|row| Id::of(row) == Id::Task(tid));
         let comm = found.map_or_else(String::new, |row| clean(&row.comm));
@@ -350,7 +351,7 @@ mod tests {
 
     fn listing(rows: &[(u64, Option<Group>)]) -> Answers {
         let row = |(tid, group): &(u64, Option<Group>)| Row {
-            tid: *tid,
+            tid: (*tid).into(),
             group: group.clone(),
             ..Row::default()
         };
@@ -366,7 +367,7 @@ mod tests {
         view.update(listing(&[(1, None), (2, Some(Group::default()))]));
         view.press(KeyEvent::from(KeyCode::Enter));
         let asked = view.subject();
-        assert_eq!(asked, Some(1));
+        assert_eq!(asked, Some(1.into()));
         view.describe(asked, Some(Answers::default()));
         assert!(view.whereabouts.is_some());
         view.press(KeyEvent::from(KeyCode::Down));

@@ -17,7 +17,7 @@ use trapline::{Kernel, KernelId, Ledger, Os, Tracer, record::Handle};
 use super::{
     feed,
     model::{LONGEST, Shared},
-    monitor,
+    monitor::{self, Live},
     screen::{self, End, Source},
     socket::{self, SocketFile},
     terminal::{self, Terminal, leave},
@@ -28,7 +28,8 @@ use crate::{outfile, output::Log, signals, values::duration};
 #[derive(Args)]
 pub(crate) struct Options {
     /// Listen on this socket for the commands with --attach: ps, tree, waits, where, why, kill, top,
-    /// trace live, trace dump
+    /// trace live, trace dump. With --kernels it is for all kernels; the socket of each has its number
+    /// behind the name
     #[arg(long, value_name = "SOCKET")]
     monitor: Option<PathBuf>,
     /// Show the tasks on a screen that refreshes itself every second, or every TIME. The screen
@@ -52,6 +53,10 @@ impl Options {
             monitor: monitor.map(|path| outfile::of_kernel(path, kernel)),
             top: None,
         }
+    }
+
+    pub(super) fn socket(&self) -> Option<&Path> {
+        self.monitor.as_deref()
     }
 
     pub(crate) fn has_top(&self) -> bool {
@@ -119,17 +124,20 @@ impl Observation {
         }
     }
 
-    /// Starts the observation. `no_kill` says why it may kill no task, if so.
+    /// Starts the observation. `no_kill` says why it may kill no task, if so. `number` is the kernel's, if
+    /// others run beside it.
     pub(crate) fn start(
         self,
         kernel: &mut Kernel,
         recorded: Option<&Handle>,
         no_kill: Option<&'static str>,
+        number: Option<KernelId>,
     ) {
         let shared = Shared {
             recent: self.recent,
             recorded: recorded.cloned(),
             no_kill,
+            number,
             kernel: kernel.remote(),
             sampler: Rc::default(),
         };
@@ -152,13 +160,13 @@ impl Observation {
         }
         if let Some((listener, file)) = self.socket {
             kernel.spawn_daemon("monitor", async move |os: &mut Os| {
-                monitor::serve(os, listener, file, shared).await
+                monitor::serve(os, listener, file, Live::Kernel(shared)).await
             });
         }
     }
 }
 
-fn listen(path: &Path) -> Result<(UnixListener, Arc<SocketFile>), String> {
+pub(super) fn listen(path: &Path) -> Result<(UnixListener, Arc<SocketFile>), String> {
     let bound = socket::bind(path).map_err(|error| {
         let why = outfile::why(path, &error);
         format!("cannot listen on {}: {why} (see --monitor)", path.display())

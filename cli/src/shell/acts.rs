@@ -95,14 +95,15 @@ impl Session {
             BuiltIn::Ps(query) => ("ps", View::Ps(query.clone())),
             BuiltIn::Tree(tree) => ("tree", View::Tree(tree.query())),
             BuiltIn::Waits => ("waits", View::Waits),
-            BuiltIn::Where { tid } => ("where", View::Where(*tid)),
-            BuiltIn::Why { tid } => ("why", View::Why(*tid)),
+            BuiltIn::Where { tid } => ("where", View::Where((*tid).into())),
+            BuiltIn::Why { tid } => ("why", View::Why((*tid).into())),
             _ => return None,
         };
         let snapshot = Snapshot {
             now: os.now().await,
             tasks: os.tasks().await,
             recent: Rc::clone(&self.shared.recent),
+            kernel: None,
         };
         let answers = snapshot.answer(&view.request());
         let text = answers.map(|all| view.text(&all, "", Log::PLAIN));

@@ -4,7 +4,7 @@
 use std::{io::Write, mem, path::PathBuf, process::ExitCode, time::Duration};
 
 use clap::{Args, ValueHint};
-use trapline::{Deadlock, Doing, Ledger, Nanos, TaskInfo, TaskState, Tid, Tracer};
+use trapline::{Deadlock, Doing, Ledger, Nanos, TaskInfo, TaskState, Tracer};
 
 use super::source::{Failure, Source};
 use crate::{
@@ -93,7 +93,7 @@ impl At {
             if is_cut {
                 break;
             }
-            is_empty &= event.tid == Tid::KERNEL;
+            is_empty &= event.tid.is_kernel();
             ledger.event(&event);
         }
         source.warn_of_gaps(log);
@@ -125,18 +125,16 @@ impl At {
 
 /// What tasks wait for, in the words of a monitor.
 pub(super) fn waits_of(waits: &Deadlock, ledger: &Ledger) -> Answers {
-    let numbers = |tids: &[Tid]| tids.iter().map(|tid| u64::from(*tid)).collect();
-    let all = |lists: &[Vec<Tid>]| lists.iter().map(|tids| numbers(tids)).collect();
     Answers {
-        cycles: all(&waits.cycles),
-        behind: all(&waits.tails),
+        cycles: waits.cycles.clone(),
+        behind: waits.tails.clone(),
         ..rows(&waits.blocked, ledger, &Query::default())
     }
 }
 
 /// The tasks that a query lists. A log knows two states more than a kernel shows.
 fn rows(tasks: &[TaskInfo], ledger: &Ledger, query: &Query) -> Answers {
-    let mut entries: Vec<Entry<'_>> = tasks.iter().map(Entry::of).collect();
+    let mut entries: Vec<Entry<'_>> = tasks.iter().map(|task| Entry::of(None, task)).collect();
     for (entry, task) in entries.iter_mut().zip(tasks) {
         let doing = ledger.doing(task.tid);
         entry.since = doing.map(|(_, since)| since.at.as_secs_f64());

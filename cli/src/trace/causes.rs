@@ -223,6 +223,15 @@ impl History {
                 wait.say(format!("{who} {ends} at {when}, which ended the wait."));
                 return self.meanwhile(waker, wait, piece.to);
             }
+            if let (Some(life), End::Get) = (life.filter(|life| life.is_mailbox), end)
+                && let Some(put) = life.put_of(tid, piece.to)
+            {
+                let (who, when) = (self.task(put.tid), Nanos::from(put.at.at));
+                wait.say(format!(
+                    "{who} put the message that ended the wait, at {when}."
+                ));
+                return self.meanwhile(put.tid, wait, put.at);
+            }
             if by != Wake::Timeout {
                 wait.say(format!(
                     "It was woken by {by}: a thread, or the host, ended the wait."

@@ -11,10 +11,13 @@
 //! Most of a file would be instant events, of which viewers show one where there are several. So what a
 //! task does at one instant is one of these, and no field is written that has its usual value.
 
-use std::{collections::BTreeMap, io::Write};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io::Write,
+};
 
 use serde_json::{Value, json};
-use trapline::{CallInfo, Doing, Ending, Event, Moment, Span, SystemCall, Tid, Topic};
+use trapline::{CallInfo, Doing, Ending, Event, KernelId, Moment, Span, SystemCall, Tid, Topic};
 
 use super::{
     source::{Failure, Source, world},
@@ -26,6 +29,8 @@ use crate::words::command_line;
 const TASKS: u64 = 1;
 const KERNEL: u64 = 2;
 const HOSTS: u64 = 3;
+/// The number before the process of the first of several kernels.
+const KERNELS: u64 = 1 << 20;
 
 /// The length in microseconds of the slice of a turn that takes no time.
 const INSTANT: f64 = 0.0005;
@@ -45,6 +50,8 @@ struct Chrome<'a, W> {
     tracks: BTreeMap<Tid, Track>,
     /// The hosts, in the order of their processes.
     hosts: Vec<String>,
+    /// Those that ran side by side, if there are several. Each is a process.
+    kernels: BTreeSet<KernelId>,
     has_tasks: bool,
     count: u64,
 }
@@ -97,6 +104,7 @@ pub(super) fn write(
         spans: Spans::default(),
         tracks: BTreeMap::new(),
         hosts: Vec::new(),
+        kernels: BTreeSet::new(),
         has_tasks: false,
         count: 0,
     };
@@ -113,6 +121,7 @@ pub(super) fn write(
         for span in chrome.spans.event(&event) {
             chrome.span(&span)?;
         }
+        chrome.kernels.extend(event.tid.kernel());
         chrome.event(&event)?;
     }
     for span in chrome.spans.finish() {
@@ -121,6 +130,9 @@ pub(super) fn write(
     let tids: Vec<Tid> = chrome.tracks.keys().copied().collect();
     tids.into_iter().try_for_each(|tid| chrome.noted(tid))?;
     chrome.name_thread(Tid::KERNEL, "kernel")?;
+    for kernel in chrome.kernels.clone() {
+        chrome.name_thread(Tid::KERNEL.beside(kernel), "kernel")?;
+    }
     let names = chrome.names(&name, &labels);
     writeln!(out, "{names}\n]}}")?;
     Ok(())
@@ -134,7 +146,15 @@ impl<W: Write> Chrome<'_, W> {
         let last = HOSTS + self.hosts.len() as u64;
         let tasks = self.has_tasks.then_some((TASKS, name, TASKS));
         let all = tasks.into_iter().chain(hosts);
-        let all = all.chain([(KERNEL, "trapline", last)]);
+        let kernels: Vec<(u64, String)> = self
+            .kernels
+            .iter()
+            .map(|kernel| (KERNELS + u64::from(*kernel), format!("kernel {kernel}")))
+            .collect();
+        let kernels = kernels
+            .iter()
+            .map(|(pid, name)| (*pid, name.as_str(), *pid));
+        let all = all.chain([(KERNEL, "trapline", last)]).chain(kernels);
         let lines = all.enumerate().map(|(at, (pid, name, place))| {
             let mut about = vec![("name", json!(name)), ("sort_index", json!(place))];
             about.extend((at == 0).then(|| ("labels", json!(labels))));
@@ -149,8 +169,11 @@ impl<W: Write> Chrome<'_, W> {
 
     /// The process of a task.
     fn process(&self, tid: Tid) -> u64 {
+        if let Some(kernel) = tid.kernel() {
+            return KERNELS + u64::from(kernel);
+        }
         let known = self.tracks.get(&tid).and_then(|track| track.process);
-        if tid == Tid::KERNEL {
+        if tid.is_kernel() {
             KERNEL
         } else {
             known.unwrap_or(TASKS)
@@ -161,7 +184,7 @@ impl<W: Write> Chrome<'_, W> {
     fn place<'n>(&mut self, tid: Tid, name: &'n str) -> &'n str {
         let found = name.rsplit_once('@').filter(|(_, host)| !host.is_empty());
         let Some((name, host)) = found else {
-            self.has_tasks = true;
+            self.has_tasks |= tid.kernel().is_none();
             return name;
         };
         let known = self.hosts.iter().position(|other| other == host);
@@ -205,7 +228,7 @@ impl<W: Write> Chrome<'_, W> {
         let call = tasks.pending(tid);
         let name = match span.doing {
             Doing::Running => "running",
-            Doing::InCall if tid == Tid::KERNEL => "kernel",
+            Doing::InCall if tid.is_kernel() => "kernel",
             Doing::InCall => name_of(tasks.last(tid)),
             Doing::Ready => "ready",
             Doing::Blocked(_) => name_of(call),
@@ -342,7 +365,7 @@ impl<W: Write> Chrome<'_, W> {
         name: &str,
         own: [(&str, Value); N],
     ) -> Result<(), Failure> {
-        let tid = u64::from(tid);
+        let tid = u64::from(tid.alone());
         let mut line = json!({ "ph": phase, "pid": pid, "tid": tid, "name": name });
         if phase != "M" {
             line["ts"] = whole(at);

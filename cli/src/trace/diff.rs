@@ -111,7 +111,10 @@ impl DiffCommand {
         }
         let open = |path: &PathBuf| OutFile::open("--html", path, &files);
         let page = self.html.as_ref().map(open).transpose()?;
-        let (a, b) = (Source::open(&self.a)?, Source::open(&self.b)?);
+        let (a, b) = (
+            Source::of_one(&self.a, "trace diff")?,
+            Source::of_one(&self.b, "trace diff")?,
+        );
         let is_simulated = a.header().is_simulated && b.header().is_simulated;
         let is_timed = is_simulated && !self.ignore_times;
         let mut sides = [Side::new(a, is_timed), Side::new(b, is_timed)];
@@ -188,14 +191,14 @@ impl Side {
     fn line(&self, event: &OwnedEvent, log: Log) -> String {
         let at = format!("{:.6}", Nanos::from(event.at));
         let comm = clean(self.summary.tasks().comm(event.tid));
-        let columns = log.columns(&at, event.tid.into(), &comm);
+        let columns = log.columns(&at, event.tid, &comm);
         format!("{columns}{}", clean(&event.fact.to_string()))
     }
 
     /// Counts an event. Returns the task that it ends.
     fn count(&mut self, event: &OwnedEvent) -> Option<(Twin, Totals)> {
         let Event { tid, ref fact, .. } = *event;
-        if tid == Tid::KERNEL {
+        if tid.is_kernel() {
             return None;
         }
         if fact.is_reaped() {

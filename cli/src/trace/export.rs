@@ -9,7 +9,7 @@ use std::{
 };
 
 use clap::{Args, ValueEnum, ValueHint};
-use trapline::{Call, Detail, Doing, Event, Fact, Ledger, On, Span, Tid, Tracer};
+use trapline::{Call, Detail, Doing, Event, Fact, Ledger, On, Span, Tracer};
 
 use super::{
     chrome::{self, Clock},
@@ -87,7 +87,7 @@ fn write_folded(out: &mut impl Write, source: &mut Source) -> Result<(), Failure
     let mut stacks: BTreeMap<String, u128> = BTreeMap::new();
     let mut add = |span: Span, tasks: &Ledger| {
         let nanos = span.time().as_nanos();
-        if nanos > 0 && span.tid != Tid::KERNEL {
+        if nanos > 0 && !span.tid.is_kernel() {
             *stacks.entry(stack(&span, tasks)).or_default() += nanos;
         }
     };

@@ -8,8 +8,8 @@ use std::{
 };
 
 use trapline::{
-    Answered, Direction, Doing, End, Ending, Event, Exit, Moment, On, QueueId, Reply, Span,
-    SystemCall, Tid, record::OwnedEvent,
+    Answered, Call, Detail, Direction, Doing, End, Ending, Event, Exit, KernelId, Moment, On,
+    QueueId, Reply, Span, SystemCall, Tid, record::OwnedEvent,
 };
 
 use super::{
@@ -31,6 +31,8 @@ pub(super) struct History {
     pub(super) tasks: BTreeMap<Tid, Life>,
     pub(super) queues: BTreeMap<QueueId, QueueLife>,
     pub(super) devices: Devices,
+    /// The puts of each kernel into mailboxes, in order.
+    posts: BTreeMap<KernelId, Vec<(Tid, Moment)>>,
     /// The turns of all tasks: when each began, and its piece. In order, once all events are in.
     pub(super) turns: Vec<(Moment, Step)>,
     pub(super) begin: Option<Moment>,
@@ -84,7 +86,7 @@ impl History {
         for span in spans {
             self.piece(&span);
         }
-        if event.tid != Tid::KERNEL {
+        if !event.tid.is_kernel() {
             self.note(event, now);
         }
     }
@@ -128,7 +130,7 @@ impl History {
 
     /// The tasks of that number or of that whole name.
     pub(super) fn find(&self, wanted: &str) -> Vec<Tid> {
-        let number = wanted.parse().map(|number: u64| Tid::from(number));
+        let number = wanted.parse::<Tid>();
         let is_wanted = |tid: Tid, life: &Life| match number {
             Ok(number) => tid == number,
             Err(_) => clean(&life.name) == wanted,
@@ -141,7 +143,7 @@ impl History {
     pub(super) fn name(&self, tid: Tid) -> &str {
         match self.tasks.get(&tid) {
             Some(life) => &life.name,
-            None if tid == Tid::KERNEL => "kernel",
+            None if tid.is_kernel() => "kernel",
             None => "?",
         }
     }
@@ -166,7 +168,7 @@ impl History {
             to,
             end,
         } = *span;
-        if tid == Tid::KERNEL || from == to && end != Ending::Open {
+        if tid.is_kernel() || from == to && end != Ending::Open {
             return;
         }
         let last = self.spans.tasks().last(tid);
@@ -214,9 +216,17 @@ impl History {
         ) = fact.deferred()
         {
             self.moved(queue, tid, End::Put, now);
-        } else if let Some(Answered(reply, _)) = fact.answer()
+        } else if let Some(Call(SystemCall::Post, _)) = fact.call() {
+            let kernel = tid.kernel().unwrap_or_default();
+            let posts = self.posts.entry(kernel).or_default();
+            posts.push((tid, now));
+        } else if let Some(Answered(reply, detail)) = fact.answer()
             && let Some(last) = self.spans.tasks().last(tid)
         {
+            if let (Some(queue), Detail::Mail(kernel, put)) = (last.call.queue(), detail) {
+                self.mailed(queue, *kernel, *put);
+            }
+            let last = self.spans.tasks().last(tid).expect("it has made a call");
             match (last.call, reply) {
                 (SystemCall::Put(queue) | SystemCall::TryPut(queue), Reply::Done) => {
                     self.moved(queue, tid, End::Put, now);
@@ -231,6 +241,19 @@ impl History {
                 }
                 _ => {}
             }
+        }
+    }
+
+    /// Notes the put of a message that is taken from a mailbox: its call does not name the mailbox.
+    fn mailed(&mut self, queue: QueueId, kernel: KernelId, put: u64) {
+        let posts = self.posts.get(&kernel).filter(|_| self.gaps.is_empty());
+        let place = usize::try_from(put).ok().and_then(|put| put.checked_sub(1));
+        let post = posts.zip(place).and_then(|(posts, place)| posts.get(place));
+        if let Some(&(tid, at)) = post {
+            let moves = &mut self.queues.entry(queue).or_default().moves;
+            let place = moves.partition_point(|one| one.at <= at);
+            let end = End::Put;
+            moves.insert(place, Move { at, tid, end });
         }
     }
 
@@ -337,7 +360,7 @@ impl History {
     pub(super) fn task(&self, tid: Tid) -> String {
         match self.tasks.get(&tid) {
             Some(life) => format!("{tid} {:?}", clean(&life.name)),
-            None if tid == Tid::KERNEL => "kernel".to_string(),
+            None if tid.is_kernel() => "kernel".to_string(),
             None => tid.to_string(),
         }
     }

@@ -14,7 +14,7 @@ use super::{
     source::Failure,
 };
 use crate::{
-    live::protocol::safe_json,
+    live::{protocol::safe_json, text::number_of},
     output::{Log, clean},
     table::table,
 };
@@ -52,6 +52,7 @@ pub(crate) struct PathCommand {
 impl PathCommand {
     pub(super) fn run(&self, log: Log, out: &mut impl Write) -> Result<ExitCode, Failure> {
         let (history, source) = History::open(&self.file)?;
+        source.is_of_one("trace path")?;
         source.warn_of_gaps(log);
         let (path, total) = (history.path(), history.total());
         if self.json {
@@ -136,7 +137,7 @@ pub(super) struct Segment {
 impl Segment {
     fn object(&self, history: &History) -> Value {
         let [from, to] = [self.from, self.to].map(|moment| moment.at.as_secs_f64());
-        let (tid, name) = (u64::from(self.tid), history.name(self.tid));
+        let (tid, name) = (number_of(self.tid), history.name(self.tid));
         json!({ "from": from, "to": to, "tid": tid, "comm": name, "was": self.what })
     }
 }

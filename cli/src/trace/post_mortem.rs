@@ -80,7 +80,7 @@ fn tell(log: Log, at: Duration, tid: Tid, comm: &str, message: &str, reply: &str
         }));
     }
     let at = format!("{:.6}", Nanos::from(at));
-    let columns = log.columns(&at, tid.into(), &clean(comm));
+    let columns = log.columns(&at, tid, &clean(comm));
     let message = aligned(&clean(message), &clean(reply));
     output::tell(&format!("{columns}{message}\n"));
 }

@@ -16,6 +16,8 @@ use super::life::Piece;
 pub(super) struct QueueLife {
     pub(super) object: Option<String>,
     pub(super) content: Content,
+    /// Whether tasks of other kernels put messages into it.
+    pub(super) is_mailbox: bool,
     /// In order.
     pub(super) moves: Vec<Move>,
 }
@@ -44,6 +46,9 @@ impl QueueLife {
             _ => Content::Messages,
         };
         Self {
+            is_mailbox: object
+                .as_ref()
+                .is_some_and(|object| object.starts_with("mailbox ")),
             object,
             content,
             moves: Vec::new(),
@@ -55,6 +60,16 @@ impl QueueLife {
         let before = self.moves.partition_point(|one| one.at <= to);
         let mut moves = self.moves[..before].iter().rev();
         moves.find(|one| one.end == end && one.tid != tid)
+    }
+
+    /// The put of the first message that a task got from this moment on.
+    pub(super) fn put_of(&self, tid: Tid, from: Moment) -> Option<&Move> {
+        let moves = &self.moves;
+        let is_its = |one: &Move| one.end == End::Get && one.tid == tid && one.at >= from;
+        let get = moves.iter().position(is_its)?;
+        let before = moves[..get].iter().filter(|one| one.end == End::Get);
+        let mut puts = moves.iter().filter(|one| one.end == End::Put);
+        puts.nth(before.count())
     }
 
     /// The get of the message that was put at this place: messages leave a queue in the order in

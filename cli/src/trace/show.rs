@@ -156,7 +156,7 @@ fn objects(
     tasks: &Ledger,
 ) -> Result<(), Failure> {
     lost(out, missing)?;
-    for line in feed::lines(event, tasks) {
+    for line in feed::lines(None, event, tasks) {
         let line = Value::Object(line).to_string();
         out.write_all(safe_json(line.as_bytes()).as_bytes())?;
     }
@@ -198,7 +198,7 @@ fn write(
         None => format!("{:.6}", Nanos::from(at)),
         Some(since) => format!("+{:.6}", Nanos::from(at.saturating_sub(since))),
     };
-    let columns = log.columns(&at, tid.into(), &clean(tasks.comm(tid)));
+    let columns = log.columns(&at, tid, &clean(tasks.comm(tid)));
     if let (Some(_), Some(call)) = (event.fact.exit(), tasks.unseen(tid)) {
         writeln!(out, "{columns}{} = ?", clean(&call.to_string()))?;
     }

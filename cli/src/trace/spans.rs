@@ -5,10 +5,10 @@
 //! waits. So the spans of [`Tid::KERNEL`] and the tasks' spans of [`Doing::Running`] cover the whole
 //! time. Only spans of tasks overlap, and only on several processors. [`Shares`] count such time once.
 
-use std::{fmt, time::Duration};
+use std::{collections::BTreeMap, fmt, time::Duration};
 
 use trapline::{
-    DeviceId, Direction, Doing, End, Ending, Event, Exit, Ledger, Moment, On, Span, Tid,
+    DeviceId, Direction, Doing, End, Ending, Event, Exit, Ledger, Moment, On, QueueId, Span, Tid,
 };
 
 use crate::units::{percent, span};
@@ -17,13 +17,22 @@ use crate::units::{percent, span};
 #[derive(Default)]
 pub(crate) struct Spans {
     ledger: Ledger,
-    /// Since when the kernel works; `None` while a task runs its program, or the time is not known.
+    /// The kernels of the log, each by its number as a task.
+    kernels: BTreeMap<Tid, OfKernel>,
+    shares: Shares,
+}
+
+/// What a kernel does.
+#[derive(Default)]
+struct OfKernel {
+    /// Since when it works; `None` while a task runs its program, or the time is not known.
     working: Option<Moment>,
     /// The number of tasks that run their programs, and since when at least one does.
     busy: usize,
     busy_since: Duration,
+    /// Its last event.
+    last: Moment,
     has_begun: bool,
-    shares: Shares,
 }
 
 /// The spans that an event ends: at most two of a task, and one of the kernel.
@@ -40,6 +49,8 @@ pub(crate) struct Shares {
     pub(crate) idle: Duration,
     /// Whether events are missing, so that a part of the time is not known.
     pub(crate) is_partial: bool,
+    /// How many kernels had this time together.
+    pub(crate) kernels: usize,
 }
 
 impl Shares {
@@ -66,7 +77,11 @@ impl fmt::Display for Shares {
         write!(
             f,
             "tasks {tasks}, kernel {kernel}, idle {idle} of {known}{total}"
-        )
+        )?;
+        match self.kernels {
+            0 | 1 => Ok(()),
+            kernels => write!(f, " of {kernels} kernels"),
+        }
     }
 }
 
@@ -84,71 +99,85 @@ impl Spans {
     }
 
     pub(crate) fn event(&mut self, event: &Event<'_>) -> Ended {
-        let before = self.now();
+        let kernel = kernel_of(event.tid);
+        let its = self.kernels.entry(kernel).or_default();
+        let before = its.last;
         let had_computing = self.ledger.has_computing();
         let [read, ended] = self.ledger.take(event);
-        let now = self.now();
-        if !std::mem::replace(&mut self.has_begun, true) {
+        let now = self.ledger.now();
+        its.last = now;
+        if !std::mem::replace(&mut its.has_begun, true) {
             let at = now.at;
-            self.working = Some(Moment { at, ..before });
+            its.working = Some(Moment { at, ..before });
+            self.shares.kernels += 1;
         }
         // The time has passed for what computes.
-        let mut kernel = match had_computing && now.at > before.at {
-            true => self.work_ends(before),
+        let mut work = match had_computing && now.at > before.at {
+            true => self.work_ends(kernel, before),
             false => None,
         };
+        let its = self.kernels.entry(kernel).or_default();
         let has_run = ended.is_some_and(|span| span.doing == Doing::Running);
         if has_run {
-            self.busy -= 1;
-            if self.busy == 0 {
-                self.shares.tasks += now.at - self.busy_since;
+            its.busy -= 1;
+            if its.busy == 0 {
+                self.shares.tasks += now.at - its.busy_since;
             }
         }
         let fact = &event.fact;
         let is_resumed = fact.is_resumed();
         if is_resumed || fact.processor().is_some() {
-            if self.busy == 0 {
-                self.busy_since = now.at;
+            if its.busy == 0 {
+                its.busy_since = now.at;
             }
-            self.busy += 1;
+            its.busy += 1;
         }
         let mut idle = None;
         if is_resumed {
-            let turn = before.turn;
-            kernel = kernel.or(self.work_ends(Moment { turn, ..now }));
+            let turn = now.turn - 1;
+            work = work.or(self.work_ends(kernel, Moment { turn, ..now }));
         } else if has_run && fact.exit().is_some() || fact.call().is_some() {
-            self.working.get_or_insert(now);
+            its.working.get_or_insert(now);
         } else if let Some(from) = fact.jumped_from() {
             let at = from.clamp(before.at, now.at);
             let from = Moment { at, ..before };
-            kernel = kernel.or(self.work_ends(from));
-            self.working = Some(now);
+            work = work.or(self.work_ends(kernel, from));
+            self.kernels.entry(kernel).or_default().working = Some(now);
             self.shares.idle += now.at - at;
-            idle = Some(of_kernel(Doing::Idle, from, now));
+            idle = Some(span_of(kernel, Doing::Idle, from, now));
         }
-        [kernel, read, ended.or(idle)].into_iter().flatten()
+        [work, read, ended.or(idle)].into_iter().flatten()
     }
 
     pub(crate) fn gap(&mut self) {
         self.ledger.gap();
         self.shares.is_partial = true;
-        self.working = None;
-        self.busy = 0;
+        for kernel in self.kernels.values_mut() {
+            kernel.working = None;
+            kernel.busy = 0;
+        }
     }
 
     pub(crate) fn shares(&self) -> Shares {
         self.shares
     }
 
-    /// The spans of the tasks that were alive at the end of the log, and of the kernel.
+    /// The spans of the tasks that were alive at the end of the log, and of the kernels.
     pub(crate) fn finish(&mut self) -> Vec<Span> {
-        let now = self.now();
-        if std::mem::take(&mut self.busy) > 0 {
-            self.shares.tasks += now.at - self.busy_since;
+        for kernel in self.kernels.values_mut() {
+            if std::mem::take(&mut kernel.busy) > 0 {
+                self.shares.tasks += kernel.last.at - kernel.busy_since;
+            }
         }
-        let kernel = self.work_ends(now);
-        let tasks = self.ledger.open_spans();
-        kernel.into_iter().chain(tasks).collect()
+        // Another kernel may have gone on after the last event of one.
+        let kernels = self.kernels.iter();
+        let lasts: Vec<(Tid, Moment)> = kernels.map(|(tid, kernel)| (*tid, kernel.last)).collect();
+        let works = lasts.into_iter();
+        let mut spans: Vec<Span> = works
+            .filter_map(|(tid, last)| self.work_ends(tid, last))
+            .collect();
+        spans.extend(self.ledger.open_spans());
+        spans
     }
 
     /// Whether an event is part of the end of a task that is killed: its exit, or the call of a
@@ -162,16 +191,23 @@ impl Spans {
     }
 
     /// The kernel's work up to a moment, if it has worked.
-    fn work_ends(&mut self, to: Moment) -> Option<Span> {
-        let span = of_kernel(Doing::InCall, self.working.take()?, to);
+    fn work_ends(&mut self, kernel: Tid, to: Moment) -> Option<Span> {
+        let from = self.kernels.get_mut(&kernel)?.working.take()?;
+        let span = span_of(kernel, Doing::InCall, from, to);
         self.shares.kernel += span.time();
         (!span.time().is_zero()).then_some(span)
     }
 }
 
-fn of_kernel(doing: Doing, from: Moment, to: Moment) -> Span {
+/// The kernel of a task, by its number as a task.
+pub(crate) fn kernel_of(tid: Tid) -> Tid {
+    tid.kernel()
+        .map_or(Tid::KERNEL, |kernel| Tid::KERNEL.beside(kernel))
+}
+
+fn span_of(tid: Tid, doing: Doing, from: Moment, to: Moment) -> Span {
     Span {
-        tid: Tid::KERNEL,
+        tid,
         doing,
         from,
         to,
@@ -187,7 +223,7 @@ pub(crate) enum What {
     Device(DeviceId, Direction),
     /// Any device: for tables of many tasks.
     Devices(Direction),
-    Queue(u64, End),
+    Queue(QueueId, End),
     /// The first of so many sources.
     First(u64),
 }
@@ -210,7 +246,7 @@ impl From<On> for What {
         match on {
             On::Exit(tid) => Self::Exit(tid),
             On::Device(device, direction) => Self::Device(device, direction),
-            On::Queue(queue, end) => Self::Queue(queue.number(), end),
+            On::Queue(queue, end) => Self::Queue(queue, end),
             On::First(sources) => Self::First(sources),
             _ => Self::Timer,
         }

@@ -17,6 +17,7 @@ use super::{
 };
 use crate::{
     amounts::Calls,
+    live::text::number_of,
     output::{Log, clean},
     table::{Sheet, seconds, table},
     units::{count, few, number},
@@ -143,7 +144,7 @@ impl Summary {
     fn id(&self, row: &Row) -> Value {
         match self.by_name {
             true => row.tasks.into(),
-            false => u64::from(row.tid).into(),
+            false => number_of(row.tid),
         }
     }
 
@@ -280,7 +281,7 @@ impl Summary {
             "exits": exits.collect::<BTreeMap<_, _>>(),
         });
         if !self.by_name {
-            line["tid"] = u64::from(row.tid).into();
+            line["tid"] = number_of(row.tid);
         }
         line
     }

@@ -131,7 +131,7 @@ impl Summary {
         for span in self.spans.event(event) {
             self.span(&span);
         }
-        if event.tid == Tid::KERNEL {
+        if event.tid.is_kernel() {
             return;
         }
         let place = self.place(event.tid);
@@ -216,7 +216,7 @@ impl Summary {
     }
 
     fn span(&mut self, span: &Span) {
-        if span.tid == Tid::KERNEL {
+        if span.tid.is_kernel() {
             return;
         }
         let took = span.time();
@@ -254,7 +254,7 @@ impl Summary {
     /// Takes the spans that were open at the end.
     pub(super) fn finish(&mut self) {
         for span in self.spans.finish() {
-            if span.tid != Tid::KERNEL {
+            if !span.tid.is_kernel() {
                 self.span(&span);
                 self.unanswered(span.tid, span.to.at);
                 let alive = (self.place(span.tid), ALIVE.to_string());

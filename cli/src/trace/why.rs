@@ -8,7 +8,7 @@ use trapline::Nanos;
 
 use super::{history::History, source::Failure};
 use crate::{
-    live::protocol::safe_json,
+    live::{protocol::safe_json, text::number_of},
     output::{Log, clean},
     units::few,
     values::instant,
@@ -63,7 +63,7 @@ impl WhyCommand {
             if self.json {
                 let sentences = history.why(*tid, self.at).sentences;
                 let name = history.name(*tid);
-                let why = json!({ "tid": u64::from(*tid), "comm": name, "why": sentences });
+                let why = json!({ "tid": number_of(*tid), "comm": name, "why": sentences });
                 out.write_all(safe_json(why.to_string().as_bytes()).as_bytes())?;
                 continue;
             }

@@ -1,13 +1,19 @@
 //! `boot --kernels`: real processes with real clients.
 
 use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
     io::{Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
+    os::unix::net::UnixStream,
     process::Stdio,
+    sync::atomic::{AtomicBool, Ordering},
     thread,
 };
 
 use rustix::process::Signal;
+use serde_json::Value;
+use trapline::{Answered, Call, Detail, SystemCall, record::Recording};
 
 use crate::{replay::Folder, support::*};
 
@@ -198,13 +204,12 @@ fn each_kernel_has_random_numbers_of_its_own_and_a_seed_repeats_them() {
 
 #[test]
 fn what_several_kernels_cannot_honour_is_a_usage_error() {
-    let refused: [&[&str]; 11] = [
+    let refused: [&[&str]; 10] = [
         &["--chaos", "1"],
         &["--net", "latency=1ms"],
         &["--fault", "1s:cut main server"],
         &["--virtual"],
         &["--virtual", "--processors", "2"],
-        &["--tape", "run.tape"],
         &["--summary"],
         &["--exits"],
         &["--post-mortem"],
@@ -290,4 +295,433 @@ fn the_first_kernel_reads_standard_input() {
     let output = child.wait_with_output().expect("it ends");
     let out = String::from_utf8(output.stdout).expect("it is text");
     assert_eq!(out, lines.to_uppercase());
+}
+
+// ---- all kernels together
+
+/// A command attached to that socket: its exit code, standard output and standard error.
+fn ask(socket: &str, args: &[&str]) -> (i32, String, String) {
+    let args = [args, &["--attach", socket]].concat();
+    texts(trapline(&args).output().unwrap())
+}
+
+fn shown(socket: &str, args: &[&str]) -> String {
+    let (code, out, err) = ask(socket, args);
+    assert_eq!((code, &*err), (0, ""), "{args:?}: {out}");
+    out
+}
+
+/// The numbers of the tasks in a table.
+fn tids(table: &str) -> Vec<&str> {
+    let words = table
+        .lines()
+        .filter_map(|line| line.split_whitespace().next());
+    words.filter(|word| word.contains(':')).collect()
+}
+
+#[test]
+fn the_monitor_shows_the_tasks_of_all_kernels_and_kills_one_in_its_own() {
+    let folder = Folder::new("cores-monitor");
+    let sock = folder.path("run.sock");
+    let (run, addr) = serve(&["--monitor", &sock], &["echo", "--addr", "127.0.0.1:0"]);
+    let mut clients: Vec<TcpStream> = (0..40).map(|_| TcpStream::connect(addr).unwrap()).collect();
+    for client in &mut clients {
+        client.write_all(b"x\n").unwrap();
+        client.read_exact(&mut [0; 2]).unwrap();
+    }
+    let ps = shown(&sock, &["ps"]);
+    let all = tids(&ps);
+    // Two servers, and a task per client.
+    assert_eq!(all.len(), 42, "{ps}");
+    for kernel in 1..=2 {
+        let own = format!("{kernel}:");
+        let its = all.iter().filter(|tid| tid.starts_with(&own)).count();
+        let alone = shown(&format!("{sock}.{kernel}"), &["ps"]);
+        assert_eq!(tids(&alone).len(), its, "{alone}");
+        assert!(its > 1, "{ps}");
+        has(&ps, &format!("client  {kernel}:1"));
+    }
+    let few = shown(&sock, &["ps", "--most", "3", "--sort", "traps"]);
+    assert_eq!(
+        tids(&few)[..2]
+            .iter()
+            .filter(|tid| tid.ends_with(":1"))
+            .count(),
+        2,
+        "{few}"
+    );
+    has(&few, "and 39 more rows");
+    let filtered = shown(&sock, &["ps", "--filter", "2:1"]);
+    assert!(
+        tids(&filtered).iter().all(|tid| tid.starts_with("2:1")),
+        "{filtered}"
+    );
+    let tree = shown(&sock, &["tree"]);
+    has(&tree, "1:1 echo: waits for");
+    has(&tree, "2:1 echo: waits for");
+    has(&shown(&sock, &["waits"]), "task 2:1 \"echo\" waits for");
+    has(&shown(&sock, &["why", "2:1"]), "2:1 \"echo\" has waited");
+    has(&shown(&sock, &["where", "1:2"]), " 1:2 client ");
+    let json = shown(&sock, &["ps", "--json"]);
+    for line in json.lines() {
+        let line: Value = serde_json::from_str(line).unwrap();
+        if line["is"] == "task" {
+            assert!(line["tid"].as_str().unwrap().contains(':'), "{line}");
+        }
+    }
+    for (args, why) in [
+        (
+            ["kill", "1"],
+            "there are several kernels: give the task's number",
+        ),
+        (["kill", "3:1"], "there is no live task 3:1"),
+        (["kill", "2:9999"], "there is no live task 2:9999"),
+        (["why", "1:9999"], "there is no live task 1:9999"),
+    ] {
+        let (code, out, err) = ask(&sock, &args);
+        assert_eq!((code, &*out), (1, ""), "{err}");
+        has(&err, why);
+    }
+    for wrong in ["2:", ":2", "0:x", "9999:1", "-1:1", "1:2:3"] {
+        let (code, _, err) = ask(&sock, &["kill", "--", wrong]);
+        assert_eq!(code, 2, "{wrong}: {err}");
+    }
+    // The task of that number in the other kernel goes on.
+    let victim = *all
+        .iter()
+        .find(|tid| tid.starts_with("2:") && **tid != "2:1")
+        .unwrap();
+    let twin = victim.replacen('2', "1", 1);
+    assert!(all.contains(&&*twin), "{ps}");
+    shown(&sock, &["kill", victim]);
+    let left = shown(&sock, &["ps"]);
+    assert!(
+        !tids(&left).contains(&victim) && tids(&left).contains(&&*twin),
+        "{left}"
+    );
+    assert_eq!(tids(&left).len(), 41);
+    // With its server the second kernel ends, and the first goes on.
+    shown(&sock, &["kill", "2:1"]);
+    let end = |socket: &str| UnixStream::connect(socket).is_err().then_some(());
+    eventually("the end of a kernel", || end(&format!("{sock}.2")));
+    let left = shown(&sock, &["ps"]);
+    assert!(
+        tids(&left).iter().all(|tid| tid.starts_with("1:")),
+        "{left}"
+    );
+    let (code, _, err) = ask(&sock, &["kill", "2:1"]);
+    assert_eq!(code, 1);
+    has(&err, "kernel 2 has ended");
+    talk(addr, 8);
+    run.signal(Signal::INT);
+    let (code, err) = run.end();
+    assert_eq!(code, Some(130), "{err}");
+    assert_eq!(fs::read_dir(folder.path("")).unwrap().count(), 0);
+}
+
+#[test]
+fn a_live_trace_has_the_events_of_all_kernels() {
+    let folder = Folder::new("cores-live");
+    let sock = folder.path("run.sock");
+    let (run, addr) = serve(&["--monitor", &sock], &["echo", "--addr", "127.0.0.1:0"]);
+    let args = ["trace", "live", "--attach", &sock, "--call", "accept"];
+    let mut live = Running::start(trapline(&args).stdout(Stdio::piped()));
+    let (seen, is_over) = (&mut BTreeSet::new(), &AtomicBool::new(false));
+    thread::scope(|scope| {
+        // The trace begins at any of them.
+        scope.spawn(move || {
+            while !is_over.load(Ordering::Relaxed) {
+                let mut client = TcpStream::connect(addr).unwrap();
+                client.write_all(b"x\n").unwrap();
+                client.read_exact(&mut [0; 2]).unwrap();
+            }
+        });
+        while seen.len() < 2 {
+            let line = live.out_line();
+            has(&line, "accept(");
+            let tid = line.split_whitespace().nth(1).unwrap().to_string();
+            assert!(tid == "1:1" || tid == "2:1", "{line}");
+            seen.insert(tid);
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    run.signal(Signal::INT);
+    assert_eq!(run.end().0, Some(130));
+    assert_eq!(exit_of(&mut live.child), Some(0));
+}
+
+#[test]
+fn a_kernel_that_does_not_answer_hides_none_of_the_others() {
+    let folder = Folder::new("cores-silent");
+    let sock = folder.path("run.sock");
+    let args = [
+        "boot",
+        "-q",
+        "--kernels",
+        "2",
+        "--monitor",
+        &sock,
+        "couriers",
+        "--spin",
+    ];
+    let mut run = Running::start(rude(&args).stdout(Stdio::piped()));
+    assert_eq!(run.out_line(), "spins\n");
+    let ps = shown(&sock, &["ps"]);
+    assert_eq!(tids(&ps), ["1:1"], "{ps}");
+    has(
+        &ps,
+        "kernel 2 does not answer: does a task run without making a trap?",
+    );
+    let (code, _, err) = ask(&sock, &["kill", "2:1"]);
+    assert_eq!(code, 1);
+    has(&err, "kernel 2 does not answer");
+    run.child.kill().unwrap();
+    run.child.wait().unwrap();
+}
+
+/// Couriers in two kernels, with files. Returns what they have printed.
+fn couriers(options: &[&str], program: &[&str]) -> String {
+    let args = [
+        &["boot", "-q", "--kernels", "2"],
+        options,
+        &["couriers"],
+        program,
+    ]
+    .concat();
+    let (code, out, err) = texts(rude(&args).output().unwrap());
+    assert_eq!(code, 0, "{err}");
+    assert_eq!(out, "0: 0\n1: 1\n2: 4\n3: 9\n4: 16\n");
+    out
+}
+
+#[test]
+fn recordings_of_all_kernels_are_read_as_one_and_mail_is_joined() {
+    let folder = Folder::new("cores-recording");
+    let trap = folder.path("run.trap");
+    couriers(&["--record", &trap], &[]);
+    // Each message that is taken is a put of the other kernel, before it.
+    let (mut puts, mut gets) = (BTreeMap::new(), Vec::new());
+    for kernel in 1..=2u64 {
+        let mut count = 0;
+        for event in Recording::open(format!("{trap}.{kernel}")).unwrap() {
+            let event = event.unwrap();
+            if let Some(Call(SystemCall::Post, _)) = event.fact.call() {
+                count += 1;
+                puts.insert((kernel, count), event.at);
+            }
+            if let Some(Answered(_, Detail::Mail(from, put))) = event.fact.answer() {
+                assert_ne!(u64::from(*from), kernel);
+                gets.push(((u64::from(*from), *put), event.at));
+            }
+        }
+    }
+    assert_eq!((puts.len(), gets.len()), (10, 10));
+    for (put, at) in &gets {
+        assert!(puts[put] <= *at, "{put:?}");
+    }
+    let trace = |args: &[&str]| texts(trapline(&[&["trace"], args].concat()).output().unwrap());
+    let shows = |args: &[&str]| {
+        let (code, out, err) = trace(args);
+        assert_eq!((code, &*err), (0, ""), "{args:?}");
+        out
+    };
+    let show = shows(&["show", &trap]);
+    let is_of_task = |line: &str| {
+        let word = line.split_whitespace().nth(1).unwrap();
+        ["1:0", "1:1", "2:0", "2:1"].contains(&word)
+    };
+    assert!(show.lines().all(is_of_task), "{show}");
+    for part in [
+        "mailbox 1:1 \"answers\"",
+        "mailbox 2:1 \"asks\"",
+        "post 5 of kernel 2",
+    ] {
+        has(&show, part);
+    }
+    let times: Vec<&str> = show.lines().map(|line| &line[..15]).collect();
+    assert!(times.is_sorted(), "{show}");
+    assert!(
+        shows(&["show", "--task", "2:1", &trap])
+            .lines()
+            .all(|line| line.contains(" 2:1 "))
+    );
+    for line in shows(&["show", "--json", &trap]).lines() {
+        let line: Value = serde_json::from_str(line).unwrap();
+        assert!(
+            line["tid"] == 1 && [1, 2].contains(&line["kernel"].as_u64().unwrap()),
+            "{line}"
+        );
+    }
+    let summary = shows(&["summary", &trap]);
+    begins(&summary, "tasks ");
+    has(summary.lines().next().unwrap(), " of 2 kernels");
+    has(&summary, " 2:1  couriers");
+    has(
+        &shows(&["why", "1:1", &trap]),
+        "2:1 \"couriers\" put the message that ended the wait",
+    );
+    has(&shows(&["waits", &trap]), "no task waited");
+    has(
+        &shows(&["export", "--format", "chrome", &trap]),
+        "\"kernel 2\"",
+    );
+    for args in [&["path", &trap][..], &["diff", &trap, &trap]] {
+        let (code, out, err) = trace(args);
+        assert!(code != 0 && out.is_empty(), "{args:?}");
+        has(&err, "is of 2 kernels");
+        has(&err, &format!("name its file, such as {trap}.1"));
+    }
+    let (svg, html) = (folder.path("run.svg"), folder.path("run.html"));
+    shows(&["timeline", &trap, "-o", &svg]);
+    shows(&["timeline", &trap, "-o", &html]);
+    let svg = fs::read_to_string(svg).unwrap();
+    let (kernels, arrows) = (
+        "class=\"kernel\"",
+        "class=\"message\" fill=\"none\" stroke=\"var(--message)\" stroke-width=\"1.2\" d=\"",
+    );
+    assert_eq!(svg.matches(kernels).count(), 1);
+    let path = svg
+        .split(arrows)
+        .nth(1)
+        .expect("it has arrows")
+        .split('"')
+        .next()
+        .unwrap();
+    // A line and the two of its head for each message.
+    assert_eq!(path.matches('M').count(), 30, "{path}");
+    for label in [
+        ">kernel 1<",
+        ">1:1 couriers<",
+        ">kernel 2<",
+        ">2:1 couriers<",
+    ] {
+        has(&svg, label);
+    }
+    assert!(svg.find(">1:1 couriers<") < svg.find(">kernel 2<"));
+    // One alone is as before.
+    let alone = shows(&["show", &format!("{trap}.2")]);
+    assert!(!alone.contains("2:1"), "{alone}");
+}
+
+#[test]
+fn recordings_that_do_not_belong_together_are_refused() {
+    let folder = Folder::new("cores-mixed");
+    let trap = folder.path("run.trap");
+    couriers(&["--record", &trap], &[]);
+    let show = || texts(trapline(&["trace", "show", &trap]).output().unwrap());
+    let second = format!("{trap}.2");
+    let kept = fs::read(&second).unwrap();
+    fs::copy(format!("{trap}.1"), &second).unwrap();
+    let (code, out, err) = show();
+    assert_eq!((code, &*out), (1, ""));
+    has(&err, &format!("{second} is no recording of kernel 2 of 2"));
+    fs::remove_file(&second).unwrap();
+    has(&show().2, &format!("cannot read {second}"));
+    // What is cut off is told, and the rest is shown.
+    fs::write(&second, &kept[..kept.len() - 20]).unwrap();
+    let (code, out, err) = show();
+    assert_eq!(code, 0);
+    has(&out, " 1:1 couriers");
+    has(&err, &format!("{second}: "));
+    // A file of the plain name would hide those of the kernels.
+    fs::write(&trap, "").unwrap();
+    for option in ["--record", "--tape"] {
+        let args = ["boot", "--kernels", "2", option, &trap, "parts"];
+        let (code, out, err) = run(&args);
+        assert_eq!((code, &*out), (2, ""), "{err}");
+        has(&err, &format!("{trap} stands for all of them"));
+    }
+    let both = folder.path("both");
+    let (code, _, err) = run(&[
+        "boot",
+        "--kernels",
+        "2",
+        "--record",
+        &both,
+        "--tape",
+        &both,
+        "parts",
+    ]);
+    assert_eq!(code, 2);
+    has(&err, "--record would replace the tape");
+}
+
+#[test]
+fn tapes_of_kernels_are_replayed_together_and_alone() {
+    let folder = Folder::new("cores-tape");
+    let [tape, values] = ["run.tape", "values.tape"].map(|name| folder.path(name));
+    let printed = couriers(&["--tape", &tape], &[]);
+    couriers(&["--tape", &values], &["--recorded"]);
+    let replay = |file: &str| texts(rude(&["replay", "-q", file]).output().unwrap());
+    for tape in [&tape, &values] {
+        assert_eq!(replay(tape), (0, printed.clone(), String::new()));
+    }
+    // The first prints, and the second does not.
+    assert_eq!(
+        replay(&format!("{values}.1")),
+        (0, printed.clone(), String::new())
+    );
+    assert_eq!(
+        replay(&format!("{values}.2")),
+        (0, String::new(), String::new())
+    );
+    for kernel in 1..=2 {
+        let (code, _, err) = replay(&format!("{tape}.{kernel}"));
+        assert_eq!(code, 1, "{err}");
+        has(&err, "a message that is not put again");
+    }
+    // A recording of the replay is of both.
+    let trap = folder.path("again.trap");
+    let again = rude(&["replay", "-q", "--record", &trap, &tape])
+        .output()
+        .unwrap();
+    assert_eq!(texts(again).0, 0);
+    has(
+        &texts(trapline(&["trace", "show", &trap]).output().unwrap()).1,
+        " 2:1 couriers",
+    );
+    for options in [&["--explore", "3"][..], &["--task", "1"]] {
+        let (code, _, err) = texts(
+            rude(&[&["replay", &tape], options].concat())
+                .output()
+                .unwrap(),
+        );
+        assert_eq!(code, 2, "{err}");
+        has(&err, "is the tapes of several kernels");
+    }
+    let one = format!("{tape}.1");
+    let (code, _, err) = texts(rude(&["replay", "--explore", "3", &one]).output().unwrap());
+    assert_eq!(code, 2, "{err}");
+    has(&err, "--explore is for a kernel alone");
+    // A tape in the place of another.
+    fs::copy(&one, format!("{tape}.2")).unwrap();
+    let (code, _, err) = replay(&tape);
+    assert_eq!(code, 1, "{err}");
+    has(&err, "is no tape of kernel 2");
+}
+
+#[test]
+fn a_server_that_a_signal_ends_replays_in_all_kernels() {
+    let folder = Folder::new("cores-served");
+    let tape = folder.path("run.tape");
+    let options = ["--tape", &tape];
+    let (run, addr) = serve(&options, &["echo", "--addr", "127.0.0.1:0"]);
+    talk(addr, 32);
+    run.signal(Signal::TERM);
+    let (code, err) = run.end();
+    assert_eq!(code, Some(0), "{err}");
+    for kernel in 1..=2 {
+        has(&err, &format!("taped to {tape}.{kernel}"));
+    }
+    let replay = |file: &str| texts(trapline(&["replay", "-q", file]).output().unwrap());
+    let (code, out, err) = replay(&tape);
+    assert_eq!((code, &*err), (0, ""));
+    // Each says where it listens, as it did, and has the clients that it had.
+    let listens = |line: &&str| line.contains(&addr.to_string());
+    assert_eq!(out.lines().filter(listens).count(), 2, "{out}");
+    assert_eq!(out.matches("Client closed").count(), 32, "{out}");
+    for kernel in 1..=2 {
+        let (code, _, err) = replay(&format!("{tape}.{kernel}"));
+        assert_eq!((code, &*err), (0, ""));
+    }
 }

@@ -4,7 +4,7 @@
 use std::io;
 
 use super::{Header, MAX_WORDS, errors};
-use crate::abi::{DeviceId, QueueId};
+use crate::abi::{DeviceId, KernelId, QueueId};
 
 pub(crate) type Wrong = &'static str;
 
@@ -31,6 +31,13 @@ impl Header {
                 _ => return Err("a world of an unknown kind"),
             },
             version: bytes.text()?.to_string(),
+            kernel: match bytes.0 {
+                [] => None,
+                _ => {
+                    let kernel = KernelId::from_number(bytes.number()?);
+                    Some((kernel.ok_or("the number of no kernel")?, bytes.size()?))
+                }
+            },
         })
     }
 }

@@ -58,6 +58,10 @@ pub(crate) fn body(header: &Header) -> Vec<u8> {
     number(&mut payload, header.quantum.into());
     payload.push(header.is_simulated.into());
     text(&mut payload, &header.version);
+    if let Some((kernel, kernels)) = header.kernel {
+        number(&mut payload, kernel.into());
+        number(&mut payload, kernels as u64);
+    }
     payload
 }
 

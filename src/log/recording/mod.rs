@@ -54,8 +54,8 @@
 //!
 //! The payload of the first chunk is the header: the number of words in the command line (2^20 at
 //! most) and each as a text, the seed, the policy as a text, the quantum, the world (a byte: 0
-//! real, 1 simulated), trapline's version as a text. What may follow is for later versions, and to
-//! be passed over.
+//! real, 1 simulated), trapline's version as a text. The number of the kernel and how many there are follow,
+//! if several run side by side. What may follow is for later versions, and to be passed over.
 //!
 //! The payload of every other chunk is whole records. A record begins with a byte: its kind in the
 //! low six bits, 0x40 if the number of its task follows (otherwise it is that of the record
@@ -96,7 +96,8 @@
 //! address (4 bytes, port: u16), 3 an IPv6 address (16 bytes, port: u16, flow information: u32,
 //! scope: u32), 4 a length, 5 an exit, 6 a count, 7 an I/O error (its kind, a byte; text), 8 a
 //! kind of object and its name (two texts), 9 the sources of a select (how many; each is a byte as of kind
-//! 4, or 6 for a span and 7 for permits of a queue and how many). The kinds of I/O errors are numbered in the order of a table in `src/log/recording/errors.rs`.
+//! 4, or 6 for a span and 7 for permits of a queue and how many), 10 a length and an offset, 11 two texts of a
+//! disk, 12 a message of a mailbox (the number of the kernel that put it, and of the post there). The kinds of I/O errors are numbered in the order of a table in `src/log/recording/errors.rs`.
 //!
 //! This module uses the ABI and the event log.
 //!
@@ -115,6 +116,8 @@ mod recorder;
 mod ring;
 mod stream;
 pub(crate) mod wire;
+
+use crate::abi::KernelId;
 
 pub use super::event::OwnedEvent;
 pub use errors::Error;
@@ -148,6 +151,9 @@ pub struct Header {
     pub is_simulated: bool,
     /// The version of trapline that wrote it.
     pub version: String,
+    /// The number of the kernel among those that run side by side, and how many there are; `None` for a
+    /// kernel alone.
+    pub kernel: Option<(KernelId, usize)>,
 }
 
 /// A run of an unknown program by this version of trapline: first in, first out, turns of one tick,
@@ -161,6 +167,7 @@ impl Default for Header {
             quantum: 1,
             is_simulated: false,
             version: env!("CARGO_PKG_VERSION").to_string(),
+            kernel: None,
         }
     }
 }

@@ -17,8 +17,8 @@ use super::{
 };
 use crate::{
     abi::{
-        Argument, DeviceId, Direction, End, Errno, Exit, Inject, Interest, Nanos, On, Place,
-        QueueId, Reply, Share, Signal, SystemCall, Tid,
+        Argument, DeviceId, Direction, End, Errno, Exit, Inject, Interest, KernelId, Nanos, On,
+        Place, QueueId, Reply, Share, Signal, SystemCall, Tid,
     },
     log::{Detail, Event, Fact, Wake},
 };
@@ -303,6 +303,7 @@ tagged!("a detail of an unknown kind", Detail<'_> {
     9 Sources(sources) [sources],
     10 At(n, offset) [n] [offset],
     11 Path(path, beside) [path] [beside],
+    12 Mail(kernel, number) [kernel] [number],
 });
 
 tagged!("an unknown errno", Errno {
@@ -364,6 +365,8 @@ values! {
     };
     usize: |n, out| number(out, *n as u64), |bytes| bytes.size()?;
     Tid: |tid, out| number(out, (*tid).into()), |bytes| bytes.number()?.into();
+    KernelId: |kernel, out| number(out, (*kernel).into()),
+        |bytes| KernelId::from_number(bytes.number()?).ok_or("the number of no kernel")?;
     DeviceId: |device, out| number(out, (*device).into()), |bytes| bytes.device()?;
     Duration: |span, out| number(out, nanos(*span)), |bytes| Duration::from_nanos(bytes.number()?);
     Nanos: |span, out| number(out, nanos((*span).into())), |bytes| Duration::get(bytes)?.into();

@@ -3,11 +3,12 @@
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::{
-        Mutex, OnceLock,
+        Mutex, OnceLock, Weak,
         atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
     },
 };
 
+use super::{PuttingEnd, TakingEnd};
 use crate::{
     abi::{KernelId, QueueId},
     interrupt::{ExternalWork, Remote},
@@ -36,6 +37,8 @@ pub(super) struct Shared<T> {
     /// The kernel that takes. Set once, with the lock held.
     pub(super) home: OnceLock<Home>,
     pub(super) taken: Taken,
+    /// Its two ends, for their numbers.
+    pub(super) ends: OnceLock<(Weak<PuttingEnd<T>>, Weak<TakingEnd<T>>)>,
     pub(super) state: Mutex<State<T>>,
 }
 

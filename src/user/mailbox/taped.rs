@@ -14,6 +14,7 @@ use std::{
 use super::shared::{Codec, Key, Shared, State};
 use crate::{
     abi::{QueueId, SystemCall},
+    interrupt::Remote,
     panic::lock,
     trap::{BoundMailbox, Lack, Mail, Payload, Received, TrapFrame},
     user::{os::Os, queue::TryPutError},
@@ -232,6 +233,18 @@ impl<T: Send + 'static> BoundMailbox for Room<T> {
             _ => return Err(Lack::Wrong("another mailbox with mail")),
         }
         Ok(over())
+    }
+
+    fn post_of(&self, _: u64) -> Option<Key> {
+        None
+    }
+
+    fn ends(&self) -> [usize; 2] {
+        [0; 2]
+    }
+
+    fn rooms(&self) -> Vec<(Remote, QueueId)> {
+        Vec::new()
     }
 
     fn is_gone(&self) -> bool {

@@ -181,6 +181,26 @@ impl RealWorld {
         self
     }
 
+    /// Has the clock begin at this instant instead of now. Kernels side by side whose worlds have the same
+    /// instant have one time: their logs and recordings are in step.
+    ///
+    /// ```
+    /// use std::time::{Duration, Instant};
+    /// use trapline::{Kernel, Os, RealWorld};
+    ///
+    /// let before = Instant::now() - Duration::from_secs(5);
+    /// let world = RealWorld::new()?.since(before);
+    /// let mut kernel = Kernel::builder().world(world).build()?;
+    /// kernel.spawn("main", async |os: &mut Os| assert!(os.now().await >= Duration::from_secs(5)))?;
+    /// kernel.run()?.check()?;
+    /// # Ok::<(), trapline::Error>(())
+    /// ```
+    #[must_use]
+    pub fn since(mut self, begin: Instant) -> Self {
+        self.boot = begin;
+        self
+    }
+
     /// Has the disk of its tasks in this directory: [`Os::disk`](crate::Os::disk). Nothing outside of
     /// it can be named.
     ///

@@ -1,11 +1,13 @@
 //! The file of a tape that is read, entry by entry.
 
 use std::{
-    cell::Cell,
     fs::File,
     io::{self, BufReader, Read},
     path::Path,
-    rc::Rc,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -18,6 +20,7 @@ use super::{
 use crate::{
     abi::{DeviceId, Tid},
     log::recording::{Error as Broken, chunks::Chunks, decode::Bytes},
+    panic::lock,
     world::{Answer, Happening, Request, sequence::Sequence},
 };
 
@@ -40,21 +43,21 @@ pub(super) struct Reel {
 
 /// How far a replay has come. A copy sees the same replay.
 #[derive(Clone, Default, Debug)]
-pub struct Progress(Rc<Position>);
+pub struct Progress(Arc<Position>);
 
 #[derive(Default, Debug)]
 struct Position {
-    offset: Cell<u64>,
-    is_finished: Cell<bool>,
+    offset: AtomicU64,
+    is_finished: AtomicBool,
     /// Whether the next entry is missing, and the error of the write that has failed, if so.
-    cut: Cell<Option<Option<io::ErrorKind>>>,
+    cut: Mutex<Option<Option<io::ErrorKind>>>,
 }
 
 impl Progress {
     /// The byte of the tape that the next answer comes from.
     #[must_use]
     pub fn offset(&self) -> u64 {
-        self.0.offset.get()
+        self.0.offset.load(Ordering::Relaxed)
     }
 
     /// Checks, after a run, that the tape was used to its last byte.
@@ -62,11 +65,11 @@ impl Progress {
     /// *Errors:* [`Error::Left`] if the tape has more; [`Error::Truncated`] or [`Error::Unwritten`] if
     /// its end is missing.
     pub fn finish(&self) -> Result<(), Error> {
-        if self.0.is_finished.get() {
+        if self.0.is_finished.load(Ordering::Relaxed) {
             return Ok(());
         }
         let offset = self.offset();
-        Err(match self.0.cut.get() {
+        Err(match *lock(&self.0.cut) {
             None => Error::left(offset, Tid::KERNEL, "the end".into(), "more".into()),
             Some(None) => Error::Truncated { offset },
             Some(Some(error)) => Error::Unwritten { offset, error },
@@ -250,16 +253,16 @@ impl Reel {
     fn look_ahead(&mut self) {
         while self.broken.is_none() {
             if let Err(broken) = self.chunks.fill() {
-                self.progress.0.cut.set(match &broken {
+                *lock(&self.progress.0.cut) = match &broken {
                     Broken::Truncated { .. } => Some(None),
                     Broken::Unwritten { error, .. } => Some(Some(*error)),
                     _ => None,
-                });
+                };
                 self.broken = Some(broken);
                 break;
             }
             let offset = self.chunks.offset();
-            self.progress.0.offset.set(offset);
+            self.progress.0.offset.store(offset, Ordering::Relaxed);
             let mut bytes = Bytes(self.chunks.rest());
             match bytes.0[0] {
                 kind::SEED => {}
@@ -278,7 +281,9 @@ impl Reel {
 
     fn find_end(&mut self, offset: u64) {
         match self.chunks.is_over() {
-            Ok(true) if self.chunks.rest().len() == 1 => self.progress.0.is_finished.set(true),
+            Ok(true) if self.chunks.rest().len() == 1 => {
+                self.progress.0.is_finished.store(true, Ordering::Relaxed)
+            }
             Ok(_) => self.broken = Some(self.chunks.corrupt(offset, "there is more after its end")),
             Err(broken) => self.broken = Some(broken),
         }

@@ -4,8 +4,8 @@ use std::{io, net::SocketAddr, sync::LazyLock, time::Duration};
 
 use proptest::{prelude::*, sample::select};
 use trapline::{
-    Argument, Detail, DeviceId, Direction, End, Errno, Event, Exit, Fact, Inject, Nanos, On, Place,
-    Queue, QueueId, Reply, Share, SystemCall, Tid, Wake, record::OwnedEvent,
+    Argument, Detail, DeviceId, Direction, End, Errno, Event, Exit, Fact, Inject, KernelId, Nanos,
+    On, Place, Queue, QueueId, Reply, Share, SystemCall, Tid, Wake, record::OwnedEvent,
 };
 
 use crate::support::*;
@@ -188,7 +188,7 @@ fn texts() -> impl Strategy<Value = Texts> {
 pub(super) fn event() -> impl Strategy<Value = OwnedEvent> {
     let calls = (call(), reply(), on(), wake());
     let rest = (a_tid(), device(), direction(), nanos());
-    let which = (0..17, 0..8, any::<bool>());
+    let which = (0..17, 0..9, any::<bool>());
     let whose = (nanos(), a_tid());
     (which, whose, calls, rest, texts()).prop_map(
         |(which, (at, tid), (call, reply, on, by), (parent, device, direction, from), texts)| {
@@ -202,6 +202,7 @@ pub(super) fn event() -> impl Strategy<Value = OwnedEvent> {
                 3 => Detail::Len(texts.size),
                 4 => Detail::Exit(texts.exit.clone()),
                 5 => Detail::Count(texts.size),
+                6 => Detail::Mail(KernelId::at(texts.size % 1024), texts.size as u64),
                 _ => Detail::Io(texts.error, text.into()),
             };
             let fact = match fact {

@@ -122,7 +122,7 @@ const isAcross = (row) => rows.kind[row] === FAULT || rows.kind[row] === DEADLOC
 /** The cycles of waits that closed: the row of each, and its tasks, which its text names. */
 const deadlocks = Array.from(errors.filter((row) => rows.kind[row] === DEADLOCKED), (row) => ({
   row,
-  tids: rows.what.get(row).match(/\d+/g).map(Number),
+  tids: rows.what.get(row).match(/(\d+:)?\d+/g).map((text) => text.split(':').reduce((kernel, own) => kernel * OWN + Number(own), 0)),
 }));
 const faults = errors.filter((row) => rows.kind[row] === FAULT);
 const isErring = new Uint8Array(lanes.length);

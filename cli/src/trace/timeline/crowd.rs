@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, fmt::Write};
 
-use trapline::{Doing, On};
+use trapline::{Doing, KernelId, On};
 
 use super::{
     model::{Bar, Lane, Timeline},
@@ -65,12 +65,14 @@ impl<'a> Group<'a> {
 /// The lanes of a picture, in the order of their first tasks.
 pub(super) fn groups(timeline: &Timeline) -> Vec<Group<'_>> {
     let is_folded = timeline.tasks().count() > MOST_UNFOLDED;
-    let mut places: BTreeMap<String, usize> = BTreeMap::new();
+    let mut places: BTreeMap<(Option<KernelId>, String), usize> = BTreeMap::new();
     let mut groups: Vec<Group<'_>> = Vec::new();
     for lane in &timeline.lanes {
         let (name, next) = (pattern(&lane.name), groups.len());
         let place = match is_folded && !lane.is_kernel() {
-            true => *places.entry(name.clone()).or_insert(next),
+            true => *places
+                .entry((lane.tid.kernel(), name.clone()))
+                .or_insert(next),
             false => next,
         };
         if place == next {

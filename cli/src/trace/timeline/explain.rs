@@ -111,7 +111,12 @@ fn bar_of(timeline: &Timeline, lane: usize, history: &History, step: Step) -> Op
 }
 
 pub(super) fn path(timeline: &Timeline) -> (Vec<Part>, Value) {
-    let Some(history) = &timeline.history else {
+    // It does not lead from one kernel to another.
+    let is_of_one = timeline
+        .lanes
+        .iter()
+        .all(|lane| lane.tid.kernel().is_none());
+    let Some(history) = timeline.history.as_ref().filter(|_| is_of_one) else {
         return (Vec::new(), Value::Null);
     };
     let (path, total) = (history.path(), history.total());

@@ -3,29 +3,34 @@
 /** The lanes of more tasks than these are folded at first. */
 const MOST_UNFOLDED = 50;
 
-const kernelLanes = lanes.tid.filter((tid) => tid === 0).length;
+const kernelLanes = lanes.tid.filter((_, lane) => isKernel(lane)).length;
 
 /** Whether so many lanes are folded at first. The kernel's does not count. */
 const areMany = (count) => count - kernelLanes > MOST_UNFOLDED;
 
 const hostOf = (lane) => lanes.name.get(lane).match(/@([^@]+)$/)?.[1];
+/** Whether the recording is of several kernels. */
+const hasKernels = lanes.length > 0 && kernelOf(lanes.length - 1) > 0;
+const ofKernel = (lane) => (hasKernels ? `${kernelOf(lane)}: ` : '');
+
 const hasHosts = facts.isVirtual && Array.from(lanes.tid.keys()).some(hostOf);
 
 /** The name of a lane's group, by kind of group; none leaves the lane outside of all groups. */
 const GROUPINGS = {
   none: () => undefined,
+  kernel: (lane) => `kernel ${kernelOf(lane)}`,
   host: (lane) => (isKernel(lane) ? undefined : `on ${hostOf(lane) ?? 'localhost'}`),
   // The names of workers differ in their numbers.
   name: (lane) => {
     if (isKernel(lane)) return undefined;
     const { before, digits, after } = run.templates[lanes.name.template[lane]];
-    return before + (digits ? '#' : '') + after;
+    return ofKernel(lane) + before + (digits ? '#' : '') + after;
   },
   parent: (lane) => {
     if (isKernel(lane)) return undefined;
     const parent = lanes.place.get(lanes.parent[lane]);
-    if (lanes.parent[lane] === 0) return 'children of the host';
-    return `children of ${parent === undefined ? lanes.parent[lane] : task(parent)}`;
+    if (lanes.parent[lane] === 0) return `${ofKernel(lane)}children of the host`;
+    return `children of ${parent === undefined ? numbered(lanes.parent[lane]) : task(parent)}`;
   },
 };
 
@@ -48,7 +53,7 @@ function groupBy(by) {
   groups.by = by;
   groups.of.fill(-1);
   const isFolded = areMany(lanes.length);
-  const kept = [...found].filter(([, its]) => its.length > 1 || by === 'host');
+  const kept = [...found].filter(([, its]) => its.length > 1 || by === 'host' || by === 'kernel');
   groups.list = kept.map(([name, its], index) => {
     for (const lane of its) groups.of[lane] = index;
     return { name, index, lanes: its, isFolded, place: -1, failed: its.filter(hasFailed).length, crowds: {} };
@@ -59,8 +64,9 @@ function groupBy(by) {
   changed();
 }
 
-/** The groups to begin with: hosts; of many lanes, names or else parents; otherwise none. */
+/** The groups to begin with: kernels; hosts; of many lanes, names or else parents; otherwise none. */
 function chooseGroups() {
+  if (hasKernels && !areMany(lanes.length)) return groupBy('kernel');
   if (hasHosts) return groupBy('host');
   if (!areMany(lanes.length)) return groupBy('none');
   groupBy('name');

@@ -141,7 +141,7 @@ function treeLine(crowd) {
     return `${name} x${crowd.length}: ${parts.join(', ')}`;
   }
   const doing = { blocked: `waits for ${on}, since ${since}`, 'in call': `in ${on}` }[state] ?? state;
-  return `${tid} ${name}: ${doing}`;
+  return `${numbered(tid)} ${name}: ${doing}`;
 }
 
 /**
@@ -181,8 +181,8 @@ function fillInstant() {
   page('instant-text').textContent = view.scale === 'time' ? instantExact(view.at) : where(view.at);
   const tasks = standingAt(view.at);
   const few = tasks.slice(0, MOST_STANDING);
-  const lines = few.map(({ tid, name, parent, state, on, since, traps }) => [tid, name, parent, state, on, since, traps]);
-  const press = (cells) => selectBar(tasks.find(({ tid }) => tid === cells[0]).bar);
+  const lines = few.map(({ tid, name, parent, state, on, since, traps }) => [cellOf(tid), name, cellOf(parent), state, on, since, traps]);
+  const press = (cells) => selectBar(tasks.find(({ tid }) => cellOf(tid) === cells[0]).bar);
   const ps = listOf(['tid', 'task', 'parent', 'state', 'blocked on', 'since', 'traps'], lines, press);
   ps.id = 'ps';
   const tree = text('pre', treeLines(tasks).slice(0, MOST_STANDING).join('\n'));
@@ -206,10 +206,10 @@ function waitsOf(tasks) {
     const target = targetOf(one, view.at, alive);
     if (target !== undefined) targets.set(one.tid, target);
   }
-  const lines = waiting.slice(0, MOST_STANDING).map(({ tid, name, on }) => [tid, name, on]);
-  const list = listOf(['tid', 'task', 'waits for'], lines, (cells) => selectBar(waiting.find(({ tid }) => tid === cells[0]).bar));
+  const lines = waiting.slice(0, MOST_STANDING).map(({ tid, name, on }) => [cellOf(tid), name, on]);
+  const list = listOf(['tid', 'task', 'waits for'], lines, (cells) => selectBar(waiting.find(({ tid }) => cellOf(tid) === cells[0]).bar));
   list.id = 'waits';
-  const cycles = cyclesOf(targets).map((ring) => Object.assign(document.createElement('p'), { className: 'cycle', textContent: `cycle: ${[...ring, ring[0]].join(' -> ')}` }));
+  const cycles = cyclesOf(targets).map((ring) => Object.assign(document.createElement('p'), { className: 'cycle', textContent: `cycle: ${[...ring, ring[0]].map(numbered).join(' -> ')}` }));
   return [list, ...cycles];
 }
 

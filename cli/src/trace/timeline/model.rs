@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 use trapline::{
-    Answered, Deadlock, DeviceId, Direction, Doing, Ending, Event, Exit, Moment, On, Reply, Span,
-    Tid, Wake,
+    Answered, Call, Deadlock, Detail, DeviceId, Direction, Doing, Ending, Event, Exit, KernelId,
+    Moment, On, Reply, Span, SystemCall, Tid, Wake,
     record::{Header, OwnedEvent},
 };
 
@@ -101,7 +101,8 @@ pub(super) struct Closed {
     pub(super) tids: Vec<Tid>,
 }
 
-/// Bytes that a task sent and another received: the rows of both transfers, and how many.
+/// Bytes that a task sent and another received: the rows of both transfers, and how many. Or the message of a
+/// mailbox, without bytes.
 pub(super) struct Message {
     pub(super) from: usize,
     pub(super) to: usize,
@@ -122,11 +123,13 @@ pub(super) enum Kind {
     Deadlocked,
     /// An access to a shared value.
     Accessed,
+    /// A message of a mailbox that is taken.
+    Mail,
 }
 
 impl Lane {
     pub(super) fn is_kernel(&self) -> bool {
-        self.tid == Tid::KERNEL
+        self.tid.is_kernel()
     }
 
     pub(super) fn has_failed(&self) -> bool {
@@ -176,6 +179,9 @@ impl Timeline {
             spans: Spans::default(),
             places: FxHashMap::default(),
             transfers: BTreeMap::new(),
+            posted: BTreeMap::new(),
+            posts: BTreeMap::new(),
+            counts_posts: true,
             has_begun: false,
         };
         let mut history = is_explained.then(History::default);
@@ -250,6 +256,10 @@ struct Gather<'a> {
     timeline: Timeline,
     /// What went through each device that was opened since the last gap.
     transfers: BTreeMap<DeviceId, Transfers>,
+    /// How many messages the tasks of each kernel have put into mailboxes, and the rows of these calls.
+    posted: BTreeMap<KernelId, u64>,
+    posts: BTreeMap<(KernelId, u64), usize>,
+    counts_posts: bool,
     has_begun: bool,
 }
 
@@ -293,13 +303,15 @@ impl Gather<'_> {
         let place = match (event.tid, fact.cycle()) {
             (_, Some(cycle)) => self.deadlocked(cycle),
             // Chaos and the host: `boot --fault`.
-            (Tid::KERNEL, _) if fact.word() == "fault" => self.kernel_place(),
-            (Tid::KERNEL, _) => None,
+            (tid, _) if tid.is_kernel() && fact.word() == "fault" => self.kernel_place(tid),
+            (tid, _) if tid.is_kernel() => None,
             _ => self.place(event),
         };
         let is_end = fact.call().is_some() || fact.exit().is_some();
         for span in spans {
-            if span.doing == Doing::Idle && self.has_begun && now.turn > self.timeline.begin.turn {
+            // Of several kernels, each has its idle time in a lane of its own.
+            let is_all = span.doing == Doing::Idle && span.tid == Tid::KERNEL;
+            if is_all && self.has_begun && now.turn > self.timeline.begin.turn {
                 self.timeline.idle.push((span.from, span.to));
             }
             self.span(span, is_end);
@@ -310,6 +322,7 @@ impl Gather<'_> {
         }
         let is_row = self.timeline.rows.len() > row;
         self.transfer(event, is_row.then_some(row));
+        self.mail(event, is_row.then_some(row), place, has_gap);
         true
     }
 
@@ -321,6 +334,44 @@ impl Gather<'_> {
             self.timeline.deadlocks.push(Closed { at, tids });
         }
         Some(place)
+    }
+
+    /// Notes the puts into mailboxes, and joins each with the get of its message, which has a row then.
+    fn mail(&mut self, event: &Event<'_>, row: Option<usize>, place: Option<usize>, has_gap: bool) {
+        let alone = self.timeline.header.kernel.map(|(kernel, _)| kernel);
+        let kernel = event.tid.kernel().or(alone).unwrap_or_default();
+        if has_gap {
+            // The numbers of the puts are not known from here on.
+            self.posts.clear();
+            self.counts_posts = false;
+        }
+        if let Some(Call(SystemCall::Post, _)) = event.fact.call() {
+            let count = self.posted.entry(kernel).or_default();
+            *count += 1;
+            if let Some(row) = row.filter(|_| self.counts_posts) {
+                self.posts.insert((kernel, *count), row);
+            }
+        }
+        if let (Some(Answered(_, &Detail::Mail(kernel, put))), Some(place)) =
+            (event.fact.answer(), place)
+            && let Some(&from) = self.posts.get(&(kernel, put))
+        {
+            let sender = self.timeline.rows[from].tid;
+            let name = self.spans.tasks().comm(sender);
+            let what = clean(&format!("mail from {sender} {name:?}"));
+            let lane = &self.timeline.lanes[place];
+            let to = self.timeline.rows.len();
+            self.timeline.rows.push(Row {
+                at: self.spans.now(),
+                tid: lane.tid,
+                kind: Kind::Mail,
+                what,
+                places: None,
+                result: None,
+                is_error: false,
+            });
+            self.timeline.messages.push(Message { from, to, bytes: 0 });
+        }
     }
 
     fn transfer(&mut self, event: &Event<'_>, row: Option<usize>) {
@@ -361,7 +412,6 @@ impl Gather<'_> {
                 }
             }
         }
-        messages.sort_by_key(|message| (message.from, message.to));
         messages
     }
 
@@ -369,8 +419,8 @@ impl Gather<'_> {
     fn span(&mut self, span: Span, has_ended_by_row: bool) {
         let place = match span.tid {
             // On a virtual clock its work takes no time, and the background shows when it is idle.
-            Tid::KERNEL if self.timeline.header.is_simulated => None,
-            Tid::KERNEL => self.kernel_place(),
+            tid if tid.is_kernel() && self.timeline.header.is_simulated => None,
+            tid if tid.is_kernel() => self.kernel_place(tid),
             tid => self.places.get(&tid).copied(),
         };
         if let Some(place) = place {
@@ -399,14 +449,16 @@ impl Gather<'_> {
         }
     }
 
-    /// The lane of the kernel, unless only some tasks are selected.
-    fn kernel_place(&mut self) -> Option<usize> {
+    /// The lane of a kernel, unless only some tasks are selected.
+    fn kernel_place(&mut self, tid: Tid) -> Option<usize> {
         let is_shown = self.window.tasks.is_empty();
         let lanes = &mut self.timeline.lanes;
         let place = is_shown.then(|| {
-            self.places.entry(Tid::KERNEL).or_insert_with(|| {
+            self.places.entry(tid).or_insert_with(|| {
+                let number = tid.kernel().map(|kernel| format!(" {kernel}"));
                 lanes.push(Lane {
-                    name: "kernel".to_string(),
+                    tid,
+                    name: format!("kernel{}", number.unwrap_or_default()),
                     ..Lane::default()
                 });
                 lanes.len() - 1
@@ -422,8 +474,8 @@ impl Gather<'_> {
         }
         let (parent, name) = event.fact.spawned().unwrap_or((Tid::KERNEL, "?"));
         let name = clean(name);
-        let is_wanted = |task: &String| match task.parse::<u64>() {
-            Ok(number) => event.tid == number.into(),
+        let is_wanted = |task: &String| match task.parse::<Tid>() {
+            Ok(number) => event.tid == number,
             Err(_) => name == clean(task),
         };
         let tasks = &self.window.tasks;
@@ -533,6 +585,10 @@ impl Gather<'_> {
         }
         let messages = history.as_ref().map(|history| self.messages(history));
         let mut timeline = self.timeline;
+        timeline.messages.extend(messages.unwrap_or_default());
+        timeline
+            .messages
+            .sort_by_key(|message| (message.from, message.to));
         if deadlock.is_some() {
             timeline.end.turn += 1;
             timeline.idle.push((now, timeline.end));
@@ -542,7 +598,6 @@ impl Gather<'_> {
         timeline.lanes.sort_by_key(|lane| lane.tid);
         Timeline {
             shares: self.spans.shares(),
-            messages: messages.unwrap_or_default(),
             history,
             is_torn,
             deadlock,

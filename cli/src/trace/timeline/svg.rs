@@ -169,7 +169,9 @@ impl<'a> Picture<'a> {
                 }
                 (self.ruler())
                 @for (group, place) in self.groups.iter().zip(0..) { (self.lane(group, place)) }
+                (self.kernels())
                 (self.arrows())
+                (self.messages())
                 (self.marks())
                 @for closed in &self.timeline.deadlocks { (self.closed(closed)) }
                 @for &(from, to) in &self.arcs { (self.arc(from, to)) }
@@ -295,6 +297,51 @@ impl<'a> Picture<'a> {
             }
         }
         html! { @if !path.is_empty() { path class="arrow" d=(path) {} } }
+    }
+
+    /// The lines between the lanes of several kernels.
+    fn kernels(&self) -> Markup {
+        let kernel = |group: &Group<'_>| group.lanes[0].tid.kernel();
+        let pairs = self.groups.windows(2).zip(1..);
+        let begins = pairs.filter(|(pair, _)| kernel(&pair[0]) != kernel(&pair[1]));
+        html! {
+            @for (_, place) in begins {
+                @let y = px(Self::y(place));
+                line class="kernel" stroke="var(--ink)" x1="0" x2=(px(self.width)) y1=(y) y2=(y) {}
+            }
+        }
+    }
+
+    /// Arrows from the tasks that put messages into mailboxes to those that take them.
+    fn messages(&self) -> Markup {
+        let mut path = String::new();
+        let rows = &self.timeline.rows;
+        for message in &self.timeline.messages {
+            let [from, to] = [&rows[message.from], &rows[message.to]];
+            let (Some(above), Some(below)) = (self.place_alone(from.tid), self.place_alone(to.tid))
+            else {
+                continue;
+            };
+            if above == below {
+                continue;
+            }
+            let bottom = ACTIVE_TOP + ACTIVE_HEIGHT;
+            let [start, stop] = match above < below {
+                true => [bottom, ACTIVE_TOP - 1.0],
+                false => [ACTIVE_TOP, bottom],
+            };
+            let (x, y) = (self.x(from.at), Self::y(above) + start);
+            let (end, tip) = (self.x(to.at), Self::y(below) + stop);
+            // The path has numbers only, and writing to a string does not fail.
+            let _ = write!(path, "M{x:.1} {y:.1}L{end:.1} {tip:.1}");
+            // The head, turned as the line is.
+            let angle = (tip - y).atan2(end - x);
+            for side in [-0.5, 0.5] {
+                let (dx, dy) = (-5.0 * (angle + side).cos(), -5.0 * (angle + side).sin());
+                let _ = write!(path, "M{end:.1} {tip:.1}l{dx:.1} {dy:.1}");
+            }
+        }
+        html! { @if !path.is_empty() { path class="message" fill="none" stroke="var(--message)" stroke-width="1.2" d=(path) {} } }
     }
 
     /// A cross where a call failed, and a line across the lanes for a fault of the network.
@@ -499,7 +546,12 @@ fn labels(group: &Group<'_>) -> [String; 2] {
         0 => String::new(),
         failed => format!("{failed} failed"),
     };
-    [format!("{} × {}", group.name, group.lanes.len()), failed]
+    let of = group.lanes[0].tid.kernel();
+    let of = of.map_or_else(String::new, |kernel| format!("{kernel}: "));
+    [
+        format!("{of}{} × {}", group.name, group.lanes.len()),
+        failed,
+    ]
 }
 
 /// The approximate width, whatever the font.

@@ -78,7 +78,13 @@ const STATES = 4;
 /** The state of a bar. What it is blocked on makes no difference, and idle is the kernel's block. */
 const stateOf = (bar) => Math.min(bars.doing[bar], RESTING);
 
-const isKernel = (lane) => lanes.tid[lane] === 0;
+/** The number of a task in its kernel is below this. Above it is the number of the kernel, if there are several. */
+const OWN = 2 ** 42;
+const kernelOf = (lane) => Math.floor(lanes.tid[lane] / OWN);
+const isKernel = (lane) => lanes.tid[lane] % OWN === 0;
+/** The number of a task in words, such as 2:17 for task 17 of kernel 2. */
+const numbered = (tid) => (tid < OWN ? `${tid}` : `${Math.floor(tid / OWN)}:${tid % OWN}`);
+const cellOf = (tid) => (tid < OWN ? tid : numbered(tid));
 
 const unitsPerPixel = () => (view.end - view.begin) / Math.max(1, view.width - view.gutter);
 const toX = (value) => view.gutter + (value - view.begin) / unitsPerPixel();
@@ -231,7 +237,7 @@ function tickOf(nanos, digits) {
 
 const count = (number, what) => `${number.toLocaleString('en')} ${what}${number === 1 ? '' : 's'}`;
 
-const task = (lane) => (isKernel(lane) ? lanes.name.get(lane) : `${lanes.tid[lane]} ${lanes.name.get(lane)}`);
+const task = (lane) => (isKernel(lane) ? lanes.name.get(lane) : `${numbered(lanes.tid[lane])} ${lanes.name.get(lane)}`);
 
 function doing(bar) {
   const kind = bars.doing[bar];

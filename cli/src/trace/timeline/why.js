@@ -10,7 +10,7 @@ function whyOf(bar) {
   const [from, to] = [bars.from.time[bar], bars.to.time[bar]];
   if (isNone || to <= from) return [];
   const at = `${Math.floor((from + to) / 2)}ns`;
-  const command = `trapline trace why ${lanes.tid[bars.lane[bar]]} --at ${at} ${facts.file}`;
+  const command = `trapline trace why ${numbered(lanes.tid[bars.lane[bar]])} --at ${at} ${facts.file}`;
   return [`The page explains ${count(reasons.of.size, 'wait')}, and not this one. Its explanation: ${command}`];
 }
 

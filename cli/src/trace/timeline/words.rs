@@ -193,7 +193,7 @@ pub(super) fn bar(bar: &Bar, timeline: &Timeline, scale: Scale) -> String {
     let (from, to) = (bar.span.from, bar.span.to);
     let doing = match bar.span.doing {
         Doing::Running => "running".to_string(),
-        Doing::InCall if bar.span.tid == Tid::KERNEL => "the kernel works".to_string(),
+        Doing::InCall if bar.span.tid.is_kernel() => "the kernel works".to_string(),
         Doing::InCall => "in call".to_string(),
         Doing::Idle => "idle: no task is ready".to_string(),
         Doing::Ready => "ready".to_string(),
