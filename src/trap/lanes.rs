@@ -1,8 +1,6 @@
 //! The flags that decide which lane a trap takes, and those that change the turn after it.
 
-use super::frame::{
-    DEFERRED, DUE, OBSERVED, PAYLOAD, PUBLISHED, REQUEUED, SCREENED, TrapFrame,
-};
+use super::frame::{DEFERRED, DUE, OBSERVED, PAYLOAD, PUBLISHED, REQUEUED, SCREENED, TrapFrame};
 use crate::abi::SystemCall;
 
 impl TrapFrame {

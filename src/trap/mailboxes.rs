@@ -103,7 +103,7 @@ impl Mailboxes {
     }
 
     pub(crate) fn all(&self) -> Vec<(QueueId, Rc<dyn BoundMailbox>)> {
-        let all = self.0.borrow();
+        let all = self.bound.borrow();
         all.iter()
             .map(|(queue, mailbox)| (*queue, Rc::clone(mailbox)))
             .collect()
@@ -111,7 +111,7 @@ impl Mailboxes {
 
     #[inline(always)]
     pub(crate) fn are_none(&self) -> bool {
-        self.0.borrow().is_empty()
+        self.bound.borrow().is_empty()
     }
 
     /// Returns for logs which message of a mailbox an answer delivers.

@@ -18,7 +18,7 @@ use trapline::{Answered, Call, Detail, SystemCall, record::Recording};
 use crate::{replay::Folder, support::*};
 
 /// Starts a server in two kernels, and returns the address on which both listen.
-fn serve(options: &[&str], program: &[&str]) -> (Running, SocketAddr) {
+pub(crate) fn serve(options: &[&str], program: &[&str]) -> (Running, SocketAddr) {
     let args = [&["boot", "--kernels", "2"], options, program].concat();
     let mut run = Running::with_pipes(&args);
     let [one, other] = [0; 2].map(|_| {

@@ -28,6 +28,7 @@ mod servers;
 mod shell;
 mod signals;
 mod simulated;
+mod soak;
 mod support;
 mod tables;
 mod tour;
