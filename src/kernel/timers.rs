@@ -243,6 +243,9 @@ impl Timers {
     }
 
     pub(crate) fn pop_due(&mut self, now: Nanos) -> Option<Armed> {
+        if self.len == 0 {
+            return None;
+        }
         let (_, is_in_run) = self.first().filter(|((deadline, _), _)| *deadline <= now)?;
         self.len -= 1;
         match is_in_run {
