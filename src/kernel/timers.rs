@@ -23,6 +23,9 @@ const FOOT: usize = 64;
 /// The largest number of rungs into which one is split.
 const STEPS: usize = 64;
 
+/// How many timers may go to the ladder before the run, if it is a single timer, begins anew.
+const MISSED: u8 = 4;
+
 /// A timer: its deadline, and its number in order of arming. Timers fire in this order.
 pub(crate) type Timer = (Nanos, u64);
 
@@ -34,6 +37,8 @@ type Armed = (Timer, Slot);
 pub(crate) struct Timers {
     /// Timers in order. A disarmed one has [`Slot::NONE`]; neither the first nor the last is one.
     run: VecDeque<Armed>,
+    /// How many timers were armed since the last that has joined the run, if not more than it can count.
+    missed: u8,
     /// The next timers of the ladder, the first of them at the end.
     foot: Vec<Armed>,
     /// The other timers, the latest rung first.
@@ -111,11 +116,13 @@ impl Timers {
             if kept == self.run.capacity() {
                 self.run.reserve_exact(4 + kept / 2);
             }
+            self.missed = 0;
             return self.run.push_back((timer, task));
         }
-        // One timer is no run. With the later one the ladder has its place, and others can follow.
+        self.missed = self.missed.saturating_add(1);
+        // A late timer is no run: it goes to the ladder, so that others can follow this one.
         let (timer, task) = match self.run.len() {
-            1 => std::mem::replace(&mut self.run[0], (timer, task)),
+            1 if self.missed > MISSED => std::mem::replace(&mut self.run[0], (timer, task)),
             _ => (timer, task),
         };
         self.climb(timer, task);
@@ -223,7 +230,7 @@ impl Timers {
         }
         self.len -= 1;
         if self.leave_run(timer) {
-            return;
+            return self.sweep_if_due();
         }
         match self.rung_of(timer) {
             Some(rung) => rung.timers.retain(|(other, _)| *other != timer),
@@ -236,6 +243,9 @@ impl Timers {
     }
 
     pub(crate) fn pop_due(&mut self, now: Nanos) -> Option<Armed> {
+        if self.len == 0 {
+            return None;
+        }
         let (_, is_in_run) = self.first().filter(|((deadline, _), _)| *deadline <= now)?;
         self.len -= 1;
         match is_in_run {
@@ -278,6 +288,7 @@ impl Timers {
         self.rungs.clear();
         self.unmarked.clear();
         (self.dead, self.len, self.count) = (0, 0, 0);
+        self.missed = 0;
     }
 
     /// Returns the rung of a timer; `None` if it belongs into the foot.
