@@ -34,9 +34,11 @@ pub(super) struct Shared<T> {
     /// The kernel that takes. Set once, with the lock held.
     pub(super) home: OnceLock<Home>,
     /// Its two ends, for their numbers.
-    pub(super) ends: OnceLock<(Weak<PuttingEnd<T>>, Weak<TakingEnd<T>>)>,
+    pub(super) ends: OnceLock<Ends<T>>,
     pub(super) state: Mutex<State<T>>,
 }
+
+type Ends<T> = (Weak<PuttingEnd<T>>, Weak<TakingEnd<T>>);
 
 pub(super) struct Home {
     pub(super) kernel: KernelId,
