@@ -12,7 +12,6 @@ use std::{
     net::SocketAddr,
     process::ExitCode,
     rc::Rc,
-    sync::OnceLock,
     time::Duration,
 };
 
@@ -567,7 +566,7 @@ struct Couriers {
 
 type Ends = (Sender<u32>, Mailbox<u32>);
 
-static BOXES: OnceLock<[Ends; 2]> = OnceLock::new();
+static BOXES: std::sync::OnceLock<[Ends; 2]> = std::sync::OnceLock::new();
 
 impl Program for Couriers {
     async fn main(self, os: &mut Os) -> Result<(), Box<dyn Error>> {

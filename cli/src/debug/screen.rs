@@ -408,11 +408,7 @@ mod tests {
         let mut desk = Desk::new(engine::tests::engine::<Crowd>(), false);
         assert!(desk.perform("goto 95"));
         let subject = desk.engine.run.subject.expect("it has made a call");
-        assert_ne!(
-            desk.view.selected_task(),
-            Some(subject.into()),
-            "it has no row"
-        );
+        assert_ne!(desk.view.selected_task(), Some(subject), "it has no row");
         let details = desk.view.whereabouts.as_ref().expect("it has details");
         assert_eq!(details.tasks[0].tid, subject);
         let woken = desk.about_chosen("back wake");

@@ -123,11 +123,11 @@ impl Outbox {
     }
 
     /// Takes an answer of another monitor, as far as there is room. Returns whether more may come.
-    pub(super) fn take(&mut self, answer: Answer) -> bool {
+    pub(super) fn take(&mut self, answer: &Answer) -> bool {
         match answer {
-            Answer::Lost { count } => self.lost += count,
+            Answer::Lost { count } => self.lost += *count,
             Answer::Event(_) if self.lines.len() >= ROOM => self.lost += 1,
-            Answer::Event(_) => protocol::write(&answer, &mut self.lines),
+            Answer::Event(_) => protocol::write(answer, &mut self.lines),
             Answer::Error { .. } => return false,
             _ => {}
         }

@@ -20,7 +20,7 @@ use super::{
     client::Link,
     model::missing,
     monitor::{self, Live},
-    protocol::{Answers, Request},
+    protocol::{Answer, Answers, Request},
     query::Query,
     row::Totals,
     socket::SocketFile,
@@ -125,7 +125,7 @@ pub(super) struct Peers {
 
 /// What a kernel says.
 enum Said {
-    Answers(Result<Answers, String>),
+    Answers(Box<Result<Answers, String>>),
     /// It does not answer in time.
     Nothing,
     /// It has ended.
@@ -164,7 +164,7 @@ impl Peers {
         let mut said = self.ask_each(os, &request, about).await;
         match (about, request) {
             (Some(kernel), _) => match said.pop() {
-                Some((_, Said::Answers(answers))) => answers,
+                Some((_, Said::Answers(answers))) => *answers,
                 Some((_, Said::Nothing)) => {
                     Err(format!("kernel {kernel} does not answer: {SPINS}"))
                 }
@@ -208,14 +208,14 @@ impl Peers {
         &self,
         os: &mut Os,
         request: &Request,
-        take: impl Fn(super::protocol::Answer) -> bool + Clone + 'static,
+        take: impl Fn(&Answer) -> bool + Clone + 'static,
     ) {
         for (_, socket) in self.kernels.iter() {
             let (socket, request, take) = (socket.clone(), request.clone(), take.clone());
             let relay = async move |os: &mut Os| {
                 let mut link = Link::new(os, UnixStream::connect(socket)?).await?;
                 link.send(os, &request).await?;
-                while take(link.next(os, &mut 0).await?) {}
+                while take(&link.next(os, &mut 0).await?) {}
                 io::Result::Ok(())
             };
             // Its failure is the end of its kernel.
@@ -247,7 +247,7 @@ async fn ask(
         .timeout(patience, async |os| link.ask(os, &request).await)
         .await
     {
-        Ok(Ok(answers)) => (Some(link), Said::Answers(answers)),
+        Ok(Ok(answers)) => (Some(link), Said::Answers(Box::new(answers))),
         Ok(Err(_)) => (None, Said::Gone),
         Err(_) => (None, Said::Nothing),
     }
@@ -261,7 +261,7 @@ fn joined(said: Vec<(KernelId, Said)>, query: &Query) -> Result<Answers, String>
             Said::Gone => {}
             Said::Nothing => all.silent.push(kernel.into()),
             Said::Answers(answers) => {
-                let answers = answers?;
+                let answers = (*answers)?;
                 rows.push(answers.tasks);
                 all.cycles.extend(answers.cycles);
                 all.behind.extend(answers.behind);

@@ -350,7 +350,7 @@ impl Client {
         };
         if let Request::Trace(_) = request {
             let outbox = Rc::downgrade(&self.outbox);
-            let take = move |answer| match outbox.upgrade() {
+            let take = move |answer: &Answer| match outbox.upgrade() {
                 Some(outbox) => outbox.borrow_mut().take(answer),
                 None => false,
             };

@@ -38,7 +38,7 @@ pub(super) struct Shared<T> {
     pub(super) home: OnceLock<Home>,
     pub(super) taken: Taken,
     /// Its two ends, for their numbers.
-    pub(super) ends: OnceLock<(Weak<PuttingEnd<T>>, Weak<TakingEnd<T>>)>,
+    pub(super) ends: OnceLock<Ends<T>>,
     pub(super) state: Mutex<State<T>>,
 }
 
@@ -52,6 +52,8 @@ pub(super) struct Taken {
     /// so a task that waits sees the room, or the get sees the task.
     is_awaited: AtomicBool,
 }
+
+type Ends<T> = (Weak<PuttingEnd<T>>, Weak<TakingEnd<T>>);
 
 pub(super) struct Home {
     pub(super) kernel: KernelId,

@@ -282,7 +282,7 @@ impl Reel {
     fn find_end(&mut self, offset: u64) {
         match self.chunks.is_over() {
             Ok(true) if self.chunks.rest().len() == 1 => {
-                self.progress.0.is_finished.store(true, Ordering::Relaxed)
+                self.progress.0.is_finished.store(true, Ordering::Relaxed);
             }
             Ok(_) => self.broken = Some(self.chunks.corrupt(offset, "there is more after its end")),
             Err(broken) => self.broken = Some(broken),

@@ -11,6 +11,7 @@ const areMany = (count) => count - kernelLanes > MOST_UNFOLDED;
 const hostOf = (lane) => lanes.name.get(lane).match(/@([^@]+)$/)?.[1];
 /** Whether the recording is of several kernels. */
 const hasKernels = lanes.length > 0 && kernelOf(lanes.length - 1) > 0;
+if (hasKernels) document.getElementById('groups').add(new Option('by kernel', 'kernel'), 1);
 const ofKernel = (lane) => (hasKernels ? `${kernelOf(lane)}: ` : '');
 
 const hasHosts = facts.isVirtual && Array.from(lanes.tid.keys()).some(hostOf);

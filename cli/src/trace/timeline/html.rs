@@ -284,7 +284,6 @@ fn tools() -> Markup {
             label class="group" { "Groups "
                 select id="groups" aria-keyshortcuts="f" {
                     option value="none" { "none" } option value="host" { "by host" }
-                    option value="kernel" { "by kernel" }
                     option value="name" { "by name" } option value="parent" { "by parent" }
                 }
             }

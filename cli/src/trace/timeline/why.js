@@ -93,7 +93,9 @@ function drawPath() {
 function fillPath() {
   const panel = page('tab-path');
   if (!facts.path) {
-    panel.textContent = `The recording is too long for it. Use: trapline trace path ${facts.file}`;
+    panel.textContent = hasKernels
+      ? 'It does not lead from kernel to kernel: draw the file of one.'
+      : `The recording is too long for it. Use: trapline trace path ${facts.file}`;
     return;
   }
   const title = document.createElement('p');
