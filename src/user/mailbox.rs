@@ -16,7 +16,7 @@ use std::{
 };
 
 pub(super) use shared::Codec;
-use shared::{Home, Key, OF_THREAD, Shared, State, Ticket};
+use shared::{Home, Key, OF_THREAD, PuttingEnd, Shared, State, TakingEnd, Ticket};
 
 use super::{
     os::{Decode, Os, mismatch},
@@ -78,12 +78,6 @@ pub struct Mailbox<T>(Arc<TakingEnd<T>>);
 /// The end of a mailbox that puts messages, from tasks of any kernel and from other threads. Clones are
 /// ends of the same mailbox. When the last is dropped, the mailbox is closed.
 pub struct Sender<T>(Arc<PuttingEnd<T>>);
-
-/// The last handle that takes ends the mailbox.
-pub(super) struct TakingEnd<T>(Arc<Shared<T>>);
-
-/// The last handle that puts closes it.
-pub(super) struct PuttingEnd<T>(Arc<Shared<T>>);
 
 impl<T: Send + 'static> Mailbox<T> {
     /// A mailbox with room for so many messages; 0 counts as 1. Messages that are put and not taken
@@ -445,18 +439,6 @@ impl<T: Send + 'static> Bound<T> {
 impl<T: Send + 'static> Drop for Bound<T> {
     fn drop(&mut self) {
         self.shared.refuse();
-    }
-}
-
-impl<T> Drop for TakingEnd<T> {
-    fn drop(&mut self) {
-        self.0.refuse();
-    }
-}
-
-impl<T> Drop for PuttingEnd<T> {
-    fn drop(&mut self) {
-        self.0.close();
     }
 }
 

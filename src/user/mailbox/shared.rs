@@ -2,10 +2,9 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    sync::{Mutex, OnceLock, Weak},
+    sync::{Arc, Mutex, OnceLock, Weak},
 };
 
-use super::{PuttingEnd, TakingEnd};
 use crate::{
     abi::{KernelId, QueueId},
     interrupt::{ExternalWork, Remote},
@@ -36,6 +35,24 @@ pub(super) struct Shared<T> {
     /// Its two ends, for their numbers.
     pub(super) ends: OnceLock<Ends<T>>,
     pub(super) state: Mutex<State<T>>,
+}
+
+/// The last handle that takes ends the mailbox.
+pub(super) struct TakingEnd<T>(pub(super) Arc<Shared<T>>);
+
+/// The last handle that puts closes it.
+pub(super) struct PuttingEnd<T>(pub(super) Arc<Shared<T>>);
+
+impl<T> Drop for TakingEnd<T> {
+    fn drop(&mut self) {
+        self.0.refuse();
+    }
+}
+
+impl<T> Drop for PuttingEnd<T> {
+    fn drop(&mut self) {
+        self.0.close();
+    }
 }
 
 type Ends<T> = (Weak<PuttingEnd<T>>, Weak<TakingEnd<T>>);
