@@ -3,19 +3,17 @@
 //! A mailbox does not know which tasks hold its ends: a program captures them. So the tasks are ended one by
 //! one, and each is found to hold the ends that go with it. All kernels end then in any case.
 
-use std::{collections::BTreeSet, rc::Rc};
+use std::collections::BTreeSet;
 
 use crate::{
     abi::{End, KernelId, On, QueueId, TaskInfo, TaskState, Tid},
-    kernel::{Deadlock, Kernel},
-    trap::BoundMailbox,
+    kernel::{Deadlock, Kernel, OwnMailbox},
 };
 
 /// The mailbox of a kernel.
 struct Found {
     kernel: KernelId,
-    queue: QueueId,
-    mailbox: Rc<dyn BoundMailbox>,
+    mailbox: OwnMailbox,
     /// The queues at which tasks wait for room in it.
     rooms: Vec<(KernelId, QueueId)>,
     /// How many handles put into it, and how many take from it.
@@ -65,7 +63,7 @@ pub(super) fn reports(kernels: &mut [(KernelId, &mut Kernel)]) -> Vec<Deadlock> 
 fn mailboxes(kernels: &[(KernelId, &mut Kernel)]) -> Vec<Found> {
     let mut found = Vec::new();
     for (id, kernel) in kernels {
-        for (queue, mailbox) in kernel.mailboxes() {
+        for mailbox in kernel.mailboxes() {
             let rooms = mailbox.rooms().into_iter().filter_map(|(remote, room)| {
                 let mut of_remote = kernels
                     .iter()
@@ -74,7 +72,6 @@ fn mailboxes(kernels: &[(KernelId, &mut Kernel)]) -> Vec<Found> {
             });
             found.push(Found {
                 kernel: *id,
-                queue,
                 rooms: rooms.collect(),
                 ends: mailbox.ends(),
                 holders: Default::default(),
@@ -96,7 +93,7 @@ fn enders(kernel: KernelId, task: &TaskInfo, found: &[Found]) -> Vec<Tid> {
         return Vec::new();
     };
     let here = (kernel, queue);
-    let waits = |one: &&Found| (one.kernel, one.queue) == here || one.rooms.contains(&here);
+    let waits = |one: &&Found| (one.kernel, one.mailbox.queue) == here || one.rooms.contains(&here);
     let Some(one) = found.iter().find(waits) else {
         return Vec::new();
     };

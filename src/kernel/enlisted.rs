@@ -5,10 +5,30 @@ use std::{cell::Cell, io, rc::Rc, time::Duration};
 use super::{Kernel, report::Error};
 use crate::{
     abi::{Exit, KernelId, QueueId, TaskInfo, Tid},
+    interrupt::Remote,
     sched::Random,
     trap::BoundMailbox,
     world::{InStep, Pace, SimWorld, World},
 };
+
+/// A mailbox that belongs to a kernel.
+pub(crate) struct OwnMailbox {
+    /// The queue in its place.
+    pub(crate) queue: QueueId,
+    bound: Rc<dyn BoundMailbox>,
+}
+
+impl OwnMailbox {
+    /// How many handles put into it, and how many take from it.
+    pub(crate) fn ends(&self) -> [usize; 2] {
+        self.bound.ends()
+    }
+
+    /// The kernels of the tasks that wait for room in it, and the queues at which they wait.
+    pub(crate) fn rooms(&self) -> Vec<(Remote, QueueId)> {
+        self.bound.rooms()
+    }
+}
 
 impl Kernel {
     /// Gives the kernel its number among those that run side by side. No task has had a turn. If it
@@ -68,9 +88,11 @@ impl Kernel {
         blocked.map(|task| task.beside(self.id)).collect()
     }
 
-    /// Returns the mailboxes that belong to the kernel, and the queues in their places.
-    pub(crate) fn mailboxes(&self) -> Vec<(QueueId, Rc<dyn BoundMailbox>)> {
-        self.frame.mailboxes.all()
+    /// Returns the mailboxes that belong to the kernel.
+    pub(crate) fn mailboxes(&self) -> Vec<OwnMailbox> {
+        let all = self.frame.mailboxes.all().into_iter();
+        all.map(|(queue, bound)| OwnMailbox { queue, bound })
+            .collect()
     }
 
     /// Ends the tasks one by one, and tells of each.

@@ -17,7 +17,7 @@ use std::{
 };
 
 pub(super) use shared::Codec;
-use shared::{Home, Key, OF_THREAD, Shared, State, Taken, Ticket};
+use shared::{Home, Key, OF_THREAD, PuttingEnd, Shared, State, Taken, TakingEnd, Ticket};
 
 use super::{
     os::{Decode, Os, mismatch},
@@ -82,12 +82,6 @@ pub struct Sender<T>(Arc<PuttingEnd<T>>);
 
 /// The most messages whose memory is kept for the next.
 const REUSED: usize = 1024;
-
-/// The last handle that takes ends the mailbox.
-pub(super) struct TakingEnd<T>(Arc<Shared<T>>);
-
-/// The last handle that puts closes it.
-pub(super) struct PuttingEnd<T>(Arc<Shared<T>>);
 
 impl<T: Send + 'static> Mailbox<T> {
     /// A mailbox with room for so many messages; 0 counts as 1. Messages that are put and not taken
@@ -481,18 +475,6 @@ impl<T: Send + 'static> Bound<T> {
 impl<T: Send + 'static> Drop for Bound<T> {
     fn drop(&mut self) {
         self.shared.refuse();
-    }
-}
-
-impl<T> Drop for TakingEnd<T> {
-    fn drop(&mut self) {
-        self.0.refuse();
-    }
-}
-
-impl<T> Drop for PuttingEnd<T> {
-    fn drop(&mut self) {
-        self.0.close();
     }
 }
 

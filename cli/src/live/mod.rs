@@ -14,7 +14,8 @@
 //! | `protocol.rs` | the messages on the socket |
 //! | `socket.rs` | the socket's file |
 //! | `monitor.rs` | the task behind the socket |
-//! | `front.rs` | the monitor of several kernels, which asks those of each |
+//! | `front.rs` | the monitor of several kernels |
+//! | `peers.rs` | the connections of its clients to the monitor of each kernel |
 //! | `watch.rs` | what `boot` needs for its monitor and its screen |
 //! | `client.rs`, `dump.rs` | the other end of the socket |
 //! | `text.rs` | tasks as tables, trees and lines |
@@ -29,6 +30,7 @@ pub(super) mod feed;
 pub(super) mod front;
 pub(super) mod model;
 mod monitor;
+mod peers;
 pub(super) mod protocol;
 pub(super) mod query;
 pub(super) mod row;

@@ -19,8 +19,8 @@ use trapline::{Device, KernelId, Os, Tid, record::Handle};
 
 use super::{
     feed::{Feed, Outbox},
-    front::Peers,
     model::{self, Gauge, Shared},
+    peers::Peers,
     protocol::{self, Answer, Request},
     row::Totals,
     socket::SocketFile,

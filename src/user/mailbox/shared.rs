@@ -3,12 +3,11 @@
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::{
-        Mutex, OnceLock, Weak,
+        Arc, Mutex, OnceLock, Weak,
         atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
     },
 };
 
-use super::{PuttingEnd, TakingEnd};
 use crate::{
     abi::{KernelId, QueueId},
     interrupt::{ExternalWork, Remote},
@@ -42,7 +41,7 @@ pub(super) struct Shared<T> {
     pub(super) state: Mutex<State<T>>,
 }
 
-/// What a get notes without the lock. In a cache line of its own: those who put rarely look at it.
+/// What a get notes without the lock. In a cache line of its own: a put rarely looks at it.
 #[derive(Default)]
 #[repr(align(64))]
 pub(super) struct Taken {
@@ -51,6 +50,24 @@ pub(super) struct Taken {
     /// Whether a task may wait for room. Set before the count is read, which rises before this is read:
     /// so a task that waits sees the room, or the get sees the task.
     is_awaited: AtomicBool,
+}
+
+/// The last handle that takes ends the mailbox.
+pub(super) struct TakingEnd<T>(pub(super) Arc<Shared<T>>);
+
+/// The last handle that puts closes it.
+pub(super) struct PuttingEnd<T>(pub(super) Arc<Shared<T>>);
+
+impl<T> Drop for TakingEnd<T> {
+    fn drop(&mut self) {
+        self.0.refuse();
+    }
+}
+
+impl<T> Drop for PuttingEnd<T> {
+    fn drop(&mut self) {
+        self.0.close();
+    }
 }
 
 type Ends<T> = (Weak<PuttingEnd<T>>, Weak<TakingEnd<T>>);

@@ -1,4 +1,4 @@
-//! What the real world answers to a request, apart from those of each message.
+//! What the real world does at a request, apart from those of each message.
 
 use std::{
     fs::File,
