@@ -55,7 +55,6 @@ Examples:
   replay --task 3 run.tape                with those of task 3
   replay --record run.trap run.tape       then: trace open run.trap
   replay --at-speed --top run.tape        as it was
-  replay run.tape.2                       the second kernel of `boot --kernels 2 --tape run.tape` alone
   replay --as-test loses_a_line run.tape  a test of the crate in this folder
   replay --explore 1000 run.tape          in other orders, with scripted peers"
 )]
