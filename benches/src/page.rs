@@ -81,7 +81,7 @@ pub(crate) type Measured<'a> = (&'static str, Vec<&'a Results>);
 pub(crate) fn write(path: &Path, run: &str, all: &[Measured<'_>]) -> io::Result<()> {
     let wrong = |what: String| io::Error::other(format!("{}: {what}", path.display()));
     let mut text = fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
-    let tables = all.iter().map(|(name, results)| (*name, table(results)));
+    let tables = all.iter().map(|(name, results)| (*name, tables(results)));
     for (name, table) in [(MACHINE, run.to_string())].into_iter().chain(tables) {
         text = replaced(&text, name, &table).ok_or_else(|| {
             wrong(format!(
@@ -100,6 +100,16 @@ fn replaced(text: &str, name: &str, content: &str) -> Option<String> {
     Some(format!("{before}{mark}\n{content}\n{END}{after}"))
 }
 
+/// A table for the contests that have the same first contender.
+fn tables(all: &[&Results]) -> String {
+    if all.is_empty() {
+        return "Not measured: this machine lacks a program that it needs.\n".into();
+    }
+    let first = |results: &&Results| results.lines[0].contender;
+    let parts = all.chunk_by(|one, next| first(one) == first(next));
+    parts.map(table).collect::<Vec<_>>().join("\n")
+}
+
 /// A row for each unit of each contest, and a column for each contender. Behind the figure of a peer
 /// stands how many times ours it is.
 fn table(all: &[&Results]) -> String {
@@ -108,9 +118,6 @@ fn table(all: &[&Results]) -> String {
         if !names.contains(&line.contender) {
             names.push(line.contender);
         }
-    }
-    if names.is_empty() {
-        return "Not measured: this machine lacks a program that it needs.\n".into();
     }
     let mut text = format!("| | {} | what limits it |\n", names.join(" | "));
     text.push_str(&format!("|---|{}---|\n", "---|".repeat(names.len())));

@@ -147,6 +147,7 @@ impl Kernel {
     /// Makes a new frame that of this kernel.
     pub(super) fn bind_frame(&mut self) {
         self.frame.kernel.set(self.id);
+        self.frame.mailboxes.set_prompt(!self.world.spins());
         if let Some(net) = self.world.net() {
             net.bind(&self.frame);
         }

@@ -199,9 +199,11 @@ impl Kernel {
             self.audit();
         }
         self.check_console()?;
-        self.run_deferred_of_host();
         self.frame.mailboxes.admit();
+        self.run_deferred_of_host();
         self.run_daemons();
+        // A daemon may have taken mail, and the kernel may sleep now.
+        self.frame.mailboxes.admit();
         if self.is_over() {
             return Ok(());
         }

@@ -196,6 +196,10 @@ impl Timers {
         let Ok(at) = self.run.binary_search_by_key(&timer, |armed| armed.0) else {
             return false;
         };
+        if self.run[at].1 == Slot::NONE {
+            // It was moved away and back, and is on the ladder.
+            return false;
+        }
         self.run[at].1 = Slot::NONE;
         self.dead += 1;
         while self.run.back().is_some_and(|(_, slot)| *slot == Slot::NONE) {
@@ -399,6 +403,8 @@ mod tests {
         Reserve(u64),
         /// Disarms timers from a position on, with a step between them.
         Disarm(usize, usize),
+        /// Moves a timer by its number, and maybe back.
+        Move(usize, u64, bool),
         /// Asks for the next deadline.
         Next,
         /// Moves the clock to the next deadline, and further by a span.
@@ -440,6 +446,21 @@ mod tests {
                         self.model.remove(&timer);
                         assert!(self.timers.kept() <= FOOT + 2 * self.model.len());
                     }
+                }
+                Act::Move(at, span, returns) => {
+                    let Some((&timer, &task)) = self.model.iter().nth(at) else {
+                        return;
+                    };
+                    self.timers.remove(timer);
+                    let mut moved = (self.later(span), timer.1);
+                    self.timers.start(moved, task);
+                    if returns {
+                        self.timers.remove(moved);
+                        self.timers.start(timer, task);
+                        moved = timer;
+                    }
+                    self.model.remove(&timer);
+                    self.model.insert(moved, task);
                 }
                 Act::Next => drop(self.next()),
                 Act::Wait(more) => {
@@ -492,6 +513,8 @@ mod tests {
             4 => arm.prop_map(|(count, span, spread)| Act::Arm(count, span, spread.max(1))),
             2 => span().prop_map(Act::Reserve),
             2 => (0..200usize, 1..8usize).prop_map(|(from, step)| Act::Disarm(from, step)),
+            2 => (0..200usize, span(), any::<bool>())
+                .prop_map(|(at, span, returns)| Act::Move(at, span, returns)),
             2 => Just(Act::Next),
             4 => span().prop_map(Act::Wait),
         ]
@@ -537,6 +560,24 @@ mod tests {
             assert!(ladder <= 3, "{ladder} are on the ladder at {now}");
         }
         assert_eq!(timers.len(), armed.len() + 1);
+    }
+
+    #[test]
+    fn a_timer_of_the_run_that_is_moved_away_and_back_can_be_disarmed() {
+        let mut timers = Timers::default();
+        let mut arm = |n| timers.arm(Nanos(n), Slot::LAST);
+        let [_, _, moved, _] = [10, 20, 30, 40].map(&mut arm);
+        for deadline in [30, 35, 30] {
+            timers.remove((Nanos(deadline), moved.1));
+            timers.start(
+                (Nanos(if deadline == 35 { 30 } else { 35 }), moved.1),
+                Slot::LAST,
+            );
+        }
+        timers.disarm((Nanos(35), moved.1));
+        let left = timers.all().into_iter().map(|timer| timer.0.0);
+        assert_eq!(left.collect::<Vec<_>>(), [10, 20, 40]);
+        assert_eq!(timers.len(), 3);
     }
 
     #[test]

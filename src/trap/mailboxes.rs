@@ -95,6 +95,9 @@ pub(crate) struct Mailboxes {
     /// Those that have room which no task was told of.
     roomy: RefCell<Vec<Rc<dyn BoundMailbox>>>,
     is_any_roomy: Cell<bool>,
+    /// Whether a task is told of room at once: in a world that does not spin, in which a run in steps is the
+    /// same run.
+    is_prompt: Cell<bool>,
 }
 
 impl Mailboxes {
@@ -141,6 +144,14 @@ impl Mailboxes {
     pub(crate) fn end(&self) {
         drop(self.bound.take());
         self.roomy.take();
+    }
+
+    pub(crate) fn set_prompt(&self, is_prompt: bool) {
+        self.is_prompt.set(is_prompt);
+    }
+
+    pub(crate) fn is_prompt(&self) -> bool {
+        self.is_prompt.get()
     }
 
     /// Has a mailbox admit messages at the next poll.

@@ -439,15 +439,15 @@ impl<T: Send + 'static> BoundMailbox for Bound<T> {
 }
 
 impl<T: Send + 'static> Bound<T> {
-    /// Notes room for a message that a task may wait for. That task is told when half of the mailbox is
-    /// free, or at the next poll, which comes before the clock goes on or the kernel sleeps: to wake a
-    /// kernel for each message would take ten times as long as the message.
+    /// Notes room for a message that a task may wait for. In the real world that task is told when half of
+    /// the mailbox is free, or at the next poll, which comes before the kernel sleeps: to wake a kernel for
+    /// each message would take ten times as long as the message.
     #[cold]
     #[inline(never)]
     fn make_room(this: &Rc<Self>, frame: &TrapFrame) {
         let room = this.room.get() + 1;
         this.room.set(room);
-        if room >= this.shared.capacity.div_ceil(2) {
+        if room >= this.shared.capacity.div_ceil(2) || frame.mailboxes.is_prompt() {
             this.admit();
         } else if room == 1 {
             frame.mailboxes.admit_soon(Rc::clone(this) as _);

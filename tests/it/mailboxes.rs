@@ -11,7 +11,7 @@ use std::{
 
 use trapline::{
     Calls, Closed, Elapsed, Error, Event, Exit, Kernel, Kernels, Limits, Mailbox, Os, Report,
-    Sender, SimWorld, TryPutError,
+    Sender, SimWorld, Step, TryPutError,
 };
 
 fn milli(n: u64) -> Duration {
@@ -30,6 +30,85 @@ fn sim(program: impl AsyncFnOnce(&mut Os) + 'static) -> Kernel {
     kernel.spawn("main", program).unwrap();
     kernel.run().unwrap().check().unwrap();
     kernel
+}
+
+#[test]
+fn s58_a_run_in_steps_finds_room_in_a_mailbox_when_the_whole_run_does() {
+    let run = |steps: bool| {
+        let found = Rc::new(RefCell::new(Vec::new()));
+        let (sender, mailbox) = Mailbox::bounded(5);
+        let mut kernel = Kernel::simulated(1);
+        let waits = sender.clone();
+        kernel
+            .spawn("waits", async move |os: &mut Os| {
+                for n in 0..6 {
+                    waits.put(os, n).await?;
+                }
+                Ok::<(), Closed<_>>(())
+            })
+            .unwrap();
+        kernel
+            .spawn("takes", async move |os: &mut Os| {
+                os.yield_now().await;
+                while mailbox.get(os).await.is_ok() {
+                    os.yield_now().await;
+                }
+            })
+            .unwrap();
+        let told = Rc::clone(&found);
+        kernel
+            .spawn("tries", async move |os: &mut Os| {
+                for n in 10..30 {
+                    let room = sender.try_put(n).is_ok();
+                    told.borrow_mut().push(room);
+                    os.yield_now().await;
+                }
+            })
+            .unwrap();
+        match steps {
+            true => while kernel.step().unwrap() != Step::Finished {},
+            false => drop(kernel.run().unwrap()),
+        }
+        found.take()
+    };
+    let whole = run(false);
+    assert!(whole.contains(&true) && whole.contains(&false), "{whole:?}");
+    assert_eq!(run(true), whole);
+}
+
+#[test]
+fn a_task_of_another_kernel_is_told_of_room_that_a_daemon_makes_before_it_sleeps() {
+    let (sender, mailbox) = Mailbox::bounded(4);
+    let (done, answers) = Mailbox::unbounded();
+    well(Kernels::new(2).run(move |id| {
+        let (sender, mailbox) = (sender.clone(), mailbox.clone());
+        let (done, answers) = (done.clone(), answers.clone());
+        // A wake-up that is lost is an error, and hangs no test.
+        let mut kernel = Kernel::builder()
+            .world(trapline::RealWorld::new()?)
+            .max_stall(Duration::from_secs(20))
+            .build()?;
+        if id.index() == 0 {
+            drop((sender, done));
+            kernel.spawn_daemon("takes one", async move |os: &mut Os| {
+                while mailbox.get(os).await != Ok(4) {
+                    os.sleep(milli(20)).await;
+                }
+                os.sleep(Duration::from_secs(3600)).await;
+            });
+            kernel.spawn("waits", async move |os: &mut Os| {
+                assert_eq!(answers.get(os).await, Ok(()));
+            })?;
+        } else {
+            kernel.spawn("puts", async move |os: &mut Os| {
+                for n in 0..9 {
+                    sender.put(os, n).await.unwrap();
+                }
+                done.put(os, ()).await.unwrap();
+            })?;
+        }
+        Ok(kernel)
+    }));
 }
 
 #[test]

@@ -234,7 +234,9 @@ impl<T> Shared<T> {
     #[inline(never)]
     pub(super) fn admit(&self) {
         let mut state = lock(&self.state);
-        while self.has_room(&mut state)
+        // One that waits although the mailbox is gone is about to be refused.
+        while !state.is_gone
+            && self.has_room(&mut state)
             && let Some(next) = state.waiting.pop_front()
         {
             if let Some(home) = self.push(&mut state, next.key, next.message) {
