@@ -164,7 +164,7 @@ fn figure(number: f64) -> String {
     let (whole, rest) = plain.split_once('.').unwrap_or((&plain, ""));
     let mut grouped = String::new();
     for (at, digit) in whole.chars().enumerate() {
-        if at > 0 && (whole.len() - at) % 3 == 0 {
+        if at > 0 && (whole.len() - at).is_multiple_of(3) {
             grouped.push(',');
         }
         grouped.push(digit);

@@ -542,7 +542,7 @@ mod tests {
     fn timeouts_of_one_span_are_a_run_whatever_else_is_armed() {
         let mut timers = Timers::default();
         // A timer of long ago that comes late, and one that comes often.
-        timers.arm(Nanos(3600_000_000_000), Slot::LAST);
+        timers.arm(Nanos(3_600_000_000_000), Slot::LAST);
         let mut armed = VecDeque::new();
         for now in (0..50_000_000).step_by(1000) {
             let tick = timers.arm(Nanos(now + 1), Slot::LAST);

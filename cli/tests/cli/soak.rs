@@ -38,7 +38,7 @@ fn connection(addr: SocketAddr, number: u64, seen: &Seen) -> io::Result<()> {
             "x".repeat((number * 131 % 300) as usize)
         );
         stream.write_all(line.as_bytes())?;
-        if number % 3 == 0 && request == 4 {
+        if number.is_multiple_of(3) && request == 4 {
             // Closing this socket resets the connection, with an answer under way.
             sockopt::set_socket_linger(&stream, Some(Duration::ZERO))?;
             return Ok(());

@@ -146,7 +146,7 @@ impl RealWorld {
     }
 
     /// Has every listener share its address with those of the other worlds with these ports, as
-    /// [`ListenOptions::reuse_port`] does: for the same programs in kernels side by side. The system
+    /// [`ListenOptions::reuse_port`](crate::ListenOptions::reuse_port) does: for the same programs in kernels side by side. The system
     /// gives each connection to one of them. Where a program asks for port 0, all worlds get the same
     /// one. An address on which another process listens fails as it does without this.
     ///
