@@ -242,13 +242,18 @@ pub(super) fn fault(words: &str) -> Result<Fault, String> {
 
 /// Makes a fault happen between hosts that exist.
 pub(super) fn apply(net: &SimNet, fault: &Fault) -> Result<(), String> {
-    let names = net.hosts();
-    for name in fault.hosts() {
-        if !names.iter().any(|host| host == name) {
-            return Err(unknown("host", name, &names));
-        }
-    }
+    let mut hosts = fault.hosts().into_iter();
+    hosts.try_for_each(|name| check_host(net, name))?;
     net.apply(fault).map_err(|error| error.to_string())
+}
+
+/// An error names the hosts that there are.
+pub(super) fn check_host(net: &SimNet, name: &str) -> Result<(), String> {
+    let names = net.hosts();
+    match names.iter().any(|host| host == name) {
+        true => Ok(()),
+        false => Err(unknown("host", name, &names)),
+    }
 }
 
 impl Options {

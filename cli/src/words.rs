@@ -10,13 +10,23 @@ pub(super) enum Token {
     Operator(String),
 }
 
+impl Token {
+    pub(super) fn is_operator(&self) -> bool {
+        matches!(self, Self::Operator(_))
+    }
+
+    pub(super) fn text(&self) -> &str {
+        match self {
+            Self::Word(text) | Self::Operator(text) => text,
+        }
+    }
+}
+
 /// The words of `line`. Single quotes keep every character literally; elsewhere a backslash escapes
 /// the next character.
 pub(super) fn split(line: &str) -> Result<Vec<String>, &'static str> {
-    let word = |token| match token {
-        Token::Word(text) | Token::Operator(text) => text,
-    };
-    Ok(tokens(line, "")?.into_iter().map(word).collect())
+    let tokens = tokens(line, "")?;
+    Ok(tokens.iter().map(|token| token.text().into()).collect())
 }
 
 /// The same, where each of these characters is an operator unless it is quoted.

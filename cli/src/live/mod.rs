@@ -145,7 +145,7 @@ Examples:
 }
 
 /// What a tree of tasks lists.
-#[derive(Args)]
+#[derive(Args, Clone)]
 pub(super) struct TreeList {
     /// Only tasks whose number, name, state or wait contains TEXT
     #[arg(
@@ -225,10 +225,10 @@ pub(super) fn run(command: &LiveCommand, verbosity: &Verbosity) -> Result<ExitCo
     let log = Log::of_output(verbosity);
     let (attach, view) = match command {
         LiveCommand::Ps { list, attach } => (attach, View::Ps(list.clone())),
-        LiveCommand::Tree { tree, attach } => (attach, View::Tree(tree.query())),
+        LiveCommand::Tree { tree, attach } => (attach, View::Tree(tree.clone())),
         LiveCommand::Waits(attach) => (attach, View::Waits),
-        LiveCommand::Where(OfTask { tid, attach }) => (attach, View::Where(*tid)),
-        LiveCommand::Why(OfTask { tid, attach }) => (attach, View::Why(*tid)),
+        LiveCommand::Where(OfTask { tid, attach }) => (attach, View::Where { tid: *tid }),
+        LiveCommand::Why(OfTask { tid, attach }) => (attach, View::Why { tid: *tid }),
         LiveCommand::Kill(OfTask { tid, attach }) => {
             attach.open()?.all(&Request::Kill { tid: *tid })?;
             return Ok(ExitCode::SUCCESS);
@@ -242,21 +242,34 @@ pub(super) fn run(command: &LiveCommand, verbosity: &Verbosity) -> Result<ExitCo
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is asked about the tasks of a kernel.
+/// What is asked about the tasks of a kernel. A shell has it as commands.
+#[derive(Subcommand)]
 pub(super) enum View {
+    /// List the tasks
     Ps(Query),
-    Tree(Query),
+    /// Show the tasks as a tree of parents
+    Tree(TreeList),
+    /// Show what the tasks wait for, and their cycles
     Waits,
-    Where(Tid),
-    Why(Tid),
+    /// Show what a task waits for, and its last traps
+    Where {
+        #[arg(value_parser = task)]
+        tid: Tid,
+    },
+    /// Say why a task waits, from task to task
+    Why {
+        #[arg(value_parser = task)]
+        tid: Tid,
+    },
 }
 
 impl View {
     pub(super) fn request(&self) -> Request {
         match self {
-            Self::Ps(query) | Self::Tree(query) => Request::Ps(query.clone()),
+            Self::Ps(query) => Request::Ps(query.clone()),
+            Self::Tree(tree) => Request::Ps(tree.query()),
             Self::Waits => Request::Waits {},
-            Self::Where(tid) | Self::Why(tid) => Request::Where { tid: *tid },
+            Self::Where { tid } | Self::Why { tid } => Request::Where { tid: *tid },
         }
     }
 
@@ -266,12 +279,12 @@ impl View {
             Self::Ps(_) => text::ps(all, more),
             Self::Tree(_) => text::tree(all),
             Self::Waits => text::waits(all, text::ROWS),
-            Self::Where(_) => {
+            Self::Where { .. } => {
                 let lines = text::where_lines(&all.tasks, all.totals.at).into_iter();
                 let traps = all.traps.iter().map(|trap| text::event(log, trap));
                 lines.chain(traps).map(|line| line + "\n").collect()
             }
-            Self::Why(_) => text::why_lines(&all.tasks, all.totals.at),
+            Self::Why { .. } => text::why_lines(&all.tasks, all.totals.at),
         }
     }
 }

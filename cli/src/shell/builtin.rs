@@ -3,21 +3,21 @@
 use std::{path::PathBuf, time::Duration};
 
 use clap::{
-    Arg, ArgAction, Command, FromArgMatches, Subcommand, ValueHint,
+    ArgAction, Command, FromArgMatches, Subcommand, ValueHint,
     builder::{PossibleValuesParser, TypedValueParser},
 };
+use trapline::Tid;
 
 use super::super::{
     inject,
-    live::{TreeList, protocol::Filter, query::Query},
+    live::{View, protocol::Filter},
     net, policy,
-    values::{duration, whole},
+    values::{duration, task, whole},
 };
 
+/// A command of the shell. A program of its name needs `run`.
 #[derive(Subcommand)]
 pub(super) enum BuiltIn {
-    /// List the jobs
-    Jobs,
     /// Wait for a job, or for the last one; an interrupt ends it
     Fg {
         #[arg(value_parser = whole::<usize>)]
@@ -25,27 +25,12 @@ pub(super) enum BuiltIn {
     },
     /// Wait for all jobs
     Wait,
-    /// End a task; its children go on
-    Kill {
-        #[arg(value_parser = whole::<u64>)]
-        tid: u64,
-    },
-    /// List the tasks
-    Ps(Query),
-    /// Show the tasks as a tree of parents
-    Tree(TreeList),
-    /// Show what a task waits for, and its last traps
-    Where {
-        #[arg(value_parser = whole::<u64>)]
-        tid: u64,
-    },
-    /// Say why a task waits, from task to task
-    Why {
-        #[arg(value_parser = whole::<u64>)]
-        tid: u64,
-    },
-    /// Show what the tasks wait for, and their cycles
-    Waits,
+    #[command(flatten)]
+    Say(Say),
+    #[command(flatten)]
+    Change(Change),
+    /// Sit on another host of the simulated network, until exit
+    Host { host: String },
     /// Wait: so many seconds, or a time such as 50ms
     Sleep {
         #[arg(value_parser = span)]
@@ -60,6 +45,29 @@ pub(super) enum BuiltIn {
     Run {
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
         program: Vec<String>,
+    },
+    /// Leave; it ends the jobs, if no script does it
+    Exit,
+}
+
+/// A command whose text a pipe can carry.
+#[derive(Subcommand)]
+pub(super) enum Say {
+    /// List the jobs
+    Jobs,
+    #[command(flatten)]
+    View(View),
+    /// Show this list
+    Help,
+}
+
+/// A command that changes the run.
+#[derive(Subcommand)]
+pub(super) enum Change {
+    /// End a task; its children go on
+    Kill {
+        #[arg(value_parser = task)]
+        tid: Tid,
     },
     /// Show every trap as a line on standard error, or those that the options select
     Trace {
@@ -88,35 +96,11 @@ pub(super) enum BuiltIn {
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
         fault: Vec<String>,
     },
-    /// Sit on another host of the simulated network, until exit
-    Host { host: String },
     /// Record all events from now on, as boot --record does, to a file of the system
     Record {
         #[arg(value_hint = ValueHint::FilePath)]
         file: PathBuf,
     },
-    /// Show this list
-    Help,
-    /// Leave; it ends the jobs, if no script does it
-    Exit,
-}
-
-/// What an argument names.
-pub(super) enum Kind {
-    Task,
-    Job,
-    Host,
-}
-
-impl Kind {
-    pub(super) fn of(arg: &Arg) -> Option<Self> {
-        match arg.get_id().as_str() {
-            "tid" | "tids" => Some(Self::Task),
-            "job" => Some(Self::Job),
-            "host" => Some(Self::Host),
-            _ => None,
-        }
-    }
 }
 
 impl BuiltIn {

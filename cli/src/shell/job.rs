@@ -2,14 +2,14 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    io,
+    io::{self, ErrorKind},
     time::Duration,
 };
 
 use trapline::{Errno, Exit, File, Mode, Os, Queue, Source, Stdio, Tid, UnixStream};
 
 use super::{
-    super::{desk::Desk, program::Placed},
+    super::{desk::Desk, program::Placed, values::given},
     line::Step,
 };
 
@@ -32,7 +32,7 @@ impl Work {
         name: &str,
         stdio: Stdio,
         desk: Option<&Desk>,
-    ) -> Result<Tid, String> {
+    ) -> io::Result<Tid> {
         let tid = match self {
             Self::Program(placed) => placed.start(os, stdio, desk).await,
             Self::Text(text) => {
@@ -48,8 +48,8 @@ impl Work {
     }
 }
 
-fn no_task(name: &str, errno: Errno) -> String {
-    format!("{name}: {errno}: raise --max-tasks")
+fn no_task(name: &str, errno: Errno) -> io::Error {
+    io::Error::other(format!("{name}: {errno}: raise --max-tasks"))
 }
 
 /// The tasks of a step.
@@ -57,7 +57,7 @@ fn no_task(name: &str, errno: Errno) -> String {
 pub(super) struct Job {
     pub(super) line: String,
     /// Those of the programs.
-    pub(super) stages: Vec<Tid>,
+    stages: Vec<Tid>,
     /// Those that carry text.
     carriers: Vec<Tid>,
     ends: BTreeMap<Tid, Exit>,
@@ -75,14 +75,16 @@ impl Job {
             line: step.text(),
             ..Self::default()
         };
-        let started = job.start_all(os, works, step, desk).await;
-        if started.is_err() {
-            job.kill(os).await;
-            while let Some(tid) = job.next() {
-                job.wait(os, tid).await;
+        match job.start_all(os, works, step, desk).await {
+            Ok(()) => Ok(job),
+            Err(error) => {
+                job.kill(os).await;
+                while let Some(tid) = job.next() {
+                    job.wait(os, tid).await;
+                }
+                Err(error.to_string())
             }
         }
-        started.map(|()| job)
     }
 
     async fn start_all(
@@ -91,65 +93,66 @@ impl Job {
         works: Vec<Work>,
         step: &Step,
         desk: Option<&Desk>,
-    ) -> Result<(), String> {
-        let failed = |error: io::Error| error.to_string();
+    ) -> io::Result<()> {
         let mut to = match &step.to {
-            Some((name, appends)) => Some(open(os, name, *appends).await.map_err(failed)?),
+            Some((name, appends)) => Some(open(os, name, *appends).await?),
             None => None,
         };
-        let mut input = match &step.from {
-            Some(name) => {
-                let file = os.disk().open(os, name, Mode::Read).await;
-                let file = file.map_err(failed)?;
-                let (ours, theirs) = os.socketpair().await.map_err(failed)?;
-                let feed = async move |os: &mut Os| feed(os, &file, &ours).await;
-                self.carry(os, "<", feed).await?;
-                Some(theirs)
-            }
-            // The prompt and the program in front have the input: others find its end.
-            None if step.is_behind => Some(os.socketpair().await.map_err(failed)?.1),
-            None => None,
-        };
-        let count = works.len();
+        let mut input = self.input(os, step).await?;
+        let last = works.len() - 1;
         // A shell types at the terminal if it has nothing else to read and to print to.
-        let is_typed_at = input.is_none() && to.is_none() && count == 1;
+        let is_alone = input.is_none() && to.is_none() && last == 0;
         let desk = desk.cloned().map(|desk| Desk {
-            is_typed_at: desk.is_typed_at && is_typed_at,
+            is_typed_at: desk.is_typed_at && is_alone,
             // A pipe and a file are inputs of their own.
             has_no_input: false,
             ..desk
         });
         for (n, (work, words)) in works.into_iter().zip(&step.stages).enumerate() {
-            let file = to.take_if(|_| n + 1 == count);
-            let mut stdio = Stdio::new();
-            if let Some(input) = &input {
-                stdio = stdio.input(input);
-            }
-            let text = match n + 1 == count && file.is_none() {
-                true => None,
-                false => Some(Queue::bounded(os, ROOM).await),
+            let text = match n < last || to.is_some() {
+                true => Some(Queue::bounded(os, ROOM).await),
+                false => None,
             };
-            if let Some(text) = &text {
-                stdio = stdio.output(text);
+            let stdio = given(Stdio::new(), input.as_ref(), Stdio::input);
+            let stdio = given(stdio, text.as_ref(), Stdio::output);
+            let stage = work.start(os, &words[0], stdio, desk.as_ref()).await?;
+            self.stages.push(stage);
+            if let Some(text) = text {
+                input = self.join(os, text, to.take_if(|_| n == last)).await?;
             }
-            let tid = work.start(os, &words[0], stdio, desk.as_ref()).await?;
-            self.stages.push(tid);
-            let Some(text) = text else { break };
-            input = match file {
-                Some(file) => {
-                    let write = async move |os: &mut Os| write(os, &text, &file).await;
-                    self.carry(os, ">", write).await?;
-                    None
-                }
-                None => {
-                    let (ours, theirs) = os.socketpair().await.map_err(failed)?;
-                    let send = async move |os: &mut Os| send(os, &text, &ours).await;
-                    self.carry(os, "|", send).await?;
-                    Some(theirs)
-                }
-            };
         }
         Ok(())
+    }
+
+    /// Returns what the first program reads, unless that is the input of the shell.
+    async fn input(&mut self, os: &mut Os, step: &Step) -> io::Result<Option<UnixStream>> {
+        if step.from.is_none() && !step.is_behind {
+            return Ok(None);
+        }
+        // The prompt and the program in front have the input: without a file others find its end.
+        let (ours, theirs) = os.socketpair().await?;
+        if let Some(name) = &step.from {
+            let file = os.disk().open(os, name, Mode::Read).await?;
+            let feed = async move |os: &mut Os| feed(os, &file, &ours).await;
+            self.carry(os, "<", feed).await?;
+        }
+        Ok(Some(theirs))
+    }
+
+    /// Has a text go to a file, or to the next program, whose input this returns.
+    async fn join(
+        &mut self,
+        os: &mut Os,
+        text: Queue<String>,
+        file: Option<File>,
+    ) -> io::Result<Option<UnixStream>> {
+        if let Some(file) = file {
+            let write = async move |os: &mut Os| write(os, &text, &file).await;
+            return self.carry(os, ">", write).await.map(|()| None);
+        }
+        let (ours, theirs) = os.socketpair().await?;
+        let send = async move |os: &mut Os| send(os, &text, &ours).await;
+        self.carry(os, "|", send).await.map(|()| Some(theirs))
     }
 
     async fn carry(
@@ -157,7 +160,7 @@ impl Job {
         os: &mut Os,
         name: &str,
         program: impl AsyncFnOnce(&mut Os) -> io::Result<()> + 'static,
-    ) -> Result<(), String> {
+    ) -> io::Result<()> {
         let tid = os.spawn(name, program).await;
         self.carriers
             .push(tid.map_err(|errno| no_task(name, errno))?);
@@ -166,6 +169,13 @@ impl Job {
 
     fn tids(&self) -> impl Iterator<Item = Tid> {
         self.stages.iter().chain(&self.carriers).copied()
+    }
+
+    /// The tasks of its programs, in words.
+    pub(super) fn tasks(&self) -> String {
+        let tids: Vec<String> = self.stages.iter().map(ToString::to_string).collect();
+        let word = if tids.len() == 1 { "task" } else { "tasks" };
+        format!("{word} {}", tids.join(", "))
     }
 
     /// Returns a task of the job that was not waited for.
@@ -233,7 +243,7 @@ async fn open(os: &mut Os, name: &str, appends: bool) -> io::Result<File> {
 /// Carries what a program prints to the next one, as long as that reads.
 async fn send(os: &mut Os, text: &Queue<String>, to: &UnixStream) -> io::Result<()> {
     while let Ok(text) = text.get(os).await {
-        if !sent(to.send_all(os, text.as_bytes()).await)? {
+        if !is_sent(to.send_all(os, text.as_bytes()).await)? {
             break;
         }
     }
@@ -252,7 +262,7 @@ async fn feed(os: &mut Os, from: &File, to: &UnixStream) -> io::Result<()> {
     let (mut piece, mut at) = (vec![0; PIECE], 0);
     loop {
         let read = from.read_at(os, &mut piece, at).await?;
-        if read == 0 || !sent(to.send_all(os, &piece[..read]).await)? {
+        if read == 0 || !is_sent(to.send_all(os, &piece[..read]).await)? {
             return Ok(());
         }
         at += read as u64;
@@ -260,12 +270,9 @@ async fn feed(os: &mut Os, from: &File, to: &UnixStream) -> io::Result<()> {
 }
 
 /// Returns whether the reader is still there.
-fn sent(result: io::Result<()>) -> io::Result<bool> {
-    match result {
-        Ok(()) => Ok(true),
-        Err(error) => match error.kind() {
-            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => Ok(false),
-            _ => Err(error),
-        },
+fn is_sent(result: io::Result<()>) -> io::Result<bool> {
+    match result.as_ref().map_err(io::Error::kind) {
+        Err(ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) => Ok(false),
+        _ => result.map(|()| true),
     }
 }

@@ -32,6 +32,10 @@ impl Step {
         }
         text
     }
+
+    fn is_begun(&self) -> bool {
+        self.after.is_some() || !self.stages.is_empty() || self.from.is_some() || self.to.is_some()
+    }
 }
 
 /// What joins the words of a line.
@@ -49,7 +53,12 @@ pub(super) fn steps(line: &str) -> Result<Vec<Step>, String> {
             Token::Operator(operator) => reading.operator(operator)?,
         }
     }
-    reading.end()
+    reading.no_file()?;
+    if !reading.words.is_empty() || reading.step.is_begun() {
+        reading.stage("at the end of the line")?;
+        reading.steps.push(reading.step);
+    }
+    Ok(reading.steps)
 }
 
 /// What was read of a line.
@@ -82,13 +91,16 @@ impl Reading {
     }
 
     fn operator(&mut self, operator: String) -> Result<(), String> {
+        self.no_file()?;
         let after = match &*operator {
             "<" | ">" | ">>" => {
-                self.no_file()?;
                 self.file = Some(operator);
                 return Ok(());
             }
-            "|" => return self.stage("|"),
+            "|" if self.step.to.is_some() => {
+                return Err("only the last program of a pipe writes a file: put > there".into());
+            }
+            "|" => return self.stage("before |"),
             ";" | "&" => None,
             "&&" => Some(true),
             "||" => Some(false),
@@ -98,24 +110,22 @@ impl Reading {
                 ));
             }
         };
-        self.stage(&operator)?;
+        self.stage(&format!("before {operator}"))?;
         self.step.is_behind = operator == "&";
         self.steps.push(mem::take(&mut self.step));
         self.step.after = after;
         Ok(())
     }
 
-    /// Ends the words of a program, before this operator.
-    fn stage(&mut self, operator: &str) -> Result<(), String> {
-        self.no_file()?;
-        if self.words.is_empty() {
-            return Err(format!("there is no command before {operator}"));
+    /// Ends the words of a program.
+    fn stage(&mut self, place: &str) -> Result<(), String> {
+        match self.words.is_empty() {
+            true => Err(format!("there is no command {place}")),
+            false => {
+                self.step.stages.push(mem::take(&mut self.words));
+                Ok(())
+            }
         }
-        if operator == "|" && self.step.to.is_some() {
-            return Err("only the last program of a pipe writes a file: put > there".into());
-        }
-        self.step.stages.push(mem::take(&mut self.words));
-        Ok(())
     }
 
     fn no_file(&self) -> Result<(), String> {
@@ -123,20 +133,5 @@ impl Reading {
             Some(sign) => Err(format!("there is no file behind {sign}")),
             None => Ok(()),
         }
-    }
-
-    fn end(mut self) -> Result<Vec<Step>, String> {
-        self.no_file()?;
-        let is_begun = self.step.after.is_some()
-            || !self.step.stages.is_empty()
-            || self.step.from.is_some()
-            || self.step.to.is_some();
-        if !self.words.is_empty() {
-            self.step.stages.push(self.words);
-            self.steps.push(self.step);
-        } else if is_begun {
-            return Err("there is no command at the end of the line".into());
-        }
-        Ok(self.steps)
     }
 }

@@ -11,13 +11,12 @@ use std::{
     cell::{Cell, RefCell},
     collections::{BTreeMap, VecDeque},
     error::Error,
-    fs, io, mem,
+    fs, io,
     rc::Rc,
-    vec,
 };
 
 use clap::{Args, FromArgMatches};
-use trapline::{Exit, Ledger, Observer, Os, Queue, Signal, Signals, Source};
+use trapline::{Exit, Ledger, Observer, Os, Queue, Signal, Signals, SimNet, Source};
 
 use super::{
     desk::Desk,
@@ -89,12 +88,13 @@ pub fn shell() -> Entry {
     }
 }
 
-/// Where lines come from.
+/// Where further lines come from.
 #[derive(Clone)]
 enum Lines {
-    Text(Rc<RefCell<vec::IntoIter<String>>>),
+    /// All lines of a script are there from the begin.
+    Script,
     Input,
-    /// A task that is asked for each line with the words that complete it.
+    /// A task that is asked for a text with the words that complete it.
     Terminal(Queue<Words>, Queue<Option<String>>),
 }
 
@@ -105,8 +105,10 @@ struct Shared {
     desk: Option<Desk>,
     signals: Rc<Signals>,
     lines: Lines,
-    /// Whether the terminal was asked for a line that has not come.
+    /// Whether the terminal was asked for a text that has not come.
     is_asked: Rc<Cell<bool>>,
+    /// What is left of a script, or of a text with several lines.
+    left: Rc<RefCell<VecDeque<String>>>,
     /// What is left of the line.
     steps: Rc<RefCell<VecDeque<Step>>>,
     recent: Rc<RefCell<Ledger>>,
@@ -125,8 +127,7 @@ impl Shared {
 
 struct Session {
     shared: Shared,
-    /// The host, unless it is that of the first shell.
-    host: Option<String>,
+    prompt: String,
     jobs: BTreeMap<usize, Job>,
 }
 
@@ -137,6 +138,19 @@ struct Failure {
     text: String,
     /// Whether the run warns of it.
     is_told: bool,
+}
+
+impl Failure {
+    /// The end of this line, whose last task has ended so.
+    fn check(line: &str, exit: Exit) -> End {
+        match exit {
+            Exit::Done => Ok(()),
+            exit => Err(Self {
+                is_told: exit != Exit::Killed,
+                text: format!("{line}: {exit}"),
+            }),
+        }
+    }
 }
 
 impl<T: Into<String>> From<T> for Failure {
@@ -155,13 +169,12 @@ impl Shell {
         programs: Programs,
         desk: Option<Desk>,
     ) -> Result<(), Box<dyn Error>> {
-        let lines = match self.line.or(self.script) {
-            Some(text) => {
-                let lines: Vec<String> = text.lines().map(Into::into).collect();
-                Lines::Text(Rc::new(RefCell::new(lines.into_iter())))
-            }
+        let text = self.line.or(self.script);
+        let lines = match text {
+            Some(_) => Lines::Script,
             None => Lines::typed(os, desk.as_ref()).await?,
         };
+        let left = text.iter().flat_map(|text| text.lines().map(Into::into));
         let recent = feed::ledger();
         let (tasks, now) = (os.tasks().await, os.now().await);
         feed::introduce(&mut *recent.borrow_mut(), &tasks, now);
@@ -172,12 +185,14 @@ impl Shell {
             signals: Rc::new(os.catch(&[Signal::Interrupt]).await),
             lines,
             is_asked: Rc::default(),
+            left: Rc::new(RefCell::new(left.collect())),
             steps: Rc::default(),
             recent,
             trace: Rc::default(),
             recording: Rc::default(),
         };
-        let end = Session::new(shared.clone(), None).run(os).await;
+        let mut session = Session::new(shared.clone(), "trapline> ".into());
+        let end = session.run(os).await;
         shared.close_recording()?;
         end.map_err(Into::into)
     }
@@ -206,8 +221,8 @@ impl Lines {
         let types = async move |os: &mut Os| {
             while let Ok(words) = asked.get(os).await {
                 let edit = move || Terminal::of_process().edit(words);
-                let line = os.run_recorded(edit).await.unwrap_or_default();
-                if answer.put(os, line).await.is_err() {
+                let text = os.run_recorded(edit).await.unwrap_or_default();
+                if answer.put(os, text).await.is_err() {
                     break;
                 }
             }
@@ -218,32 +233,33 @@ impl Lines {
 }
 
 impl Session {
-    fn new(shared: Shared, host: Option<String>) -> Self {
+    fn new(shared: Shared, prompt: String) -> Self {
         let jobs = BTreeMap::new();
-        Self { shared, host, jobs }
+        Self {
+            shared,
+            prompt,
+            jobs,
+        }
     }
 
     /// Runs all lines. An error says why the last command has failed.
     async fn run(&mut self, os: &mut Os) -> Result<(), String> {
         let mut last = Ok(());
-        while let Some(step) = self.next(os, &mut last).await {
-            if step.after.is_some_and(|well| well != last.is_ok()) {
-                continue;
-            }
-            if step.stages == [["exit"]] {
-                break;
-            }
-            last = self.step(os, step).await;
-            if let Err(Failure {
-                text,
-                is_told: false,
-            }) = &last
+        while let Some(step) = self.next(os).await {
+            last = match step {
+                Ok(step) if step.after.is_some_and(|well| well != last.is_ok()) => continue,
+                Ok(step) if step.stages == [["exit"]] => break,
+                Ok(step) => self.step(os, step).await,
+                Err(error) => Err(error.into()),
+            };
+            if let Err(Failure { text, is_told }) = &last
+                && !is_told
             {
                 writeln!(os, "{}", text.trim_end());
             }
         }
         // Those of a script go on, as in other shells.
-        if !matches!(self.shared.lines, Lines::Text(_)) {
+        if !matches!(self.shared.lines, Lines::Script) {
             for job in self.jobs.values() {
                 job.kill(os).await;
             }
@@ -251,38 +267,39 @@ impl Session {
         last.map_err(|failure| failure.text)
     }
 
-    /// Returns the next step, of a new line if none is left.
-    async fn next(&mut self, os: &mut Os, last: &mut End) -> Option<Step> {
-        let mut was_asked = false;
+    /// Returns the next step, of a new line if none is left. An error says what is wrong with that line.
+    async fn next(&mut self, os: &mut Os) -> Option<Result<Step, String>> {
+        let mut was_told = false;
         loop {
             if let Some(step) = self.shared.steps.borrow_mut().pop_front() {
-                return Some(step);
+                return Some(Ok(step));
             }
-            let Ok(Some(line)) = self.line(os).await else {
-                let is_over = matches!(self.shared.lines, Lines::Text(_)) || self.jobs.is_empty();
+            let is_script = matches!(self.shared.lines, Lines::Script);
+            match self.line(os).await {
+                Ok(Some(line)) => match steps(&line) {
+                    Ok(steps) => self.shared.steps.borrow_mut().extend(steps),
+                    Err(error) => return Some(Err(error)),
+                },
+                Ok(None) | Err(_) if was_told || is_script || self.jobs.is_empty() => return None,
                 // At a terminal one may go on.
-                if mem::replace(&mut was_asked, true) || is_over {
-                    return None;
-                }
-                writeln!(os, "Jobs run: end the input again to end them");
-                continue;
-            };
-            was_asked = false;
-            match steps(&line) {
-                Ok(steps) => self.shared.steps.borrow_mut().extend(steps),
-                Err(error) => {
-                    writeln!(os, "{error}");
-                    *last = Err(error.into());
+                Ok(None) | Err(_) => {
+                    writeln!(os, "Jobs run: end the input again to end them");
+                    was_told = true;
+                    continue;
                 }
             }
+            was_told = false;
         }
     }
 
     /// Returns the next line. While one is typed it says which jobs end.
     async fn line(&mut self, os: &mut Os) -> io::Result<Option<String>> {
         self.tell(os).await;
+        let left = Rc::clone(&self.shared.left);
+        let line = left.borrow_mut().pop_front();
         let (asks, typed) = match &self.shared.lines {
-            Lines::Text(lines) => return Ok(lines.borrow_mut().next()),
+            _ if line.is_some() => return Ok(line),
+            Lines::Script => return Ok(None),
             Lines::Input => return os.read_line().await,
             Lines::Terminal(asks, typed) => (asks.clone(), typed.clone()),
         };
@@ -306,7 +323,12 @@ impl Session {
             }
         }
         self.shared.is_asked.set(false);
-        Ok(typed.get(os).await.ok().flatten())
+        let text = typed.get(os).await.ok().flatten();
+        Ok(text.map(|text| {
+            let mut left = left.borrow_mut();
+            left.extend(text.lines().map(Into::into));
+            left.pop_front().unwrap_or_default()
+        }))
     }
 
     /// What completes the next line.
@@ -314,25 +336,18 @@ impl Session {
         let Shared { programs, desk, .. } = &self.shared;
         let disk = desk.as_ref().and_then(|desk| desk.disk.clone());
         let net = desk.as_ref().and_then(|desk| desk.net.as_ref());
-        let host = self
-            .host
-            .as_deref()
-            .map_or(String::new(), |host| format!("@{host}"));
         let files = match (&disk, net) {
             (None, Some(_)) => os.disk().list(os, ".").await.unwrap_or_default(),
             _ => Vec::new(),
         };
+        let tasks = os.tasks().await;
+        let tids = tasks.iter().map(|task| task.tid.to_string()).collect();
+        let jobs = self.jobs.keys().map(ToString::to_string).collect();
+        let hosts = net.map_or(Vec::new(), SimNet::hosts);
         Words {
-            prompt: format!("trapline{host}> "),
+            prompt: self.prompt.clone(),
             programs: programs.clone(),
-            tids: os
-                .tasks()
-                .await
-                .iter()
-                .map(|task| task.tid.to_string())
-                .collect(),
-            jobs: self.jobs.keys().map(ToString::to_string).collect(),
-            hosts: net.map_or(Vec::new(), trapline::SimNet::hosts),
+            values: [("tid", tids), ("job", jobs), ("host", hosts)].into(),
             files,
             disk,
         }
@@ -357,10 +372,8 @@ impl Session {
     }
 
     async fn step(&mut self, os: &mut Os, mut step: Step) -> End {
-        if let [first, ..] = &mut *step.stages
-            && first.len() > 1
-            && first[0] == "time"
-        {
+        let first = &mut step.stages[0];
+        if first.len() > 1 && first[0] == "time" {
             first.remove(0);
             let since = os.now().await;
             let end = Box::pin(self.step(os, step)).await;
@@ -371,7 +384,7 @@ impl Session {
         let is_alone = step.from.is_none() && step.to.is_none() && step.stages.len() == 1;
         if is_alone
             && let Some(Ok(command)) = BuiltIn::read(&step.stages[0])
-            && let Some(end) = self.act(os, command).await
+            && let Some(end) = self.act(os, &step.stages[0][0], command).await
         {
             return end;
         }
@@ -384,36 +397,32 @@ impl Session {
             return self.front(os, job).await;
         }
         let n = self.jobs.keys().last().unwrap_or(&0) + 1;
-        writeln!(os, "[{n}] {}", tasks(&job));
+        writeln!(os, "[{n}] {}", job.tasks());
         self.jobs.insert(n, job);
         Ok(())
     }
 
     /// Returns what a program of a step does. An error is a line for the user.
     async fn work(&mut self, os: &mut Os, words: &[String]) -> Result<Work, String> {
+        let name = &words[0];
         match BuiltIn::read(words) {
             None => self.program(words),
             Some(Err(error)) => answer(&error),
             Some(Ok(BuiltIn::Sleep { time })) => Ok(Work::Sleep(time)),
             Some(Ok(BuiltIn::Run { program })) => self.program(&program),
-            Some(Ok(command)) => match self.told(os, &command).await {
-                Some(text) => text.map(Work::Text),
-                None => {
-                    let name = &words[0];
-                    Err(format!("{name} is a command of the shell: write it alone"))
-                }
-            },
+            Some(Ok(BuiltIn::Say(say))) => {
+                let text = self.say(os, &say).await;
+                text.map(Work::Text).map_err(|why| format!("{name}: {why}"))
+            }
+            Some(Ok(_)) => Err(format!("{name} is a command of the shell: write it alone")),
         }
     }
 
     fn program(&self, words: &[String]) -> Result<Work, String> {
-        let programs = &self.shared.programs;
-        let Some(entry) = programs.iter().find(|entry| entry.name == words[0]) else {
-            let name = &words[0];
-            return Err(format!(
-                "{name}: there is no such program or command: see help"
-            ));
-        };
+        let (name, programs) = (&words[0], &self.shared.programs);
+        let entry = programs.iter().find(|entry| entry.name == name);
+        let entry = entry
+            .ok_or_else(|| format!("{name}: there is no such program or command: see help"))?;
         let matches = entry.command().try_get_matches_from(words);
         let named = |matches| Placed::new(programs, "", (entry.name, &matches));
         match matches.and_then(named) {
@@ -433,13 +442,7 @@ impl Session {
                 job.kill(os).await;
             }
         }
-        match job.end() {
-            Exit::Done => Ok(()),
-            exit => Err(Failure {
-                is_told: exit != Exit::Killed,
-                text: format!("{}: {exit}", job.line),
-            }),
-        }
+        Failure::check(&job.line, job.end())
     }
 }
 
@@ -449,11 +452,4 @@ fn answer(error: &clap::Error) -> Result<Work, String> {
         true => Err(error.to_string().trim_end().into()),
         false => Ok(Work::Text(error.to_string())),
     }
-}
-
-/// The tasks of the programs of a job.
-fn tasks(job: &Job) -> String {
-    let tids: Vec<String> = job.stages.iter().map(ToString::to_string).collect();
-    let word = if tids.len() == 1 { "task" } else { "tasks" };
-    format!("{word} {}", tids.join(", "))
 }

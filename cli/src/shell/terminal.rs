@@ -169,7 +169,6 @@ fn editor() -> Result<LineEditor, ReadlineError> {
         .completion_type(CompletionType::List)
         // After a first Tab that lists nothing no text would be shown.
         .completion_show_all_if_ambiguous(true)
-        .bracketed_paste(false)
         .build();
     let mut editor = Editor::with_history(config, MemHistory::new())?;
     for (letter, key) in [('C', Key::Interrupt), ('D', Key::EndOfInput)] {

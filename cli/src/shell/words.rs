@@ -1,6 +1,6 @@
 //! What completes a word of a line.
 
-use std::{fs, path::PathBuf, sync::Arc};
+use std::{collections::BTreeMap, fs, path::PathBuf, sync::Arc};
 
 use clap::{Arg, Command};
 use rustyline::{
@@ -15,7 +15,7 @@ use super::{
         program::{Entry, Programs},
         words::{Token, quoted, tokens},
     },
-    builtin::{self, Kind},
+    builtin,
     line::OPERATORS,
 };
 
@@ -24,9 +24,8 @@ pub(super) struct Words {
     /// What is before the line.
     pub(super) prompt: String,
     pub(super) programs: Programs,
-    pub(super) tids: Vec<String>,
-    pub(super) jobs: Vec<String>,
-    pub(super) hosts: Vec<String>,
+    /// The values of the arguments that have these names.
+    pub(super) values: BTreeMap<&'static str, Vec<String>>,
     /// The files of the root of the disk, where it is no directory of the system.
     pub(super) files: Vec<String>,
     pub(super) disk: Option<Arc<PathBuf>>,
@@ -48,11 +47,10 @@ impl Completer for Words {
         at: usize,
         _: &Context<'_>,
     ) -> rustyline::Result<(usize, Vec<Pair>)> {
-        let typed = &line[..at];
-        let start = typed.rfind(|c: char| c.is_whitespace() || OPERATORS.contains(c));
-        let start = start.map_or(0, |start| start + 1);
-        let partial = &typed[start..];
-        let mut found = self.fitting(&typed[..start], partial);
+        let is_end = |c: char| c.is_whitespace() || OPERATORS.contains(c);
+        let partial = line[..at].rsplit(is_end).next().unwrap_or_default();
+        let start = at - partial.len();
+        let mut found = self.fitting(&line[..start], partial);
         found.retain(|word| word.starts_with(partial));
         let pair = |word: String| Pair {
             replacement: match word.ends_with(['/', '=']) {
@@ -68,76 +66,51 @@ impl Completer for Words {
 impl Words {
     /// The words that may follow here, and those that cannot.
     fn fitting(&self, before: &str, partial: &str) -> Vec<String> {
-        let Ok(tokens) = tokens(before, OPERATORS) else {
-            return Vec::new();
-        };
-        let mut words = Vec::new();
-        for token in &tokens {
-            match token {
-                Token::Word(word) => words.push(word.as_str()),
-                Token::Operator(_) => words.clear(),
-            }
-        }
-        if let Some(Token::Operator(operator)) = tokens.last()
-            && operator.starts_with(['<', '>'])
+        let tokens = tokens(before, OPERATORS).unwrap_or_default();
+        if let Some(Token::Operator(sign)) = tokens.last()
+            && sign.starts_with(['<', '>'])
         {
             return self.files(partial);
         }
-        let commands = builtin::command();
-        let mut own = true;
-        while let ["time" | "run", rest @ ..] = &words[..] {
-            own &= words[0] == "time";
-            words = rest.to_vec();
+        let words = tokens.rsplit(Token::is_operator).next();
+        let words: Vec<&str> = words.unwrap_or_default().iter().map(Token::text).collect();
+        let (mut words, mut is_own) = (&words[..], true);
+        while let [name @ ("time" | "run"), rest @ ..] = words {
+            is_own &= *name == "time";
+            words = rest;
         }
-        let Some((name, args)) = words.split_first() else {
-            let own = commands.get_subcommands().filter(|_| own);
-            let own = own.map(|command| command.get_name().to_string());
-            let programs = self.programs.iter().map(|entry| entry.name.to_string());
-            return own.chain(programs).collect();
-        };
-        let program = self.programs.iter().find(|entry| entry.name == *name);
-        let command = commands.find_subcommand(name).filter(|_| own).cloned();
-        match command.or(program.map(Entry::command)) {
-            Some(command) => self.args(&command, args, partial),
-            None => Vec::new(),
+        let own = builtin::command();
+        let own = own.get_subcommands().filter(|_| is_own).cloned();
+        let mut commands = own.chain(self.programs.iter().map(Entry::command));
+        match words {
+            [] => commands.map(|command| command.get_name().into()).collect(),
+            [name, args @ ..] => {
+                let command = commands.find(|command| command.get_name() == *name);
+                command.map_or(Vec::new(), |command| self.args(&command, args, partial))
+            }
         }
     }
 
     fn args(&self, command: &Command, args: &[&str], partial: &str) -> Vec<String> {
         if partial.starts_with('-') {
-            let long = |arg: &Arg| arg.get_long().map(|name| format!("--{name}"));
-            let help = Some("--help".into());
-            return command
-                .get_arguments()
-                .filter_map(long)
-                .chain(help)
-                .collect();
+            let names = command.get_arguments().filter_map(Arg::get_long);
+            let names = names.chain(["help"]);
+            return names.map(|name| format!("--{name}")).collect();
         }
+        let option = args.last().and_then(|last| last.strip_prefix("--"));
         let is_option = |arg: &&Arg| {
-            args.last().is_some_and(|last| {
-                arg.get_action().takes_values()
-                    && arg.get_long().map(|name| format!("--{name}")).as_deref() == Some(*last)
-            })
+            option.is_some() && arg.get_long() == option && arg.get_action().takes_values()
         };
         let given = args.iter().filter(|arg| !arg.starts_with('-')).count();
-        let mut positionals = command.get_positionals();
-        let arg = command
-            .get_arguments()
-            .find(is_option)
-            .or_else(|| positionals.nth(given));
-        let values = arg.map_or(Vec::new(), Arg::get_possible_values);
-        if !values.is_empty() {
-            return values
-                .iter()
-                .map(|value| value.get_name().to_string())
-                .collect();
+        let arg = command.get_arguments().find(is_option);
+        let arg = arg.or_else(|| command.get_positionals().nth(given));
+        let choices = arg.map_or(Vec::new(), Arg::get_possible_values);
+        if !choices.is_empty() {
+            let names = choices.iter().map(|choice| choice.get_name().into());
+            return names.collect();
         }
-        match arg.and_then(Kind::of) {
-            Some(Kind::Task) => self.tids.clone(),
-            Some(Kind::Job) => self.jobs.clone(),
-            Some(Kind::Host) => self.hosts.clone(),
-            None => self.files(partial),
-        }
+        let values = arg.and_then(|arg| self.values.get(arg.get_id().as_str()));
+        values.map_or_else(|| self.files(partial), Vec::clone)
     }
 
     fn files(&self, partial: &str) -> Vec<String> {
