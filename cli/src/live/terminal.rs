@@ -47,15 +47,23 @@ const INPUT: usize = 1024;
 
 struct Before {
     termios: Termios,
-    /// Where a screen is drawn, if one is.
-    out: Option<Stream>,
+    has: Has,
 }
 
-/// Has the settings of the terminal restored at the end, for a line editor that changes them.
-pub(crate) fn remember() -> io::Result<()> {
-    let termios = tcgetattr(io::stdin())?;
+/// What has the terminal.
+enum Has {
+    /// A screen, which is drawn there.
+    Screen(Stream),
+    /// A line editor. This is written at the end.
+    Editor(&'static [u8]),
+}
+
+/// Has the settings of the terminal restored at the end, for a line editor that changes them; `last` is
+/// written then.
+pub(crate) fn remember(last: &'static [u8]) -> io::Result<()> {
+    let (termios, has) = (tcgetattr(io::stdin())?, Has::Editor(last));
     let mut before = BEFORE.lock().unwrap_or_else(PoisonError::into_inner);
-    before.get_or_insert(Before { termios, out: None });
+    before.get_or_insert(Before { termios, has });
     Ok(())
 }
 
@@ -96,8 +104,8 @@ impl Terminal {
         raw.local_modes |= LocalModes::ISIG;
         raw.special_codes[SpecialCodeIndex::VSUSP] = 0;
         raw.special_codes[SpecialCodeIndex::VQUIT] = 0;
-        let out = Some(self.out);
-        *BEFORE.lock().unwrap_or_else(PoisonError::into_inner) = Some(Before { termios, out });
+        let has = Has::Screen(self.out);
+        *BEFORE.lock().unwrap_or_else(PoisonError::into_inner) = Some(Before { termios, has });
         tcsetattr(io::stdin(), OptionalActions::Flush, &raw)?;
         let mut sequence = Vec::new();
         sequence.queue(EnterAlternateScreen)?.queue(cursor::Hide)?;
@@ -128,24 +136,30 @@ impl Terminal {
 /// Restores the terminal, if it was taken, and writes the kept output to it.
 pub(crate) fn leave() {
     let before = BEFORE.lock().unwrap_or_else(PoisonError::into_inner).take();
-    if let Some(Before { termios, out: None }) = before {
-        let _ = tcsetattr(io::stdin(), OptionalActions::Now, &termios);
-    } else if let Some(Before {
-        termios,
-        out: Some(out),
-    }) = before
-    {
-        let mut sequence = Vec::new();
-        let queued = sequence
-            .queue(EndSynchronizedUpdate)
-            .and_then(|sequence| sequence.queue(LeaveAlternateScreen))
-            .and_then(|sequence| sequence.queue(cursor::Show))
-            .map(drop);
+    if let Some(Before { termios, has }) = before {
         // A terminal that has gone needs no more cleanup.
-        let _ = queued.and_then(|()| straight(out, &sequence));
-        let _ = tcsetattr(io::stdin(), OptionalActions::Flush, &termios);
+        let action = match has {
+            Has::Editor(last) => {
+                let _ = straight(Stream::Out, last);
+                OptionalActions::Now
+            }
+            Has::Screen(out) => {
+                let _ = end_screen().and_then(|sequence| straight(out, &sequence));
+                OptionalActions::Flush
+            }
+        };
+        let _ = tcsetattr(io::stdin(), action, &termios);
     }
     stdio::end();
+}
+
+fn end_screen() -> io::Result<Vec<u8>> {
+    let mut sequence = Vec::new();
+    sequence
+        .queue(EndSynchronizedUpdate)?
+        .queue(LeaveAlternateScreen)?
+        .queue(cursor::Show)?;
+    Ok(sequence)
 }
 
 /// The keys of the terminal. A read of it is a single one, whose bytes `termina` parses: `crossterm`

@@ -11,7 +11,7 @@ use std::{
     cell::{Cell, RefCell},
     collections::{BTreeMap, VecDeque},
     error::Error,
-    fs, io,
+    fs,
     rc::Rc,
 };
 
@@ -274,46 +274,57 @@ impl Session {
             if let Some(step) = self.shared.steps.borrow_mut().pop_front() {
                 return Some(Ok(step));
             }
-            let is_script = matches!(self.shared.lines, Lines::Script);
-            match self.line(os).await {
-                Ok(Some(line)) => match steps(&line) {
-                    Ok(steps) => self.shared.steps.borrow_mut().extend(steps),
-                    Err(error) => return Some(Err(error)),
-                },
-                Ok(None) | Err(_) if was_told || is_script || self.jobs.is_empty() => return None,
-                // At a terminal one may go on.
-                Ok(None) | Err(_) => {
-                    writeln!(os, "Jobs run: end the input again to end them");
-                    was_told = true;
-                    continue;
+            let Some(line) = self.line(os).await else {
+                let is_script = matches!(self.shared.lines, Lines::Script);
+                if was_told || is_script || self.jobs.is_empty() {
+                    return None;
                 }
-            }
+                // At a terminal one may go on.
+                writeln!(os, "Jobs run: end the input again to end them");
+                was_told = true;
+                continue;
+            };
             was_told = false;
+            match steps(&line) {
+                Ok(steps) => self.shared.steps.borrow_mut().extend(steps),
+                Err(error) => return Some(Err(error)),
+            }
         }
     }
 
-    /// Returns the next line. While one is typed it says which jobs end.
-    async fn line(&mut self, os: &mut Os) -> io::Result<Option<String>> {
+    /// Returns the next line.
+    async fn line(&mut self, os: &mut Os) -> Option<String> {
         self.tell(os).await;
         let left = Rc::clone(&self.shared.left);
         let line = left.borrow_mut().pop_front();
-        let (asks, typed) = match &self.shared.lines {
-            _ if line.is_some() => return Ok(line),
-            Lines::Script => return Ok(None),
-            Lines::Input => return os.read_line().await,
-            Lines::Terminal(asks, typed) => (asks.clone(), typed.clone()),
+        let text = match self.shared.lines.clone() {
+            _ if line.is_some() => return line,
+            Lines::Script => return None,
+            Lines::Input => return os.read_line().await.ok().flatten(),
+            Lines::Terminal(asks, typed) => self.typed(os, &asks, &typed).await?,
         };
+        // A text that was pasted may have several.
+        let mut left = left.borrow_mut();
+        left.extend(text.lines().map(Into::into));
+        Some(left.pop_front().unwrap_or_default())
+    }
+
+    /// Returns the next text of the terminal. While one is typed it says which jobs end.
+    async fn typed(
+        &mut self,
+        os: &mut Os,
+        asks: &Queue<Words>,
+        typed: &Queue<Option<String>>,
+    ) -> Option<String> {
         if !self.shared.is_asked.replace(true) {
             let words = self.words(os).await;
             // It is closed if the task of the terminal was killed.
-            if asks.put(os, words).await.is_err() {
-                return Ok(None);
-            }
+            asks.put(os, words).await.ok()?;
         }
         loop {
             let ends = self.jobs.values().filter_map(Job::next).map(Source::exit);
             let signals = &self.shared.signals;
-            let own = [Source::message(&typed), Source::signal(signals)];
+            let own = [Source::message(typed), Source::signal(signals)];
             let sources: Vec<Source> = own.into_iter().chain(ends).collect();
             match os.select(&sources).await {
                 0 => break,
@@ -323,12 +334,7 @@ impl Session {
             }
         }
         self.shared.is_asked.set(false);
-        let text = typed.get(os).await.ok().flatten();
-        Ok(text.map(|text| {
-            let mut left = left.borrow_mut();
-            left.extend(text.lines().map(Into::into));
-            left.pop_front().unwrap_or_default()
-        }))
+        typed.get(os).await.ok().flatten()
     }
 
     /// What completes the next line.

@@ -24,6 +24,10 @@ const ROOM: usize = 64 << 10;
 /// A text that leaves the cursor where it is, at the begin of a row. The editor draws its line again behind it.
 const NOTHING: &str = "\x1b[A\n";
 
+/// Has a terminal give a text that is pasted as if it were typed. The editor has it mark one instead, so that
+/// no line of it is run before Enter.
+const PASTED_AS_TYPED: &[u8] = b"\x1b[?2004l";
+
 #[derive(Default)]
 pub(super) struct Terminal {
     /// One for all lines: it keeps the keys that it has read behind the end of a line.
@@ -65,8 +69,6 @@ impl Terminal {
         static TERMINAL: OnceLock<Terminal> = OnceLock::new();
         TERMINAL.get_or_init(|| {
             stdio::edit(|text| Self::of_process().take(text));
-            // What cannot be read has no settings.
-            let _ = terminal::remember();
             signals::at_end(|| drop(signals::soon(terminal::leave)));
             Self::default()
         })
@@ -76,17 +78,14 @@ impl Terminal {
         self.text.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wait<'a>(&self, text: MutexGuard<'a, Text>) -> MutexGuard<'a, Text> {
-        let waited = self.changed.wait(text);
+    fn wait_while(&self, condition: impl Fn(&mut Text) -> bool) -> MutexGuard<'_, Text> {
+        let waited = self.changed.wait_while(self.text(), condition);
         waited.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes a text while a line is typed.
     fn take(&self, bytes: &[u8]) -> bool {
-        let mut text = self.text();
-        while text.is_typing && text.bytes.len() > ROOM {
-            text = self.wait(text);
-        }
+        let mut text = self.wait_while(|text| text.is_typing && text.bytes.len() > ROOM);
         if text.is_typing {
             text.bytes.extend_from_slice(bytes);
             self.changed.notify_all();
@@ -96,7 +95,8 @@ impl Terminal {
         text.is_typing
     }
 
-    /// Edits a line. Returns an empty one after an interrupt, and `None` at the end of the input.
+    /// Edits a line, or the lines of a text that is pasted. Returns an empty one after an interrupt, and
+    /// `None` at the end of the input.
     pub(super) fn edit(&self, words: Words) -> Option<String> {
         let prompt = words.prompt.clone();
         let mut editor = self.editor.lock().unwrap_or_else(PoisonError::into_inner);
@@ -109,7 +109,7 @@ impl Terminal {
         let line = editor.readline(&prompt);
         match (line, self.end()) {
             (Ok(line), None) => {
-                let _ = editor.add_history_entry(line.as_str());
+                let _ = editor.add_history_entry(line.trim_end());
                 Some(line)
             }
             (Ok(_), Some(Key::Interrupt)) | (Err(ReadlineError::Interrupted), _) => {
@@ -142,12 +142,9 @@ impl Terminal {
     /// Has the editor draw its line again when whole lines wait.
     fn tell(&self, mut printer: impl ExternalPrinter) {
         loop {
-            let mut text = self.text();
-            while !text.is_typing || text.is_told || !text.bytes.contains(&b'\n') {
-                text = self.wait(text);
-            }
-            text.is_told = true;
-            drop(text);
+            let is_quiet =
+                |text: &mut Text| !text.is_typing || text.is_told || !text.bytes.contains(&b'\n');
+            self.wait_while(is_quiet).is_told = true;
             if printer.print(NOTHING.into()).is_err() {
                 return;
             }
@@ -179,6 +176,8 @@ fn editor() -> Result<LineEditor, ReadlineError> {
         let tell = move || Terminal::of_process().tell(printer);
         thread::Builder::new().spawn(tell).is_ok()
     });
+    // What cannot be read has no settings.
+    let _ = terminal::remember(if shows { PASTED_AS_TYPED } else { b"" });
     Ok(LineEditor { editor, shows })
 }
 

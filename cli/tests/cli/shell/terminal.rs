@@ -169,6 +169,64 @@ fn words_are_completed_and_lines_come_back() {
     });
 }
 
+impl Window {
+    /// Pastes a text as a terminal does: marked, if the program in it asks for that.
+    fn paste(&self, text: &str) {
+        self.tmux(&["set-buffer", text]);
+        self.tmux(&["paste-buffer", "-p"]);
+    }
+}
+
+/// More lines than the screen has, too, and none is run before Enter.
+#[test]
+fn a_text_that_is_pasted_is_one_text_until_enter() {
+    at_once(SIZES, |size| {
+        let folder = Folder::new(&format!("shell-paste-{}", size.0));
+        let Some(window) = Window::open(size, &folder, "shell -q") else {
+            return;
+        };
+        window.ends(&[PROMPT]);
+        window.line("sleep 1 &");
+        window.ends(&["[1] task 3", PROMPT]);
+        window.paste("seq 41 | grep 41 # one\nnothing |\nseq 42 | grep 42\n");
+        let pasted = [
+            "trapline> seq 41 | grep 41 # one",
+            "nothing |",
+            "seq 42 | grep 42",
+        ];
+        window.ends(&pasted);
+        // A job prints above all of it.
+        window.ends(&[&["[1] done: sleep 1"], &pasted[..]].concat());
+        window.key("Enter");
+        let error = "there is no command at the end of the line";
+        let answers = ["41", error, "42", PROMPT];
+        window.shows(|screen| {
+            let lines: Vec<&String> = screen.iter().filter(|line| !line.is_empty()).collect();
+            lines.ends_with(&answers.map(String::from).iter().collect::<Vec<_>>())
+        });
+        // It comes back as one entry, and can be edited.
+        window.key("Up");
+        window.ends(&pasted);
+        window.key("BSpace");
+        window.key("3");
+        window.key("Enter");
+        window.shows(|screen| screen.iter().any(|line| line == "seq 42 | grep 43"));
+        window.ends(&[PROMPT]);
+        window.paste("seq 51 | grep 51\nseq 52");
+        window.ends(&["trapline> seq 51 | grep 51", "seq 52"]);
+        window.key("C-c");
+        window.ends(&["trapline> seq 51 | grep 51", "seq 52", PROMPT]);
+        let many: Vec<String> = (100..200).map(|n| format!("seq {n} | grep {n}")).collect();
+        window.paste(&many.join("\n"));
+        window.shows(|screen| screen.last() == many.last());
+        window.key("Enter");
+        window.shows(|screen| {
+            let printed = (180..200).map(|n| n.to_string());
+            screen.ends_with(&printed.chain([PROMPT.into()]).collect::<Vec<_>>())
+        });
+    });
+}
+
 #[test]
 fn a_job_prints_above_a_line_that_is_half_typed() {
     at_once(SIZES, |size| {
@@ -393,6 +451,9 @@ fn a_simulated_world_is_typed_at_as_well() {
     let mut typed = Typed::open(&["--virtual", "--seed=1", "--on", "b:kv --addr 0.0.0.0:60"]);
     typed.keys("time sleep 2h\r");
     typed.sees("7200.000s\r\n");
+    // A space of several bytes ends a word as well.
+    typed.keys("seq 3 | wc\u{a0}--li\t\r");
+    typed.sees("\n3\r\n");
     // A file of a simulated disk, and a host.
     typed.keys("seq 2 > alpha\rcat al\t\rhost b\t\r");
     typed.sees("\n1\r\n2\r\n");
@@ -422,6 +483,8 @@ fn the_terminal_is_as_before_after_an_end_amid_a_line() {
         if let Some(signal) = signal {
             kill_process(Pid::from_child(&typed.shell.child), signal).unwrap();
         }
+        // A text that is pasted is no longer marked.
+        typed.sees("\x1b[?2004l");
         typed.exit();
         assert!(!is_edited(), "{args:?} {signal:?}");
     });
