@@ -52,7 +52,7 @@ pub use descriptor::Descriptor;
 pub use disk::{DiskOp, FileOp};
 pub use footprint::{Continued, Footprints, Note, Object};
 pub(crate) use frame::{CONSOLE_ROOM, DeviceRef, MAX_IO, Parcel, Payload, TrapFrame};
-pub(crate) use mailboxes::{BoundMailbox, Received, Receiving};
+pub(crate) use mailboxes::{BoundMailbox, Received, Receiving, SharedMailbox};
 pub use mailboxes::{Lack, Mail};
 pub use mutation::{CallSite, Effect, Mutation};
 pub(crate) use new_task::{

@@ -83,8 +83,8 @@ impl Kernels {
     /// Each kernel has a network of its own: mail is all that goes from one to another. No other threads
     /// take part. If every kernel waits, and none for an instant, each has [`Error::Deadlock`] as its
     /// result. It lists the tasks of that kernel, and the cycles over all kernels, in which a task that waits
-    /// at a mailbox waits for the tasks that hold its senders, or its other end if it is full. A cycle does
-    /// not lead through a mailbox from which no task has taken yet.
+    /// at a mailbox waits for the tasks that hold its senders, or its other end if it is full. A cycle leads
+    /// through a select if every source is such a wait, a lock or the end of a task.
     ///
     /// ```
     /// use std::time::Duration;

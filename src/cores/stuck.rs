@@ -1,102 +1,164 @@
 //! Which tasks of several kernels wait for one another, once none of them can go on.
 //!
-//! A mailbox does not know which tasks hold its ends: a program captures them. So the tasks are ended one by
-//! one, and each is found to hold the ends that go with it. All kernels end then in any case.
+//! A mailbox does not know which tasks hold its ends: a program captures them. So the messages that no task
+//! has taken are dropped, and then the tasks are ended one by one. Each is found to hold the ends that go with
+//! it. All kernels end then in any case.
+//!
+//! A wait is on a cycle only if all that could end it is known. A select with a source of another kind, such as
+//! a connection, is on none, and neither is a wait at a mailbox of which no task holds the other end.
 
 use std::collections::BTreeSet;
 
 use crate::{
-    abi::{End, KernelId, On, QueueId, TaskInfo, TaskState, Tid},
-    kernel::{Deadlock, Kernel, OwnMailbox},
+    abi::{KernelId, QueueId, TaskInfo, Tid},
+    kernel::{Deadlock, Ender, Kernel, Known, Stuck},
 };
 
-/// The mailbox of a kernel.
+/// A queue of a kernel.
+type Place = (KernelId, QueueId);
+
+/// A mailbox.
 struct Found {
-    kernel: KernelId,
-    mailbox: OwnMailbox,
+    mailbox: Known,
+    /// The queue at which tasks wait for mail, if it belongs to a kernel.
+    home: Option<Place>,
     /// The queues at which tasks wait for room in it.
-    rooms: Vec<(KernelId, QueueId)>,
+    rooms: Vec<Place>,
     /// How many handles put into it, and how many take from it.
     ends: [usize; 2],
     /// The tasks that hold such handles.
     holders: [BTreeSet<Tid>; 2],
+    /// The mailboxes with messages that hold such handles, by their places in the list.
+    within: [BTreeSet<usize>; 2],
+}
+
+/// The sides of a mailbox: the end that puts, and the end that takes.
+const PUTS: usize = 0;
+const TAKES: usize = 1;
+
+impl Found {
+    /// Returns of which sides there are fewer handles than before.
+    fn lost(&mut self) -> impl Iterator<Item = usize> + use<> {
+        let ends = self.mailbox.ends();
+        let before = std::mem::replace(&mut self.ends, ends);
+        [PUTS, TAKES]
+            .into_iter()
+            .filter(move |side| ends[*side] < before[*side])
+    }
 }
 
 /// Ends the tasks of kernels of which none can go on. Returns the report of each, by its place.
 pub(super) fn reports(kernels: &mut [(KernelId, &mut Kernel)]) -> Vec<Deadlock> {
     let mut found = mailboxes(kernels);
-    let stuck: Vec<(KernelId, Vec<TaskInfo>)> = kernels
+    let stuck: Vec<(KernelId, Vec<Stuck>)> = kernels
         .iter()
         .map(|(id, kernel)| (*id, kernel.stuck_beside()))
         .collect();
-    for (id, kernel) in &mut *kernels {
-        kernel.end_each(|tid| {
-            for one in &mut found {
-                let ends = one.mailbox.ends();
-                for side in (0..2).filter(|side| ends[*side] < one.ends[*side]) {
-                    one.holders[side].insert(tid.beside(*id));
-                }
-                one.ends = ends;
-            }
-        });
-    }
+    find_holders(kernels, &mut found);
     let mut all = Vec::new();
     for (kernel, tasks) in &stuck {
-        for mut task in tasks.iter().cloned() {
-            task.wait.enders.extend(enders(*kernel, &task, &found));
+        for Stuck { task, enders } in tasks {
+            let mut task = task.clone();
+            if task.wait.enders.is_empty() {
+                task.wait.enders = tasks_of(*kernel, enders, &found);
+            }
             all.push(task);
         }
     }
     let all = Deadlock::of(all);
+    let is_of = |id: KernelId| move |task: &&TaskInfo| task.tid.kernel() == Some(id);
     let of_kernel = |(id, _): &(KernelId, _)| Deadlock {
-        blocked: all
-            .blocked
-            .iter()
-            .filter(|task| task.tid.kernel() == Some(*id))
-            .cloned()
-            .collect(),
+        blocked: all.blocked.iter().filter(is_of(*id)).cloned().collect(),
         ..all.clone()
     };
     stuck.iter().map(of_kernel).collect()
 }
 
 fn mailboxes(kernels: &[(KernelId, &mut Kernel)]) -> Vec<Found> {
-    let mut found = Vec::new();
+    let mut all: Vec<Found> = Vec::new();
     for (id, kernel) in kernels {
         for mailbox in kernel.mailboxes() {
+            if all.iter().any(|one| one.mailbox.is(&mailbox)) {
+                continue;
+            }
             let rooms = mailbox.rooms().into_iter().filter_map(|(remote, room)| {
                 let mut of_remote = kernels
                     .iter()
                     .filter(|(_, kernel)| kernel.remote().is(&remote));
                 of_remote.next().map(|(id, _)| (*id, room))
             });
-            found.push(Found {
-                kernel: *id,
+            all.push(Found {
+                home: mailbox.queue.map(|queue| (*id, queue)),
                 rooms: rooms.collect(),
                 ends: mailbox.ends(),
                 holders: Default::default(),
+                within: Default::default(),
                 mailbox,
             });
         }
     }
-    found
+    all
+}
+
+/// Drops the messages and ends the tasks, and notes the ends that go with each.
+fn find_holders(kernels: &mut [(KernelId, &mut Kernel)], found: &mut [Found]) {
+    for at in 0..found.len() {
+        found[at].mailbox.discard();
+        for one in &mut *found {
+            for side in one.lost() {
+                one.within[side].insert(at);
+            }
+        }
+    }
+    for (id, kernel) in kernels {
+        kernel.end_each(|tid| {
+            for one in &mut *found {
+                for side in one.lost() {
+                    one.holders[side].insert(tid.beside(*id));
+                }
+            }
+        });
+    }
+}
+
+/// The tasks of which each could end a wait that one of these can end; none if anything else could.
+fn tasks_of(kernel: KernelId, enders: &[Ender], found: &[Found]) -> Vec<Tid> {
+    let mut all = Vec::new();
+    for ender in enders {
+        let tasks = match ender {
+            Ender::Task(tid) => [*tid].into(),
+            Ender::Queue(queue) => tasks_at((kernel, *queue), found),
+            Ender::Other => BTreeSet::new(),
+        };
+        if tasks.is_empty() {
+            return Vec::new();
+        }
+        all.extend(tasks);
+    }
+    all
 }
 
 /// The tasks of which each could end a wait at a mailbox: for mail those that can put, for room those that can
 /// take.
-fn enders(kernel: KernelId, task: &TaskInfo, found: &[Found]) -> Vec<Tid> {
-    let TaskState::Blocked {
-        on: On::Queue(queue, End::Get),
-        ..
-    } = task.state
-    else {
-        return Vec::new();
+fn tasks_at(here: Place, found: &[Found]) -> BTreeSet<Tid> {
+    let waits = |one: &Found| match one.rooms.contains(&here) {
+        true => Some(TAKES),
+        false => (one.home == Some(here)).then_some(PUTS),
     };
-    let here = (kernel, queue);
-    let waits = |one: &&Found| (one.kernel, one.mailbox.queue) == here || one.rooms.contains(&here);
-    let Some(one) = found.iter().find(waits) else {
-        return Vec::new();
-    };
-    let side = usize::from(one.rooms.contains(&here));
-    one.holders[side].iter().copied().collect()
+    let mut sides = found.iter().enumerate();
+    let side = sides.find_map(|(at, one)| Some((at, waits(one)?)));
+    side.map_or_else(BTreeSet::new, |side| holders(side, found))
+}
+
+/// The tasks that hold an end of a mailbox, and those that can take a message which holds one.
+fn holders(end: (usize, usize), found: &[Found]) -> BTreeSet<Tid> {
+    let (mut seen, mut ahead) = (BTreeSet::new(), vec![end]);
+    let mut all = BTreeSet::new();
+    while let Some((at, side)) = ahead.pop() {
+        if seen.insert((at, side)) {
+            all.extend(&found[at].holders[side]);
+            ahead.extend(found[at].within[side].iter().map(|at| (*at, TAKES)));
+        }
+    }
+    all
 }

@@ -1,33 +1,66 @@
 //! A kernel among several.
 
-use std::{cell::Cell, io, rc::Rc, time::Duration};
+use std::{cell::Cell, io, rc::Rc, sync::Arc, time::Duration};
 
-use super::{Kernel, report::Error};
+use super::{
+    Kernel,
+    report::Error,
+    task::{State, WaitingOn},
+};
 use crate::{
-    abi::{Exit, KernelId, QueueId, TaskInfo, Tid},
+    abi::{End, Exit, Interest, KernelId, On, QueueId, TaskInfo, TaskState, Tid},
     interrupt::Remote,
     sched::Random,
-    trap::BoundMailbox,
+    trap::{BoundMailbox, SharedMailbox},
     world::{InStep, Pace, SimWorld, World},
 };
 
-/// A mailbox that belongs to a kernel.
-pub(crate) struct OwnMailbox {
-    /// The queue in its place.
-    pub(crate) queue: QueueId,
-    bound: Rc<dyn BoundMailbox>,
+/// A mailbox that a kernel knows.
+pub(crate) struct Known {
+    /// The queue in its place, if it belongs to the kernel.
+    pub(crate) queue: Option<QueueId>,
+    bound: Option<Rc<dyn BoundMailbox>>,
+    shared: Arc<dyn SharedMailbox>,
 }
 
-impl OwnMailbox {
+impl Known {
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+    }
+
     /// How many handles put into it, and how many take from it.
     pub(crate) fn ends(&self) -> [usize; 2] {
-        self.bound.ends()
+        self.shared.ends()
     }
 
     /// The kernels of the tasks that wait for room in it, and the queues at which they wait.
     pub(crate) fn rooms(&self) -> Vec<(Remote, QueueId)> {
-        self.bound.rooms()
+        self.shared.rooms()
     }
+
+    /// Drops the messages that no task has taken. No task of any kernel has another turn.
+    pub(crate) fn discard(&self) {
+        match &self.bound {
+            Some(bound) => bound.discard(),
+            None => self.shared.discard(),
+        }
+    }
+}
+
+/// What can end a wait.
+pub(crate) enum Ender {
+    /// A task: by its end, or with the lock that it holds.
+    Task(Tid),
+    /// What puts into this queue, or closes it.
+    Queue(QueueId),
+    Other,
+}
+
+/// A task that cannot go on, with the number of the kernel before its own, and what could end its wait: each by
+/// itself.
+pub(crate) struct Stuck {
+    pub(crate) task: TaskInfo,
+    pub(crate) enders: Vec<Ender>,
 }
 
 impl Kernel {
@@ -82,17 +115,62 @@ impl Kernel {
         self.log.kernel().get().is_some()
     }
 
-    /// Returns the blocked tasks, with the number of the kernel before theirs.
-    pub(crate) fn stuck_beside(&self) -> Vec<TaskInfo> {
-        let blocked = self.blocked().into_iter();
-        blocked.map(|task| task.beside(self.id)).collect()
+    /// Returns the blocked tasks.
+    pub(crate) fn stuck_beside(&self) -> Vec<Stuck> {
+        let stuck = |task: TaskInfo| Stuck {
+            enders: self.enders_beside(&task),
+            task: task.beside(self.id),
+        };
+        self.blocked().into_iter().map(stuck).collect()
     }
 
-    /// Returns the mailboxes that belong to the kernel.
-    pub(crate) fn mailboxes(&self) -> Vec<OwnMailbox> {
-        let all = self.frame.mailboxes.all().into_iter();
-        all.map(|(queue, bound)| OwnMailbox { queue, bound })
-            .collect()
+    /// Returns what could end a wait at a queue, or that of a select: one for each source.
+    fn enders_beside(&self, task: &TaskInfo) -> Vec<Ender> {
+        if let TaskState::Blocked {
+            on: On::Queue(queue, End::Get),
+            ..
+        } = task.state
+        {
+            return vec![Ender::Queue(queue)];
+        }
+        let found = self.tasks.find_live(task.tid);
+        match found.map(|found| self.tasks[found].state()) {
+            Some(State::Blocked(WaitingOn::Select(key, _))) if !task.wait.is_timed => {
+                let sources = self.selects.sources(*key);
+                sources.map(|source| self.ender_beside(source)).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn ender_beside(&self, source: Interest) -> Ender {
+        let taken = source.taken();
+        let holder = taken.and_then(|(queue, count)| self.holder(queue, count, None));
+        match (source.ender(holder), taken) {
+            (Some(task), _) => Ender::Task(task.beside(self.id)),
+            (None, Some((queue, _))) => Ender::Queue(queue),
+            (None, None) => Ender::Other,
+        }
+    }
+
+    /// Returns the mailboxes that belong to the kernel, and those that its tasks have put into and that belong
+    /// to none.
+    pub(crate) fn mailboxes(&self) -> Vec<Known> {
+        let bound = self.frame.mailboxes.all().into_iter();
+        let bound = bound.filter_map(|(queue, bound)| {
+            Some(Known {
+                queue: Some(queue),
+                shared: bound.shared()?,
+                bound: Some(bound),
+            })
+        });
+        let unbound = self.frame.mailboxes.unbound().into_iter();
+        let unbound = unbound.map(|shared| Known {
+            queue: None,
+            bound: None,
+            shared,
+        });
+        bound.chain(unbound).collect()
     }
 
     /// Ends the tasks one by one, and tells of each.

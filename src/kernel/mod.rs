@@ -101,7 +101,7 @@ use std::{collections::BTreeSet, io, rc::Rc, time::Duration};
 
 pub use builder::Builder;
 pub use deadlock::Deadlock;
-pub(crate) use enlisted::OwnMailbox;
+pub(crate) use enlisted::{Ender, Known, Stuck};
 pub use holders::OnDeadlock;
 pub use published::{CurrentTurn, TaskTurn};
 pub use report::{Blocked, Error, Failures, Limit, Report, Stalled, Step};

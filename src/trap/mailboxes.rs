@@ -6,6 +6,7 @@ use std::{
     collections::BTreeMap,
     ops::Range,
     rc::Rc,
+    sync::{Arc, Weak},
 };
 
 use crate::{
@@ -44,6 +45,21 @@ pub(crate) struct Received {
     pub(crate) closes: bool,
 }
 
+/// What the two ends of a mailbox share.
+pub(crate) trait SharedMailbox {
+    /// How many handles put into it, and how many take from it.
+    fn ends(&self) -> [usize; 2];
+
+    /// The kernels of the tasks that wait for room in it, and the queues at which they wait.
+    fn rooms(&self) -> Vec<(Remote, QueueId)>;
+
+    /// Whether it belongs to a kernel.
+    fn is_bound(&self) -> bool;
+
+    /// Drops the messages that no kernel has received. No task of any kernel has another turn.
+    fn discard(&self);
+}
+
 /// A mailbox in the kernel that takes from it, or the room in one that a task waits for.
 pub(crate) trait BoundMailbox {
     /// Moves all messages into the store of the queue, and writes them to a tape.
@@ -56,11 +72,11 @@ pub(crate) trait BoundMailbox {
     /// thread are 0.
     fn post_of(&self, message: u64) -> Option<(u64, u64)>;
 
-    /// How many handles put into it, and how many take from it.
-    fn ends(&self) -> [usize; 2];
+    /// What its two ends share; `None` for the room in a mailbox.
+    fn shared(&self) -> Option<Arc<dyn SharedMailbox>>;
 
-    /// The kernels of the tasks that wait for room in it, and the queues at which they wait.
-    fn rooms(&self) -> Vec<(Remote, QueueId)>;
+    /// Drops the messages that no task has taken. No task of any kernel has another turn.
+    fn discard(&self);
 
     /// Whether no task can take from it any more.
     fn is_gone(&self) -> bool;
@@ -95,6 +111,8 @@ pub(crate) struct Mailboxes {
     /// Those that have room which no task was told of.
     roomy: RefCell<Vec<Rc<dyn BoundMailbox>>>,
     is_any_roomy: Cell<bool>,
+    /// Those that tasks of this kernel have put into, and that belonged to no kernel then.
+    unbound: RefCell<Vec<Weak<dyn SharedMailbox>>>,
     /// Whether a task is told of room at once: in a world that does not spin, in which a run in steps is the
     /// same run.
     is_prompt: Cell<bool>,
@@ -140,10 +158,33 @@ impl Mailboxes {
         drop(gone);
     }
 
+    /// Notes that a task puts into a mailbox which belongs to no kernel. Nothing looks at this in the real
+    /// world.
+    #[cold]
+    pub(crate) fn note_unbound(&self, mailbox: &Arc<impl SharedMailbox + 'static>) {
+        if !self.is_prompt.get() {
+            return;
+        }
+        let mailbox: Weak<dyn SharedMailbox> = Arc::downgrade(mailbox) as _;
+        let mut unbound = self.unbound.borrow_mut();
+        if !unbound.iter().any(|other| other.ptr_eq(&mailbox)) {
+            unbound.retain(|other| other.upgrade().is_some_and(|other| !other.is_bound()));
+            unbound.push(mailbox);
+        }
+    }
+
+    /// Returns those that belong to no kernel yet.
+    pub(crate) fn unbound(&self) -> Vec<Arc<dyn SharedMailbox>> {
+        let unbound = self.unbound.borrow();
+        let live = unbound.iter().filter_map(Weak::upgrade);
+        live.filter(|mailbox| !mailbox.is_bound()).collect()
+    }
+
     /// Ends the mailboxes of a kernel that ends. Tasks of others that wait for room are told.
     pub(crate) fn end(&self) {
         drop(self.bound.take());
         self.roomy.take();
+        self.unbound.take();
     }
 
     pub(crate) fn set_prompt(&self, is_prompt: bool) {

@@ -25,10 +25,10 @@ use super::{
     select::{Arm, Source},
 };
 use crate::{
-    abi::{Kind, QueueId, Reply, SystemCall},
-    interrupt::{External, ExternalWork, Remote},
+    abi::{Kind, Reply, SystemCall},
+    interrupt::{External, ExternalWork},
     panic::lock,
-    trap::{BoundMailbox, Caller, Lack, Received, TrapFrame},
+    trap::{BoundMailbox, Caller, Lack, Received, SharedMailbox, Store, TrapFrame},
 };
 
 /// The end of a mailbox that takes messages, which tasks of any kernel and other threads put. Clones are
@@ -275,6 +275,9 @@ impl<T: Send + 'static> Sender<T> {
         async move {
             let (shared, key) = (&self.0.0, os.frame().next_post());
             shared.meet(key.0, &os.frame().remote);
+            if shared.home.get().is_none() {
+                os.frame().mailboxes.note_unbound(shared);
+            }
             let put = match os.frame().is_taped() {
                 true => taped::put(os, shared, key, message).await,
                 false => {
@@ -411,17 +414,13 @@ impl<T: Send + 'static> BoundMailbox for Bound<T> {
         self.queue.side().read(message, |(key, _)| *key)
     }
 
-    fn ends(&self) -> [usize; 2] {
-        let ends = self.shared.ends.get();
-        ends.map_or([0; 2], |(putting, taking)| {
-            [putting.strong_count(), taking.strong_count()]
-        })
+    fn shared(&self) -> Option<Arc<dyn SharedMailbox>> {
+        Some(Arc::clone(&self.shared) as _)
     }
 
-    fn rooms(&self) -> Vec<(Remote, QueueId)> {
-        let state = lock(&self.shared.state);
-        let waiting = state.waiting.iter();
-        waiting.map(|one| (one.remote.clone(), one.room)).collect()
+    fn discard(&self) {
+        self.shared.discard();
+        self.queue.side().clear();
     }
 
     fn is_gone(&self) -> bool {

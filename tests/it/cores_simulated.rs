@@ -13,8 +13,8 @@ use std::{
 };
 
 use trapline::{
-    Closed, Error, Event, Kernel, KernelId, Kernels, Mailbox, Os, Report, SimWorld, Tid,
-    check_kernels,
+    Closed, Error, Event, Kernel, KernelId, Kernels, Mailbox, Os, Report, Sender, SimWorld, Tid,
+    check_kernels, sync,
     tape::{Header, Taping},
 };
 
@@ -323,6 +323,152 @@ fn a_wait_that_no_task_of_a_kernel_can_end_is_on_no_cycle() {
     drop((sender, other));
 }
 
+/// Boots two kernels whose tasks are called with the sender to the other one, and the mailbox for its mail.
+fn facing<F, P>(program: F) -> Vec<(String, String)>
+where
+    F: Fn(usize, Sender<u32>, Mailbox<u32>) -> P + Send + Sync,
+    P: AsyncFnOnce(&mut Os) + 'static,
+{
+    let (a, b) = (Mailbox::<u32>::bounded(1), Mailbox::<u32>::bounded(1));
+    stuck(2, move |id| {
+        let mut kernel = Kernel::simulated(0);
+        let (sender, mailbox) = match id.index() {
+            0 => (a.0.clone(), b.1.clone()),
+            _ => (b.0.clone(), a.1.clone()),
+        };
+        kernel.spawn("main", program(id.index(), sender, mailbox))?;
+        Ok(kernel)
+    })
+}
+
+/// The reports of two kernels with these tasks.
+fn of_both(tids: [&str; 2], cycle: &str) -> Vec<(String, String)> {
+    tids.map(|tids| (tids.to_string(), cycle.to_string()))
+        .into()
+}
+
+#[test]
+fn a_cycle_leads_through_a_select_whose_sources_are_all_stuck() {
+    // For mail, the lock of a child, and its end. The child waits for the task itself.
+    let all = facing(|_, sender, mailbox| {
+        async move |os: &mut Os| {
+            let lock = sync::Mutex::new(os, ()).await;
+            let (parent, theirs) = (os.get_tid().await, lock.clone());
+            let waits = async move |os: &mut Os| {
+                let _held = theirs.lock(os).await;
+                let _ = os.wait(parent).await;
+            };
+            let mut child = os.spawn_child("waits", waits).await.unwrap();
+            let mail = mailbox.get_arm(os).await;
+            os.first((mail, lock.lock_arm(), child.wait_arm())).await;
+            drop(sender);
+        }
+    });
+    assert_eq!(all, of_both(["1:1 1:2", "2:1 2:2"], "1:1 2:1"));
+}
+
+#[test]
+fn a_select_with_a_source_that_anything_may_end_is_on_no_cycle() {
+    let all = facing(|_, sender, mailbox| {
+        async move |os: &mut Os| {
+            let queue = trapline::Queue::<()>::bounded(os, 1).await;
+            let mail = mailbox.get_arm(os).await;
+            os.first((mail, queue.get_arm())).await;
+            drop(sender);
+        }
+    });
+    assert_eq!(all, of_both(["1:1", "2:1"], ""));
+    // One of the tasks that can send may go on, as far as is known.
+    let all = facing(|kernel, sender, mailbox| {
+        async move |os: &mut Os| {
+            let other = sender.clone();
+            if kernel == 0 {
+                let waits = async move |os: &mut Os| {
+                    let queue = trapline::Queue::<()>::bounded(os, 1).await;
+                    let _ = queue.get(os).await;
+                    drop(other);
+                };
+                os.spawn("waits", waits).await.unwrap();
+            }
+            let lock = sync::Mutex::new(os, ()).await;
+            let _held = lock.lock(os).await;
+            let mail = mailbox.get_arm(os).await;
+            os.first((mail, lock.lock_arm())).await;
+            drop(sender);
+        }
+    });
+    assert_eq!(all, of_both(["1:1 1:2", "2:1"], ""));
+}
+
+#[test]
+fn a_mailbox_from_which_no_task_has_taken_is_waited_for_with_those_that_can() {
+    // Both fill a mailbox, and none has taken a message of the other.
+    let all = facing(|_, sender, mailbox| {
+        async move |os: &mut Os| {
+            for n in 0.. {
+                sender.put(os, n).await.unwrap();
+            }
+            drop(mailbox);
+        }
+    });
+    assert_eq!(all, of_both(["1:1", "2:1"], "1:1 2:1"));
+    // Of two that can take, one waits for what is not known to be stuck.
+    let all = facing(|kernel, sender, mailbox| {
+        async move |os: &mut Os| {
+            let other = mailbox.clone();
+            if kernel == 0 {
+                let waits = async move |os: &mut Os| {
+                    let queue = trapline::Queue::<()>::bounded(os, 1).await;
+                    let _ = queue.get(os).await;
+                    drop(other);
+                };
+                os.spawn("waits", waits).await.unwrap();
+            }
+            for n in 0.. {
+                sender.put(os, n).await.unwrap();
+            }
+            drop(mailbox);
+        }
+    });
+    assert_eq!(all, of_both(["1:1 1:2", "2:1"], ""));
+}
+
+/// A request has the sender of its answer, and waits in the mailbox of a task that waits for other mail first.
+#[test]
+fn a_sender_in_a_message_is_with_those_that_can_take_the_message() {
+    // A task has taken from the mailbox before, or none has.
+    for has_taken in [false, true] {
+        let (requests, other) = (
+            Mailbox::<Option<Sender<u32>>>::unbounded(),
+            Mailbox::<u32>::unbounded(),
+        );
+        let all = stuck(2, move |id| {
+            let mut kernel = Kernel::simulated(0);
+            if id.index() == 0 {
+                let (asks, gate) = (requests.0.clone(), other.0.clone());
+                kernel.spawn("client", async move |os: &mut Os| {
+                    asks.put(os, None).await.unwrap();
+                    let (sender, answer) = Mailbox::unbounded();
+                    asks.put(os, Some(sender)).await.unwrap();
+                    let _ = answer.get(os).await;
+                    drop(gate);
+                })?;
+            } else {
+                let (requests, gate) = (requests.1.clone(), other.1.clone());
+                kernel.spawn("server", async move |os: &mut Os| {
+                    if has_taken {
+                        assert!(requests.get(os).await.unwrap().is_none());
+                    }
+                    let _ = gate.get(os).await;
+                    drop(requests);
+                })?;
+            }
+            Ok(kernel)
+        });
+        assert_eq!(all, of_both(["1:1", "2:1"], "1:1 2:1"), "{has_taken}");
+    }
+}
+
 #[test]
 fn a_simulated_kernel_that_fails_ends_the_others() {
     // By a limit, by a deadlock of its own, and before its boot.
@@ -393,7 +539,7 @@ fn a_kernel_on_a_tape_is_refused() {
 /// message.
 fn sum(kernels: &mut Kernels, is_atomic: bool) -> Result<(), Error> {
     enum Ask {
-        Read(trapline::Sender<u64>),
+        Read(Sender<u64>),
         Set(u64),
         Add(u64),
     }

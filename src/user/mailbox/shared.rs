@@ -11,7 +11,8 @@ use std::{
 use crate::{
     abi::{KernelId, QueueId},
     interrupt::{ExternalWork, Remote},
-    panic::lock,
+    panic::{contain, lock},
+    trap::SharedMailbox,
     user::queue::{Closed, TryPutError},
 };
 
@@ -278,6 +279,32 @@ impl<T> Shared<T> {
         }
         // The queue must be closed before the kernel stops waiting.
         drop(external);
+    }
+}
+
+impl<T: Send + 'static> SharedMailbox for Shared<T> {
+    fn ends(&self) -> [usize; 2] {
+        let ends = self.ends.get();
+        ends.map_or([0; 2], |(putting, taking)| {
+            [putting.strong_count(), taking.strong_count()]
+        })
+    }
+
+    fn rooms(&self) -> Vec<(Remote, QueueId)> {
+        let state = lock(&self.state);
+        let waiting = state.waiting.iter();
+        waiting.map(|one| (one.remote.clone(), one.room)).collect()
+    }
+
+    fn is_bound(&self) -> bool {
+        self.home.get().is_some()
+    }
+
+    fn discard(&self) {
+        let coming = std::mem::take(&mut lock(&self.state).coming);
+        for message in coming {
+            contain(|| drop(message));
+        }
     }
 }
 

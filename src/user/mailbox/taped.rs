@@ -14,9 +14,8 @@ use std::{
 use super::shared::{Codec, Key, Shared, State};
 use crate::{
     abi::{QueueId, SystemCall},
-    interrupt::Remote,
     panic::lock,
-    trap::{BoundMailbox, Lack, Mail, Payload, Received, TrapFrame},
+    trap::{BoundMailbox, Lack, Mail, Payload, Received, SharedMailbox, TrapFrame},
     user::{os::Os, queue::TryPutError},
 };
 
@@ -239,13 +238,11 @@ impl<T: Send + 'static> BoundMailbox for Room<T> {
         None
     }
 
-    fn ends(&self) -> [usize; 2] {
-        [0; 2]
+    fn shared(&self) -> Option<Arc<dyn SharedMailbox>> {
+        None
     }
 
-    fn rooms(&self) -> Vec<(Remote, QueueId)> {
-        Vec::new()
-    }
+    fn discard(&self) {}
 
     fn is_gone(&self) -> bool {
         self.is_over.get()
