@@ -16,8 +16,8 @@ use ratatui::{
 
 use super::{
     protocol::Answers,
-    query::Sort,
     row::{Group, Row, State},
+    sort::Sort,
     text,
     view::{Mode, View},
 };

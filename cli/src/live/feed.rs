@@ -7,8 +7,8 @@ use serde_json::{Map, Value};
 use trapline::{CallInfo, Event, Fact, KernelId, Ledger, TaskInfo, TaskState, Tid, Tracer};
 
 use super::{
+    entry::shown,
     protocol::{self, Answer, Filter},
-    query::shown,
     row::brief,
 };
 use crate::log;

@@ -7,7 +7,8 @@
 //! | file | owns |
 //! |---|---|
 //! | `row.rs` | a row of `ps` and `top` |
-//! | `query.rs` | which tasks are listed, in which order, and which of them are one row |
+//! | `query.rs` | which tasks are listed, and which of them are one row |
+//! | `entry.rs`, `sort.rs`, `tree.rs` | a task that is listed, the order of the rows, the lines of a tree |
 //! | `feed.rs` | calls and events as lines; the live trace |
 //! | `model.rs` | the tasks at an instant, and the answers about them |
 //! | `sampler.rs` | the tasks' shares of the time |
@@ -26,6 +27,7 @@
 mod client;
 pub(super) mod draw;
 pub(super) mod dump;
+pub(super) mod entry;
 pub(super) mod feed;
 pub(super) mod front;
 pub(super) mod model;
@@ -37,8 +39,10 @@ pub(super) mod row;
 mod sampler;
 mod screen;
 mod socket;
+mod sort;
 pub(super) mod terminal;
 pub(super) mod text;
+mod tree;
 pub(super) mod view;
 pub(super) mod watch;
 

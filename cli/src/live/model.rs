@@ -15,9 +15,9 @@ use trapline::{
 };
 
 use super::{
+    entry::{Entry, Line, shown},
     feed,
     protocol::{Answer, Answers, Request},
-    query::{Entry, Line, shown},
     row::{Row, Totals},
     sampler::Sampler,
 };

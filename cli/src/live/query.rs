@@ -1,17 +1,15 @@
-//! What a view lists: which tasks, in which order, and which of them are one row.
-
-use std::{
-    cmp::Ordering,
-    collections::{BTreeMap, BTreeSet},
-    ops::Add,
-};
+//! What a view lists: which tasks, and which of them are one row.
 
 use clap::Args;
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
-use trapline::{KernelId, Ledger, On, TaskInfo, TaskState, Tid};
+use trapline::Ledger;
 
-use super::row::{Group, Row, State, Totals, brief};
+use super::{
+    entry::{Entry, Line},
+    row::{Row, Totals},
+    sort::Sort,
+};
 use crate::values::whole;
 
 /// More tasks of a name than this are one row, where a view folds names.
@@ -52,49 +50,6 @@ pub(crate) struct Query {
     /// A tree of parents, which has an order of its own.
     #[arg(skip)]
     pub(crate) tree: bool,
-}
-
-/// The order of the rows. Those of largest rates, shares and numbers of traps come first.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug, Serialize, Deserialize, clap::ValueEnum)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Sort {
-    #[value(skip)]
-    Share,
-    #[value(skip)]
-    Rate,
-    #[default]
-    Tid,
-    Name,
-    State,
-    Since,
-    Traps,
-}
-
-/// What the order of a row depends on: of a task, or of all tasks of a name.
-#[derive(Clone, Copy)]
-pub(crate) struct Entry<'a> {
-    /// The task, or the first of them.
-    pub(super) task: &'a TaskInfo,
-    /// Its kernel, if others run beside it: its number is before those of the tasks.
-    kernel: Option<KernelId>,
-    tid: Tid,
-    parent: Tid,
-    pub(crate) state: State,
-    /// What it waits for, in a word; or its state.
-    pub(crate) kind: &'a str,
-    /// In seconds since boot.
-    pub(crate) since: Option<f64>,
-    traps: u64,
-    pub(super) rate: Option<f64>,
-    pub(super) share: Option<f64>,
-}
-
-/// A row before it is made.
-pub(crate) struct Line<'a> {
-    entry: Entry<'a>,
-    /// The tasks, if they are not one.
-    many: Vec<Entry<'a>>,
-    branch: String,
 }
 
 impl Query {
@@ -186,7 +141,7 @@ impl Query {
     }
 
     /// Tasks as lines. Those of a name that is to be folded are one, where the first of them was.
-    fn fold<'a>(
+    pub(super) fn fold<'a>(
         &self,
         tasks: Vec<Entry<'a>>,
         may_fold: impl Fn(&Entry<'a>) -> bool,
@@ -218,296 +173,17 @@ impl Query {
     }
 
     /// A line for each task of a name that is unfolded.
-    fn members<'a>(&self, line: &Line<'a>) -> Vec<Line<'a>> {
+    pub(super) fn members<'a>(&self, line: &Line<'a>) -> Vec<Line<'a>> {
         match !line.many.is_empty() && self.open.contains(&line.entry.task.name) {
             true => line.many.iter().copied().map(Line::of).collect(),
             false => Vec::new(),
-        }
-    }
-
-    /// The lines of a tree.
-    ///
-    /// A cycle of parents does not occur in a kernel. If one is received, one of its tasks is shown
-    /// as a marked root.
-    fn tree<'a>(&self, tasks: &[Entry<'a>]) -> Vec<Line<'a>> {
-        let find = |tid: Tid| {
-            let found = tasks.binary_search_by_key(&tid, Entry::tid);
-            found.ok().map(|at| tasks[at])
-        };
-        let mut tree = Tree {
-            query: self,
-            children: BTreeMap::new(),
-            lines: Vec::with_capacity(tasks.len()),
-        };
-        for entry in tasks {
-            let parent = find(entry.parent).map_or(Tid::KERNEL, |parent| parent.tid());
-            tree.children.entry(parent).or_default().push(*entry);
-        }
-        let roots = tree.children.remove(&Tid::KERNEL);
-        tree.grow(roots.unwrap_or_default(), "");
-        // The remaining tasks are on a cycle or below one.
-        for entry in tasks {
-            if !tree.children.contains_key(&entry.parent) {
-                continue;
-            }
-            let (mut root, mut seen) = (*entry, BTreeSet::new());
-            while seen.insert(root.tid())
-                && let Some(parent) = find(root.parent)
-            {
-                root = parent;
-            }
-            if let Some(family) = tree.children.get_mut(&root.parent) {
-                family.retain(|other| other.tid() != root.tid());
-            }
-            tree.grow(vec![root], "↻ ");
-        }
-        tree.lines
-    }
-}
-
-impl Sort {
-    /// In the order of the key for them, with their titles.
-    const ALL: [(Self, &'static str); 7] = [
-        (Self::Share, "time"),
-        (Self::Rate, "traps/s"),
-        (Self::Tid, "tid"),
-        (Self::Name, "name"),
-        (Self::State, "state"),
-        (Self::Since, "since"),
-        (Self::Traps, "traps"),
-    ];
-
-    pub(super) fn name(self) -> &'static str {
-        Self::ALL[self as usize].1
-    }
-
-    pub(super) fn next(self) -> Self {
-        Self::ALL[(self as usize + 1) % Self::ALL.len()].0
-    }
-
-    fn compare(self, a: &Key<'_>, b: &Key<'_>) -> Ordering {
-        let most = |of: fn(&Key<'_>) -> Option<f64>| {
-            let of = |key| of(key).unwrap_or(0.0);
-            of(b).total_cmp(&of(a))
-        };
-        let since = |key: &Key<'_>| key.since.unwrap_or(f64::INFINITY);
-        let first = match self {
-            Self::Share => most(|key| key.share).then_with(|| most(|key| key.rate)),
-            Self::Rate => most(|key| key.rate),
-            Self::Traps => b.traps.cmp(&a.traps),
-            Self::Tid => Ordering::Equal,
-            Self::Name => a.name.cmp(b.name),
-            Self::State => a.state.cmp(&b.state),
-            Self::Since => since(a).total_cmp(&since(b)),
-        };
-        first.then(a.tid.cmp(&b.tid))
-    }
-}
-
-/// The number of a task, with that of its kernel if others run beside it. The host is no task.
-pub(super) fn shown(kernel: Option<KernelId>, tid: Tid) -> Tid {
-    match kernel {
-        Some(kernel) if tid != Tid::KERNEL => tid.beside(kernel),
-        _ => tid,
-    }
-}
-
-impl<'a> Entry<'a> {
-    pub(crate) fn of(kernel: Option<KernelId>, task: &'a TaskInfo) -> Self {
-        let (state, kind, since) = match &task.state {
-            TaskState::Ready => (State::Ready, "ready", None),
-            TaskState::Running => (State::Running, "running", None),
-            TaskState::Zombie(_) => (State::Zombie, "zombie", None),
-            TaskState::Blocked { on, since } => {
-                let thing = task.wait.thing.as_deref();
-                let kind = match on {
-                    On::Exit(_) => "task",
-                    On::Timer(_) => "timer",
-                    On::Device(..) => "device",
-                    _ => thing.unwrap_or("queue").split(' ').next().unwrap_or(""),
-                };
-                (State::Blocked, kind, Some(since.as_secs_f64()))
-            }
-        };
-        Self {
-            task,
-            kernel,
-            tid: shown(kernel, task.tid),
-            parent: shown(kernel, task.parent),
-            state,
-            kind,
-            since,
-            traps: task.traps,
-            rate: None,
-            share: None,
-        }
-    }
-
-    fn tid(&self) -> Tid {
-        self.tid
-    }
-
-    fn key(&self) -> Key<'_> {
-        Key {
-            tid: self.tid,
-            name: &self.task.name,
-            state: self.state,
-            since: self.since,
-            traps: self.traps,
-            rate: self.rate,
-            share: self.share,
-        }
-    }
-}
-
-impl Row {
-    fn key(&self) -> Key<'_> {
-        Key {
-            tid: self.tid,
-            name: &self.comm,
-            state: self.state,
-            since: self.since,
-            traps: self.traps,
-            rate: self.rate,
-            share: self.share,
-        }
-    }
-}
-
-/// What the order of a row depends on.
-struct Key<'a> {
-    tid: Tid,
-    name: &'a str,
-    state: State,
-    since: Option<f64>,
-    traps: u64,
-    rate: Option<f64>,
-    share: Option<f64>,
-}
-
-impl<'a> Line<'a> {
-    pub(super) fn of(entry: Entry<'a>) -> Self {
-        Self {
-            entry,
-            many: Vec::new(),
-            branch: String::new(),
-        }
-    }
-
-    /// Adds a task to those of a name: they are in the state that comes first, since the longest time.
-    fn add(&mut self, task: Entry<'a>) {
-        type Of = fn(f64, f64) -> f64;
-        let both = |a: Option<f64>, b: Option<f64>, of: Of| a.into_iter().chain(b).reduce(of);
-        let all = &mut self.entry;
-        all.state = all.state.min(task.state);
-        all.since = both(all.since, task.since, f64::min);
-        all.traps += task.traps;
-        all.rate = both(all.rate, task.rate, f64::add);
-        all.share = both(all.share, task.share, f64::add);
-        if all.parent != task.parent {
-            all.parent = Tid::KERNEL;
-        }
-        self.many.push(task);
-    }
-
-    /// The ledger has the addresses of devices.
-    pub(crate) fn row(self, recent: &Ledger) -> Row {
-        let Entry { task, state, .. } = self.entry;
-        let row = Row {
-            tid: self.entry.tid(),
-            comm: brief(task.name.clone()),
-            parent: self.entry.parent,
-            state,
-            since: self.entry.since,
-            traps: self.entry.traps,
-            rate: self.entry.rate,
-            share: self.entry.share,
-            branch: self.branch,
-            ..Row::default()
-        };
-        if let Some(first) = self.many.first() {
-            let mut group = Group {
-                tasks: self.many.len(),
-                has_parents: self.many.iter().any(|task| task.parent != first.parent),
-                kinds: BTreeMap::new(),
-            };
-            for task in &self.many {
-                *group.kinds.entry(task.kind.to_string()).or_default() += 1;
-            }
-            let group = Some(group);
-            return Row { group, ..row };
-        }
-        let blocked_on = match task.state {
-            _ if state == State::InCall => recent.last(task.tid).map(ToString::to_string),
-            // A simulated network has described the connection.
-            TaskState::Blocked { on, .. } if task.wait.thing.is_none() => Some(match on {
-                On::Exit(tid) => On::Exit(shown(self.entry.kernel, tid)).to_string(),
-                on => recent.thing(on),
-            }),
-            _ => task.blocked_on().map(brief),
-        };
-        Row {
-            blocked_on,
-            waits_for: task.waits_for().map(|tid| shown(self.entry.kernel, tid)),
-            places: task.places().map(brief),
-            daemon: task.is_daemon,
-            limits: task.limits.clone().map(brief),
-            exit: match &task.state {
-                TaskState::Zombie(exit) => Some(brief(exit.to_string())),
-                _ => None,
-            },
-            ..row
-        }
-    }
-}
-
-/// Tasks below their parents.
-struct Tree<'q, 'a> {
-    query: &'q Query,
-    /// Those without a line, by the parent's tid; 0 is the parent of roots.
-    children: BTreeMap<Tid, Vec<Entry<'a>>>,
-    lines: Vec<Line<'a>>,
-}
-
-impl<'a> Tree<'_, 'a> {
-    /// Appends tasks and their descendants. Siblings without children may be a line.
-    fn grow(&mut self, roots: Vec<Entry<'a>>, mark: &str) {
-        let fold = |tree: &Self, siblings| {
-            let is_leaf = |entry: &Entry<'a>| !tree.children.contains_key(&entry.tid());
-            tree.query.fold(siblings, is_leaf)
-        };
-        // The work list: a deep tree must not need a deep stack. Each line is with the branch before
-        // its children.
-        let mut ahead: Vec<(Line<'a>, String)> = Vec::new();
-        for line in fold(self, roots).into_iter().rev() {
-            let branch = mark.to_string();
-            ahead.push((Line { branch, ..line }, String::new()));
-        }
-        while let Some((line, below)) = ahead.pop() {
-            let family = if line.many.is_empty() {
-                let family = self.children.remove(&line.entry.tid());
-                fold(self, family.unwrap_or_default())
-            } else {
-                self.query.members(&line)
-            };
-            self.lines.push(line);
-            for (at, line) in family.into_iter().rev().enumerate() {
-                let (branch, bar) = match at {
-                    0 => ("└─ ", "   "),
-                    _ => ("├─ ", "│  "),
-                };
-                // At greater depth the lines are unreadable.
-                let bar = if below.len() < 256 { bar } else { "" };
-                let branch = format!("{below}{branch}");
-                ahead.push((Line { branch, ..line }, format!("{below}{bar}")));
-            }
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use trapline::{Tid, Wait};
+    use trapline::{KernelId, On, TaskInfo, TaskState, Tid, Wait};
 
     use super::*;
 

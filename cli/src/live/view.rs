@@ -10,8 +10,9 @@ use trapline::{KernelId, Tid};
 
 use super::{
     protocol::Answers,
-    query::{CROWD, Query, Sort},
+    query::{CROWD, Query},
     row::{Group, Row},
+    sort::Sort,
 };
 use crate::{output::clean, units::number};
 

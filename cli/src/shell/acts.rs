@@ -116,7 +116,7 @@ impl Session {
 
     /// Runs a shell on another host, which takes over up to its end.
     async fn sit(&mut self, os: &mut Os, host: &str) -> End {
-        let mut there = Self::new(self.shared.clone(), format!("trapline@{host}> "));
+        let mut there = Self::new(Rc::clone(&self.shared), format!("trapline@{host}> "));
         // Its own future is a part of it, so the compiler cannot know its size.
         let run = async move |os: &mut Os| {
             let run: Pin<Box<dyn Future<Output = _> + '_>> = Box::pin(there.run(os));

@@ -5,7 +5,7 @@ use std::mem;
 use super::super::words::{self, Token};
 
 /// Programs that run beside each other, each with the text of the one before it.
-#[derive(Clone, Default)]
+#[derive(Default, PartialEq)]
 pub(super) struct Step {
     /// The words of each program.
     pub(super) stages: Vec<Vec<String>>,
@@ -32,10 +32,6 @@ impl Step {
         }
         text
     }
-
-    fn is_begun(&self) -> bool {
-        self.after.is_some() || !self.stages.is_empty() || self.from.is_some() || self.to.is_some()
-    }
 }
 
 /// What joins the words of a line.
@@ -54,7 +50,7 @@ pub(super) fn steps(line: &str) -> Result<Vec<Step>, String> {
         }
     }
     reading.no_file()?;
-    if !reading.words.is_empty() || reading.step.is_begun() {
+    if !reading.words.is_empty() || reading.step != Step::default() {
         reading.stage("at the end of the line")?;
         reading.steps.push(reading.step);
     }
@@ -119,13 +115,11 @@ impl Reading {
 
     /// Ends the words of a program.
     fn stage(&mut self, place: &str) -> Result<(), String> {
-        match self.words.is_empty() {
-            true => Err(format!("there is no command {place}")),
-            false => {
-                self.step.stages.push(mem::take(&mut self.words));
-                Ok(())
-            }
+        if self.words.is_empty() {
+            return Err(format!("there is no command {place}"));
         }
+        self.step.stages.push(mem::take(&mut self.words));
+        Ok(())
     }
 
     fn no_file(&self) -> Result<(), String> {

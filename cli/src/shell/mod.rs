@@ -89,7 +89,6 @@ pub fn shell() -> Entry {
 }
 
 /// Where further lines come from.
-#[derive(Clone)]
 enum Lines {
     /// All lines of a script are there from the begin.
     Script,
@@ -99,22 +98,21 @@ enum Lines {
 }
 
 /// What a shell and those on other hosts share: one of them has the prompt.
-#[derive(Clone)]
 struct Shared {
     programs: Programs,
     desk: Option<Desk>,
-    signals: Rc<Signals>,
+    signals: Signals,
     lines: Lines,
     /// Whether the terminal was asked for a text that has not come.
-    is_asked: Rc<Cell<bool>>,
+    is_asked: Cell<bool>,
     /// What is left of a script, or of a text with several lines.
-    left: Rc<RefCell<VecDeque<String>>>,
+    left: RefCell<VecDeque<String>>,
     /// What is left of the line.
-    steps: Rc<RefCell<VecDeque<Step>>>,
+    steps: RefCell<VecDeque<Step>>,
     recent: Rc<RefCell<Ledger>>,
-    trace: Rc<RefCell<Option<Observer>>>,
+    trace: RefCell<Option<Observer>>,
     /// The events since the shell was told to record them.
-    recording: Rc<RefCell<Option<(Observer, Recorded)>>>,
+    recording: RefCell<Option<(Observer, Recorded)>>,
 }
 
 impl Shared {
@@ -126,7 +124,7 @@ impl Shared {
 }
 
 struct Session {
-    shared: Shared,
+    shared: Rc<Shared>,
     prompt: String,
     jobs: BTreeMap<usize, Job>,
 }
@@ -179,19 +177,19 @@ impl Shell {
         let (tasks, now) = (os.tasks().await, os.now().await);
         feed::introduce(&mut *recent.borrow_mut(), &tasks, now);
         let _follows = os.observe(feed::follow(&recent));
-        let shared = Shared {
+        let shared = Rc::new(Shared {
             programs,
             desk,
-            signals: Rc::new(os.catch(&[Signal::Interrupt]).await),
+            signals: os.catch(&[Signal::Interrupt]).await,
             lines,
-            is_asked: Rc::default(),
-            left: Rc::new(RefCell::new(left.collect())),
-            steps: Rc::default(),
+            is_asked: Cell::default(),
+            left: RefCell::new(left.collect()),
+            steps: RefCell::default(),
             recent,
-            trace: Rc::default(),
-            recording: Rc::default(),
-        };
-        let mut session = Session::new(shared.clone(), "trapline> ".into());
+            trace: RefCell::default(),
+            recording: RefCell::default(),
+        });
+        let mut session = Session::new(Rc::clone(&shared), "trapline> ".into());
         let end = session.run(os).await;
         shared.close_recording()?;
         end.map_err(Into::into)
@@ -233,7 +231,7 @@ impl Lines {
 }
 
 impl Session {
-    fn new(shared: Shared, prompt: String) -> Self {
+    fn new(shared: Rc<Shared>, prompt: String) -> Self {
         let jobs = BTreeMap::new();
         Self {
             shared,
@@ -295,16 +293,16 @@ impl Session {
     /// Returns the next line.
     async fn line(&mut self, os: &mut Os) -> Option<String> {
         self.tell(os).await;
-        let left = Rc::clone(&self.shared.left);
-        let line = left.borrow_mut().pop_front();
-        let text = match self.shared.lines.clone() {
+        let shared = Rc::clone(&self.shared);
+        let line = shared.left.borrow_mut().pop_front();
+        let text = match &shared.lines {
             _ if line.is_some() => return line,
             Lines::Script => return None,
             Lines::Input => return os.read_line().await.ok().flatten(),
-            Lines::Terminal(asks, typed) => self.typed(os, &asks, &typed).await?,
+            Lines::Terminal(asks, typed) => self.typed(os, asks, typed).await?,
         };
         // A text that was pasted may have several.
-        let mut left = left.borrow_mut();
+        let mut left = shared.left.borrow_mut();
         left.extend(text.lines().map(Into::into));
         Some(left.pop_front().unwrap_or_default())
     }
@@ -339,7 +337,7 @@ impl Session {
 
     /// What completes the next line.
     async fn words(&mut self, os: &mut Os) -> Words {
-        let Shared { programs, desk, .. } = &self.shared;
+        let Shared { programs, desk, .. } = &*self.shared;
         let disk = desk.as_ref().and_then(|desk| desk.disk.clone());
         let net = desk.as_ref().and_then(|desk| desk.net.as_ref());
         let files = match (&disk, net) {

@@ -10,8 +10,9 @@ use super::source::{Failure, Source};
 use crate::{
     live::{
         TreeList,
+        entry::Entry,
         protocol::Answers,
-        query::{Entry, Query},
+        query::Query,
         row::{State, Totals},
         text,
     },

@@ -1,12 +1,13 @@
 //! `trace timeline`: a lane per task, as a page to look around in or as a picture.
 //!
-//! `model.rs` collects the contents from the events. `svg.rs` draws them as a picture, on the lanes of
+//! `gather.rs` collects the contents of `model.rs` from the events. `svg.rs` draws them as a picture, on the lanes of
 //! `crowd.rs`. `html.rs` makes the page, with what `explain.rs` says, the picture of `graph.rs`, and a
 //! script: a file for each idea, of which `data.js` reads the bytes of `pack.rs`. `pair.rs` makes the
 //! page of two runs.
 
 mod crowd;
 mod explain;
+mod gather;
 mod graph;
 mod html;
 mod model;
