@@ -18,6 +18,8 @@ use super::super::{
 /// A command of the shell. A program of its name needs `run`.
 #[derive(Subcommand)]
 pub(super) enum BuiltIn {
+    #[command(flatten)]
+    Say(Say),
     /// Wait for a job, or for the last one; an interrupt ends it
     Fg {
         #[arg(value_parser = whole::<usize>)]
@@ -25,8 +27,6 @@ pub(super) enum BuiltIn {
     },
     /// Wait for all jobs
     Wait,
-    #[command(flatten)]
-    Say(Say),
     #[command(flatten)]
     Change(Change),
     /// Sit on another host of the simulated network, until exit
@@ -53,12 +53,12 @@ pub(super) enum BuiltIn {
 /// A command whose text a pipe can carry.
 #[derive(Subcommand)]
 pub(super) enum Say {
+    /// Show this list
+    Help,
     /// List the jobs
     Jobs,
     #[command(flatten)]
     View(View),
-    /// Show this list
-    Help,
 }
 
 /// A command that changes the run.

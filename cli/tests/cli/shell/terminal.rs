@@ -500,6 +500,10 @@ fn a_session_that_is_typed_is_taped_and_replayed() {
         ("sleep 20ms &\r", "[1] done: sleep 20ms\r\n"),
         ("nothing\x03seq 1\r", "\n1\r\n"),
         ("inject yield:delay=5ms\rtime seq 1\r", "ms\r\n"),
+        (
+            "\x1b[200~seq 6 | grep 6\rseq 7\x1b[201~ | grep 7\r",
+            "\n7\r\n",
+        ),
         ("policy fair\rwhy 1\r", "\"shell\" is running"),
         ("host b\r", "boot with --virtual"),
     ] {
@@ -517,6 +521,8 @@ fn a_session_that_is_typed_is_taped_and_replayed() {
     assert_eq!(lines.next(), Some("[1] task 6"));
     assert_eq!(lines.next(), Some("[1] done: sleep 20ms"));
     assert_eq!(lines.next(), Some("1"));
+    // A text that was pasted is one text on the tape.
+    assert!(out.contains("\n6\n7\n"), "{out}");
     let last = "host: this world has no simulated network: boot with --virtual";
     assert_eq!(lines.next_back(), Some(last), "{out}");
 }
