@@ -92,8 +92,8 @@ impl Kernel {
         self.queues.reset();
         self.holders.reset();
         self.held.reset();
-        self.selects = Default::default();
-        self.signals = Default::default();
+        self.selects.reset();
+        self.signals.reset();
         self.remote.reset_signals();
         self.places.reset();
         self.bounds.reset();
