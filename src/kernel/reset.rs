@@ -136,12 +136,13 @@ impl Kernel {
             if let Some(published) = &self.published {
                 published.follow(&self.remote);
             }
+            self.bind_frame();
         }
+        self.frame.set_screened(self.injection.is_some());
         if let Some(footprints) = footprints {
             footprints.reset();
             self.frame.set_footprints(footprints);
         }
-        self.bind_frame();
     }
 
     /// Makes a new frame that of this kernel.
