@@ -71,6 +71,7 @@ impl Interrupts {
             running: AtomicU64::new(0),
             mail: AtomicUsize::new(0),
             board: Mutex::default(),
+            has_signals: AtomicBool::new(false),
             fellows: OnceLock::new(),
             tape: OnceLock::new(),
         })))
@@ -121,6 +122,8 @@ struct Line {
     /// The task that was resumed last, or the kernel while it waits.
     running: AtomicU64,
     board: Mutex<Board>,
+    /// Whether the board may be other than at the begin.
+    has_signals: AtomicBool,
     /// The kernels that run side by side with this one.
     fellows: OnceLock<Weak<Remotes>>,
     /// Whether the world is on a tape, and if so whether it comes from there.
@@ -134,6 +137,7 @@ impl Line {
     }
 
     fn board(&self) -> MutexGuard<'_, Board> {
+        self.has_signals.store(true, Ordering::Relaxed);
         self.board.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -274,7 +278,10 @@ impl Remote {
 
     /// Forgets the signals of an earlier run.
     pub(crate) fn reset_signals(&self) {
-        self.0.board().reset();
+        if self.0.has_signals.load(Ordering::Relaxed) {
+            self.0.board().reset();
+            self.0.has_signals.store(false, Ordering::Relaxed);
+        }
     }
 
     /// Notes that a signal has reached the kernel.

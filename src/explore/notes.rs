@@ -35,8 +35,11 @@ struct Accesses {
 }
 
 impl Accesses {
-    fn begin(&mut self, remote: Remote) {
-        self.remote = Some(remote);
+    fn begin(&mut self, remote: &Remote) {
+        // A clone is a locked instruction.
+        if !self.remote.as_ref().is_some_and(|known| known.is(remote)) {
+            self.remote = Some(remote.clone());
+        }
         self.of_turn.clear();
         self.of_host.clear();
         if !self.made.is_empty() {
@@ -70,7 +73,7 @@ thread_local! {
 }
 
 /// Begins the notes of a trial, on this kernel.
-pub(super) fn open(remote: Remote) {
+pub(super) fn open(remote: &Remote) {
     NOTES.with_borrow_mut(|notes| {
         if !notes.is_empty() {
             *notes = Notes::default();

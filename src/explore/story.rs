@@ -440,7 +440,7 @@ mod tests {
         let (task, value) = (Tid::from(1), (Tid::KERNEL, 1));
         let story = Story::of(&Guide::default());
         story.0.borrow_mut().rows.resize_with(MOST, Row::default);
-        notes::open(Kernel::simulated(0).remote());
+        notes::open(&Kernel::simulated(0).remote());
         let mut tracer = story.tracer();
         for _ in 0..2 {
             tracer.event(&Event {

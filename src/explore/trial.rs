@@ -106,13 +106,13 @@ impl<'a> Trials<'a> {
     }
 
     pub(super) fn by_seed(&mut self, seed: u64) -> Result<&mut Kernel, Error> {
-        let strategy = self.test.settings.strategy;
+        let strategy = &self.test.settings.strategy;
         match strategy {
             SearchStrategy::Exhaustive => self.space.decide_by(First),
             _ => self.draw(seed),
         }
         self.prepare(seed, |builder, watch| {
-            watch.decide(&strategy);
+            watch.decide(strategy);
             strategy.set(builder, seed, watch)
         })
     }
@@ -170,7 +170,7 @@ impl Test<'_> {
     /// it runs another kernel.
     fn run(self, kernel: &mut Kernel, watch: &TrialWatch) -> Trial {
         watch.begin(kernel);
-        notes::open(kernel.remote());
+        notes::open(kernel.own_remote());
         if self.settings.judge.is_some() {
             kernel.keep_texts();
             kernel.keep_choices();

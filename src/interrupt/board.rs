@@ -17,10 +17,9 @@ pub(super) struct Board {
 
 impl Board {
     pub(super) fn reset(&mut self) {
-        *self = Self {
-            of_host: self.of_host,
-            ..Self::default()
-        };
+        self.untaken.clear();
+        self.caught = SignalSet::default();
+        self.coming = Default::default();
     }
 
     pub(super) fn untaken(&self, signal: Signal) -> usize {

@@ -272,6 +272,11 @@ impl Kernel {
         self.remote.clone()
     }
 
+    /// Returns the line of [`Kernel::remote`].
+    pub(crate) fn own_remote(&self) -> &Remote {
+        &self.remote
+    }
+
     /// Notes the place of a panic, for a panic hook that does not call the one before it. Then reports
     /// have the places of faults.
     #[doc(hidden)]

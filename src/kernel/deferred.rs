@@ -19,15 +19,24 @@ impl Kernel {
         }
     }
 
-    /// Handles the deferred calls of a task. The arguments of the trap under way are saved meanwhile.
-    /// Returns whether the task is still alive: a deferred call may kill it.
+    /// Handles the deferred calls of a task. Returns whether the task is still alive: a deferred call may
+    /// kill it.
     #[cold]
     #[inline(never)]
     pub(super) fn run_deferred(&mut self, me: Runnable) -> bool {
+        while let Some(deferred) = self.frame.next_deferred(Deferred::is_bare) {
+            self.handle_bare(me, deferred);
+        }
+        !self.frame.has_deferred() || self.run_deferred_apart(me)
+    }
+
+    /// The same, where calls need the frame. The arguments of the trap under way are saved meanwhile.
+    #[inline(never)]
+    fn run_deferred_apart(&mut self, me: Runnable) -> bool {
         // Word and payload apart: a parcel would be moved as a whole.
         let (word, payload) = (self.frame.take_word(), self.frame.take());
         // The others stay in the frame, which needs no list of them: no task ends meanwhile.
-        while let Some(deferred) = self.frame.next_frequent_deferred() {
+        while let Some(deferred) = self.frame.next_deferred(Deferred::is_frequent) {
             self.handle_deferred(me, deferred);
         }
         let lives = !self.frame.has_deferred() || self.run_any_deferred(me);
@@ -80,10 +89,38 @@ impl Kernel {
         calls
     }
 
+    /// Handles a deferred call that needs nothing of the frame: a lock that is released, mostly.
+    #[inline(always)]
+    fn handle_bare(&mut self, me: Runnable, Deferred { call, word }: Deferred) {
+        self.emit(me.tid, || Fact::Deferred { call });
+        if self.frame.is_noted() {
+            self.note_call(me, call);
+        }
+        match (call, word) {
+            (SystemCall::TryPut(queue), Some(message)) => {
+                self.queues.arrived(queue, 1);
+                let answer = self.put_message(queue, message);
+                if answer.reply != Reply::Done {
+                    self.take_back(answer.into());
+                }
+            }
+            (SystemCall::Give(queue), Some(count)) => {
+                self.queues.arrived(queue, count);
+                self.give(queue, count);
+            }
+            (SystemCall::FreeQueue(queue), _) => drop(self.free_queue(queue)),
+            _ => unreachable!("it is one of these"),
+        }
+    }
+
     /// Handles a deferred call like any other, and undoes its answer. Returns the task that it kills:
     /// the caller ends it without recursion.
     #[inline(always)]
     fn handle_deferred(&mut self, me: Runnable, deferred: Deferred) -> Option<Runnable> {
+        if deferred.is_bare() {
+            self.handle_bare(me, deferred);
+            return None;
+        }
         let Deferred { call, word } = deferred;
         self.emit(me.tid, || Fact::Deferred { call });
         match word {
@@ -94,11 +131,6 @@ impl Kernel {
             }
             Some(word) => self.frame.put_word(word),
             None => {}
-        }
-        match (call, word) {
-            (SystemCall::TryPut(queue), _) => self.queues.arrived(queue, 1),
-            (SystemCall::Give(queue), Some(count)) => self.queues.arrived(queue, count),
-            _ => {}
         }
         if !self.bounds.are_none() && self.is_denied_deferred(me, call) {
             self.frame.clear();

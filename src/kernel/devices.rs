@@ -35,7 +35,9 @@ impl Devices {
     /// Forgets the devices of an earlier run.
     pub(super) fn reset(&mut self) {
         self.open.clear();
-        self.files.clear();
+        if !self.files.is_empty() {
+            self.files.clear();
+        }
         self.last = [0; 2];
         self.waiting = [0; 2];
         self.input = None;

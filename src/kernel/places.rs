@@ -32,7 +32,9 @@ struct Spot {
 impl Places {
     /// Forgets an earlier run. The next tasks overwrite the spots.
     pub(super) fn reset(&mut self) {
-        self.faults.clear();
+        if !self.faults.is_empty() {
+            self.faults.clear();
+        }
     }
 
     /// Notes the place at which a new task was made.

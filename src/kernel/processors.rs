@@ -71,7 +71,10 @@ impl Processors {
     }
 
     pub(super) fn reset(&mut self) {
-        *self = Self::new(self.count);
+        self.computing.clear();
+        self.done.clear();
+        self.left.clear();
+        self.in_pass = false;
     }
 
     /// Returns whether no task computes and none has just computed.

@@ -181,7 +181,10 @@ impl Kernel {
         let Some(found) = self.queues.get_mut(queue) else {
             return false;
         };
-        let was_open = found.close();
+        if !found.close() {
+            // No task waits at a closed queue.
+            return false;
+        }
         // One by one, which keeps the memory of the lists.
         let next = MessageQueue::next_getter;
         while let Some(getter) = self.queues.get_mut(queue).and_then(next) {
@@ -193,7 +196,7 @@ impl Kernel {
             self.wake_putter(putter, queue, refused);
         }
         self.serve(queue);
-        was_open
+        true
     }
 
     /// Opens the queue of a flag again. Returns whether it is one.

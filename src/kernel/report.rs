@@ -1,6 +1,11 @@
 //! What a run returns to the host: a [`Report`] or an [`Error`].
 
-use std::{collections::BTreeMap, fmt, io, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fmt, io,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use super::{
     Kernel,
@@ -46,14 +51,45 @@ pub struct Report {
     exits: Exits,
 }
 
-/// The exits of the host's tasks. Shared; copied if more tasks end while the host keeps a report.
+/// The exits of the host's tasks. Most schedules of a search have one, which takes no map.
 #[derive(Clone, Default)]
-struct Exits(Option<Arc<BTreeMap<Tid, Exit>>>);
+struct Exits {
+    first: Option<(Tid, Exit)>,
+    /// With the first, if there are more. Shared; copied if more tasks end while the host keeps a report.
+    all: Option<Arc<BTreeMap<Tid, Exit>>>,
+    /// The first as a map, in a report of which the host has asked for it.
+    shown: OnceLock<BTreeMap<Tid, Exit>>,
+}
 
 impl Exits {
     fn all(&self) -> &BTreeMap<Tid, Exit> {
-        static NONE: BTreeMap<Tid, Exit> = BTreeMap::new();
-        self.0.as_deref().unwrap_or(&NONE)
+        match &self.all {
+            Some(all) => all,
+            None => self
+                .shown
+                .get_or_init(|| self.first.clone().into_iter().collect()),
+        }
+    }
+
+    fn insert(&mut self, tid: Tid, exit: Exit) {
+        let ended = (tid, exit);
+        if self.all.is_none() && self.first.is_none() {
+            self.first = Some(ended);
+        } else {
+            let all = Arc::make_mut(self.all.get_or_insert_default());
+            all.extend(self.first.take());
+            all.extend([ended]);
+        }
+    }
+
+    fn reset(&mut self) {
+        self.first = None;
+        self.all = self.all.take().and_then(|mut all| {
+            // The host has kept no report. One by one, which keeps the memory of the last.
+            let ended = Arc::get_mut(&mut all)?;
+            while ended.pop_first().is_some() {}
+            Some(all)
+        });
     }
 }
 
@@ -71,7 +107,7 @@ impl Report {
     }
 
     pub(super) fn ended(&mut self, tid: Tid, exit: Exit) {
-        Arc::make_mut(self.exits.0.get_or_insert_default()).insert(tid, exit);
+        self.exits.insert(tid, exit);
     }
 
     /// Fails if any task has faulted since boot, or has failed and no task has waited for it. A task
@@ -119,14 +155,10 @@ impl Report {
     }
 
     pub(super) fn reset(&mut self) {
-        let exits = self.exits.0.take().and_then(|mut exits| {
-            // The host has kept no report. One by one, which keeps the memory of the last.
-            let all = Arc::get_mut(&mut exits)?;
-            while all.pop_first().is_some() {}
-            Some(exits)
-        });
+        let mut exits = std::mem::take(&mut self.exits);
+        exits.reset();
         *self = Self {
-            exits: Exits(exits),
+            exits,
             ..Self::default()
         };
     }

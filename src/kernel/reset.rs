@@ -92,8 +92,8 @@ impl Kernel {
         self.queues.reset();
         self.holders.reset();
         self.held.reset();
-        self.selects = Default::default();
-        self.signals = Default::default();
+        self.selects.reset();
+        self.signals.reset();
         self.remote.reset_signals();
         self.places.reset();
         self.bounds.reset();
@@ -136,12 +136,13 @@ impl Kernel {
             if let Some(published) = &self.published {
                 published.follow(&self.remote);
             }
+            self.bind_frame();
         }
+        self.frame.set_screened(self.injection.is_some());
         if let Some(footprints) = footprints {
             footprints.reset();
             self.frame.set_footprints(footprints);
         }
-        self.bind_frame();
     }
 
     /// Makes a new frame that of this kernel.

@@ -113,9 +113,22 @@ impl Kernel {
     /// its program.
     ///
     /// *Errors:* [`Errno::TooManyTasks`] if they have no room; the program is dropped.
+    #[inline(always)]
+    pub(super) fn confine(
+        &mut self,
+        parent: Runnable,
+        limits: Option<Box<Limits>>,
+        program: Program,
+    ) -> Result<Program, Errno> {
+        if limits.is_none() && self.bounds.are_none() {
+            return Ok(program);
+        }
+        self.confine_apart(parent, limits, program)
+    }
+
     #[cold]
     #[inline(never)]
-    pub(super) fn confine(
+    fn confine_apart(
         &mut self,
         parent: Runnable,
         limits: Option<Box<Limits>>,
@@ -136,9 +149,16 @@ impl Kernel {
 
     /// Puts the new task within the bounds that were prepared for it, if any; or gives its room back, if
     /// it was not made.
+    #[inline(always)]
+    pub(super) fn confined(&mut self, child: Result<Runnable, Errno>) {
+        if !self.bounds.are_none() {
+            self.confined_apart(child);
+        }
+    }
+
     #[cold]
     #[inline(never)]
-    pub(super) fn confined(&mut self, child: Result<Runnable, Errno>) {
+    fn confined_apart(&mut self, child: Result<Runnable, Errno>) {
         let tid = child.ok().map(|child| child.tid);
         if let (Some(limits), Some(tid)) = (self.bounds.enter(tid, &self.frame), tid) {
             self.emit(tid, || Fact::Limited {

@@ -106,6 +106,12 @@ impl Selects {
         key
     }
 
+    pub(super) fn reset(&mut self) {
+        if self.last > 0 {
+            *self = Self::default();
+        }
+    }
+
     /// Forgets a select, which is on no list.
     pub(super) fn end(&mut self, key: u32) {
         let select = &mut self.slots[key as usize];

@@ -27,6 +27,13 @@ pub(super) struct Signals {
 }
 
 impl Signals {
+    pub(super) fn reset(&mut self) {
+        self.holders.clear();
+        self.armed.clear();
+        self.due.clear();
+        (self.count, self.ended_by) = (0, None);
+    }
+
     fn caught(&self) -> SignalSet {
         let sets = self.holders.iter().map(|(_, signals)| *signals);
         sets.fold(SignalSet::default(), SignalSet::with)

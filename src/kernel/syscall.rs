@@ -169,17 +169,12 @@ impl Kernel {
                 return errno.into();
             }
         };
-        let mut program = new.program;
-        if options.limits.is_some() || !self.bounds.are_none() {
-            program = match self.confine(me, options.limits, program) {
-                Ok(program) => program,
-                Err(errno) => return errno.into(),
-            };
-        }
+        let program = match self.confine(me, options.limits, new.program) {
+            Ok(program) => program,
+            Err(errno) => return errno.into(),
+        };
         let child = self.admit(name, program, Some(me), on_exit, is_daemon, start);
-        if !self.bounds.are_none() {
-            self.confined(child);
-        }
+        self.confined(child);
         let child = match child {
             Ok(child) => child,
             Err(errno) => return errno.into(),

@@ -13,9 +13,18 @@ pub(crate) struct Deferred {
 }
 
 impl Deferred {
-    /// Returns whether it is one of the most frequent calls. These end no task.
+    /// Returns whether it is one of the most frequent calls, which need nothing but this.
     #[inline(always)]
-    pub(super) fn is_frequent(&self) -> bool {
+    pub(crate) fn is_bare(&self) -> bool {
+        match self.call {
+            SystemCall::TryPut(_) | SystemCall::Give(_) => self.word.is_some(),
+            call => matches!(call, SystemCall::FreeQueue(_)),
+        }
+    }
+
+    /// Returns whether it is one of the frequent calls. These end no task.
+    #[inline(always)]
+    pub(crate) fn is_frequent(&self) -> bool {
         matches!(
             self.call,
             SystemCall::TryPut(_)

@@ -60,14 +60,14 @@ impl TrapFrame {
         self.console.take()
     }
 
-    /// Takes the next deferred call if it is a frequent one, and no text comes before it.
+    /// Takes the next deferred call if it is such a one, and no text comes before it.
     #[inline(always)]
-    pub(crate) fn next_frequent_deferred(&self) -> Option<Deferred> {
+    pub(crate) fn next_deferred(&self, is_it: fn(&Deferred) -> bool) -> Option<Deferred> {
         if self.prints() {
             return None;
         }
         let mut calls = self.deferred.borrow_mut();
-        let next = calls.front().copied().filter(Deferred::is_frequent)?;
+        let next = calls.front().copied().filter(is_it)?;
         calls.pop_front();
         if calls.is_empty() {
             self.flag(DEFERRED, false);

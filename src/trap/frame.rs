@@ -295,7 +295,7 @@ impl TrapFrame {
         }
         self.flags.take();
         self.forget_place();
-        self.unread.take();
+        self.unread.borrow_mut().clear();
         self.pipes.take();
         self.mutated.reset();
     }

@@ -182,9 +182,11 @@ impl Mailboxes {
 
     /// Ends the mailboxes of a kernel that ends. Tasks of others that wait for room are told.
     pub(crate) fn end(&self) {
-        drop(self.bound.take());
-        self.roomy.take();
-        self.unbound.take();
+        if !self.are_none() {
+            drop(self.bound.take());
+            self.roomy.take();
+        }
+        self.unbound.borrow_mut().clear();
     }
 
     pub(crate) fn set_prompt(&self, is_prompt: bool) {

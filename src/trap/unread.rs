@@ -25,6 +25,12 @@ impl AllUnread {
                 .is_some_and(|unread| !unread.is_empty())
     }
 
+    pub(crate) fn clear(&mut self) {
+        if !self.of.is_empty() {
+            *self = Self::default();
+        }
+    }
+
     pub(crate) fn of(&mut self, device: DeviceId) -> &mut Unread {
         self.found = Some(device);
         self.of.entry(device).or_default()

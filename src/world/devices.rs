@@ -86,7 +86,9 @@ impl<T> DeviceMap<T> {
     }
 
     pub(crate) fn clear(&mut self) {
-        *self = Self::default();
+        if !self.devices.is_empty() {
+            *self = Self::default();
+        }
     }
 
     pub(crate) fn retain(&mut self, keeps: impl Fn(&T) -> bool) {

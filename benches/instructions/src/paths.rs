@@ -1,10 +1,10 @@
 //! The hot paths. Each does its work `laps` times, on the public API, in the simulated world.
 
-use std::time::Duration;
+use std::{cell::Cell, rc::Rc, time::Duration};
 
 use trapline::{
-    Calls, Fifo, Kernel, Limits, Mailbox, Os, Queue, SimWorld, Source,
-    sync::{Flag, Semaphore},
+    Calls, Error, Fifo, Kernel, Limits, Mailbox, Os, Queue, SimWorld, Source, check,
+    sync::{Flag, Mutex, Semaphore},
 };
 
 use crate::{guests, lines, ring::Ring, sockets};
@@ -18,7 +18,7 @@ pub(crate) struct Path {
     pub(crate) laps: u64,
 }
 
-pub(crate) const PATHS: [Path; 26] = [
+pub(crate) const PATHS: [Path; 28] = [
     Path {
         name: "get_tid",
         run: get_tid,
@@ -174,6 +174,18 @@ pub(crate) const PATHS: [Path; 26] = [
         run: guests::wake_each_other,
         operations: 2,
         laps: 5_000,
+    },
+    Path {
+        name: "schedule-of-a-counter",
+        run: |laps| schedules(laps, counter),
+        operations: 1,
+        laps: 1_000,
+    },
+    Path {
+        name: "schedule-of-two-locks",
+        run: |laps| schedules(laps, locks),
+        operations: 1,
+        laps: 1_000,
     },
 ];
 
@@ -420,4 +432,56 @@ fn selecting_tasks(tasks: usize, laps: u64) {
         }
         stop.set(os).await;
     });
+}
+
+/// Random schedules of a program: one is a kernel as new, and a run.
+fn schedules(laps: u64, program: fn(&mut Kernel) -> Result<(), Error>) {
+    check(program).without_environment().schedules(laps).run();
+}
+
+/// Two tasks that each add to a number, with a turn of the other between the read and the write.
+fn counter(kernel: &mut Kernel) -> Result<(), Error> {
+    let sum = Rc::new(Cell::new(0));
+    let main = async move |os: &mut Os| {
+        let add = || {
+            let sum = Rc::clone(&sum);
+            async move |os: &mut Os| {
+                let read = sum.get();
+                os.yield_now().await;
+                sum.set(read + 1);
+            }
+        };
+        wait_both(os, [add(), add()]).await;
+    };
+    kernel.spawn("main", main)?;
+    kernel.run().map(drop)
+}
+
+/// Two tasks that each take two locks.
+fn locks(kernel: &mut Kernel) -> Result<(), Error> {
+    let main = async |os: &mut Os| {
+        let (a, b) = (Mutex::new(os, 0).await, Mutex::new(os, 0).await);
+        let both = || {
+            let (a, b) = (a.clone(), b.clone());
+            async move |os: &mut Os| {
+                let mut a = a.lock(os).await.expect("no task dies");
+                let mut b = b.lock(os).await.expect("no task dies");
+                *a += 1;
+                *b += 1;
+            }
+        };
+        wait_both(os, [both(), both()]).await;
+    };
+    kernel.spawn("main", main)?;
+    kernel.run().map(drop)
+}
+
+async fn wait_both(os: &mut Os, tasks: [impl AsyncFnOnce(&mut Os) + 'static; 2]) {
+    let mut all = Vec::new();
+    for task in tasks {
+        all.push(os.spawn("task", task).await.expect("there is room"));
+    }
+    for task in all {
+        os.wait(task).await.expect("no other task waits");
+    }
 }
