@@ -261,7 +261,7 @@ fn replay(bytes: &[u8], db: &mut Db) -> (usize, bool) {
     loop {
         let len = match resp::request(&bytes[at..], &mut words) {
             Ok(len) => len,
-            Err(Unread::Part) => return (good, true),
+            Err(Unread::Part(_)) => return (good, true),
             Err(Unread::Wrong(_)) => return (good, false),
         };
         if let [b"SUM", sum] = *words {

@@ -22,6 +22,8 @@ struct Client<'a> {
     session: Session,
     /// Told when messages of channels wait.
     nudge: Queue<()>,
+    /// How many bytes of requests there must be before they are read.
+    least: usize,
     out: Vec<u8>,
     /// Where the reply to the first change is.
     change: Option<usize>,
@@ -49,6 +51,7 @@ pub(super) async fn serve(os: &mut Os, stream: &TcpStream, server: &Server) -> i
             ..Session::default()
         },
         nudge,
+        least: 1,
         out: Vec::new(),
         change: None,
     };
@@ -57,28 +60,29 @@ pub(super) async fn serve(os: &mut Os, stream: &TcpStream, server: &Server) -> i
         return client.send(os).await;
     }
     let mut input = Vec::new();
-    while client.receive(os, &mut input).await? {
-        let now = wall_clock(os).await;
-        loop {
-            let used = server.db.update(|db| {
-                db.store.now = now;
-                client.answer(db, &input)
-            });
-            input.drain(..used);
-            client.settle(os).await;
-            client.send(os).await?;
-            if let Some(stop) = client.session.stop {
-                if stop == Stop::Shutdown {
-                    server.stop.set(os).await;
-                }
+    loop {
+        while input.len() < client.least {
+            if !client.receive(os, &mut input).await? {
                 return Ok(());
             }
-            if used == 0 || input.is_empty() {
-                break;
+        }
+        let now = wall_clock(os).await;
+        let used = server.db.update(|db| {
+            db.store.now = now;
+            client.answer(db, &input)
+        });
+        input.drain(..used);
+        client.settle(os).await;
+        client.send(os).await?;
+        match client.session.stop {
+            None => {}
+            Some(Stop::Quit) => return Ok(()),
+            Some(Stop::Shutdown) => {
+                server.stop.set(os).await;
+                return Ok(());
             }
         }
     }
-    Ok(())
 }
 
 impl Client<'_> {
@@ -104,16 +108,19 @@ impl Client<'_> {
     /// Answers requests as long as their replies are few. Returns the bytes of them.
     fn answer(&mut self, db: &mut Db, input: &[u8]) -> usize {
         let (mut used, mut words) = (0, Vec::with_capacity(8));
+        self.least = 1;
         while self.session.stop.is_none() && self.out.len() < BATCH {
-            let rest = &input[used..];
-            let refusal = match resp::request(rest, &mut words) {
+            let refusal = match resp::request(&input[used..], &mut words) {
                 Ok(len) => {
                     used += len;
                     self.one(db, &words);
                     continue;
                 }
-                Err(Unread::Part) if rest.len() <= resp::MAX_REQUEST => break,
-                Err(Unread::Part) => "ERR Protocol error: too big request",
+                Err(Unread::Part(least)) if least <= resp::MAX_REQUEST => {
+                    self.least = least;
+                    break;
+                }
+                Err(Unread::Part(_)) => "ERR Protocol error: too big request",
                 Err(Unread::Wrong(refusal)) => refusal,
             };
             resp::error(&mut self.out, refusal);

@@ -53,7 +53,7 @@ const NO_NUMBER: &str = "ERR value is not an integer or out of range";
 
 /// The most bytes of messages that wait for a subscriber, and of entries that wait to be written.
 const MAX_LETTERS: usize = 32 << 20;
-const MAX_PENDING: usize = 256 << 20;
+pub(super) const MAX_PENDING: usize = 256 << 20;
 
 static COMMANDS: [Command; 41] = [
     ("append", 3, Grow, append),
@@ -142,7 +142,6 @@ fn allowed(call: &Call<'_>) -> Result<&'static Command, Cow<'static, str>> {
     })?;
     let (name, arity, kind, _) = *command;
     let is_for_subscriber = matches!(name, "subscribe" | "unsubscribe" | "ping" | "quit");
-    let is_full = db.store.bytes > db.max_memory || db.log.pending.len() > MAX_PENDING;
     let is_queued = session.queue.is_some() && kind != Control;
     let keeps = is_queued || matches!(name, "watch" | "subscribe");
     let count = words.len() as i64;
@@ -154,7 +153,10 @@ fn allowed(call: &Call<'_>) -> Result<&'static Command, Cow<'static, str>> {
         && let Some(why) = &db.log.refused
     {
         return Err(format!("MISCONF the append-only file cannot be written: {why}").into());
-    } else if kind == Grow && is_full {
+    } else if matches!(kind, Write | Grow) && db.log.pending.len() > MAX_PENDING {
+        // An entry may have the whole value of its key, whatever the command is.
+        "OOM too many changes wait for the append-only file"
+    } else if kind == Grow && db.store.bytes > db.max_memory {
         "OOM command not allowed when used memory > 'maxmemory'."
     } else if keeps && session.kept > MAX_REQUEST {
         "OOM the server keeps no more for this client"

@@ -5,6 +5,8 @@ mod pattern;
 mod resp;
 mod state;
 mod store;
+#[cfg(test)]
+mod tests;
 
 use std::{error::Error, io, net::SocketAddr, rc::Rc, time::Duration};
 

@@ -3,15 +3,19 @@
 /// The longest request, the longest text of one, and the most texts.
 pub(super) const MAX_REQUEST: usize = 64 << 20;
 const MAX_TEXTS: usize = 1 << 20;
-/// The longest line.
+/// The longest line of a request, and of a length.
 const MAX_LINE: usize = 64 << 10;
+const MAX_HEADER: usize = 32;
+/// The fewest bytes of a text: `$0`, and the ends of two lines.
+const LEAST: usize = 6;
 /// The most bytes of replies that may wait to be sent.
 pub(super) const MAX_REPLY: usize = 256 << 20;
 
 /// Why there is no request to read.
 pub(super) enum Unread {
-    /// A part of it is still to come.
-    Part,
+    /// A part of it is still to come: it has so many bytes at least. Until these are there, it need not be
+    /// read again, so the work grows with the bytes and not with the pieces in which they come.
+    Part(usize),
     /// Nothing more can be read. This is the reply.
     Wrong(&'static str),
 }
@@ -21,38 +25,41 @@ use Unread::{Part, Wrong};
 pub(super) fn request<'a>(bytes: &'a [u8], words: &mut Vec<&'a [u8]>) -> Result<usize, Unread> {
     words.clear();
     if bytes.first() != Some(&b'*') {
-        let (line, end) = line(bytes, 0)?;
+        let (line, end) = line(bytes, 0, MAX_LINE)?;
         let all = line.split(u8::is_ascii_whitespace);
         words.extend(all.filter(|word| !word.is_empty()));
         return Ok(end);
     }
     let (count, mut at) = header(bytes, 0, b'*', MAX_TEXTS)?;
-    for _ in 0..count {
-        let (len, begin) = header(bytes, at, b'$', MAX_REQUEST)?;
-        let end = begin + len;
-        match bytes.get(end..end + 2) {
-            None => return Err(Part),
-            Some(b"\r\n") => words.push(&bytes[begin..end]),
+    for behind in (0..count).rev() {
+        let behind = behind * LEAST;
+        let (len, begin) = match header(bytes, at, b'$', MAX_REQUEST) {
+            Err(Part(least)) => return Err(Part(least + behind)),
+            header => header?,
+        };
+        at = begin + len + 2;
+        match bytes.get(begin + len..at) {
+            None => return Err(Part(at + behind)),
+            Some(b"\r\n") => words.push(&bytes[begin..begin + len]),
             Some(_) => {
                 return Err(Wrong(
                     "ERR Protocol error: a text is longer than its length",
                 ));
             }
         }
-        at = end + 2;
     }
     Ok(at)
 }
 
 /// Reads the line that begins here. Returns it without its end, and where the next one begins.
-fn line(bytes: &[u8], from: usize) -> Result<(&[u8], usize), Unread> {
+fn line(bytes: &[u8], from: usize, most: usize) -> Result<(&[u8], usize), Unread> {
     let rest = &bytes[from..];
-    match rest.iter().take(MAX_LINE).position(|byte| *byte == b'\n') {
+    match rest.iter().take(most).position(|byte| *byte == b'\n') {
         Some(len) => {
             let line = rest[..len].strip_suffix(b"\r");
             Ok((line.unwrap_or(&rest[..len]), from + len + 1))
         }
-        None if rest.len() < MAX_LINE => Err(Part),
+        None if rest.len() < most => Err(Part(bytes.len() + 1)),
         None => Err(Wrong("ERR Protocol error: too big inline request")),
     }
 }
@@ -65,7 +72,7 @@ fn header(bytes: &[u8], from: usize, kind: u8, most: usize) -> Result<(usize, us
     {
         return Ok((usize::from(digit - b'0'), from + 4));
     }
-    let (line, end) = line(bytes, from)?;
+    let (line, end) = line(bytes, from, MAX_HEADER)?;
     let digits = line.strip_prefix(&[kind]).and_then(number);
     match digits.map(usize::try_from) {
         Some(Ok(len)) if len <= most => Ok((len, end)),
