@@ -80,7 +80,7 @@ fn header(bytes: &[u8], from: usize, kind: u8, most: usize) -> Result<(usize, us
     }
 }
 
-/// As [`digits`], not by the standard library: a request has a number for each text.
+/// Reads a number, not by the standard library: a request has one for each text.
 pub(super) fn number(text: &[u8]) -> Option<i64> {
     let digits = text.strip_prefix(b"-").unwrap_or(text);
     let sign = if digits.len() < text.len() { -1 } else { 1 };
@@ -100,16 +100,17 @@ pub(super) fn error(out: &mut Vec<u8>, text: &str) {
 }
 
 pub(super) fn integer(out: &mut Vec<u8>, number: i64) {
-    digits(number, |digits| head(out, b':', digits));
+    head(out, b':', itoa::Buffer::new().format(number).as_bytes());
 }
 
 /// The head of an array of so many replies.
 pub(super) fn array(out: &mut Vec<u8>, count: usize) {
-    digits(count as i64, |digits| head(out, b'*', digits));
+    head(out, b'*', itoa::Buffer::new().format(count).as_bytes());
 }
 
 pub(super) fn text(out: &mut Vec<u8>, bytes: &[u8]) {
-    digits(bytes.len() as i64, |digits| head(out, b'$', digits));
+    let len = bytes.len();
+    head(out, b'$', itoa::Buffer::new().format(len).as_bytes());
     out.extend_from_slice(bytes);
     out.extend_from_slice(b"\r\n");
 }
@@ -134,18 +135,4 @@ fn head(out: &mut Vec<u8>, kind: u8, line: &[u8]) {
     out.push(kind);
     out.extend_from_slice(line);
     out.extend_from_slice(b"\r\n");
-}
-
-/// Calls `take` with the digits of a number. The formatting of the standard library would take most
-/// of the time of a reply.
-pub(super) fn digits<T>(number: i64, take: impl FnOnce(&[u8]) -> T) -> T {
-    let (mut line, mut at, mut rest) = ([b'-'; 20], 20, number.unsigned_abs());
-    loop {
-        at -= 1;
-        line[at] = b'0' + (rest % 10) as u8;
-        rest /= 10;
-        if rest == 0 {
-            return take(&line[at - usize::from(number < 0)..]);
-        }
-    }
 }

@@ -1,6 +1,10 @@
 //! The work of the parser, and a limit that takes much memory to reach. The tests of the server are with
 //! those of the command line.
 
+use std::io;
+
+use trapline::{Durability, Journal, Kernel, Os};
+
 use super::{
     commands::{Call, MAX_PENDING, answer},
     resp::{Unread, request},
@@ -64,18 +68,29 @@ fn ask(db: &mut Db, line: &str) -> String {
 /// An entry has the whole value of its key, so a short request may make a long one, whatever it is.
 #[test]
 fn entries_that_wait_for_the_file_have_a_limit() {
-    let mut db = Db::default();
-    db.max_memory = usize::MAX;
-    assert_eq!(ask(&mut db, "SET k 1"), "+OK\r\n");
-    let changes = ["SET k 2", "INCR k", "EXPIRE k 100", "PERSIST k", "DEL k"];
-    db.log.pending = vec![0; MAX_PENDING + 1];
-    for change in changes {
-        let full = "-OOM too many changes wait for the append-only file\r\n";
-        assert_eq!(ask(&mut db, change), full, "{change}");
-    }
-    assert_eq!(ask(&mut db, "GET k"), "$1\r\n1\r\n");
-    db.log.pending.pop();
-    for change in changes {
-        assert!(!ask(&mut db, change).starts_with('-'), "{change}");
-    }
+    let main = async |os: &mut Os| {
+        let log = Journal::open(os, "data", Durability::Never, |_| Ok(())).await?;
+        let mut db = Db {
+            log: Some(log.clone()),
+            max_memory: usize::MAX,
+            ..Db::default()
+        };
+        assert_eq!(ask(&mut db, "SET k 1"), "+OK\r\n");
+        let changes = ["SET k 2", "INCR k", "EXPIRE k 100", "PERSIST k", "DEL k"];
+        log.add(|waiting| *waiting = vec![0; MAX_PENDING + 1]);
+        for change in changes {
+            let full = "-OOM too many changes wait for the append-only file\r\n";
+            assert_eq!(ask(&mut db, change), full, "{change}");
+        }
+        assert_eq!(ask(&mut db, "GET k"), "$1\r\n1\r\n");
+        for change in changes {
+            log.add(|waiting| *waiting = vec![0; MAX_PENDING]);
+            assert!(!ask(&mut db, change).starts_with('-'), "{change}");
+        }
+        io::Result::Ok(())
+    };
+    let mut kernel = Kernel::simulated(1);
+    kernel.spawn("main", main).expect("there is room");
+    let report = kernel.run().expect("it ends");
+    report.check().expect("it ends well");
 }
