@@ -141,6 +141,7 @@ pub use user::{
         Sleep,
     },
     input::{Input, StandardInput},
+    journal::{Durability, Journal},
     mailbox::{Mailbox, Sender},
     net::{
         BadEndpoint, Endpoint, Listener, ListenerKind, SocketKind, Stream, StreamKind, TcpListener,

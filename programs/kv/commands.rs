@@ -2,11 +2,11 @@
 
 use std::{borrow::Cow, rc::Rc};
 
+use trapline::Journal;
+
 use super::{
     pattern::is_like,
-    resp::{
-        MAX_REQUEST, array, digits, error, integer, number, request, status, text, texts, value,
-    },
+    resp::{MAX_REQUEST, array, error, integer, number, request, status, text, texts, value},
     state::{Db, Session, Stop},
     store::Entry,
 };
@@ -52,8 +52,8 @@ const SYNTAX: &str = "ERR syntax error";
 const NO_NUMBER: &str = "ERR value is not an integer or out of range";
 
 /// The most bytes of messages that wait for a subscriber, and of entries that wait to be written.
-const MAX_LETTERS: usize = 32 << 20;
-const MAX_PENDING: usize = 256 << 20;
+pub(super) const MAX_LETTERS: usize = 32 << 20;
+pub(super) const MAX_PENDING: usize = 256 << 20;
 
 static COMMANDS: [Command; 41] = [
     ("append", 3, Grow, append),
@@ -112,7 +112,7 @@ pub(super) fn answer(call: &mut Call<'_>, out: &mut Vec<u8>) {
     let begin = out.len();
     let answer = match allowed(call) {
         Ok((_, _, kind, _)) if call.session.queue.is_some() && *kind != Control => {
-            call.session.queue(call.words);
+            keep(call.session, call.words);
             Ok(Status("QUEUED"))
         }
         Ok((_, _, _, run)) => run(call, out),
@@ -142,7 +142,6 @@ fn allowed(call: &Call<'_>) -> Result<&'static Command, Cow<'static, str>> {
     })?;
     let (name, arity, kind, _) = *command;
     let is_for_subscriber = matches!(name, "subscribe" | "unsubscribe" | "ping" | "quit");
-    let is_full = db.store.bytes > db.max_memory || db.log.pending.len() > MAX_PENDING;
     let is_queued = session.queue.is_some() && kind != Control;
     let keeps = is_queued || matches!(name, "watch" | "subscribe");
     let count = words.len() as i64;
@@ -150,12 +149,8 @@ fn allowed(call: &Call<'_>) -> Result<&'static Command, Cow<'static, str>> {
         return Err(format!("ERR wrong number of arguments for '{name}' command").into());
     } else if !session.channels.is_empty() && !is_for_subscriber {
         "ERR only (UN)SUBSCRIBE, PING and QUIT are allowed while subscribed"
-    } else if matches!(kind, Write | Grow)
-        && let Some(why) = &db.log.refused
-    {
-        return Err(format!("MISCONF the append-only file cannot be written: {why}").into());
-    } else if kind == Grow && is_full {
-        "OOM command not allowed when used memory > 'maxmemory'."
+    } else if let Err(refusal) = may_change(db, kind) {
+        return Err(refusal);
     } else if keeps && session.kept > MAX_REQUEST {
         "OOM the server keeps no more for this client"
     } else if session.queue.is_some() && kind == Alone {
@@ -164,6 +159,24 @@ fn allowed(call: &Call<'_>) -> Result<&'static Command, Cow<'static, str>> {
         return Ok(command);
     };
     Err(refusal.into())
+}
+
+/// Refuses a command of a kind that changes keys while it may not.
+fn may_change(db: &Db, kind: Kind) -> Result<(), Cow<'static, str>> {
+    if !matches!(kind, Write | Grow) {
+        return Ok(());
+    }
+    if let Some(why) = db.refused() {
+        return Err(format!("MISCONF the append-only file cannot be written: {why}").into());
+    }
+    // An entry may have the whole value of its key, whatever the command is.
+    if db.log.as_ref().map_or(0, Journal::waiting) > MAX_PENDING {
+        return Err("OOM too many changes wait for the append-only file".into());
+    }
+    if kind == Grow && db.store.bytes > db.max_memory {
+        return Err("OOM command not allowed when used memory > 'maxmemory'.".into());
+    }
+    Ok(())
 }
 
 fn find(word: &[u8]) -> Option<&'static Command> {
@@ -207,7 +220,9 @@ impl Call<'_> {
             .checked_add(by)
             .ok_or("ERR increment or decrement would overflow")?;
         let expires = self.expires();
-        digits(sum, |digits| self.db.set(self.words[1], digits, expires));
+        let mut digits = itoa::Buffer::new();
+        let value = digits.format(sum).as_bytes();
+        self.db.set(self.words[1], value, expires);
         Ok(Number(sum))
     }
 
@@ -348,10 +363,7 @@ fn keys<'a>(call: &'a mut Call<'_>, out: &mut Vec<u8>) -> Answer<'a> {
 }
 
 fn scan<'a>(call: &'a mut Call<'_>, out: &mut Vec<u8>) -> Answer<'a> {
-    let from = call
-        .number(1)
-        .ok()
-        .and_then(|from| u64::try_from(from).ok());
+    let from = number(call.words[1]).and_then(|from| u64::try_from(from).ok());
     let from = from.ok_or("ERR invalid cursor")?;
     let (mut pattern, mut most): (&[u8], _) = (b"*", 10);
     let (options, rest) = call.words[2..].as_chunks::<2>();
@@ -368,7 +380,7 @@ fn scan<'a>(call: &'a mut Call<'_>, out: &mut Vec<u8>) -> Answer<'a> {
     let (next, mut found) = call.db.store.scan(from, most.min(10_000) as usize);
     found.retain(|key| is_like(pattern, key));
     array(out, 2);
-    digits(next as i64, |next| text(out, next));
+    text(out, itoa::Buffer::new().format(next).as_bytes());
     values(out, &found)
 }
 
@@ -389,14 +401,21 @@ fn multi<'a>(call: &'a mut Call<'_>, _: &mut Vec<u8>) -> Answer<'a> {
     OK
 }
 
+/// Keeps a request for EXEC.
+fn keep(session: &mut Session, words: &[&[u8]]) {
+    let (count, requests) = session.queue.get_or_insert_default();
+    let before = requests.len();
+    texts(requests, words);
+    session.kept += requests.len() - before;
+    *count += 1;
+}
+
 fn exec<'a>(call: &'a mut Call<'_>, out: &mut Vec<u8>) -> Answer<'a> {
     let queue = call.session.queue.take();
     let (count, requests) = queue.ok_or("ERR EXEC without MULTI")?;
-    let (db, watched) = (&call.db, &call.session.watched);
-    let is_changed = watched
-        .iter()
-        .any(|(key, version)| db.store.version(key) != *version);
-    call.session.unwatch();
+    let mut watched = call.session.watched.iter();
+    let is_changed = watched.any(|(key, version)| call.db.store.version(key) != *version);
+    unwatch(call, out)?;
     if call.session.is_spoiled {
         return Err("EXECABORT Transaction discarded because of previous errors.".into());
     }
@@ -408,15 +427,8 @@ fn exec<'a>(call: &'a mut Call<'_>, out: &mut Vec<u8>) -> Answer<'a> {
     let (mut rest, mut words) = (&*requests, Vec::new());
     while let Ok(len) = request(rest, &mut words) {
         rest = &rest[len..];
-        let (db, session) = (&mut *call.db, &mut *call.session);
-        answer(
-            &mut Call {
-                db,
-                session,
-                words: &words,
-            },
-            out,
-        );
+        let (db, session, words) = (&mut *call.db, &mut *call.session, &*words);
+        answer(&mut Call { db, session, words }, out);
     }
     Ok(Written)
 }
@@ -440,7 +452,8 @@ fn watch<'a>(call: &'a mut Call<'_>, _: &mut Vec<u8>) -> Answer<'a> {
 }
 
 fn unwatch<'a>(call: &'a mut Call<'_>, _: &mut Vec<u8>) -> Answer<'a> {
-    call.session.unwatch();
+    call.session.watched.clear();
+    call.session.kept = 0;
     OK
 }
 
@@ -459,14 +472,13 @@ fn subscribe<'a>(call: &'a mut Call<'_>, out: &mut Vec<u8>) -> Answer<'a> {
 }
 
 fn unsubscribe<'a>(call: &'a mut Call<'_>, out: &mut Vec<u8>) -> Answer<'a> {
-    let own: Vec<_> = call.session.channels.iter().cloned().collect();
-    let mut channels = call.words[1..].to_vec();
-    if channels.is_empty() {
-        channels.extend(own.iter().map(|channel| &**channel));
-    }
+    let channels: Vec<Rc<[u8]>> = match &call.words[1..] {
+        [] => call.session.channels.iter().cloned().collect(),
+        names => names.iter().map(|name| Rc::from(*name)).collect(),
+    };
     for channel in &channels {
         call.db.unsubscribe(call.session.id, channel);
-        call.session.channels.remove(*channel);
+        call.session.channels.remove(channel);
         told(out, b"unsubscribe", Some(channel), call.session);
     }
     if channels.is_empty() {
@@ -486,23 +498,20 @@ fn told(out: &mut Vec<u8>, what: &[u8], channel: Option<&[u8]>, session: &Sessio
 }
 
 fn publish<'a>(call: &'a mut Call<'_>, _: &mut Vec<u8>) -> Answer<'a> {
-    let mut letter = Vec::new();
-    texts(&mut letter, &[b"message", call.words[1], call.words[2]]);
-    let subscribers = call.db.channels.get(call.words[1]);
+    let [_, channel, message] = *call.words else {
+        return Err(SYNTAX.into());
+    };
     let mut told = 0;
-    for id in subscribers.into_iter().flatten() {
-        let Some(outbox) = call.db.clients.get_mut(id) else {
-            continue;
-        };
+    for id in call.db.channels.get(channel).into_iter().flatten() {
+        let outbox = &call.db.clients[id];
+        outbox.letters.update(|letters| {
+            // A subscriber with more is about to be disconnected.
+            if letters.len() <= MAX_LETTERS {
+                texts(letters, &[b"message", channel, message]);
+            }
+        });
+        call.session.told.push(Rc::clone(outbox));
         told += 1;
-        if outbox.letters.len() > MAX_LETTERS {
-            call.session.too_slow.push(outbox.stream.clone());
-            continue;
-        }
-        outbox.letters.extend_from_slice(&letter);
-        if outbox.nudge.is_empty() {
-            call.session.nudges.push(outbox.nudge.clone());
-        }
     }
     count(told)
 }
@@ -510,25 +519,21 @@ fn publish<'a>(call: &'a mut Call<'_>, _: &mut Vec<u8>) -> Answer<'a> {
 // ---- the server
 
 fn ping<'a>(call: &'a mut Call<'_>, out: &mut Vec<u8>) -> Answer<'a> {
-    let message = call.words.get(1).copied();
-    match message {
-        _ if call.words.len() > 2 => {
-            return Err("ERR wrong number of arguments for 'ping' command".into());
-        }
-        _ if !call.session.channels.is_empty() => {
-            texts(out, &[b"pong", message.unwrap_or_default()]);
-        }
-        Some(message) => text(out, message),
-        None => status(out, "PONG"),
+    let is_subscriber = !call.session.channels.is_empty();
+    match *call.words {
+        [_] if is_subscriber => texts(out, &[b"pong", b""]),
+        [_, message] if is_subscriber => texts(out, &[b"pong", message]),
+        [_] => status(out, "PONG"),
+        [_, message] => text(out, message),
+        _ => return Err("ERR wrong number of arguments for 'ping' command".into()),
     }
     Ok(Written)
 }
 
 fn rewrite<'a>(call: &'a mut Call<'_>, _: &mut Vec<u8>) -> Answer<'a> {
-    if call.db.log.fsync.is_none() {
-        return Err("ERR there is no append-only file: see --aof".into());
-    }
-    call.db.log.is_rewrite_asked = true;
+    let log = call.db.log.as_ref();
+    log.ok_or("ERR there is no append-only file: see --aof")?
+        .rewrite();
     Ok(Status("Background append only file rewriting started"))
 }
 
@@ -546,12 +551,11 @@ fn config<'a>(call: &'a mut Call<'_>, out: &mut Vec<u8>) -> Answer<'a> {
 }
 
 fn info<'a>(call: &'a mut Call<'_>, out: &mut Vec<u8>) -> Answer<'a> {
-    let (settings, facts) = (call.db.settings(), call.db.facts());
-    let all = settings.iter().chain(&facts);
-    let lines: Vec<String> = all
-        .map(|(name, value)| format!("{name}:{value}\r\n"))
-        .collect();
-    value(out, Some(lines.concat().as_bytes()));
+    let mut lines = String::new();
+    for (name, value) in call.db.settings().iter().chain(&call.db.facts()) {
+        lines += &format!("{name}:{value}\r\n");
+    }
+    text(out, lines.as_bytes());
     Ok(Written)
 }
 
@@ -570,12 +574,8 @@ fn client<'a>(call: &'a mut Call<'_>, _: &mut Vec<u8>) -> Answer<'a> {
 }
 
 fn list<'a>(call: &'a mut Call<'_>, out: &mut Vec<u8>) -> Answer<'a> {
-    match call
-        .words
-        .get(1)
-        .map(|word| word.to_ascii_lowercase())
-        .as_deref()
-    {
+    let what = call.words.get(1).map(|word| word.to_ascii_lowercase());
+    match what.as_deref() {
         None => {
             array(out, COMMANDS.len());
             for (name, arity, ..) in &COMMANDS {

@@ -1,22 +1,24 @@
-mod aof;
 mod client;
 mod commands;
+mod log;
 mod pattern;
 mod resp;
 mod state;
 mod store;
+#[cfg(test)]
+mod tests;
 
 use std::{error::Error, io, net::SocketAddr, rc::Rc, time::Duration};
 
 use trapline::{
-    Os, Queue, Restart, Shared, Signals, Source, Strategy, Supervisor, TcpListener, TcpStream,
-    sync::{Flag, Watch},
+    Journal, Os, Restart, Shared, Signals, Source, Strategy, Supervisor, TcpListener, TcpStream,
+    sync::Flag,
 };
 use trapline_cli::{Program, addr, duration};
 
 use crate::serve::{Drain, catch, listen};
-use aof::Aof;
 use state::{Db, Fsync, Server, wall_clock};
+use store::Store;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -60,14 +62,15 @@ pub(crate) struct Kv {
 impl Program for Kv {
     async fn main(self, os: &mut Os) -> Result<(), Box<dyn Error>> {
         let (addr, drain) = (self.addr, self.drain.span);
-        let (server, aof) = self.load(os).await?;
+        let server = Rc::new(self.load(os).await?);
         let listener = listen(os, addr, "--addr").await?;
         let signals = catch(os).await;
         writeln!(os, "Ready at {}", listener.local_addr()?);
         let ours = Rc::clone(&server);
         let stopper = async move |os: &mut Os| stop_at_signal(os, signals, &ours).await;
         os.spawn_daemon("signals", stopper).await?;
-        let (keys, log, all) = (Rc::clone(&server), Rc::clone(&server), Rc::clone(&server));
+        let (keys, all) = (Rc::clone(&server), Rc::clone(&server));
+        let (db, log) = (server.db.clone(), server.log.clone());
         let mut workers = Supervisor::new(Strategy::OneForOne)
             .restarts(u32::MAX, SECOND)
             .backoff(SECOND..SECOND)
@@ -77,15 +80,14 @@ impl Program for Kv {
             .child("listener", Restart::Transient, move || {
                 serve(listener.clone(), drain, Rc::clone(&all))
             });
-        if let Some(mut aof) = aof {
+        if let Some(log) = log.clone() {
             workers = workers.child("log", Restart::Transient, move || {
-                // One that has to start again knows nothing of the file.
-                let (aof, log) = (aof.take(), Rc::clone(&log));
-                async move |os: &mut Os| aof.work(os, &log).await
+                let (log, db) = (log.clone(), db.clone());
+                async move |os: &mut Os| log.work(os, || log::walk(db.clone())).await
             });
         }
         workers.run(os).await?;
-        if let Some(why) = server.db.update(|db| db.log.refused.take()) {
+        if let Some(why) = log.and_then(|log| log.error()) {
             return Err(format!("changes may not be on the disk: {why}").into());
         }
         writeln!(os, "Stopped");
@@ -95,28 +97,29 @@ impl Program for Kv {
 
 impl Kv {
     /// Reads the append-only file, if there is one.
-    async fn load(self, os: &mut Os) -> io::Result<(Rc<Server>, Option<Aof>)> {
-        let mut db = Db {
+    async fn load(self, os: &mut Os) -> io::Result<Server> {
+        let (mut store, mut log) = (Store::default(), None);
+        if let Some(name) = &self.aof {
+            let replay = |entries: &[u8]| log::replay(&mut store, entries);
+            log = Some(Journal::open(os, name, self.fsync.into(), replay).await?);
+        }
+        let db = Db {
+            store,
+            log: log.clone(),
+            fsync: self.aof.map(|_| self.fsync),
             max_clients: self.maxclients,
             max_memory: self.maxmemory,
             expiry_at: u64::MAX,
             ..Db::default()
         };
-        let mut aof = self.aof.map(Aof::new);
-        if let Some(aof) = &mut aof {
-            aof.load(os, &mut db).await?;
-            db.log.fsync = Some(self.fsync);
-        }
-        let server = Server {
+        Ok(Server {
             db: Shared::new(db),
+            log,
             slow: self.slow,
-            written: Watch::new(os, 0).await,
-            nudge_log: Queue::bounded(os, 1).await,
-            nudge_expiry: Queue::bounded(os, 1).await,
+            expires: Flag::new(os).await,
             stop: Flag::new(os).await,
             drained: Flag::new(os).await,
-        };
-        Ok((Rc::new(server), aof))
+        })
     }
 }
 
@@ -140,13 +143,16 @@ fn serve(
     async move |os: &mut Os| {
         let theirs = Rc::clone(&server);
         let client = async move |os: &mut Os, stream: TcpStream, peer| {
-            if let Err(error) = client::serve(os, &stream, &theirs).await {
+            if let Err(error) = client::serve(os, stream, &theirs).await {
                 tracing::info!("{peer}: {error}");
             }
         };
         let stop = Source::flag(&server.stop);
         os.serve_until(&listener, stop, drain, client).await?;
         server.drained.set(os).await;
+        if let Some(log) = &server.log {
+            log.close(os).await;
+        }
         Ok(())
     }
 }
@@ -154,17 +160,19 @@ fn serve(
 /// The worker that removes keys which have expired.
 fn expire(server: Rc<Server>) -> impl AsyncFnOnce(&mut Os) {
     async move |os: &mut Os| {
-        while !server.drained.is_set() {
+        let Server {
+            expires, drained, ..
+        } = &*server;
+        while !drained.is_set() {
             let now = wall_clock(os).await;
             let span = server.db.update(|db| db.expire(now));
-            let ends = [
-                Source::flag(&server.drained),
-                Source::message(&server.nudge_expiry),
+            let sources = [
+                Source::flag(drained),
+                Source::flag(expires),
+                Source::after(span),
             ];
-            let sources: Vec<Source> = ends.into_iter().chain(span.map(Source::after)).collect();
             if os.select(&sources).await == 1 {
-                // Nothing closes it.
-                let _ = server.nudge_expiry.get(os).await;
+                expires.clear(os).await;
             }
         }
     }

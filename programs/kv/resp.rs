@@ -3,15 +3,19 @@
 /// The longest request, the longest text of one, and the most texts.
 pub(super) const MAX_REQUEST: usize = 64 << 20;
 const MAX_TEXTS: usize = 1 << 20;
-/// The longest line.
+/// The longest line of a request, and of a length.
 const MAX_LINE: usize = 64 << 10;
+const MAX_HEADER: usize = 32;
+/// The fewest bytes of a text: `$0`, and the ends of two lines.
+const LEAST: usize = 6;
 /// The most bytes of replies that may wait to be sent.
 pub(super) const MAX_REPLY: usize = 256 << 20;
 
 /// Why there is no request to read.
 pub(super) enum Unread {
-    /// A part of it is still to come.
-    Part,
+    /// A part of it is still to come: it has so many bytes at least. Until these are there, it need not be
+    /// read again, so the work grows with the bytes and not with the pieces in which they come.
+    Part(usize),
     /// Nothing more can be read. This is the reply.
     Wrong(&'static str),
 }
@@ -21,38 +25,41 @@ use Unread::{Part, Wrong};
 pub(super) fn request<'a>(bytes: &'a [u8], words: &mut Vec<&'a [u8]>) -> Result<usize, Unread> {
     words.clear();
     if bytes.first() != Some(&b'*') {
-        let (line, end) = line(bytes, 0)?;
+        let (line, end) = line(bytes, 0, MAX_LINE)?;
         let all = line.split(u8::is_ascii_whitespace);
         words.extend(all.filter(|word| !word.is_empty()));
         return Ok(end);
     }
     let (count, mut at) = header(bytes, 0, b'*', MAX_TEXTS)?;
-    for _ in 0..count {
-        let (len, begin) = header(bytes, at, b'$', MAX_REQUEST)?;
-        let end = begin + len;
-        match bytes.get(end..end + 2) {
-            None => return Err(Part),
-            Some(b"\r\n") => words.push(&bytes[begin..end]),
+    for behind in (0..count).rev() {
+        let behind = behind * LEAST;
+        let (len, begin) = match header(bytes, at, b'$', MAX_REQUEST) {
+            Err(Part(least)) => return Err(Part(least + behind)),
+            header => header?,
+        };
+        at = begin + len + 2;
+        match bytes.get(begin + len..at) {
+            None => return Err(Part(at + behind)),
+            Some(b"\r\n") => words.push(&bytes[begin..begin + len]),
             Some(_) => {
                 return Err(Wrong(
                     "ERR Protocol error: a text is longer than its length",
                 ));
             }
         }
-        at = end + 2;
     }
     Ok(at)
 }
 
 /// Reads the line that begins here. Returns it without its end, and where the next one begins.
-fn line(bytes: &[u8], from: usize) -> Result<(&[u8], usize), Unread> {
+fn line(bytes: &[u8], from: usize, most: usize) -> Result<(&[u8], usize), Unread> {
     let rest = &bytes[from..];
-    match rest.iter().take(MAX_LINE).position(|byte| *byte == b'\n') {
+    match rest.iter().take(most).position(|byte| *byte == b'\n') {
         Some(len) => {
             let line = rest[..len].strip_suffix(b"\r");
             Ok((line.unwrap_or(&rest[..len]), from + len + 1))
         }
-        None if rest.len() < MAX_LINE => Err(Part),
+        None if rest.len() < most => Err(Part(bytes.len() + 1)),
         None => Err(Wrong("ERR Protocol error: too big inline request")),
     }
 }
@@ -65,7 +72,7 @@ fn header(bytes: &[u8], from: usize, kind: u8, most: usize) -> Result<(usize, us
     {
         return Ok((usize::from(digit - b'0'), from + 4));
     }
-    let (line, end) = line(bytes, from)?;
+    let (line, end) = line(bytes, from, MAX_HEADER)?;
     let digits = line.strip_prefix(&[kind]).and_then(number);
     match digits.map(usize::try_from) {
         Some(Ok(len)) if len <= most => Ok((len, end)),
@@ -73,7 +80,7 @@ fn header(bytes: &[u8], from: usize, kind: u8, most: usize) -> Result<(usize, us
     }
 }
 
-/// As [`digits`], not by the standard library: a request has a number for each text.
+/// Reads a number, not by the standard library: a request has one for each text.
 pub(super) fn number(text: &[u8]) -> Option<i64> {
     let digits = text.strip_prefix(b"-").unwrap_or(text);
     let sign = if digits.len() < text.len() { -1 } else { 1 };
@@ -93,16 +100,17 @@ pub(super) fn error(out: &mut Vec<u8>, text: &str) {
 }
 
 pub(super) fn integer(out: &mut Vec<u8>, number: i64) {
-    digits(number, |digits| head(out, b':', digits));
+    head(out, b':', itoa::Buffer::new().format(number).as_bytes());
 }
 
 /// The head of an array of so many replies.
 pub(super) fn array(out: &mut Vec<u8>, count: usize) {
-    digits(count as i64, |digits| head(out, b'*', digits));
+    head(out, b'*', itoa::Buffer::new().format(count).as_bytes());
 }
 
 pub(super) fn text(out: &mut Vec<u8>, bytes: &[u8]) {
-    digits(bytes.len() as i64, |digits| head(out, b'$', digits));
+    let len = bytes.len();
+    head(out, b'$', itoa::Buffer::new().format(len).as_bytes());
     out.extend_from_slice(bytes);
     out.extend_from_slice(b"\r\n");
 }
@@ -127,18 +135,4 @@ fn head(out: &mut Vec<u8>, kind: u8, line: &[u8]) {
     out.push(kind);
     out.extend_from_slice(line);
     out.extend_from_slice(b"\r\n");
-}
-
-/// Calls `take` with the digits of a number. The formatting of the standard library would take most
-/// of the time of a reply.
-pub(super) fn digits<T>(number: i64, take: impl FnOnce(&[u8]) -> T) -> T {
-    let (mut line, mut at, mut rest) = ([b'-'; 20], 20, number.unsigned_abs());
-    loop {
-        at -= 1;
-        line[at] = b'0' + (rest % 10) as u8;
-        rest /= 10;
-        if rest == 0 {
-            return take(&line[at - usize::from(number < 0)..]);
-        }
-    }
 }

@@ -10,6 +10,7 @@
 //! | `device.rs`, `net.rs` | descriptors; TCP |
 //! | `udp.rs`, `unix.rs` | UDP; Unix sockets |
 //! | `disk.rs` | the disk and its files |
+//! | `journal.rs` | entries on the disk that no crash loses |
 //! | `stream/` | lines and records of any device; copies between two |
 //! | `input.rs` | standard input, and the time of day |
 //! | `stdio.rs` | standard streams other than those of the process |
@@ -35,6 +36,7 @@ pub(crate) mod device;
 pub(crate) mod disk;
 pub(crate) mod guest;
 pub(crate) mod input;
+pub(crate) mod journal;
 pub(crate) mod mailbox;
 mod messages;
 pub(crate) mod net;

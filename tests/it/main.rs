@@ -26,6 +26,7 @@ mod guests;
 mod hostile;
 mod inject;
 mod input;
+mod journal;
 mod layers;
 mod ledger;
 mod limits;

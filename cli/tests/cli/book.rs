@@ -28,12 +28,13 @@ use pages::{Block, blocks, examples};
 /// The program of a new crate.
 const TEMPLATE: &str = include_str!("../../src/template/main.rs.in");
 /// Programs that the book looks at.
-const CASES: [&str; 7] = [
+const CASES: [&str; 8] = [
     include_str!("../../examples/extended.rs"),
     include_str!("../../../programs/cases/convoy.rs"),
     include_str!("../../../programs/cases/gossip.rs"),
     include_str!("../../../programs/cases/lost_wakeup.rs"),
     include_str!("../../../programs/cases/starved.rs"),
+    include_str!("../../../programs/kv/log.rs"),
     include_str!("../../../programs/kv/mod.rs"),
     include_str!("../../../programs/wal/log.rs"),
 ];

@@ -1,0 +1,96 @@
+//! The work of the parser, and a limit that takes much memory to reach. The tests of the server are with
+//! those of the command line.
+
+use std::io;
+
+use trapline::{Durability, Journal, Kernel, Os};
+
+use super::{
+    commands::{Call, MAX_PENDING, answer},
+    resp::{Unread, request},
+    state::{Db, Session},
+};
+
+/// Reads a request that comes in pieces, and only when as many bytes are there as it has at least. Returns
+/// how many words were read in all, again or not.
+fn words_read(text: &[u8], piece: usize) -> usize {
+    let (mut words, mut all, mut len) = (Vec::new(), 0, 0);
+    loop {
+        len = (len + piece).min(text.len());
+        let outcome = request(&text[..len], &mut words);
+        all += words.len();
+        match outcome {
+            Ok(read) => {
+                assert_eq!((read, len), (text.len(), text.len()));
+                return all;
+            }
+            Err(Unread::Part(least)) => {
+                assert!(len < least && least <= text.len(), "{len} {least}");
+                len = len.max(least.saturating_sub(piece));
+            }
+            Err(Unread::Wrong(why)) => panic!("{why}"),
+        }
+    }
+}
+
+/// Without the bound, pieces of a byte would have it read the first words 70,000 times.
+#[test]
+fn a_request_in_pieces_is_read_again_few_times() {
+    const WORDS: usize = 10_000;
+    // Short words, long ones, and long ones behind short ones.
+    for long in [0, WORDS, 100] {
+        let mut text = format!("*{WORDS}\r\n").into_bytes();
+        for n in 0..WORDS {
+            let is_long = n + long >= WORDS;
+            let word = "x".repeat(if is_long { 60 } else { 1 });
+            text.extend_from_slice(format!("${}\r\n{word}\r\n", word.len()).as_bytes());
+        }
+        for piece in [1, 100] {
+            let work = words_read(&text, piece);
+            assert!(work < 5 * text.len(), "{work} {}", text.len());
+        }
+    }
+}
+
+fn ask(db: &mut Db, line: &str) -> String {
+    let (mut out, mut words) = (Vec::new(), Vec::new());
+    let line = format!("{line}\r\n");
+    assert!(request(line.as_bytes(), &mut words).is_ok());
+    let mut call = Call {
+        db,
+        session: &mut Session::default(),
+        words: &words,
+    };
+    answer(&mut call, &mut out);
+    String::from_utf8(out).expect("it is text")
+}
+
+/// An entry has the whole value of its key, so a short request may make a long one, whatever it is.
+#[test]
+fn entries_that_wait_for_the_file_have_a_limit() {
+    let main = async |os: &mut Os| {
+        let log = Journal::open(os, "data", Durability::Never, |_| Ok(())).await?;
+        let mut db = Db {
+            log: Some(log.clone()),
+            max_memory: usize::MAX,
+            ..Db::default()
+        };
+        assert_eq!(ask(&mut db, "SET k 1"), "+OK\r\n");
+        let changes = ["SET k 2", "INCR k", "EXPIRE k 100", "PERSIST k", "DEL k"];
+        log.add(|waiting| *waiting = vec![0; MAX_PENDING + 1]);
+        for change in changes {
+            let full = "-OOM too many changes wait for the append-only file\r\n";
+            assert_eq!(ask(&mut db, change), full, "{change}");
+        }
+        assert_eq!(ask(&mut db, "GET k"), "$1\r\n1\r\n");
+        for change in changes {
+            log.add(|waiting| *waiting = vec![0; MAX_PENDING]);
+            assert!(!ask(&mut db, change).starts_with('-'), "{change}");
+        }
+        io::Result::Ok(())
+    };
+    let mut kernel = Kernel::simulated(1);
+    kernel.spawn("main", main).expect("there is room");
+    let report = kernel.run().expect("it ends");
+    report.check().expect("it ends well");
+}
