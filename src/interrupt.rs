@@ -122,7 +122,7 @@ struct Line {
     /// The task that was resumed last, or the kernel while it waits.
     running: AtomicU64,
     board: Mutex<Board>,
-    /// Whether the board may be other than at the begin.
+    /// Whether the board may have changed since boot.
     has_signals: AtomicBool,
     /// The kernels that run side by side with this one.
     fellows: OnceLock<Weak<Remotes>>,

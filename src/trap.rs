@@ -45,7 +45,7 @@ pub(crate) mod unread;
 
 pub(crate) use crate::abi::Kind;
 pub use accesses::Label;
-pub(crate) use deferred::Deferred;
+pub(crate) use deferred::{Deferred, GivenBack};
 #[cfg(feature = "serde")]
 pub(crate) use descriptor::Carrier;
 pub use descriptor::Descriptor;

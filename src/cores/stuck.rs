@@ -2,10 +2,11 @@
 //!
 //! A mailbox does not know which tasks hold its ends: a program captures them. So the messages that no task
 //! has taken are dropped, and then the tasks are ended one by one. Each is found to hold the ends that go with
-//! it. All kernels end then in any case.
+//! it, and so are those that end because of it. All kernels end then in any case.
 //!
 //! A wait is on a cycle only if all that could end it is known. A select with a source of another kind, such as
-//! a connection, is on none, and neither is a wait at a mailbox of which no task holds the other end.
+//! a connection, is on none. Neither is a wait at a mailbox of which no task holds the other end, or of which a
+//! message of a queue holds it.
 
 use std::collections::BTreeSet;
 
@@ -30,6 +31,8 @@ struct Found {
     holders: [BTreeSet<Tid>; 2],
     /// The mailboxes with messages that hold such handles, by their places in the list.
     within: [BTreeSet<usize>; 2],
+    /// Whether anything else holds such handles: a message of a queue.
+    is_open: [bool; 2],
 }
 
 /// The sides of a mailbox: the end that puts, and the end that takes.
@@ -93,6 +96,7 @@ fn mailboxes(kernels: &[(KernelId, &mut Kernel)]) -> Vec<Found> {
                 ends: mailbox.ends(),
                 holders: Default::default(),
                 within: Default::default(),
+                is_open: Default::default(),
                 mailbox,
             });
         }
@@ -110,11 +114,19 @@ fn find_holders(kernels: &mut [(KernelId, &mut Kernel)], found: &mut [Found]) {
             }
         }
     }
+    for (_, kernel) in &mut *kernels {
+        kernel.discard_messages();
+    }
+    for one in &mut *found {
+        for side in one.lost() {
+            one.is_open[side] = true;
+        }
+    }
     for (id, kernel) in kernels {
-        kernel.end_each(|tid| {
+        kernel.end_each(|ended| {
             for one in &mut *found {
                 for side in one.lost() {
-                    one.holders[side].insert(tid.beside(*id));
+                    one.holders[side].extend(ended.iter().map(|tid| tid.beside(*id)));
                 }
             }
         });
@@ -150,15 +162,23 @@ fn tasks_at(here: Place, found: &[Found]) -> BTreeSet<Tid> {
     side.map_or_else(BTreeSet::new, |side| holders(side, found))
 }
 
-/// The tasks that hold an end of a mailbox, and those that can take a message which holds one.
+/// The tasks that hold an end of a mailbox, and those that can take a message which holds one; none if anything
+/// else may. Only the kernel to which a mailbox belongs can take from it.
 fn holders(end: (usize, usize), found: &[Found]) -> BTreeSet<Tid> {
     let (mut seen, mut ahead) = (BTreeSet::new(), vec![end]);
     let mut all = BTreeSet::new();
     while let Some((at, side)) = ahead.pop() {
-        if seen.insert((at, side)) {
-            all.extend(&found[at].holders[side]);
-            ahead.extend(found[at].within[side].iter().map(|at| (*at, TAKES)));
+        if !seen.insert((at, side)) {
+            continue;
         }
+        let one = &found[at];
+        if one.is_open[side] {
+            return BTreeSet::new();
+        }
+        let taker = one.home.filter(|_| side == TAKES).map(|(kernel, _)| kernel);
+        let can = |tid: &&Tid| taker.is_none() || tid.kernel() == taker;
+        all.extend(one.holders[side].iter().filter(can));
+        ahead.extend(one.within[side].iter().map(|at| (*at, TAKES)));
     }
     all
 }

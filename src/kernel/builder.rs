@@ -485,6 +485,7 @@ impl Builder {
         };
         kernel.frame.mutated.set(self.mutation);
         kernel.bind_frame();
+        kernel.screen_traps();
         if self.id.is_some() {
             kernel.log.show_kernel(kernel.id);
         }

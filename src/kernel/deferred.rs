@@ -7,7 +7,7 @@ use crate::{
     abi::{Exit, Reply, SystemCall},
     log::Fact,
     sched::Runnable,
-    trap::Deferred,
+    trap::{Deferred, GivenBack},
 };
 
 impl Kernel {
@@ -24,8 +24,10 @@ impl Kernel {
     #[cold]
     #[inline(never)]
     pub(super) fn run_deferred(&mut self, me: Runnable) -> bool {
-        while let Some(deferred) = self.frame.next_deferred(Deferred::is_bare) {
-            self.handle_bare(me, deferred);
+        // No destructor of a message, and no tracer, writes the arguments of the trap under way: that takes
+        // an `Os`, which none of them has.
+        while let Some((deferred, given)) = self.frame.next_deferred(Deferred::given_back) {
+            self.take_given_back(me, deferred.call, given);
         }
         !self.frame.has_deferred() || self.run_deferred_apart(me)
     }
@@ -36,7 +38,7 @@ impl Kernel {
         // Word and payload apart: a parcel would be moved as a whole.
         let (word, payload) = (self.frame.take_word(), self.frame.take());
         // The others stay in the frame, which needs no list of them: no task ends meanwhile.
-        while let Some(deferred) = self.frame.next_deferred(Deferred::is_frequent) {
+        while let Some((deferred, ())) = self.frame.next_deferred(Deferred::frequent) {
             self.handle_deferred(me, deferred);
         }
         let lives = !self.frame.has_deferred() || self.run_any_deferred(me);
@@ -89,27 +91,25 @@ impl Kernel {
         calls
     }
 
-    /// Handles a deferred call that needs nothing of the frame: a lock that is released, mostly.
     #[inline(always)]
-    fn handle_bare(&mut self, me: Runnable, Deferred { call, word }: Deferred) {
+    fn take_given_back(&mut self, me: Runnable, call: SystemCall, given: GivenBack) {
         self.emit(me.tid, || Fact::Deferred { call });
         if self.frame.is_noted() {
             self.note_call(me, call);
         }
-        match (call, word) {
-            (SystemCall::TryPut(queue), Some(message)) => {
+        match given {
+            GivenBack::Message(queue, message) => {
                 self.queues.arrived(queue, 1);
                 let answer = self.put_message(queue, message);
                 if answer.reply != Reply::Done {
                     self.take_back(answer.into());
                 }
             }
-            (SystemCall::Give(queue), Some(count)) => {
+            GivenBack::Permits(queue, count) => {
                 self.queues.arrived(queue, count);
                 self.give(queue, count);
             }
-            (SystemCall::FreeQueue(queue), _) => drop(self.free_queue(queue)),
-            _ => unreachable!("it is one of these"),
+            GivenBack::Queue(queue) => drop(self.free_queue(queue)),
         }
     }
 
@@ -117,8 +117,8 @@ impl Kernel {
     /// the caller ends it without recursion.
     #[inline(always)]
     fn handle_deferred(&mut self, me: Runnable, deferred: Deferred) -> Option<Runnable> {
-        if deferred.is_bare() {
-            self.handle_bare(me, deferred);
+        if let Some(given) = deferred.given_back() {
+            self.take_given_back(me, deferred.call, given);
             return None;
         }
         let Deferred { call, word } = deferred;

@@ -173,12 +173,22 @@ impl Kernel {
         bound.chain(unbound).collect()
     }
 
-    /// Ends the tasks one by one, and tells of each.
-    pub(crate) fn end_each(&mut self, mut ended: impl FnMut(Tid)) {
-        for task in self.tasks.youngest_first() {
-            if self.tasks.is_live(task) {
-                self.end(task, Exit::Killed);
-                ended(task.tid);
+    /// Ends the tasks one by one, and tells of each, with those that end because of it.
+    pub(crate) fn end_each(&mut self, mut ended: impl FnMut(&[Tid])) {
+        let mut left = self.tasks.youngest_first();
+        while let Some(task) = left.first() {
+            self.end(*task, Exit::Killed);
+            let gone = left.extract_if(.., |task| !self.tasks.is_live(*task));
+            let gone: Vec<Tid> = gone.map(|task| task.tid).collect();
+            ended(&gone);
+        }
+    }
+
+    /// Drops the messages of all its queues. The kernel must not run again.
+    pub(crate) fn discard_messages(&mut self) {
+        for queue in self.queues.iter() {
+            if let Some(messages) = queue.messages() {
+                messages.clear();
             }
         }
     }

@@ -72,6 +72,7 @@ impl Exits {
     }
 
     fn insert(&mut self, tid: Tid, exit: Exit) {
+        debug_assert!(self.shown.get().is_none(), "only of a report of the host");
         let ended = (tid, exit);
         if self.all.is_none() && self.first.is_none() {
             self.first = Some(ended);

@@ -138,11 +138,16 @@ impl Kernel {
             }
             self.bind_frame();
         }
-        self.frame.set_screened(self.injection.is_some());
+        self.screen_traps();
         if let Some(footprints) = footprints {
             footprints.reset();
             self.frame.set_footprints(footprints);
         }
+    }
+
+    /// Has each trap screened, if there is an injection.
+    pub(super) fn screen_traps(&self) {
+        self.frame.set_screened(self.injection.is_some());
     }
 
     /// Makes a new frame that of this kernel.
@@ -151,9 +156,6 @@ impl Kernel {
         self.frame.mailboxes.set_prompt(!self.world.spins());
         if let Some(net) = self.world.net() {
             net.bind(&self.frame);
-        }
-        if self.injection.is_some() {
-            self.frame.set_screened(true);
         }
     }
 }

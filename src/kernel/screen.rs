@@ -21,7 +21,7 @@ impl Kernel {
     #[cold]
     #[inline(never)]
     pub(super) fn screen(&mut self, me: Runnable, call: SystemCall) -> Option<Outcome> {
-        self.frame.set_screened(self.injection.is_some());
+        self.screen_traps();
         self.refuse(me, call).or_else(|| self.inject(me, call))
     }
 

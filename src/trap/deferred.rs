@@ -1,6 +1,6 @@
 //! Calls that a task makes without a trap.
 
-use crate::abi::SystemCall;
+use crate::abi::{QueueId, SystemCall};
 
 /// A call without a trap, mostly of a destructor. The kernel handles it when the task stops, before its
 /// next call, and drops the answer.
@@ -12,20 +12,29 @@ pub(crate) struct Deferred {
     pub(crate) word: Option<u64>,
 }
 
+/// What a destructor gives back, mostly: a call that needs nothing of the frame.
+pub(crate) enum GivenBack {
+    /// A message, such as that of a lock.
+    Message(QueueId, u64),
+    Permits(QueueId, u64),
+    Queue(QueueId),
+}
+
 impl Deferred {
-    /// Returns whether it is one of the most frequent calls, which need nothing but this.
     #[inline(always)]
-    pub(crate) fn is_bare(&self) -> bool {
-        match self.call {
-            SystemCall::TryPut(_) | SystemCall::Give(_) => self.word.is_some(),
-            call => matches!(call, SystemCall::FreeQueue(_)),
+    pub(crate) fn given_back(&self) -> Option<GivenBack> {
+        match (self.call, self.word) {
+            (SystemCall::TryPut(queue), Some(message)) => Some(GivenBack::Message(queue, message)),
+            (SystemCall::Give(queue), Some(count)) => Some(GivenBack::Permits(queue, count)),
+            (SystemCall::FreeQueue(queue), _) => Some(GivenBack::Queue(queue)),
+            _ => None,
         }
     }
 
     /// Returns whether it is one of the frequent calls. These end no task.
     #[inline(always)]
-    pub(crate) fn is_frequent(&self) -> bool {
-        matches!(
+    pub(crate) fn frequent(&self) -> Option<()> {
+        let is_frequent = matches!(
             self.call,
             SystemCall::TryPut(_)
                 | SystemCall::FreeQueue(_)
@@ -34,6 +43,7 @@ impl Deferred {
                 | SystemCall::Disarm(_)
                 | SystemCall::Disown(_)
                 | SystemCall::Close(_)
-        )
+        );
+        is_frequent.then_some(())
     }
 }

@@ -60,14 +60,18 @@ impl TrapFrame {
         self.console.take()
     }
 
-    /// Takes the next deferred call if it is such a one, and no text comes before it.
+    /// Takes the next deferred call if `is_it` says what it is, and no text comes before it.
     #[inline(always)]
-    pub(crate) fn next_deferred(&self, is_it: fn(&Deferred) -> bool) -> Option<Deferred> {
+    pub(crate) fn next_deferred<T>(
+        &self,
+        is_it: impl FnOnce(&Deferred) -> Option<T>,
+    ) -> Option<(Deferred, T)> {
         if self.prints() {
             return None;
         }
         let mut calls = self.deferred.borrow_mut();
-        let next = calls.front().copied().filter(is_it)?;
+        let next = *calls.front()?;
+        let what = is_it(&next)?;
         calls.pop_front();
         if calls.is_empty() {
             self.flag(DEFERRED, false);
@@ -75,7 +79,7 @@ impl TrapFrame {
                 *calls = VecDeque::new();
             }
         }
-        Some(next)
+        Some((next, what))
     }
 
     /// Returns the timeout that has ended, if that is all that comes with a call.

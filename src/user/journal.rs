@@ -123,7 +123,8 @@ impl Journal {
     ///
     /// *Blocks* as [`Disk::open`](crate::Disk::open).
     ///
-    /// *Errors:* those of the disk, and of `replay`; the file is as it was then.
+    /// *Errors:* those of the disk, and of `replay`; `InvalidData` if the file is no journal. The file is as it
+    /// was then.
     pub async fn open(
         os: &mut Os,
         name: &str,
@@ -427,6 +428,9 @@ struct Blocks {
     base: u64,
 }
 
+/// How a journal begins. It is durable before the first block is written.
+const MARK: &[u8; 8] = b"journal\n";
+
 /// The length of what is before the entries of a block: their length, and the checksum.
 const HEAD: usize = 12;
 
@@ -435,8 +439,13 @@ impl Blocks {
         let file = os.disk().open(os, name, Mode::Write).await?;
         // A crash may have left one.
         file.truncate(os, 0).await?;
-        let (len, base) = (0, 0);
-        Ok(Self { file, len, base })
+        file.append(os, MARK).await?;
+        let len = MARK.len() as u64;
+        Ok(Self {
+            file,
+            len,
+            base: len,
+        })
     }
 
     /// Replays the blocks of a file, and cuts what is behind them.
@@ -446,9 +455,22 @@ impl Blocks {
         replay: &mut impl FnMut(&[u8]) -> io::Result<()>,
     ) -> io::Result<Self> {
         let file = os.disk().open(os, name, Mode::Write).await?;
+        let mut mark = [0; MARK.len()];
+        let read = file.read_at(os, &mut mark, 0).await?;
+        let mark = &mark[..read];
+        // Or a crash has come amid its first open.
+        let is_new =
+            mark.iter().all(|byte| *byte == 0) || read < MARK.len() && MARK.starts_with(mark);
+        if is_new {
+            file.truncate(os, 0).await?;
+            file.append(os, MARK).await?;
+        } else if mark != MARK {
+            let why = format!("{name} is no journal: name another file, or move this one away");
+            return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+        }
         let len = file.len(os).await?;
-        let (mut at, mut last) = (0, Vec::new());
-        let mut unread = Unread::new(&file);
+        let (mut at, mut last) = (MARK.len() as u64, None);
+        let mut unread = Unread::new(&file, at);
         while let Some(head) = unread.take(os, HEAD).await?
             && let Some((size, sum)) = head.split_first_chunk()
         {
@@ -464,8 +486,7 @@ impl Blocks {
                 break;
             }
             replay(entries)?;
-            last.clear();
-            last.extend_from_slice(entries);
+            last = Some(framed(entries));
             at = begin + count;
         }
         if at < len {
@@ -474,8 +495,7 @@ impl Blocks {
             file.truncate(os, at).await?;
         }
         // If its sync has failed, only another write makes the last block durable.
-        let block = framed(&last);
-        if at > 0 {
+        if let Some(block) = last {
             file.write_at(os, &block, at - block.len() as u64).await?;
         }
         // What was read may be in memory alone, and the file's name as well.
@@ -511,10 +531,10 @@ struct Unread<'a> {
 }
 
 impl<'a> Unread<'a> {
-    fn new(file: &'a File) -> Self {
+    fn new(file: &'a File, at: u64) -> Self {
         Self {
             file,
-            at: 0,
+            at,
             bytes: Vec::new(),
             taken: 0,
             piece: vec![0; PIECE],

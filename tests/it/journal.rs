@@ -368,18 +368,21 @@ fn what_is_no_whole_block_is_cut_and_a_strange_entry_is_left() {
         Ok(())
     });
     let whole = disk.files().remove("dir/journal").expect("it is there");
-    let (half, last) = (whole.len() / 2, whole.len() - 1);
+    // The mark of a journal comes first.
+    let (half, last) = (8 + (whole.len() - 8) / 2, whole.len() - 1);
     let mut flipped = whole.clone();
     flipped[last] ^= 1;
     let long = [&u64::MAX.to_le_bytes()[..], &[0; 20]].concat();
-    let cases: [(Vec<u8>, u32, usize); 7] = [
+    let cases: [(Vec<u8>, u32, usize); 9] = [
         (whole[..last].to_vec(), 1, half),
         (flipped, 1, half),
         ([&whole[..], &[0; 5000]].concat(), 2, whole.len()),
         ([&whole[..], &whole[..5]].concat(), 2, whole.len()),
         ([&whole[..], &long].concat(), 2, whole.len()),
-        (b"no journal".to_vec(), 0, 0),
-        (b"no journal at all, and longer".to_vec(), 0, 0),
+        (whole[..20].to_vec(), 0, 8),
+        (whole[..5].to_vec(), 0, 8),
+        (vec![0; 5], 0, 8),
+        (vec![0; 50], 0, 8),
     ];
     for (text, expected, len) in cases {
         disk.put("dir/journal", text).expect("it can be");
@@ -399,6 +402,23 @@ fn what_is_no_whole_block_is_cut_and_a_strange_entry_is_left() {
         Ok(())
     });
     assert_eq!(disk.files()["dir/journal"], whole);
+}
+
+#[test]
+fn a_file_that_is_no_journal_is_left_as_it_is() {
+    for text in ["a", "journey\n", "set a 1\nset b 2\n"] {
+        let disk = disk();
+        disk.put("dir/journal", text).expect("it can be");
+        ran(&disk, async |os: &mut Os| {
+            let opened = open(os, Durability::Always, &Rc::default()).await;
+            let error = opened.expect_err("it is none");
+            assert_eq!(error.kind(), ErrorKind::InvalidData);
+            let why = "dir/journal is no journal: name another file, or move this one away";
+            assert_eq!(error.to_string(), why);
+            Ok(())
+        });
+        assert_eq!(disk.files()["dir/journal"], text.as_bytes());
+    }
 }
 
 #[test]

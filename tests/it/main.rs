@@ -12,6 +12,7 @@ mod chains;
 mod children;
 mod console;
 mod cores;
+mod cores_cycles;
 mod cores_simulated;
 mod daemons;
 mod devices;

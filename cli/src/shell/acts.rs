@@ -159,7 +159,7 @@ impl Session {
         let open = move || {
             if is_shown {
                 // The other end is waiting for this thread.
-                let _ = opened.send(Recorded::create("record", &file, &header)?);
+                let _ = opened.send(Recorded::create("the file", &file, &header)?);
             }
             Ok::<(), String>(())
         };

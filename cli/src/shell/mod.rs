@@ -435,7 +435,8 @@ impl Session {
         }
     }
 
-    /// Waits for the job. An interrupt ends it, and not the shell.
+    /// Waits for the job. An interrupt ends it, and not the shell. At a terminal, what was to follow it does not
+    /// run: the lines of a pasted text, too.
     async fn front(&mut self, os: &mut Os, mut job: Job) -> End {
         while let Some(tid) = job.next() {
             let sources = [Source::exit(tid), Source::signal(&self.shared.signals)];
@@ -444,6 +445,10 @@ impl Session {
             } else {
                 self.shared.signals.next(os).await;
                 job.kill(os).await;
+                if let Lines::Terminal(..) = self.shared.lines {
+                    self.shared.left.borrow_mut().clear();
+                    self.shared.steps.borrow_mut().clear();
+                }
             }
         }
         Failure::check(&job.line, job.end())

@@ -66,7 +66,12 @@ impl Completer for Words {
 impl Words {
     /// The words that may follow here, and those that cannot.
     fn fitting(&self, before: &str, partial: &str) -> Vec<String> {
-        let tokens = tokens(before, OPERATORS).unwrap_or_default();
+        // A pasted text has several lines.
+        let line = before.rsplit('\n').next().unwrap_or_default();
+        // Within a quoted word nothing is completed.
+        let Ok(tokens) = tokens(line, OPERATORS) else {
+            return Vec::new();
+        };
         if let Some(Token::Operator(sign)) = tokens.last()
             && sign.starts_with(['<', '>'])
         {

@@ -121,6 +121,12 @@ fn words_are_completed_and_lines_come_back() {
         window.ends(&["--lines  --help", "trapline> wc --"]);
         window.key("C-c");
         window.ends(&["trapline> wc --", PROMPT]);
+        // Nothing within quotes.
+        window.text("cat 'my se");
+        window.key("Tab");
+        window.text("c'");
+        window.key("Enter");
+        window.ends(&["trapline> cat 'my sec'", "shell: cat 'my sec': failed: cannot open my sec on the disk: No such file or directory (os error 2)", PROMPT]);
         window.text("cat gr");
         window.key("Tab");
         window.text("inn");
@@ -504,6 +510,9 @@ fn a_session_that_is_typed_is_taped_and_replayed() {
             "\x1b[200~seq 6 | grep 6\rseq 7\x1b[201~ | grep 7\r",
             "\n7\r\n",
         ),
+        // An interrupt drops what was to follow.
+        ("seq 3; sleep 1h; seq 4\r", "\n3\r\n"),
+        ("\x03seq 8\r", "\n8\r\n"),
         ("policy fair\rwhy 1\r", "\"shell\" is running"),
         ("host b\r", "boot with --virtual"),
     ] {
@@ -521,8 +530,8 @@ fn a_session_that_is_typed_is_taped_and_replayed() {
     assert_eq!(lines.next(), Some("[1] task 6"));
     assert_eq!(lines.next(), Some("[1] done: sleep 20ms"));
     assert_eq!(lines.next(), Some("1"));
-    // A text that was pasted is one text on the tape.
     assert!(out.contains("\n6\n7\n"), "{out}");
+    assert!(!out.contains("\n4\n"), "{out}");
     let last = "host: this world has no simulated network: boot with --virtual";
     assert_eq!(lines.next_back(), Some(last), "{out}");
 }
