@@ -6,6 +6,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use crate::support::ROOT;
+
 const LOW: &[&str] = &["abi", "panic", "sched", "interrupt", "log"];
 const TASK: &[&str] = &["abi", "panic", "sched", "interrupt", "log", "trap"];
 const KERNEL: &[&str] = &[
@@ -227,7 +229,7 @@ fn identifier(text: &str) -> &str {
 /// that the functions are in these files.
 #[test]
 fn the_walks_through_the_kernel_are_short() {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/reading-the-kernel.md");
+    let page = Path::new(ROOT).join("docs/reading-the-kernel.md");
     let page = fs::read_to_string(page).unwrap();
     let walks = page.split("\n### ").skip(1);
     for (walk, most) in walks.zip([8, 6, 6, 6, 6]) {
@@ -245,7 +247,7 @@ fn the_walks_through_the_kernel_are_short() {
 /// The fast lane is for calls that need only their caller, or one queue.
 #[test]
 fn the_fast_lane_is_short() {
-    let fast = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/kernel/fast.rs");
+    let fast = Path::new(ROOT).join("src/kernel/fast.rs");
     let lines = fs::read_to_string(fast).unwrap().lines().count();
     assert!(lines <= 100, "{lines} lines");
 }
@@ -283,7 +285,7 @@ fn circle(graph: &BTreeMap<&Module, BTreeSet<&Module>>) -> Option<Vec<String>> {
 /// Every file of a crate's folder, with what it imports from the others. The root of the library is
 /// left out: its names are the public API, which the rooms may use.
 fn source(folder: &str) -> BTreeMap<Module, File> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+    let root = Path::new(ROOT).join(folder);
     let mut paths = Vec::new();
     collect(&root, &mut paths);
     let texts: BTreeMap<Module, String> = paths

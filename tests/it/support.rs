@@ -19,6 +19,9 @@ use trapline::{
     SimWorld, SystemCall, Tid,
 };
 
+/// The folder of the repository.
+pub(crate) const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+
 /// Lines that several tasks, destructors or tracers write to and a test reads.
 #[derive(Clone, Default)]
 pub(crate) struct Diary(Rc<RefCell<Vec<String>>>);
@@ -277,7 +280,8 @@ pub(crate) fn alone(test: &str, inside: fn()) -> String {
     in_own_process(test, |_| {}, inside)
 }
 
-/// The same for a process that may not end well. Answers its end; nothing in the child.
+/// The same for a process that may not end well. Answers its end; nothing in the child. Its panics have
+/// no backtraces, whatever the environment says: they take most of the time of tests that panic often.
 pub(crate) fn end_of_own_process(
     test: &str,
     command: impl FnOnce(&mut Command),
@@ -291,7 +295,8 @@ pub(crate) fn end_of_own_process(
     let mut child = Command::new(std::env::current_exe().expect("a test binary has a path"));
     child
         .args(["--exact", test, "--nocapture", "--test-threads=1"])
-        .env(MARK, test);
+        .env(MARK, test)
+        .env("RUST_BACKTRACE", "0");
     command(&mut child);
     Some(child.output().expect("a test binary can be run"))
 }

@@ -50,7 +50,7 @@ fn the_report_shows_the_turns_around_a_preemption() {
     let details: Vec<&str> = failure.details.lines().collect();
     // Each call is shown with its line in `forbids`.
     let place = details[2].split_whitespace().last().expect("it has one");
-    let line = place.strip_prefix("tests/it/explore/report.rs:");
+    let line = place.strip_prefix("it/explore/report.rs:");
     assert!(
         line.is_some_and(|line| line.parse::<u32>().is_ok()),
         "{failure}"
@@ -113,7 +113,7 @@ fn a_preemption_names_the_call_before_it() {
         .find(|line| line.contains("preempted after"));
     let line = line.expect("the first task has had a turn");
     assert!(
-        line.contains("!  a 1 is preempted after yield() at tests/it/explore/report.rs:"),
+        line.contains("!  a 1 is preempted after yield() at it/explore/report.rs:"),
         "{failure}"
     );
 }

@@ -193,7 +193,7 @@ fn a_difference_needs_no_search_of_its_own() {
             text.contains("  task 0 2 ") && text.contains(" writes shared 1"),
             "{text}"
         );
-        assert!(text.contains("tests/it/grade/mod.rs:"), "{text}");
+        assert!(text.contains("it/grade/mod.rs:"), "{text}");
     }
 }
 

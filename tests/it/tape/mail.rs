@@ -267,7 +267,6 @@ fn alone(id: KernelId, tape: &[u8], pair: Pair) -> (Vec<String>, Option<Error>, 
     (told.log, error, progress.finish().is_ok())
 }
 
-#[cfg(feature = "serde")]
 #[test]
 fn a_kernel_is_replayed_alone_where_the_tape_has_the_values() {
     let make = |name: &str| Mailbox::recorded(name, 1);

@@ -46,7 +46,7 @@ where
     let cuts = check.explore().cuts.expect("the search itself passes");
     assert_eq!(cuts.left, 0);
     let row = |it: CutPlace| {
-        assert!(it.place.starts_with("tests/it/worth/cuts.rs:"), "{it:?}");
+        assert!(it.place.starts_with("it/worth/cuts.rs:"), "{it:?}");
         (it.call, it.cuts, it.failed)
     };
     cuts.places.into_iter().map(row).collect()
@@ -82,9 +82,7 @@ fn a_cut_that_fails_is_named_and_its_replay_repeats_it() {
     assert!(failure.why.contains("a message is lost"), "{failure}");
     let first = failure.details.lines().next().unwrap();
     assert!(
-        first.starts_with(
-            "a kill of worker 2 before its trap 2, yield() at tests/it/worth/cuts.rs:"
-        ),
+        first.starts_with("a kill of worker 2 before its trap 2, yield() at it/worth/cuts.rs:"),
         "{first}"
     );
     assert!(

@@ -48,9 +48,7 @@ fn the_turn_and_the_counts_of_a_lost_update_are_exact() {
         let search = check(lost_update).strategy(strategy.parse().unwrap());
         let failure = search.explore().failure.expect("it is found");
         let line = line(&failure.details);
-        let (turn, rest) = line
-            .split_once(" at tests/it/worth/doom.rs:23|")
-            .expect(&line);
+        let (turn, rest) = line.split_once(" at it/worth/doom.rs:23|").expect(&line);
         assert_eq!(turn, "doomed from turn 2, right 2: yield()", "{strategy}");
         assert_eq!(
             rest,
@@ -87,7 +85,7 @@ fn a_deadlock_is_doomed_from_the_second_first_lock() {
         let line = line(&failure.details);
         // Whichever comes second: its first lock.
         assert!(
-            line.contains(": lock(mutex ") && line.contains("doom.rs:65|before it, "),
+            line.contains(": lock(mutex ") && line.contains("doom.rs:63|before it, "),
             "{line}"
         );
         assert!(

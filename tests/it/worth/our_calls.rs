@@ -7,6 +7,8 @@ use trapline::{
     sync::{Broadcast, Condition, Flag, Mutex, Once, RwLock, Semaphore, Watch},
 };
 
+use crate::support::ROOT;
+
 const HOUR: Duration = Duration::from_secs(3600);
 
 type Body = fn(&mut Kernel) -> Result<(), Error>;
@@ -403,7 +405,7 @@ fn the_table_of_our_own_calls_is_in_the_docs() -> io::Result<()> {
         let (kill, timeout) = (lost(name, body, false), lost(name, body, true));
         writeln!(table, "| {name} | {kill} | {timeout} |").expect("it is a string");
     }
-    let page = fs::read_to_string("docs/25-what-a-test-is-worth.md")?;
+    let page = fs::read_to_string(format!("{ROOT}/docs/25-what-a-test-is-worth.md"))?;
     assert!(
         page.contains(&table),
         "the page has another table than:\n{table}"
