@@ -167,7 +167,7 @@ fn a_file_that_may_not_grow_has_what_fitted() {
             let current = most.or(maximum);
             setrlimit(Resource::Fsize, Rlimit { current, maximum }).unwrap();
         };
-        for (step, at_once) in [(1, 1), (7, 3), (11, 5000)] {
+        for (step, at_once) in [(3, 1), (7, 3), (11, 5000)] {
             for room in (100..9000).step_by(step * 13) {
                 let file = Scratch::new("limit");
                 let mut recorder = Recorder::create(&file.0, &Header::default()).unwrap();

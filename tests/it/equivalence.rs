@@ -34,10 +34,11 @@ const TOPICS: [&str; 9] = [
     "timeouts::",
 ];
 
-/// The tests that are not run again: those with modes, policies or clocks of their own, long chains,
-/// figures, and those on the real clock.
-const APART: [&str; 6] = [
+/// The tests that are not run again: those with modes, policies or clocks of their own, searches, long
+/// chains, figures, and those on the real clock.
+const APART: [&str; 7] = [
     "model",
+    "whatever_is_cut",
     "every_policy",
     "keeps_its_answer",
     "dropped_flat",
@@ -51,6 +52,7 @@ fn rerun(mode: Mode) -> Output {
     child.args(TOPICS).env(MODE_VARIABLE, mode.to_string());
     // With one thread a test has no name of its own.
     child.arg("--test-threads=2");
+    child.env("RUST_BACKTRACE", "0");
     for apart in APART {
         child.args(["--skip", apart]);
     }

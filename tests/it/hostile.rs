@@ -121,14 +121,18 @@ fn flood(builder: Builder) {
 
 #[test]
 fn a_flood_of_hostile_tasks_does_not_harm_an_innocent_one() {
-    for seed in 0..3 {
-        flood(sim().seed(seed));
-    }
+    let test = "hostile::a_flood_of_hostile_tasks_does_not_harm_an_innocent_one";
+    alone(test, || {
+        for seed in 0..3 {
+            flood(sim().seed(seed));
+        }
+    });
 }
 
 #[test]
 fn nor_does_it_with_a_long_quantum() {
-    flood(sim().seed(9).quantum(7));
+    let test = "hostile::nor_does_it_with_a_long_quantum";
+    alone(test, || flood(sim().seed(9).quantum(7)));
 }
 
 #[test]

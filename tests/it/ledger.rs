@@ -358,7 +358,7 @@ fn compare(tasks: Vec<Vec<Op>>) -> Option<Deadlock> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(600))]
+    #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
     fn after_each_turn_the_ledger_and_the_kernel_say_the_same(

@@ -132,7 +132,7 @@ fn s94_a_link_that_takes_the_place_of_a_directory_during_the_run_leads_nowhere()
     });
     dir.run(async |os: &mut Os| {
         let (mut read, mut failed) = (0, 0);
-        for number in 0..4000 {
+        for number in 0..1500 {
             match os.disk().open(os, "real/secret", Mode::Read).await {
                 Ok(file) => {
                     assert_eq!(whole(os, &file).await?, b"harmless");

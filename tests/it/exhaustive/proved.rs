@@ -277,23 +277,23 @@ fn the_audit_of_many_tasks_ends() {
             "{explored}"
         );
     };
-    named(check(apart(2_000)).audit().schedules(1).explore());
+    named(check(apart(1_000)).audit().schedules(1).explore());
     let queue = |kernel: &mut Kernel| {
         kernel.spawn("main", async |os: &mut Os| {
             let queue = Queue::unbounded(os).await;
-            for at in 0..1_000 {
+            for at in 0..500 {
                 let queue = queue.clone();
                 let put = async move |os: &mut Os| queue.put(os, at).await.map_err(|_| "closed");
                 os.spawn_detached("puts", put).await.expect("there is room");
             }
-            for _ in 0..1_000 {
+            for _ in 0..500 {
                 let _ = queue.get(os).await;
             }
         })?;
         kernel.run().map(drop)
     };
     named(check(queue).audit().schedules(1).explore());
-    let explored = check(apart(2_000)).exhaustive().explore();
+    let explored = check(apart(1_000)).exhaustive().explore();
     assert!(explored.complete && !explored.proved, "{explored}");
 }
 

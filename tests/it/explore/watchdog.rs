@@ -4,6 +4,7 @@ use std::{
     env, fs, hint, io,
     process::{Command, Output},
     sync::atomic::{AtomicU32, Ordering},
+    thread,
     time::{Duration, Instant},
 };
 
@@ -20,7 +21,7 @@ fn spins(kernel: &mut Kernel) -> Result<(), Error> {
     kernel.spawn("spins", async move |os: &mut Os| {
         os.sleep(Duration::ZERO).await;
         while is_set.get() {
-            hint::spin_loop();
+            thread::park();
         }
     })?;
     kernel.run()?.check()
@@ -32,7 +33,7 @@ fn works(kernel: &mut Kernel) -> Result<(), Error> {
         os.sleep(Duration::ZERO).await;
         let work = || {
             loop {
-                hint::spin_loop();
+                thread::park();
             }
         };
         let _ = os.run_blocking::<()>(work).await;
@@ -70,7 +71,7 @@ fn process_does_not_go_on() {
             kernel.spawn("none", async |os: &mut Os| os.yield_now().await)?;
             kernel.run()?;
             loop {
-                hint::spin_loop();
+                thread::park();
             }
         });
         search.time(Duration::from_millis(300)).run();
@@ -104,7 +105,7 @@ fn is_lost_once(kernel: &mut Kernel) -> Result<(), Error> {
         return Err(Error::Io(io::Error::other("an order is lost")));
     }
     loop {
-        hint::spin_loop();
+        thread::park();
     }
 }
 
@@ -155,36 +156,49 @@ fn process(test: &str, variables: &[(&str, &str)]) -> (Option<i32>, String) {
     )
 }
 
+/// Checks all cases at the same time, each on a thread of its own: their processes wait for the clock.
+fn at_once<T: Send>(cases: impl IntoIterator<Item = T>, check: impl Fn(T) + Sync) {
+    let check = &check;
+    thread::scope(|scope| {
+        for case in cases {
+            scope.spawn(move || check(case));
+        }
+    });
+}
+
 #[test]
 fn a_task_that_makes_no_trap_ends_the_process_with_the_time_of_the_search() {
     let mut lines = include_str!("watchdog.rs").lines();
     let line = lines.position(|line| line.contains("os.sleep(Duration::ZERO)"));
     let place = format!("{}:{}", file!(), line.expect("it is there") + 1);
-    for (test, strategy) in [
-        ("process_spins", "random"),
-        ("process_spins", "pct:1"),
-        ("process_spins", "fifo"),
-        ("process_spins", "exhaustive"),
-        ("process_spins_on_threads", "random"),
-        ("process_spins_on_threads", "exhaustive"),
-    ] {
-        let (code, text) = process(test, &[("TRAPLINE_STRATEGY", strategy)]);
-        assert_eq!(code, Some(1), "{strategy}: {text}");
-        let why = format!(
-            "error: the time of 300ms is over, and task 2 \"spins\" makes no trap since, or is still \
-             in, its call sleep, at or after {place}\nto see it again:  TRAPLINE_REPLAY="
-        );
-        let (_, again) = text
-            .split_once(&why)
-            .unwrap_or_else(|| panic!("{strategy}: {text}"));
-        assert!(again.contains(" cargo test explore::watchdog::process_spins"));
-        let (replay, _) = again.split_once(' ').expect("the command follows");
-        let (code, text) = process("process_spins", &[("TRAPLINE_REPLAY", replay)]);
-        assert!(
-            code == Some(1) && text.contains(&why),
-            "{strategy}, {replay}: {text}"
-        );
-    }
+    at_once(
+        [
+            ("process_spins", "random"),
+            ("process_spins", "pct:1"),
+            ("process_spins", "fifo"),
+            ("process_spins", "exhaustive"),
+            ("process_spins_on_threads", "random"),
+            ("process_spins_on_threads", "exhaustive"),
+        ],
+        |(test, strategy)| {
+            let (code, text) = process(test, &[("TRAPLINE_STRATEGY", strategy)]);
+            assert_eq!(code, Some(1), "{strategy}: {text}");
+            let why = format!(
+                "error: the time of 300ms is over, and task 2 \"spins\" makes no trap since, or is \
+                 still in, its call sleep, at or after {place}\nto see it again:  TRAPLINE_REPLAY="
+            );
+            let (_, again) = text
+                .split_once(&why)
+                .unwrap_or_else(|| panic!("{strategy}: {text}"));
+            assert!(again.contains(" cargo test explore::watchdog::process_spins"));
+            let (replay, _) = again.split_once(' ').expect("the command follows");
+            let (code, text) = process("process_spins", &[("TRAPLINE_REPLAY", replay)]);
+            assert!(
+                code == Some(1) && text.contains(&why),
+                "{strategy}, {replay}: {text}"
+            );
+        },
+    );
 }
 
 #[test]
@@ -215,27 +229,30 @@ fn a_body_that_goes_on_for_less_than_a_second_after_the_end_passes() {
 
 #[test]
 fn a_failure_that_was_found_comes_before_the_task_that_does_not_go_on() {
-    for (test, strategy) in [
-        ("process_fails_and_does_not_go_on", "random"),
-        ("process_fails_and_does_not_go_on", "pct:1"),
-        ("process_fails_and_does_not_go_on", "exhaustive"),
-        ("process_fails_and_does_not_go_on_on_threads", "random"),
-        ("process_fails_and_does_not_go_on_on_threads", "exhaustive"),
-    ] {
-        let (code, text) = process(test, &[("TRAPLINE_STRATEGY", strategy)]);
-        let found = "error: a schedule fails: the world failed: an order is lost\nto see it again:  TRAPLINE_REPLAY=";
-        let (_, found) = text
-            .split_once(found)
-            .unwrap_or_else(|| panic!("{test}, {strategy}: {text}"));
-        let (again, end) = found.split_once('\n').expect("a line follows");
-        let command = format!(".00000000 cargo test explore::watchdog::{test}");
-        assert!(again.contains(&command), "{test}, {strategy}: {text}");
-        let why = "error: the time of 300ms is over, and no task has a turn";
-        assert!(
-            code == Some(1) && end.starts_with(why),
-            "{test}, {strategy}: {text}"
-        );
-    }
+    at_once(
+        [
+            ("process_fails_and_does_not_go_on", "random"),
+            ("process_fails_and_does_not_go_on", "pct:1"),
+            ("process_fails_and_does_not_go_on", "exhaustive"),
+            ("process_fails_and_does_not_go_on_on_threads", "random"),
+            ("process_fails_and_does_not_go_on_on_threads", "exhaustive"),
+        ],
+        |(test, strategy)| {
+            let (code, text) = process(test, &[("TRAPLINE_STRATEGY", strategy)]);
+            let found = "error: a schedule fails: the world failed: an order is lost\nto see it again:  TRAPLINE_REPLAY=";
+            let (_, found) = text
+                .split_once(found)
+                .unwrap_or_else(|| panic!("{test}, {strategy}: {text}"));
+            let (again, end) = found.split_once('\n').expect("a line follows");
+            let command = format!(".00000000 cargo test explore::watchdog::{test}");
+            assert!(again.contains(&command), "{test}, {strategy}: {text}");
+            let why = "error: the time of 300ms is over, and no task has a turn";
+            assert!(
+                code == Some(1) && end.starts_with(why),
+                "{test}, {strategy}: {text}"
+            );
+        },
+    );
 }
 
 #[cfg(target_os = "linux")]
