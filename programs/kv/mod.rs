@@ -61,6 +61,12 @@ pub(crate) struct Kv {
 
 impl Program for Kv {
     async fn main(self, os: &mut Os) -> Result<(), Box<dyn Error>> {
+        if os.kernel().index() > 0 {
+            tracing::warn!(
+                "kernel {} has a database of its own: a client sees that of the kernel which accepts it",
+                os.kernel().index() + 1
+            );
+        }
         let (addr, drain) = (self.addr, self.drain.span);
         let server = Rc::new(self.load(os).await?);
         let listener = listen(os, addr, "--addr").await?;

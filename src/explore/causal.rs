@@ -168,6 +168,7 @@ impl Causality {
             Object::Exit(task) => Name::Exit(task),
             Object::Waits(task) => Name::Waits(task),
             Object::Family(task) => Name::Family(task),
+            Object::Lasting => Name::Lasting,
             Object::Tids => Name::Tids,
             Object::Random => Name::Random,
             Object::World => Name::World,

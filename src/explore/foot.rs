@@ -16,6 +16,7 @@ pub(super) enum Name {
     Exit(Tid),
     Waits(Tid),
     Family(Tid),
+    Lasting,
     Tids,
     Random,
     World,

@@ -269,6 +269,10 @@ impl Kernel {
         self.frame.forget_place();
         // For a wait by its number, which a task may guess.
         self.touch(Object::Waits(child));
+        if parent.is_some_and(|parent| self.tasks[parent].is_attendant) {
+            // The last other task may end before, and the daemon with it.
+            self.touch(Object::Lasting);
+        }
         if let (Some(footprints), Some(parent), OnExit::Zombie) =
             (self.frame.footprints(), parent, on_exit)
         {
@@ -281,6 +285,8 @@ impl Kernel {
     pub(super) fn note_end(&self, me: Runnable, on_exit: OnExit) {
         self.touch(Object::Exit(me.tid));
         self.touch(Object::Family(me.tid));
+        let is_counted = self.tasks[me].is_attendant || self.tasks.attendants() > 0;
+        self.frame.touch(Object::Lasting, is_counted);
         if self.limits.tasks < Limits::MANY_TASKS {
             // It makes room for another task.
             self.frame.touch(Object::Tids, false);

@@ -145,11 +145,6 @@ impl Kernel {
         }
     }
 
-    /// Has each trap screened, if there is an injection.
-    pub(super) fn screen_traps(&self) {
-        self.frame.set_screened(self.injection.is_some());
-    }
-
     /// Makes a new frame that of this kernel.
     pub(super) fn bind_frame(&mut self) {
         self.frame.kernel.set(self.id);

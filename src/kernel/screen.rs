@@ -17,6 +17,11 @@ use crate::{
 };
 
 impl Kernel {
+    /// Has each trap screened, if there is an injection.
+    pub(super) fn screen_traps(&self) {
+        self.frame.set_screened(self.injection.is_some());
+    }
+
     /// Returns the outcome of a trap that is not handled now.
     #[cold]
     #[inline(never)]

@@ -9,7 +9,7 @@ use super::{
 use crate::{
     abi::{DeviceId, Direction, Errno, Reply, SystemCall, Tid},
     sched::Runnable,
-    trap::{NewTask, Options, Payload, Start},
+    trap::{NewTask, Object, Options, Payload, Start},
     world::{self, Request},
 };
 
@@ -185,6 +185,7 @@ impl Kernel {
         }
         if attends {
             self.tasks.attend(child);
+            self.touch(Object::Lasting);
         }
         if let Some(keeper) = options.keeper {
             keeper.spawned(child.tid);

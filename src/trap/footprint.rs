@@ -29,6 +29,9 @@ pub enum Object {
     Waits(Tid),
     /// Whether the parent of some tasks lives: this is the parent.
     Family(Tid),
+    /// Which tasks are left that keep the run alive: the daemons of a program end with the last of these. Beside
+    /// daemons each end changes it, and otherwise reads it. The birth of a daemon changes it, and that of its child.
+    Lasting,
     /// The numbers of tasks, and the room for another one if the host limits them.
     Tids,
     /// The sequence of random numbers.

@@ -1,5 +1,6 @@
 //! The exhaustive search: it runs one schedule of each causal order, and misses no outcome.
 
+mod daemons;
 mod every;
 mod proved;
 mod random;

@@ -251,7 +251,8 @@ fn without_always_entries_are_synced_after_their_span_at_most() {
         journal.commit(os).await?;
         // It has waited for nothing.
         assert_eq!(os.now().await, begin);
-        let lost = |seed| theirs.image(seed).files()["dir/journal"].is_empty();
+        // All but the mark of a journal.
+        let lost = |seed| theirs.image(seed).files()["dir/journal"].len() <= 8;
         os.sleep(500 * MS).await;
         assert!((0..20).any(lost));
         os.sleep(600 * MS).await;

@@ -3,7 +3,7 @@
 use std::{path::PathBuf, pin::Pin, rc::Rc, sync::mpsc};
 
 use serde_json::Value;
-use trapline::{Event, Exit, Os, SimNet};
+use trapline::{Event, Exit, Os, SimNet, Source};
 
 use super::{
     super::{
@@ -72,6 +72,9 @@ impl Session {
 
     async fn change(&mut self, os: &mut Os, change: Change) -> Result<(), String> {
         match change {
+            Change::Kill { tid } if self.shared.terminal() == Some(tid) => Err(format!(
+                "task {tid} reads this terminal: exit leaves the shell"
+            )),
             Change::Kill { tid } => match os.kill(tid).await {
                 true => Ok(()),
                 false => Err(format!("there is no task {tid}: see ps")),
@@ -106,10 +109,20 @@ impl Session {
         net.ok_or_else(|| "this world has no simulated network: boot with --virtual".into())
     }
 
-    /// Waits for all jobs, up to one that fails.
+    /// Waits for all jobs, up to one that fails. An interrupt ends the wait, and no job.
     async fn wait(&mut self, os: &mut Os) -> End {
-        while let Some((_, job)) = self.jobs.pop_first() {
-            self.front(os, job).await?;
+        while let Some(mut job) = self.jobs.first_entry() {
+            while let Some(tid) = job.get().next() {
+                let sources = [Source::exit(tid), Source::signal(&self.shared.signals)];
+                if os.select(&sources).await == 1 {
+                    self.shared.signals.next(os).await;
+                    self.shared.drop_lines();
+                    return Err("wait: interrupted: see jobs".into());
+                }
+                job.get_mut().wait(os, tid).await;
+            }
+            let job = job.remove();
+            Failure::check(&job.line, job.end())?;
         }
         Ok(())
     }

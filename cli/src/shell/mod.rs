@@ -16,7 +16,7 @@ use std::{
 };
 
 use clap::{Args, FromArgMatches};
-use trapline::{Exit, Ledger, Observer, Os, Queue, Signal, Signals, SimNet, Source};
+use trapline::{Exit, Ledger, Observer, Os, Queue, Signal, Signals, SimNet, Source, Tid};
 
 use super::{
     desk::Desk,
@@ -94,7 +94,7 @@ enum Lines {
     Script,
     Input,
     /// A task that is asked for a text with the words that complete it.
-    Terminal(Queue<Words>, Queue<Option<String>>),
+    Terminal(Queue<Words>, Queue<Option<String>>, Tid),
 }
 
 /// What a shell and those on other hosts share: one of them has the prompt.
@@ -116,6 +116,22 @@ struct Shared {
 }
 
 impl Shared {
+    /// The task that reads the terminal.
+    fn terminal(&self) -> Option<Tid> {
+        match self.lines {
+            Lines::Terminal(_, _, tid) => Some(tid),
+            Lines::Script | Lines::Input => None,
+        }
+    }
+
+    /// At a terminal, drops what was to follow the command under way: the lines of a pasted text, too.
+    fn drop_lines(&self) {
+        if self.terminal().is_some() {
+            self.left.borrow_mut().clear();
+            self.steps.borrow_mut().clear();
+        }
+    }
+
     /// Ends a recording. An error says why it is not complete.
     fn close_recording(&self) -> Result<(), String> {
         let recording = self.recording.take();
@@ -225,8 +241,8 @@ impl Lines {
                 }
             }
         };
-        os.spawn_daemon("terminal", types).await?;
-        Ok(Self::Terminal(asks, typed))
+        let tid = os.spawn_daemon("terminal", types).await?;
+        Ok(Self::Terminal(asks, typed, tid))
     }
 }
 
@@ -299,7 +315,7 @@ impl Session {
             _ if line.is_some() => return line,
             Lines::Script => return None,
             Lines::Input => return os.read_line().await.ok().flatten(),
-            Lines::Terminal(asks, typed) => self.typed(os, asks, typed).await?,
+            Lines::Terminal(asks, typed, _) => self.typed(os, asks, typed).await?,
         };
         // A text that was pasted may have several.
         let mut left = shared.left.borrow_mut();
@@ -435,8 +451,7 @@ impl Session {
         }
     }
 
-    /// Waits for the job. An interrupt ends it, and not the shell. At a terminal, what was to follow it does not
-    /// run: the lines of a pasted text, too.
+    /// Waits for the job. An interrupt ends it, and not the shell.
     async fn front(&mut self, os: &mut Os, mut job: Job) -> End {
         while let Some(tid) = job.next() {
             let sources = [Source::exit(tid), Source::signal(&self.shared.signals)];
@@ -445,10 +460,7 @@ impl Session {
             } else {
                 self.shared.signals.next(os).await;
                 job.kill(os).await;
-                if let Lines::Terminal(..) = self.shared.lines {
-                    self.shared.left.borrow_mut().clear();
-                    self.shared.steps.borrow_mut().clear();
-                }
+                self.shared.drop_lines();
             }
         }
         Failure::check(&job.line, job.end())

@@ -590,6 +590,11 @@ pub(super) fn compare_programs<S: fmt::Debug + Sync>(
         if !explored.complete {
             continue;
         }
+        let is_one = explored.classes == 1;
+        assert!(
+            is_one || explored.proved,
+            "program {seed}: {tasks:?}: {explored}"
+        );
         proved += 1;
         let parts = check(|kernel| searched(&tasks, kernel))
             .exhaustive()
