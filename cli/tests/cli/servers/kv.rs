@@ -13,7 +13,7 @@ use rustix::process::{Pid, Resource, Signal, getrlimit, kill_process};
 use super::{Server, allow_descriptors, rest};
 use crate::{
     replay::Folder,
-    support::{PATIENCE, texts, trapline},
+    support::{PATIENCE, has, run, texts, trapline},
 };
 
 struct Kv {
@@ -378,7 +378,6 @@ fn a_torn_end_of_the_file_is_cut() {
             "$1 1 $1 3",
         ),
         (&[&whole, &[0; 5000][..]].concat()[..], "$1 1 $1 3"),
-        (b"not a log", "$-1 $-1"),
     ] {
         std::fs::write(&file, text).unwrap();
         let kv = Kv::start(&folder, &["--aof", "data"]);
@@ -386,6 +385,21 @@ fn a_torn_end_of_the_file_is_cut() {
         kv.ask("SHUTDOWN");
         assert_eq!(kv.code(), Some(0));
     }
+}
+
+#[test]
+fn a_file_that_is_no_log_is_refused_and_left() {
+    let folder = Folder::new("kv-no-log");
+    let file = folder.path("notes");
+    std::fs::write(&file, "not a log").unwrap();
+    let args = ["--disk", &folder.path("."), "kv", "--aof", "notes"];
+    let (code, _, err) = run(&[&["boot", "-q"][..], &args].concat());
+    assert_eq!(code, 1);
+    has(
+        &err,
+        "notes is no journal: name another file, or move this one away",
+    );
+    assert_eq!(std::fs::read(&file).unwrap(), b"not a log");
 }
 
 #[test]

@@ -37,6 +37,6 @@ fn two_clients_never_get_the_same_number() {
     assert!(explored.proved, "{explored}");
     let both = ["one :1, two :2", "one :2, two :1"];
     assert_eq!(explored.outcomes, BTreeSet::from(both.map(str::to_string)));
-    // It is 336.
-    assert!(explored.schedules <= 400, "{explored}");
+    // It is 672. Beside a daemon, which of the clients ends first counts.
+    assert!(explored.schedules <= 800, "{explored}");
 }
