@@ -13,6 +13,7 @@ pub(crate) struct Deferred {
 }
 
 /// What a destructor gives back, mostly: a call that needs nothing of the frame.
+#[derive(Clone, Copy)]
 pub(crate) enum GivenBack {
     /// A message, such as that of a lock.
     Message(QueueId, u64),
