@@ -22,6 +22,7 @@ pub(crate) enum GivenBack {
 }
 
 impl Deferred {
+    /// Returns what it gives back, if it does that.
     #[inline(always)]
     pub(crate) fn given_back(&self) -> Option<GivenBack> {
         match (self.call, self.word) {
@@ -32,19 +33,17 @@ impl Deferred {
         }
     }
 
-    /// Returns whether it is one of the frequent calls. These end no task.
+    /// Returns `Some` if it is one of the frequent calls. These end no task.
     #[inline(always)]
     pub(crate) fn frequent(&self) -> Option<()> {
-        let is_frequent = matches!(
-            self.call,
-            SystemCall::TryPut(_)
-                | SystemCall::FreeQueue(_)
-                | SystemCall::GiveBack(_)
-                | SystemCall::Give(_)
-                | SystemCall::Disarm(_)
-                | SystemCall::Disown(_)
-                | SystemCall::Close(_)
-        );
+        let is_frequent = self.given_back().is_some()
+            || matches!(
+                self.call,
+                SystemCall::GiveBack(_)
+                    | SystemCall::Disarm(_)
+                    | SystemCall::Disown(_)
+                    | SystemCall::Close(_)
+            );
         is_frequent.then_some(())
     }
 }

@@ -1,8 +1,8 @@
 //! A file of entries that no crash loses: [`Journal`].
 //!
-//! The entries that wait are written together, as a block: its length, a checksum of that and of the
-//! entries, and the entries. A crash tears at most the blocks behind the last sync, and the checksums find
-//! the first one of these.
+//! The file begins with a mark. The entries that wait are written together, as a block: its length, a
+//! checksum of that and of the entries, and the entries. A crash tears at most the blocks behind the last
+//! sync, and the checksums find the first one of these.
 
 use std::{
     cell::{RefCell, RefMut},

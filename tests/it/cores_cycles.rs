@@ -146,6 +146,16 @@ where
     })
 }
 
+/// Starts a task that holds this, and waits for what any task may do, as far as is known.
+async fn hold<T: 'static>(os: &mut Os, held: T) {
+    let waits = async move |os: &mut Os| {
+        let queue = trapline::Queue::<()>::bounded(os, 1).await;
+        let _ = queue.get(os).await;
+        drop(held);
+    };
+    os.spawn("waits", waits).await.unwrap();
+}
+
 /// The reports of two kernels with these tasks.
 fn of_both(tids: [&str; 2], cycle: &str) -> Vec<(String, String)> {
     tids.map(|tids| (tids.to_string(), cycle.to_string()))
@@ -188,12 +198,7 @@ fn a_select_with_a_source_that_anything_may_end_is_on_no_cycle() {
         async move |os: &mut Os| {
             let other = sender.clone();
             if kernel == 0 {
-                let waits = async move |os: &mut Os| {
-                    let queue = trapline::Queue::<()>::bounded(os, 1).await;
-                    let _ = queue.get(os).await;
-                    drop(other);
-                };
-                os.spawn("waits", waits).await.unwrap();
+                hold(os, other).await;
             }
             let lock = sync::Mutex::new(os, ()).await;
             let _held = lock.lock(os).await;
@@ -222,12 +227,7 @@ fn a_mailbox_from_which_no_task_has_taken_is_waited_for_with_those_that_can() {
         async move |os: &mut Os| {
             let other = mailbox.clone();
             if kernel == 0 {
-                let waits = async move |os: &mut Os| {
-                    let queue = trapline::Queue::<()>::bounded(os, 1).await;
-                    let _ = queue.get(os).await;
-                    drop(other);
-                };
-                os.spawn("waits", waits).await.unwrap();
+                hold(os, other).await;
             }
             for n in 0.. {
                 sender.put(os, n).await.unwrap();
