@@ -50,6 +50,10 @@ impl Turn {
     fn is_before(&self, clock: &Clock) -> bool {
         self.number <= clock.of(self.task)
     }
+
+    pub(super) fn comes_before(&self, later: &Self) -> bool {
+        self.is_before(&later.clock)
+    }
 }
 
 #[derive(Debug, Default)]

@@ -12,6 +12,8 @@
 //!
 //! What a turn touches is known after it has run. A task that is killed has no next turn, which could
 //! race with the kill and with the turns after it. So every ready task is tried before such a kill.
+//! A task that sleeps and is woken by a turn may do something else than what it would have done before it.
+//! So that turn, too, races with the later turns that would not have commuted with the task's own.
 
 use std::{cell::RefCell, iter, rc::Rc};
 
@@ -42,6 +44,8 @@ struct TreeState {
     /// The turns of the schedule that has ended, one for each node.
     turns: Vec<Turn>,
     run: TreeRun,
+    /// The turns on the way that have woken a task: see [`Node::woken`].
+    wakers: Vec<usize>,
     most: usize,
     decider: Decider,
     /// Gets the decisions of the schedule under way.
@@ -254,7 +258,13 @@ impl TreeState {
             return;
         }
         let turn = self.run.causality.turn(depth);
-        for race in races {
+        while self.wakers.pop_if(|waker| *waker >= depth).is_some() {}
+        let wakers = self.wakers.iter().copied();
+        let wakers = wakers.filter(|waker| {
+            !self.run.causality.turn(*waker).comes_before(turn)
+                && self.nodes[*waker].has_woken_before(turn)
+        });
+        for race in races.into_iter().chain(wakers.collect::<Vec<_>>()) {
             let initials = self.run.causality.initials(race, depth);
             let node = &mut self.nodes[race];
             if !initials.iter().any(|task| node.backtrack.contains(task)) {
@@ -284,10 +294,20 @@ impl TreeState {
         if killed.any(|victim| node.ready.contains(&victim)) {
             node.try_all();
         }
-        let stays = |(other, foot): &&(Tid, Foot)| *other != task && !turn.foot.wakes(*other, foot);
-        let asleep = node.sleep.iter().chain(&node.done).filter(stays);
+        let is_woken = |(other, foot): &(Tid, Foot)| turn.foot.wakes(*other, foot);
+        let others = |(other, _): &&(Tid, Foot)| *other != task;
+        let asleep = node.sleep.iter().chain(&node.done).filter(others);
         self.run.sleep.clear();
-        self.run.sleep.extend(asleep.cloned());
+        self.run
+            .sleep
+            .extend(asleep.filter(|it| !is_woken(it)).cloned());
+        let woken = node.sleep.iter().enumerate();
+        let woken = woken.filter(|(_, it)| others(it) && is_woken(it));
+        node.woken.clear();
+        node.woken.extend(woken.map(|(at, _)| at));
+        if !node.woken.is_empty() {
+            self.wakers.push(depth);
+        }
     }
 
     fn choose(&mut self) -> Result<Tid, Cut> {
@@ -443,6 +463,7 @@ impl TreeState {
             foot: Foot::default(),
             is_early,
             sleep,
+            woken: Vec::new(),
             backtrack: match waits {
                 true => ready_here.to_vec(),
                 false => vec![chosen],

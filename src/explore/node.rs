@@ -54,6 +54,8 @@ pub(super) struct Node {
     pub(super) is_early: bool,
     /// The tasks whose turn here leads only to causal orders that were run before.
     pub(super) sleep: Vec<(Tid, Foot)>,
+    /// Which of these the turn of the chosen task has woken.
+    pub(super) woken: Vec<usize>,
     /// The tasks to choose here, in turn.
     pub(super) backtrack: Vec<Tid>,
     /// The tasks that were chosen here, with what their turn touched.
@@ -173,6 +175,12 @@ impl Node {
         let ready = self.ready.iter().copied();
         let more = ready.filter(|task| !self.backtrack.contains(task));
         self.backtrack.extend(more.collect::<Vec<_>>());
+    }
+
+    /// Whether a task was woken here whose turn does not commute with this later one of another task.
+    pub(super) fn has_woken_before(&self, later: &Turn) -> bool {
+        let mut woken = self.woken.iter().map(|at| &self.sleep[*at]);
+        woken.any(|(task, foot)| *task != later.task && later.foot.wakes(*task, foot))
     }
 
     pub(super) fn next(&self) -> Option<Tid> {

@@ -226,10 +226,11 @@ impl Kernel {
         contain(|| drop(self.world.io(device, Request::Close)));
         self.frame.unread.borrow_mut().remove(device);
         for task in claims.into_iter().flatten() {
+            // A select looks at the device in its turn, or leaves it.
             if self.wake_select(task, Wake::Closed(device)) {
-                // It may be ready already, and does not commute with this turn.
-                self.touch(Object::Life(task.tid));
-            } else if self.tasks[task].state().is_ready() {
+                continue;
+            }
+            if self.tasks[task].state().is_ready() {
                 // Its next turn would have read, and does not commute with this one.
                 self.touch(Object::Life(task.tid));
                 let closed = self.tasks[task].late(Errno::Closed.into(), false);

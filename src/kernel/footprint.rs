@@ -202,10 +202,11 @@ impl Kernel {
         }
     }
 
-    /// No handle is left. Only a raw trap waits there.
+    /// No handle is left. Only a raw trap waits there, or a task prints there, which is killed for that.
     fn note_free(&mut self, queue: QueueId) {
         let found = self.queues.get(queue);
-        if found.is_some_and(|found| found.waiters().next().is_some()) {
+        let has_waiters = found.is_some_and(|found| found.waiters().next().is_some());
+        if has_waiters || self.stdio.was_output(queue) {
             self.touch_queue(queue);
         }
     }

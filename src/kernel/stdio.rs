@@ -5,7 +5,10 @@
 //! text finds no room waits as a task that puts, and its call is held back. No text is lost with a task
 //! that ends or is cut meanwhile: it is stored beyond the room.
 
-use std::{collections::BTreeMap, rc::Rc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    rc::Rc,
+};
 
 use super::{Kernel, held::Ticket, task::WaitingOn};
 use crate::{
@@ -19,6 +22,8 @@ use crate::{
 pub(super) struct Stdio {
     /// Of the live tasks that have any.
     of: BTreeMap<Tid, Streams>,
+    /// The queues that a task has printed to, or could. The end of its last handle does not commute with that.
+    outputs: BTreeSet<QueueId>,
     /// The text of the task under way that has found no room: its queue and its number.
     waiting: Option<(QueueId, u64)>,
 }
@@ -28,6 +33,7 @@ impl Stdio {
         if self.are_used() {
             self.of.clear();
         }
+        self.outputs.clear();
         self.waiting = None;
     }
 
@@ -37,6 +43,8 @@ impl Stdio {
 
     /// Replaces those streams of a task that are given.
     fn set(&mut self, task: Tid, streams: Streams) {
+        let outputs = streams.output.iter().map(|output| output.id());
+        self.outputs.extend(outputs);
         let own = self.of.entry(task).or_default();
         own.input = streams.input.or(own.input.take());
         own.output = streams.output.or(own.output.take());
@@ -72,6 +80,11 @@ impl Stdio {
     /// Forgets a task. Returns the queue of its output.
     fn ended(&mut self, task: Tid) -> Option<QueueId> {
         Some(self.of.remove(&task)?.output?.id())
+    }
+
+    /// Returns whether a task prints to this queue, or has.
+    pub(super) fn was_output(&self, queue: QueueId) -> bool {
+        self.outputs.contains(&queue)
     }
 
     /// Returns whether a task prints to this queue.
@@ -183,9 +196,12 @@ impl Kernel {
 
     /// Returns whether the task prints to a queue that has no reader.
     pub(super) fn is_broken(&self, me: Runnable) -> bool {
-        let output = self.stdio.output(me.tid).map(|output| output.id());
-        let queue = |output| self.queues.get(output);
-        output.is_some_and(|output| queue(output).is_none_or(|queue| queue.status().closed.get()))
+        let Some(output) = self.stdio.output(me.tid).map(|output| output.id()) else {
+            return false;
+        };
+        self.touch_queue(output);
+        let queue = self.queues.get(output);
+        queue.is_none_or(|queue| queue.status().closed.get())
     }
 
     /// Closes the output of a task that has ended, if it was the last that prints there.

@@ -3,7 +3,8 @@
 mod daemons;
 mod every;
 mod proved;
-mod random;
+pub(crate) mod random;
+pub(crate) mod rest;
 mod services;
 mod sharing;
 

@@ -4,4 +4,5 @@ mod brute;
 mod choices;
 mod faults;
 mod felt;
+mod structures;
 mod time;

@@ -8,7 +8,10 @@ use std::{
 
 use trapline::{Errno, Error, Kernel, Os, Queue, check};
 
-use super::random::{compare_programs, draw, wanted};
+use super::{
+    every::{compare_programs, wanted},
+    random::draw,
+};
 
 #[derive(Clone, Copy, Debug)]
 enum Step {

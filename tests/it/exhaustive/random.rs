@@ -1,14 +1,17 @@
 //! Random programs: the exhaustive search against all schedules that there are.
 
-use std::{cell::RefCell, fmt, io, rc::Rc, time::Duration};
+use std::{cell::RefCell, io, rc::Rc, time::Duration};
 
 use trapline::{
     Error, Kernel, Os, Promise, Queue, Scope, Setter, Shared, Source, TcpListener, TcpStream,
-    TryGetError, TryPutError, check,
+    TryGetError, TryPutError,
     sync::{Barrier, Condition, Flag, Mutex, Semaphore},
 };
 
-use super::{HERE, every::every};
+use super::{
+    HERE,
+    every::{compare_programs, wanted},
+};
 
 /// A call of a random program.
 #[derive(Clone, Copy, Debug)]
@@ -67,7 +70,7 @@ enum Step {
 }
 
 /// Draws a number below `end`. (A linear congruential generator.)
-pub(super) fn draw(state: &mut u64, end: usize) -> usize {
+pub(crate) fn draw(state: &mut u64, end: usize) -> usize {
     *state = state
         .wrapping_mul(6_364_136_223_846_793_005)
         .wrapping_add(1_442_695_040_888_963_407);
@@ -541,12 +544,6 @@ fn drawn(seed: u64) -> Vec<Vec<Step>> {
         .collect()
 }
 
-/// Returns a number of the environment, for longer runs of the test below.
-pub(super) fn wanted(name: &str, default: u64) -> u64 {
-    let text = std::env::var(name).ok();
-    text.and_then(|text| text.parse().ok()).unwrap_or(default)
-}
-
 #[test]
 fn random_programs_have_no_other_outcome() {
     compare(wanted("TRAPLINE_FUZZ_FIRST", 0));
@@ -559,60 +556,4 @@ fn random_programs_of_choices_have_no_other_outcome() {
 
 fn compare(first: u64) {
     compare_programs(first, drawn, program);
-}
-
-/// Compares the search with all schedules that there are, up to a number.
-pub(super) fn compare_programs<S: fmt::Debug + Sync>(
-    first: u64,
-    drawn: impl Fn(u64) -> Vec<Vec<S>>,
-    program: impl Fn(&[Vec<S>], &mut Kernel) -> Result<String, Error> + Sync,
-) {
-    let searched = |tasks: &[Vec<S>], kernel: &mut Kernel| {
-        let outcome = program(tasks, kernel)?;
-        kernel.outcome(outcome);
-        Ok(())
-    };
-    let programs = wanted("TRAPLINE_FUZZ_PROGRAMS", 30);
-    let schedules = wanted("TRAPLINE_FUZZ_SCHEDULES", 300);
-    let (mut proved, mut whole) = (0, 0);
-    for seed in first..first + programs {
-        let tasks = drawn(seed);
-        let search = check(|kernel| searched(&tasks, kernel)).exhaustive();
-        let explored = search.schedules(schedules).explore();
-        assert_eq!(explored.failure, None, "program {seed}: {tasks:?}");
-        assert_eq!(
-            explored.schedules, explored.classes,
-            "program {seed}: {tasks:?}"
-        );
-        let audited = check(|kernel| searched(&tasks, kernel)).audit();
-        let audited = audited.schedules(5).explore();
-        assert_eq!(audited.failure, None, "program {seed}: {tasks:?}");
-        if !explored.complete {
-            continue;
-        }
-        let is_one = explored.classes == 1;
-        assert!(
-            is_one || explored.proved,
-            "program {seed}: {tasks:?}: {explored}"
-        );
-        proved += 1;
-        let parts = check(|kernel| searched(&tasks, kernel))
-            .exhaustive()
-            .threads(1);
-        let parts = parts.explore();
-        assert_eq!(
-            (parts.schedules, parts.classes, &parts.outcomes),
-            (explored.schedules, explored.classes, &explored.outcomes),
-            "program {seed}, in parts: {tasks:?}"
-        );
-        let all = every(schedules, |kernel| program(&tasks, kernel));
-        assert!(!all.is_complete || all.schedules >= explored.schedules);
-        let missed: Vec<_> = all.outcomes.difference(&explored.outcomes).collect();
-        assert!(missed.is_empty(), "program {seed}: {tasks:?}: {missed:?}");
-        whole += u64::from(all.is_complete);
-        let invented: Vec<_> = explored.outcomes.difference(&all.outcomes).collect();
-        let invented = invented.into_iter().filter(|_| all.is_complete);
-        assert_eq!(invented.count(), 0, "program {seed}: {tasks:?}");
-    }
-    println!("{programs} programs: {proved} searches complete, {whole} with all schedules");
 }

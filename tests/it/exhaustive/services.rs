@@ -6,7 +6,10 @@ use trapline::{
     Error, Kernel, Os, Shared, SimNet, Source, TcpListener, TcpStream, UnixStream, check,
 };
 
-use super::random::{compare_programs, draw, wanted};
+use super::{
+    every::{compare_programs, wanted},
+    random::draw,
+};
 
 /// Adds one for each byte that a client sends, and answers with the sum.
 async fn count(os: &mut Os, listener: TcpListener, clients: usize) -> io::Result<()> {

@@ -8,7 +8,10 @@ use trapline::{
     sync::{Broadcast, Once, Receiver, RwLock, Semaphore, Watch},
 };
 
-use super::random::{compare_programs, draw, wanted};
+use super::{
+    every::{compare_programs, wanted},
+    random::draw,
+};
 
 #[derive(Clone, Copy, Debug)]
 enum Step {

@@ -38,11 +38,30 @@ enum Op {
 #[derive(Clone, Debug)]
 struct Program {
     tasks: Vec<Vec<Op>>,
-    turn: Option<Duration>,
-    faults: usize,
+    space: Space,
 }
 
-const FAULTS: [&str; 3] = ["resolve:error=Other", "yield:kill", "now:delay=1ms"];
+/// What a search varies beside the order of turns.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Space {
+    pub(crate) turn: Option<Duration>,
+    /// How many faults there may be, and which.
+    pub(crate) faults: usize,
+    pub(crate) list: &'static [Fault],
+}
+
+/// In words, and the name of its call.
+pub(crate) type Fault = (&'static str, &'static str, Inject);
+
+const FAULTS: [Fault; 3] = [
+    (
+        "resolve:error=Other",
+        "resolve",
+        Inject::Fail(ErrorKind::Other),
+    ),
+    ("yield:kill", "yield", Inject::Kill),
+    ("now:delay=1ms", "now", Inject::Delay(MS)),
+];
 
 fn op(draws: &mut Draws, has_time: bool) -> Op {
     let below = |draws: &mut Draws, n| draws.below(n) as usize;
@@ -74,11 +93,12 @@ fn program(seed: u64) -> Program {
     });
     let tasks = tasks.collect();
     let turns = [MS / 4, MS / 2, MS, 2 * MS, 10 * MS];
-    Program {
-        tasks,
+    let space = Space {
         turn: has_time.then(|| turns[draws.below(5) as usize]),
         faults: draws.below(3) as usize,
-    }
+        list: &FAULTS,
+    };
+    Program { tasks, space }
 }
 
 /// Runs a program. The outcome is what its tasks have seen.
@@ -260,8 +280,10 @@ impl World for Hasty {
     }
 }
 
+type Run<'a> = &'a (dyn Fn(&mut Kernel) -> Result<String, Error> + Sync);
+
 /// Runs every sequence of decisions, up to a number. Returns the outcomes, and whether that is all.
-fn every(program: &Program, most: usize) -> (BTreeSet<String>, usize, bool) {
+fn every(space: Space, run: Run<'_>, most: usize) -> (BTreeSet<String>, usize, bool) {
     let ways = Ways::default();
     let mut outcomes = BTreeSet::new();
     for run_number in 1..=most {
@@ -269,7 +291,7 @@ fn every(program: &Program, most: usize) -> (BTreeSet<String>, usize, bool) {
         let world = Hasty {
             inner: SimWorld::new(0),
             ways: Rc::clone(&ways),
-            turn: program.turn,
+            turn: space.turn,
             taken: Duration::ZERO,
         };
         let policy = Any {
@@ -277,22 +299,18 @@ fn every(program: &Program, most: usize) -> (BTreeSet<String>, usize, bool) {
             ways: Rc::clone(&ways),
         };
         let builder = Kernel::builder().world(world).policy(policy);
-        let (faults, decides) = (program.faults, Rc::clone(&ways));
-        let builder = builder.inject(move |_, call, _| {
-            let inject = match call {
-                SystemCall::Resolve => Inject::Fail(ErrorKind::Other),
-                SystemCall::Yield => Inject::Kill,
-                SystemCall::Now => Inject::Delay(MS),
-                _ => return None,
-            };
-            if used.get() >= faults || decides.borrow_mut().pick(2) == 0 {
+        let decides = Rc::clone(&ways);
+        let builder = builder.inject(move |_, call: SystemCall, _| {
+            let mut list = space.list.iter();
+            let &(_, _, inject) = list.find(|(_, name, _)| call.name() == *name)?;
+            if used.get() >= space.faults || decides.borrow_mut().pick(2) == 0 {
                 return None;
             }
             used.set(used.get() + 1);
             Some(inject)
         });
         let mut kernel = builder.on_deadlock(OnDeadlock::Stop).build().unwrap();
-        outcomes.insert(run(program, &mut kernel).unwrap());
+        outcomes.insert(run(&mut kernel).unwrap());
         drop(kernel);
         if !ways.borrow_mut().advance() {
             return (outcomes, run_number, true);
@@ -301,29 +319,26 @@ fn every(program: &Program, most: usize) -> (BTreeSet<String>, usize, bool) {
     (outcomes, most, false)
 }
 
-/// What an exhaustive search of a program, and one with every preemption, find.
-fn searched(program: &Program) -> (BTreeSet<String>, u64) {
+/// What an exhaustive search finds; an error says why it is none.
+fn searched(space: Space, run: Run<'_>) -> Result<(BTreeSet<String>, u64), String> {
     let body = |kernel: &mut Kernel| {
-        let outcome = run(program, kernel)?;
+        let outcome = run(kernel)?;
         kernel.outcome(outcome);
         Ok(())
     };
     let mut check = check(body).without_environment().exhaustive();
-    if let Some(turn) = program.turn {
+    if let Some(turn) = space.turn {
         check = check.turns_take(Duration::ZERO..=turn);
     }
-    if program.faults > 0 {
-        check = check.faults(program.faults, FAULTS);
+    if space.faults > 0 {
+        check = check.faults(space.faults, space.list.iter().map(|(words, ..)| *words));
     }
     let explored = check.explore();
-    let failure = explored.failure.as_ref().map(ToString::to_string);
-    assert!(
-        failure.is_none(),
-        "{program:#?}\n{}",
-        failure.unwrap_or_default()
-    );
-    assert!(explored.complete, "{program:#?}: {explored}");
-    (explored.outcomes, explored.schedules)
+    match &explored.failure {
+        Some(failure) => Err(failure.to_string()),
+        None if !explored.complete => Err(format!("it is not complete: {explored}")),
+        None => Ok((explored.outcomes, explored.schedules)),
+    }
 }
 
 struct Difference<'a>(&'a BTreeSet<String>, &'a BTreeSet<String>);
@@ -339,24 +354,51 @@ impl fmt::Display for Difference<'_> {
 /// `TRAPLINE_PROGRAMS` sets the number of programs, and `TRAPLINE_FIRST` the first.
 #[test]
 fn a_search_has_the_outcomes_of_every_sequence_of_decisions() {
+    compare(40, |seed| {
+        let program = program(seed);
+        let run = {
+            let program = program.clone();
+            Box::new(move |kernel: &mut Kernel| run(&program, kernel))
+        };
+        (program.space, format!("{program:?}"), run as _)
+    });
+}
+
+/// What it varies, its text, and how it runs.
+pub(crate) type Drawn = (
+    Space,
+    String,
+    Box<dyn Fn(&mut Kernel) -> Result<String, Error> + Sync>,
+);
+
+/// Compares the searches of so many programs, or of as many as the environment wants, with all sequences of
+/// their decisions.
+pub(crate) fn compare(count: u64, drawn: impl Fn(u64) -> Drawn) {
     let number = |name, usual| {
         let text = env::var(name).ok();
         text.map_or(usual, |text| text.parse::<u64>().unwrap())
     };
-    let (first, count) = (number("TRAPLINE_FIRST", 0), number("TRAPLINE_PROGRAMS", 40));
+    let (first, count) = (
+        number("TRAPLINE_FIRST", 0),
+        number("TRAPLINE_PROGRAMS", count),
+    );
     let (mut compared, mut runs, mut schedules, mut wrong) = (0, 0, 0, Vec::new());
     for seed in first..first + count {
-        let program = program(seed);
-        let (all, ran, is_complete) = every(&program, 800);
+        let (space, text, run) = drawn(seed);
+        let (all, ran, is_complete) = every(space, &*run, 800);
         if !is_complete {
             continue;
         }
-        let (found, searched) = searched(&program);
         compared += 1;
         runs += ran;
-        schedules += searched;
-        if found != all {
-            wrong.push(format!("{seed}: {program:?}: {}", Difference(&all, &found)));
+        match searched(space, &*run) {
+            Err(why) => wrong.push(format!("{seed}: {text}: {why}")),
+            Ok((found, searched)) => {
+                schedules += searched;
+                if found != all {
+                    wrong.push(format!("{seed}: {text}: {}", Difference(&all, &found)));
+                }
+            }
         }
     }
     println!("{compared} of {count} programs: {schedules} schedules for {runs} sequences");
