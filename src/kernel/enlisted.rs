@@ -112,7 +112,12 @@ impl Kernel {
 
     /// Returns whether others run beside it.
     pub(crate) fn is_beside(&self) -> bool {
-        self.log.kernel().get().is_some()
+        self.shown().is_some()
+    }
+
+    /// Returns its number, if logs show it before the numbers of tasks: others run beside it.
+    pub(super) fn shown(&self) -> Option<KernelId> {
+        self.log.kernel().get()
     }
 
     /// Returns the blocked tasks.
