@@ -112,12 +112,7 @@ impl Kernel {
 
     /// Returns whether others run beside it.
     pub(crate) fn is_beside(&self) -> bool {
-        self.shown().is_some()
-    }
-
-    /// Returns its number, if logs show it before the numbers of tasks: others run beside it.
-    pub(super) fn shown(&self) -> Option<KernelId> {
-        self.log.kernel().get()
+        self.log.shown().is_some()
     }
 
     /// Returns the blocked tasks.

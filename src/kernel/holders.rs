@@ -261,7 +261,7 @@ impl Kernel {
         }
         let deadlock = self.cycle_of(me.tid);
         let youngest = cycle.iter().copied().max().unwrap_or(me.tid);
-        let shown = self.shown().map_or(youngest, |id| youngest.beside(id));
+        let shown = self.log.shown().map_or(youngest, |id| youngest.beside(id));
         warn_report(&format_args!(
             "{deadlock}\n  task {shown} is killed: it is the youngest of the cycle"
         ));
@@ -291,7 +291,7 @@ impl Kernel {
     /// Describes the cycle that this task is on, with the number of the kernel if logs show it.
     fn cycle_of(&self, tid: Tid) -> Deadlock {
         let deadlock = Deadlock::around(tid, self.tasks());
-        match self.shown() {
+        match self.log.shown() {
             Some(id) => deadlock.beside(id),
             None => deadlock,
         }

@@ -104,7 +104,7 @@ impl Kernel {
         if waited >= WARN_AFTER && !self.stall.is_reported {
             self.stall.is_reported = true;
             let stalled = self.stalled(waited);
-            let shown = self.shown();
+            let shown = self.log.shown();
             warn_report(&match shown {
                 Some(id) => stalled.beside(id),
                 None => stalled,

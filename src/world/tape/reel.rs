@@ -283,13 +283,19 @@ impl Reel {
                 kind::END => return self.find_end(offset),
                 _ => return,
             }
-            match self.context.entry(&mut bytes, &mut self.happened) {
-                Ok(Entry::Seed(seed)) => self.random = Sequence::new(seed),
-                Ok(_) => {}
-                Err(what) => self.breaks(self.chunks.corrupt(offset, what)),
-            }
+            let wrong = match self.context.entry(&mut bytes, &mut self.happened) {
+                Ok(Entry::Seed(seed)) => {
+                    self.random = Sequence::new(seed);
+                    None
+                }
+                Ok(_) => None,
+                Err(what) => Some(what),
+            };
             let left = bytes.0.len();
             self.chunks.leave(left);
+            if let Some(what) = wrong {
+                self.breaks(self.chunks.corrupt(offset, what));
+            }
         }
     }
 
