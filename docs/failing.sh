@@ -6,7 +6,7 @@ trap 'rm -r "$work"' EXIT
 cd "$work"
 command="trapline explore --record found deadlock"
 $command >report || test $? -eq 1
-trapline trace timeline found/main-fails.trap --width 580 -o timeline.svg
+trapline trace timeline found/deadlock-fails.trap --width 580 -o timeline.svg
 
 # The verdict, the cycle and the turns, without their places in the source.
 lines() {

@@ -52,7 +52,12 @@ pub(super) enum CliCommand {
     New(New),
     Tour(Tour),
     /// Look at traces: of a recording or of a running kernel
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "\
+Exit codes: 0, and 1 if a recording is missing, empty, something else, damaged or lacks its end: what there \
+is of it is shown, and standard error says where it ends. diff has codes of its own."
+    )]
     Trace(TraceCommand),
     #[command(flatten)]
     Live(LiveCommand),

@@ -274,9 +274,9 @@ impl<'a> Session<'a> {
             }
             result => result,
         };
-        let ending = self.tape.explain(log, Some(kernel), &result);
+        let ending = self.tape.explain(log, "", Some(kernel), &result);
         let code = match ending {
-            Some(Ending::Failed) => FAILURE,
+            Some(Ending::Failed | Ending::Cut) => FAILURE,
             Some(Ending::Short) => explain(log, &Ok(kernel.report())),
             None => explain(log, &result),
         };

@@ -39,6 +39,7 @@ use super::{
     record::{self, Recorded},
     signals, stdio,
     tape::{Ending, Tape},
+    together::Together,
     values::{given, text_of, usage},
 };
 
@@ -46,7 +47,8 @@ use super::{
 pub(super) struct Replayed {
     /// Their names without the numbers of the kernels.
     pub(super) file: PathBuf,
-    pub(super) at_speed: bool,
+    /// Their texts in order; `None` at the speed of the run.
+    pub(super) together: Option<Together>,
 }
 
 /// Boots the programs in each kernel, and runs them to their end: in the real world, or again from tapes. An
@@ -173,6 +175,13 @@ fn run(
     if let Some(front) = front {
         front.end();
     }
+    if let Some(Replayed {
+        together: Some(together),
+        ..
+    }) = replayed
+    {
+        together.end();
+    }
     let mut code = report(log, &results, &lock(&written.tapes));
     for tape in lock(&written.tapes).values() {
         code = tape.end(log, code);
@@ -284,11 +293,13 @@ impl Booting<'_> {
         if taped != Some(id) {
             return Err(format!("{} is no tape of kernel {id}", file.display()));
         }
-        let playing = match replayed.at_speed {
-            true => playing.at_speed(),
-            false => playing,
-        };
-        Outside::played(playing, bytes, log)
+        match &replayed.together {
+            Some(together) => {
+                let console = together.console(id, playing.progress());
+                Outside::played(playing, bytes, move || console.clone(), log)
+            }
+            None => Outside::played(playing.at_speed(), bytes, stdio::Console::default, log),
+        }
     }
 
     /// Begins the recording of a kernel, if the options ask for it.
@@ -310,33 +321,70 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Says how the kernels have ended. Returns the exit code: of a signal, or of the first that has failed by
-/// itself.
+/// Says how the kernels have ended. Returns the exit code: of a signal, or of the first that has ended by an error
+/// of its own, or that of a failed task. Errors come first: a kernel that another has shut down may have failed
+/// tasks, too, and its replay does not tell why it was shut down.
 fn report(log: Log, results: &[Result<Report, Error>], tapes: &BTreeMap<KernelId, Tape>) -> u8 {
-    let mut code = 0;
+    let (mut of_errors, mut of_tasks) = (0, 0);
     let mut ended_by = None;
+    let has_cut = results
+        .iter()
+        .any(|result| is_tape(result, |tape| tape.is_short()));
     for (index, result) in results.iter().enumerate() {
+        let id = KernelId::at(index);
         match result {
             // It is shown for the kernel that it is about.
             Err(Error::Peer { .. }) => continue,
             // The reader closed the output early.
             Err(Error::Io(error)) if error.kind() == ErrorKind::BrokenPipe => continue,
-            Err(error) if tape::Error::of(error).is_some_and(tape::Error::is_short) => {}
-            Err(_) => log.error(&format!("kernel {} has failed:", KernelId::at(index))),
+            Err(_) => {}
             Ok(report) => ended_by = ended_by.or(report.ended_by),
         }
-        let tape = tapes.get(&KernelId::at(index));
-        let of_kernel = match tape.and_then(|tape| tape.explain(log, None, result)) {
-            Some(Ending::Failed) => FAILURE,
-            Some(Ending::Short) => 0,
-            None => explain(log, result),
+        let name = format!("kernel {id}: ");
+        let ending = match tapes.get(&id) {
+            Some(_) if has_cut && is_tape(result, lacks_mail) => {
+                log.error(&format!(
+                    "{name}its tape needs a message that another kernel would have put later than its own \
+                     tape ends"
+                ));
+                Some(Ending::Cut)
+            }
+            tape => tape.and_then(|tape| tape.explain(log, &name, None, result)),
         };
-        code = if code == 0 { of_kernel } else { code };
+        let of_kernel = match ending {
+            Some(Ending::Failed | Ending::Cut) => FAILURE,
+            Some(Ending::Short) => 0,
+            None => {
+                if result.is_err() {
+                    log.error(&format!("kernel {id} has failed:"));
+                }
+                explain(log, result)
+            }
+        };
+        let code = match ending.is_some() || result.is_err() {
+            true => &mut of_errors,
+            false => &mut of_tasks,
+        };
+        *code = if *code == 0 { of_kernel } else { *code };
     }
     let ended_by = ended_by.filter(|_| signals::signal().is_none());
     if let Some(signal) = ended_by {
         log.note(&format!("{signal} has ended the run: no task has taken it"));
     }
     let ended_by = ended_by.map(signals::exit_code_of);
+    let code = if of_errors == 0 { of_tasks } else { of_errors };
     signals::signal().or(ended_by).unwrap_or(code)
+}
+
+/// Whether a tape has ended the replay, in this way.
+fn is_tape(result: &Result<Report, Error>, is_so: fn(&tape::Error) -> bool) -> bool {
+    let error = result
+        .as_ref()
+        .err()
+        .and_then(|error| tape::Error::of(error));
+    error.is_some_and(is_so)
+}
+
+fn lacks_mail(error: &tape::Error) -> bool {
+    matches!(error, tape::Error::Left(left) if left.lacks_mail())
 }

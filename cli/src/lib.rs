@@ -42,7 +42,7 @@
 //! | `app.rs`, `program.rs` | what a binary adds to the command line; a program on its host |
 //! | `args.rs`, `commands.rs` | the commands; reading a command line, and the messages about a wrong one |
 //! | `attached.rs`, `stuck.rs` | what a tape does not hold: I/O of a program's own, and a wait for it |
-//! | `cores.rs` | `boot --kernels`: the programs in several kernels |
+//! | `cores.rs`, `together.rs` | `boot --kernels`: the programs in several kernels; what they print in a replay |
 //! | `crash.rs`, `panics.rs`, `signals.rs` | signals that kill; panics of tasks; signals that end a run |
 //! | `examples.rs` | the examples of a help |
 //! | `excerpt.rs` | lines of a source file, around a place |
@@ -110,6 +110,7 @@ mod stuck;
 mod summary;
 mod table;
 mod tape;
+mod together;
 mod tour;
 mod trace;
 mod units;

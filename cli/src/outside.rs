@@ -1,7 +1,7 @@
 //! What is outside of the kernel of a run: its world, with a tape around it or from one.
 
 use std::{
-    io::{self, IsTerminal},
+    io::{self, IsTerminal, Write},
     path::Path,
 };
 
@@ -54,7 +54,7 @@ impl Outside {
         log: Log,
     ) -> Result<(Self, Tape), String> {
         if let Some((playing, bytes)) = place.playing {
-            return Self::played(playing, bytes, log);
+            return Self::played(playing, bytes, stdio::Console::default, log);
         }
         if options.simulated {
             let world = SimWorld::new(header.seed).net(&place.net);
@@ -80,11 +80,15 @@ impl Outside {
         Ok((outside, tape))
     }
 
-    /// The world on a tape, whose file has this size.
-    pub(super) fn played(playing: Playing, bytes: u64, log: Log) -> Result<(Self, Tape), String> {
+    /// The world on a tape, whose file has this size. It prints to this console.
+    pub(super) fn played<C: Write + 'static>(
+        playing: Playing,
+        bytes: u64,
+        console: impl Fn() -> C,
+        log: Log,
+    ) -> Result<(Self, Tape), String> {
         let progress = playing.progress();
         let tape = Tape::From { progress, bytes };
-        let console = stdio::Console::default;
         let playing = playing.print_to(console()).stop_when(signals::is_raised);
         let attached = Attached::replayed(playing, log, console(), log)?;
         Ok((Self::of(attached), tape))

@@ -25,6 +25,7 @@ use super::{
     outfile,
     output::{Failure, Log, Verbosity, clean},
     reenact::{self, SearchOptions},
+    together::Together,
     values::{usage, whole},
     words,
 };
@@ -46,7 +47,7 @@ that the run showed. \
 A tape whose process was killed, or whose disk was full, runs to its end.
 
 Exit codes: as of `boot` without a signal, and 1 if the programs do something else than on \
-the tape. With --explore: as of `explore`.
+the tape, or if the file is no tape, is damaged, or lacks its end. With --explore: as of `explore`.
 
 Examples:
   boot --tape run.tape gossip             tape a run; ^C ends that of a server
@@ -62,7 +63,7 @@ pub(super) struct Replay {
     #[command(flatten)]
     verbosity: Verbosity,
     /// The tape, which `boot --tape` has written. Of several kernels each has a file, with its number behind
-    /// the name; the name alone replays all of them together
+    /// the name; the name alone replays all of them together, each to its own end
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     file: PathBuf,
     /// Wait as long as the run waited, instead of running at full speed
@@ -127,6 +128,13 @@ fn replayed(
             return Err(usage(why).into());
         }
         let (playing, line) = open(commands, &first)?;
+        // All are checked before any runs.
+        for index in 1..line.options.kernels {
+            open(
+                commands,
+                &outfile::of_kernel(&replay.file, KernelId::at(index)),
+            )?;
+        }
         return Ok(together(
             replay,
             &playing.header().command,
@@ -168,9 +176,10 @@ fn together(
 ) -> Result<ExitCode, clap::Error> {
     line.options.verbosity = replay.verbosity;
     line.options.watching = replay.watching;
+    let together = (!replay.at_speed).then(|| Together::new(line.options.kernels));
     let replayed = Replayed {
         file: replay.file,
-        at_speed: replay.at_speed,
+        together,
     };
     cores::boot(verbosity, &line, command, Some(&replayed), tracers)
 }

@@ -32,7 +32,9 @@ pub(super) enum Tape {
 pub(super) enum Ending {
     /// With an error.
     Failed,
-    /// It holds no more of the run.
+    /// The end of the tape is missing: it was not written, or is lost.
+    Cut,
+    /// It holds no more of the run, as it had reached the limit of its size.
     Short,
 }
 
@@ -67,9 +69,11 @@ impl Tape {
     }
 
     /// Says how a replay ended, if its tape has ended it. The kernel tells of its tasks, if it is still there.
+    /// `name` comes first, if there are several.
     pub(super) fn explain(
         &self,
         log: Log,
+        name: &str,
         kernel: Option<&Kernel>,
         result: &Result<Report, Error>,
     ) -> Option<Ending> {
@@ -85,12 +89,15 @@ impl Tape {
                 &unfinished
             }
         };
-        // As much as there is of it has run again.
-        if error.is_short() {
-            log.warn(&error.to_string());
+        let message = format!("{name}{error}");
+        if matches!(error, tape::Error::Full { .. }) {
+            log.warn(&message);
             return Some(Ending::Short);
         }
-        log.error(&error.to_string());
+        log.error(&message);
+        if error.is_short() {
+            return Some(Ending::Cut);
+        }
         if let tape::Error::Left(left) = error {
             if let Some(culprit) = kernel.and_then(|kernel| culprit(kernel, left)) {
                 log.note(&culprit);

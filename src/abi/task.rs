@@ -147,8 +147,8 @@ impl fmt::Display for Interest {
             Self::After(Nanos::FOREVER) => f.write_str("never"),
             Self::After(span) => write!(f, "after {:?}", Duration::from(*span)),
             Self::At(instant) => write!(f, "at {instant}"),
-            Self::Device(device, Direction::Read) => write!(f, "readable {device}"),
-            Self::Device(device, Direction::Write) => write!(f, "writable {device}"),
+            Self::Device(device, Direction::Read) => write!(f, "readable device {device}"),
+            Self::Device(device, Direction::Write) => write!(f, "writable device {device}"),
             Self::Queue(queue, End::Get) => write!(f, "message {queue}"),
             Self::Queue(queue, End::Put) => write!(f, "room {queue}"),
             Self::Permits(queue, count) => write!(f, "{count} permits {queue}"),
@@ -329,6 +329,11 @@ impl TaskInfo {
         let others = self.wait.holder.iter_mut().chain(&mut self.wait.enders);
         others.for_each(|tid| *tid = tid.beside(kernel));
         self
+    }
+
+    pub(crate) fn all_beside(tasks: Vec<Self>, kernel: KernelId) -> Vec<Self> {
+        let tasks = tasks.into_iter();
+        tasks.map(|task| task.beside(kernel)).collect()
     }
 
     /// Returns the task that could end the wait, if no task can run: as [`TaskInfo::waits_for`] does, or

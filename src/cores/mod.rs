@@ -167,7 +167,8 @@ impl Kernels {
     ///
     /// A kernel that ends without an error leaves the others running. One that fails, by an error or a
     /// panic of `boot`, shuts the others down in the order of their numbers, each as
-    /// [`Remote::shutdown`](crate::Remote::shutdown) does. The panic goes on when all have ended.
+    /// [`Remote::shutdown`](crate::Remote::shutdown) does. The panic goes on when all have ended. A kernel that
+    /// [plays a tape](crate::tape::Playing) is not shut down: its tape has what ended it.
     ///
     /// If a task of one kernel has caught a signal of the process ([`Os::catch`](crate::Os::catch)), all kernels
     /// get it. A kernel without such a task ends, as by the default action of the signal.
@@ -255,8 +256,10 @@ struct Crew {
     running: Arc<Remotes>,
 }
 
-fn peer_error(failed: &Option<(KernelId, String)>) -> Option<Error> {
-    let (kernel, why) = failed.clone()?;
+/// The failure of another kernel, if it ends this one. What ended a kernel on a tape is on its tape: the threads
+/// of a replay come to their ends in another order than those of the run.
+fn peer_error(failed: &Option<(KernelId, String)>, remote: &Remote) -> Option<Error> {
+    let (kernel, why) = failed.clone().filter(|_| !remote.plays())?;
     Some(Error::Peer { kernel, why })
 }
 
@@ -291,23 +294,25 @@ impl Crew {
         drop(boot);
         let mut kernel = booted?;
         kernel.enlist(id, !self.is_alone);
-        self.join(id, &kernel.remote())?;
+        let remote = kernel.remote();
+        self.join(id, &remote)?;
         let ran = kernel.run();
-        let ended_by = self.leave(id);
+        let ended_by = self.leave(id, &remote);
         // Its tasks end here: they may hold what other kernels wait for.
         drop(kernel);
         match (ran, ended_by) {
             (Ok(_), Some(peer)) => Err(peer),
+            (Err(error), _) if !self.is_alone => Err(error.beside(id)),
             (ran, _) => ran,
         }
     }
 
     /// Adds a kernel that is about to run.
     ///
-    /// *Errors:* [`Error::Peer`], if one has failed.
+    /// *Errors:* [`Error::Peer`], if one has failed that ends this one.
     fn join(&self, id: KernelId, remote: &Remote) -> Result<(), Error> {
         let failed = lock(&self.failed);
-        if let Some(peer) = peer_error(&failed) {
+        if let Some(peer) = peer_error(&failed, remote) {
             return Err(peer);
         }
         remote.join(&self.running);
@@ -316,10 +321,10 @@ impl Crew {
     }
 
     /// Removes a kernel that has ended. Returns the failure of another one that has shut it down.
-    fn leave(&self, id: KernelId) -> Option<Error> {
+    fn leave(&self, id: KernelId, remote: &Remote) -> Option<Error> {
         let failed = lock(&self.failed);
         self.running.remove(id);
-        peer_error(&failed)
+        peer_error(&failed, remote)
     }
 
     /// Shuts the kernels down that run, because this one has failed.
@@ -327,9 +332,10 @@ impl Crew {
         let mut failed = lock(&self.failed);
         if failed.is_none() {
             *failed = Some((id, why.to_string()));
-            for remote in self.running.all() {
-                remote.shutdown();
-            }
+            let running = self.running.all().into_iter();
+            running
+                .filter(|remote| !remote.plays())
+                .for_each(|remote| remote.shutdown());
         }
     }
 }

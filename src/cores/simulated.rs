@@ -154,7 +154,12 @@ impl Crew {
 
     /// Ends a kernel with this result. If it has failed, shuts the others down.
     fn end(&mut self, at: usize, result: Result<Report, Error>) {
+        let has_others = self.members.len() > 1;
         let member = &mut self.members[at];
+        let result = result.map_err(|error| match has_others {
+            true => error.beside(member.id),
+            false => error,
+        });
         let why = result.as_ref().err().map(ToString::to_string);
         member.result = Some(match (result, member.peer.take()) {
             (Ok(_), Some((kernel, why))) => Err(Error::Peer { kernel, why }),

@@ -509,9 +509,26 @@ where
     }
 
     /// Records a failing schedule in this folder, and the nearest schedule that passes, for
-    /// `trapline trace timeline` and `trapline trace diff`. `TRAPLINE_RECORD` does the same.
+    /// `trapline trace timeline` and `trapline trace diff`. `TRAPLINE_RECORD` does the same. The files are named
+    /// after the thread, which is the test, or as [`Check::named`] says: `NAME-fails.trap`, `NAME-passes.trap`.
     pub fn record(mut self, folder: impl Into<PathBuf>) -> Self {
         self.settings.record = Some(folder.into());
+        self
+    }
+
+    /// Sets the name of the files of [`Check::record`].
+    ///
+    /// ```
+    /// # let folder = std::env::temp_dir().join(format!("trapline-named-{}", std::process::id()));
+    /// let explored = trapline::check(|_| Err("no".to_string().into()))
+    ///     .record(&folder)
+    ///     .named("mine")
+    ///     .explore();
+    /// assert!(folder.join("mine-fails.trap").exists());
+    /// # std::fs::remove_dir_all(folder).unwrap();
+    /// ```
+    pub fn named(mut self, name: impl Into<String>) -> Self {
+        self.settings.name = Some(name.into());
         self
     }
 

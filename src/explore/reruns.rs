@@ -236,7 +236,8 @@ impl Reruns<'_> {
     fn record(&self, folder: &Path, run: &Recorded) -> Result<String, Error> {
         fs::create_dir_all(folder).map_err(|error| no_folder(folder, &error))?;
         let thread = thread::current();
-        let test = thread.name().unwrap_or("main").replace("::", "-");
+        let test = self.0.settings.name.as_deref().or(thread.name());
+        let test = test.unwrap_or("main").replace("::", "-");
         let Replay {
             seed, decisions, ..
         } = &run.replay;

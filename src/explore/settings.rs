@@ -51,6 +51,8 @@ pub(super) struct Settings {
     pub(super) command: String,
     /// The folder for recordings of a failing schedule.
     pub(super) record: Option<PathBuf>,
+    /// How these are named, if not after the thread.
+    pub(super) name: Option<String>,
     pub(super) ignores_environment: bool,
     /// Whether a search by seeds runs each schedule in a second order, too.
     pub(super) audits: bool,

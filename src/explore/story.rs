@@ -113,6 +113,7 @@ impl Story {
         let mut turns = told.rows.iter().filter(|row| row.is_turn());
         let row = turns.find(|row| row.turn == number)?;
         let what = match &*row.call {
+            "" if row.waits => "its call waits",
             "" => "its last turn",
             call => call,
         };
@@ -190,6 +191,7 @@ impl Told {
         } else if let Some(inject) = fact.injected() {
             format!("[{inject}]")
         } else if fact.blocked_on().is_some() {
+            self.begin_wait(event.tid);
             if let Some(turn) = &mut self.turn {
                 turn.row.waits = true;
             }
@@ -257,6 +259,20 @@ impl Told {
             has_call: false,
             before: self.calls.get(&task).map(|(_, row)| *row),
         });
+    }
+
+    /// Begins the turn of a task that is not resumed: the kernel handles its call, which has to wait.
+    fn begin_wait(&mut self, task: Tid) {
+        let turns = self.rows.iter().filter(|row| row.is_turn());
+        let last = self.turn.as_ref().map(|turn| &turn.row).or(turns.last());
+        if self.is_turn_of(task) || last.is_some_and(|row| row.turn == self.guide.turns()) {
+            return;
+        }
+        self.begin_turn(task);
+        let call = self.calls.get(&task).map(|(text, _)| format!(" {text}"));
+        if let Some(turn) = &mut self.turn {
+            turn.row.text.extend(call);
+        }
     }
 
     fn call(&mut self, task: Tid, call: SystemCall) -> String {

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, fmt};
 
 use crate::{
-    abi::{TaskInfo, TaskState, Tid},
+    abi::{KernelId, TaskInfo, TaskState, Tid},
     log::{
         Cycle,
         waits::{choose, cycles, tails},
@@ -77,6 +77,20 @@ impl Deadlock {
     /// ```
     pub fn among(tasks: impl IntoIterator<Item = TaskInfo>) -> Self {
         Self::by(tasks.into_iter(), TaskInfo::waits_for, true)
+    }
+
+    /// Returns the report with the number of its kernel before those of the tasks.
+    pub(super) fn beside(self, kernel: KernelId) -> Self {
+        let beside = |paths: Vec<Vec<Tid>>| {
+            let path = |path: Vec<Tid>| path.into_iter().map(|tid| tid.beside(kernel)).collect();
+            paths.into_iter().map(path).collect()
+        };
+        Self {
+            is_partial: self.is_partial,
+            blocked: TaskInfo::all_beside(self.blocked, kernel),
+            cycles: beside(self.cycles),
+            tails: beside(self.tails),
+        }
     }
 
     /// Returns the cycle that this task is on, with the tasks that wait for it.

@@ -112,7 +112,7 @@ impl Kernel {
 
     /// Returns whether others run beside it.
     pub(crate) fn is_beside(&self) -> bool {
-        self.log.kernel().get().is_some()
+        self.log.shown().is_some()
     }
 
     /// Returns the blocked tasks.

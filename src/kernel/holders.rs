@@ -259,10 +259,11 @@ impl Kernel {
             self.poll_soon();
             return None;
         }
-        let deadlock = Deadlock::around(me.tid, self.tasks());
+        let deadlock = self.cycle_of(me.tid);
         let youngest = cycle.iter().copied().max().unwrap_or(me.tid);
+        let shown = self.log.shown().map_or(youngest, |id| youngest.beside(id));
         warn_report(&format_args!(
-            "{deadlock}\n  task {youngest} is killed: it is the youngest of the cycle"
+            "{deadlock}\n  task {shown} is killed: it is the youngest of the cycle"
         ));
         self.tasks.find_live(youngest)
     }
@@ -275,7 +276,7 @@ impl Kernel {
             return Ok(());
         }
         for tid in std::mem::take(&mut self.holders.closed) {
-            let deadlock = Deadlock::around(tid, self.tasks());
+            let deadlock = self.cycle_of(tid);
             if deadlock.cycles.is_empty() {
                 continue;
             }
@@ -285,6 +286,15 @@ impl Kernel {
             warn_report(&deadlock);
         }
         Ok(())
+    }
+
+    /// Describes the cycle that this task is on, with the number of the kernel if logs show it.
+    fn cycle_of(&self, tid: Tid) -> Deadlock {
+        let deadlock = Deadlock::around(tid, self.tasks());
+        match self.log.shown() {
+            Some(id) => deadlock.beside(id),
+            None => deadlock,
+        }
     }
 
     pub(super) fn stuck(&self) -> Error {

@@ -390,6 +390,24 @@ pub enum Error {
     Io(#[from] io::Error),
 }
 
+impl Error {
+    /// Returns the error with the number of its kernel before those of the tasks that it names.
+    pub(crate) fn beside(self, kernel: KernelId) -> Self {
+        match self {
+            Self::Deadlock(deadlock) => Self::Deadlock(deadlock.beside(kernel)),
+            Self::Limit(limit, Blocked(tasks)) => {
+                Self::Limit(limit, Blocked(TaskInfo::all_beside(tasks, kernel)))
+            }
+            Self::Stalled(stalled) => Self::Stalled(stalled.beside(kernel)),
+            Self::Policy(_)
+            | Self::Failed(_)
+            | Self::Peer { .. }
+            | Self::Refused(_)
+            | Self::Io(_) => self,
+        }
+    }
+}
+
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
@@ -443,6 +461,15 @@ pub struct Stalled {
 }
 
 impl std::error::Error for Stalled {}
+
+impl Stalled {
+    pub(super) fn beside(self, kernel: KernelId) -> Self {
+        Self {
+            blocked: TaskInfo::all_beside(self.blocked, kernel),
+            ..self
+        }
+    }
+}
 
 impl fmt::Display for Stalled {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -103,7 +103,12 @@ impl Kernel {
         }
         if waited >= WARN_AFTER && !self.stall.is_reported {
             self.stall.is_reported = true;
-            warn_report(&self.stalled(waited));
+            let stalled = self.stalled(waited);
+            let shown = self.log.shown();
+            warn_report(&match shown {
+                Some(id) => stalled.beside(id),
+                None => stalled,
+            });
         }
         Ok(())
     }

@@ -45,6 +45,11 @@ impl Log {
         self.kernel.set(Some(kernel));
     }
 
+    /// The number of the kernel, if it is shown before the numbers of tasks: others run beside it.
+    pub(crate) fn shown(&self) -> Option<KernelId> {
+        self.kernel.get()
+    }
+
     pub(crate) fn kernel(&self) -> &Rc<Cell<Option<KernelId>>> {
         &self.kernel
     }

@@ -36,6 +36,12 @@ pub enum Lack {
     Wrong(&'static str),
 }
 
+impl Lack {
+    pub(crate) const NOT_PUT: &str = "a message that is not put again";
+    pub(crate) const NOT_PUT_OR_HELD: &str =
+        "a message that is not put again, and whose value is not on it";
+}
+
 /// What a kernel has received from a mailbox.
 #[derive(Default)]
 pub(crate) struct Received {

@@ -17,8 +17,12 @@ use std::{
 
 use trapline::{
     Error, Event, Kernel, KernelId, Kernels, ListenOptions, Os, RealWorld, Remote, Report,
-    SharedPorts,
+    SharedPorts, World,
+    record::Header,
+    tape::{Playing, Taping},
 };
+
+use crate::support::Scratch;
 
 /// Longer than any test takes.
 const FOREVER: Duration = Duration::from_secs(3600);
@@ -375,4 +379,85 @@ fn a_kernel_listens_once_on_a_port_that_it_shares_with_others() {
     }));
     let said = said.lock().unwrap();
     assert_eq!(said.len(), 1, "{said:?}");
+}
+
+/// The first kernel reaches its limit, and the other one ticks without end. Threads of a replay take other times.
+fn limited(
+    id: KernelId,
+    world: impl World + 'static,
+    tells: Option<mpsc::Sender<()>>,
+) -> Result<Kernel, Error> {
+    // Dropped with the kernel, which is after its end.
+    let tracer = move |_: &Event<'_>| _ = &tells;
+    let builder = Kernel::builder().world(world).tracer(tracer);
+    let mut kernel = match id.index() {
+        0 => builder.max_ticks(40).build()?,
+        _ => builder.build()?,
+    };
+    kernel.spawn("ticks", async |os: &mut Os| {
+        loop {
+            os.sleep(Duration::from_millis(1)).await;
+        }
+    })?;
+    Ok(kernel)
+}
+
+#[test]
+fn a_replay_of_kernels_plays_each_tape_to_its_own_end_in_any_order() {
+    let files: [Scratch; 2] = ["one", "two"].map(|name| Scratch::new(&format!("limited-{name}")));
+    let results = Kernels::new(2).run(|id| {
+        let file = &files[id.index()].0;
+        let world = Taping::create(RealWorld::new()?, file, &Header::default(), None)?;
+        limited(id, world, None)
+    });
+    assert!(matches!(results[0], Err(Error::Limit(..))), "{results:?}");
+    assert!(matches!(results[1], Err(Error::Peer { .. })), "{results:?}");
+    let tapes = files.map(|file| file.bytes());
+    let mut seen = Vec::new();
+    for turn in 0..20 {
+        // One of them begins when the other one is over, or both at once.
+        let (over, is_over) = mpsc::channel::<()>();
+        let (over, is_over) = (
+            std::sync::Mutex::new(Some(over)),
+            std::sync::Mutex::new(is_over),
+        );
+        let results = Kernels::new(2).run(|id| {
+            let world = Playing::from_reader(io::Cursor::new(tapes[id.index()].clone()));
+            let is_first = id.index() == turn % 3;
+            let tells = is_first.then(|| over.lock().unwrap().take()).flatten();
+            if !is_first && turn % 3 < 2 {
+                let _ = is_over.lock().unwrap().recv();
+            }
+            limited(id, world.map_err(io::Error::other)?, tells)
+        });
+        let told = results.iter().map(|result| match result {
+            Ok(report) => format!("ended: {} ticks, {:?}", report.ticks, report.elapsed),
+            Err(error) => error.to_string(),
+        });
+        seen.push(told.collect::<Vec<String>>());
+    }
+    starts(
+        &seen[0][0],
+        "the limit of 40 ticks is reached\n  tid 1:1 \"ticks\" waits for",
+    );
+    starts(&seen[0][1], "ended: ");
+    assert!(seen.iter().all(|one| *one == seen[0]), "{seen:#?}");
+}
+
+fn starts(text: &str, start: &str) {
+    assert!(text.starts_with(start), "{text}");
+}
+
+#[test]
+fn the_error_of_a_kernel_names_its_tasks_with_its_number_and_that_of_one_alone_does_not() {
+    for (kernels, expected) in [(2, "tid 1:1 \"main\" waits"), (1, "tid 1 \"main\" waits")] {
+        let results = Kernels::new(kernels).run(|id| match id.index() {
+            0 => with(async |os: &mut Os| {
+                let _ = trapline::Queue::<()>::bounded(os, 1).await.get(os).await;
+            }),
+            _ => with(async |os: &mut Os| os.sleep(FOREVER).await),
+        });
+        let text = results[0].as_ref().unwrap_err().to_string();
+        assert!(text.contains(expected), "{text}");
+    }
 }

@@ -549,7 +549,7 @@ fn servers_that_select_on_their_listeners_are_at_rest() {
         panic!("nothing can come any more");
     };
     assert!(stuck.is_at_rest(), "{stuck}");
-    let words = "waits for the first of: flag 1; readable 1";
+    let words = "waits for the first of: flag 1; readable device 1";
     assert!(stuck.to_string().contains(words), "{stuck}");
     assert!(
         ledger

@@ -48,6 +48,8 @@ pub(super) struct Origin {
     pub(super) tape: Option<PathBuf>,
     /// For warnings of a replay that waits.
     pub(super) log: Log,
+    /// Why the tape has no end, or cannot be read there, once a run has come to that.
+    pub(super) broken: Rc<RefCell<Option<String>>>,
 }
 
 /// A run, and the motions through it.
@@ -65,6 +67,8 @@ pub(super) struct Engine {
 pub(super) struct Run {
     pub(super) kernel: Kernel,
     progress: Option<Progress>,
+    /// That of the origin.
+    broken: Rc<RefCell<Option<String>>>,
     witness: Rc<RefCell<Witness>>,
     /// How many steps have resumed a task: the place in the run.
     pub(super) calls: u64,
@@ -145,6 +149,7 @@ impl Run {
         Ok(Self {
             kernel,
             progress,
+            broken: Rc::clone(&origin.broken),
             witness,
             calls: 0,
             waits: 0,
@@ -212,6 +217,7 @@ impl Run {
 
     fn finished(&mut self) -> String {
         if let Some(Err(error)) = self.progress.as_ref().map(Progress::finish) {
+            self.note(&error);
             return error.to_string();
         }
         match self.kernel.report().failures {
@@ -221,7 +227,18 @@ impl Run {
         }
     }
 
+    /// Notes that the tape is cut or damaged.
+    fn note(&self, error: &tape::Error) {
+        if matches!(error, tape::Error::Full { .. } | tape::Error::Left(_)) {
+            return;
+        }
+        self.broken.replace(Some(error.to_string()));
+    }
+
     fn failed(&mut self, error: &Error) -> String {
+        tape::Error::of(error)
+            .into_iter()
+            .for_each(|error| self.note(error));
         match (error, tape::Error::of(error)) {
             (_, Some(tape::Error::Left(left))) => match culprit(&self.kernel, left) {
                 Some(culprit) => format!("{left}\n{culprit}"),
@@ -253,6 +270,11 @@ impl Engine {
     /// doubled.
     pub(super) fn report_from(&mut self, steps: u64, report: impl Fn(u64, Duration) + 'static) {
         self.reports = Some((steps, Box::new(report)));
+    }
+
+    /// Why the tape has no end, or cannot be read there, if a motion has come to that.
+    pub(super) fn broken(&self) -> Option<String> {
+        self.origin.broken.borrow().clone()
     }
 
     // ---- where the run is
@@ -452,6 +474,7 @@ pub(super) mod tests {
             seed: 1,
             tape: None,
             log: Log::SILENT,
+            broken: Rc::default(),
         };
         Engine::new(origin).expect("it boots")
     }

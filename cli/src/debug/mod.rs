@@ -19,6 +19,7 @@ use std::{
     io::{self, BufRead, IsTerminal},
     path::Path,
     process::ExitCode,
+    rc::Rc,
 };
 
 use clap::{
@@ -57,8 +58,8 @@ The command `help` of the debugger lists its commands.
 A run may have no end: then `continue` goes on until ^C. The options --max-ticks and --max-time of \
 `boot` bound a run. Without a screen, a motion that takes long says where it is.
 
-Exit codes: 0, 1 if the run cannot be booted, and 2 if a command of a script is wrong. A wrong \
-command ends the script.
+Exit codes: 0, 1 if the run cannot be booted or a command has come to where a tape is cut or damaged, and 2 if \
+a command of a script is wrong. A wrong command ends the script.
 
 Examples:
   boot --tape run.tape --seed 3 gossip           a tape
@@ -158,6 +159,7 @@ fn taped(commands: Commands<'_>, path: &Path, log: Log) -> Result<Origin, Failur
                 line,
                 tape: Some(path.to_path_buf()),
                 log,
+                broken: Rc::default(),
             });
         }
     };
@@ -184,6 +186,7 @@ fn simulated(commands: Commands<'_>, what: &[OsString], log: Log) -> Result<Orig
         line,
         tape: None,
         log,
+        broken: Rc::default(),
     })
 }
 
@@ -202,6 +205,14 @@ fn misplaced(error: clap::Error, command: &Command) -> clap::Error {
             "{name} is an option of debug, and goes before the options of boot"
         )),
         false => error,
+    }
+}
+
+/// A tape that is cut or damaged is a failure, as for every reader, if the commands have come to that.
+fn end(engine: &Engine) -> Result<ExitCode, Failure> {
+    match engine.broken() {
+        Some(why) => Err(why.into()),
+        None => Ok(ExitCode::SUCCESS),
     }
 }
 
@@ -230,13 +241,13 @@ fn plain(mut engine: Engine, commands: &[String], log: Log) -> Result<ExitCode, 
             stdio::print(b"> ")?;
         }
         let Some(line) = lines.next() else {
-            return Ok(ExitCode::SUCCESS);
+            return end(&engine);
         };
         let line = line.map_err(|error| format!("cannot read the commands: {error}"))?;
         // An older interrupt was not for this command.
         signals::take();
         let answer = match perform(&mut engine, &line) {
-            Ok(Done::Quit) => return Ok(ExitCode::SUCCESS),
+            Ok(Done::Quit) => return end(&engine),
             Ok(Done::Moved(text) | Done::Text(text)) if is_typed => text,
             Ok(Done::Moved(text) | Done::Text(text)) => format!("> {line}\n{text}"),
             Err(why) if is_typed => format!("{why}\n"),

@@ -7,7 +7,7 @@ mod results;
 use std::process::ExitCode;
 
 use clap::{ArgMatches, Args, Command, FromArgMatches};
-use trapline::{Error, Kernel};
+use trapline::{Check, Error, Kernel};
 
 use super::{
     commands::{Commands, with_negative_numbers},
@@ -16,7 +16,7 @@ use super::{
     output::{FAILURE, Failure, Log, print_verdict, tell},
     program::{Entry, Placed, hosts, run_to_rest},
     signals,
-    values::{text_of, usage},
+    values::{given, text_of, usage},
     words::{self, quoted},
 };
 pub(super) use options::Explore;
@@ -128,6 +128,7 @@ pub(super) fn run(
         trial(kernel, &placed, &options)
     };
     let search = options.search(body, shard, hosts, &rules).map_err(usage)?;
+    let search = given(search, placed.first().map(Placed::name), Check::named);
     signals::catch(signals::END)?;
     let explored = searched(search, again(words));
     let text = if options.json == Some(true) {

@@ -130,7 +130,8 @@ pub(crate) struct Explore {
     /// a timeout, as if that call did nothing, and print the calls without which nothing fails
     #[arg(long, num_args = 0, default_missing_value = "true")]
     pub(super) mutate: Option<bool>,
-    /// Record a failing schedule in this folder, and the nearest that passes
+    /// Record a failing schedule in this folder, as PROGRAM-fails.trap, and the nearest that passes, as
+    /// PROGRAM-passes.trap
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     record: Option<PathBuf>,
     /// Print the result as a JSON object

@@ -119,6 +119,11 @@ pub(super) fn run(
         };
         let search = search(body, &script, line, wanted).map_err(usage)?;
         let search = given(search, record, Check::record);
+        let search = given(
+            search,
+            line.programs.first().map(Placed::name),
+            Check::named,
+        );
         let explored = searched(search, wanted.again(tape));
         if explored.failure.is_none() || again == 0 || signals::is_raised() {
             break explored;

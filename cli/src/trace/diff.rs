@@ -42,7 +42,7 @@ const CONTEXT: usize = 5;
 /// Compare two runs: where they diverge, which totals differ, and what took longer
 #[derive(Args)]
 #[command(after_help = "\
-Exit codes: 0 the runs are the same, 1 they differ, 2 a recording cannot be read.
+Exit codes: 0 the runs are the same, 1 they differ, 2 a recording cannot be read, or not to its end.
 
 Two events are the same only if their times are, provided that both runs were simulated. Otherwise \
 deadlines and the kernel's sleeps are ignored too. The tables of times are of all tasks of a name and \

@@ -41,8 +41,8 @@ impl OpenCommand {
     pub(super) fn run(&self, log: Log, out: &mut impl Write) -> Result<ExitCode, Failure> {
         let page = place()?;
         let drawn = TimelineCommand::page(&self.file, &page).run(log, out);
-        if drawn.is_err() {
-            // The error says why there is no page.
+        if drawn.is_err() && fs::metadata(&page).is_ok_and(|page| page.len() == 0) {
+            // The error says why there is no page. Of a damaged recording there is one.
             let _ = fs::remove_file(&page);
             return drawn;
         }

@@ -311,15 +311,13 @@ impl Source {
         self.error.is_some()
     }
 
-    /// Reports the damage to the recording, once all readable events have been read. A missing end
-    /// is no failure: a killed process and a full disk leave such a recording.
+    /// Reports the damage to the recording, or that its end is missing, once all readable events have been read.
+    ///
+    /// *Errors:* there is any.
     pub(super) fn end(self, log: Log) -> Result<ExitCode, Failure> {
         if let Some((error, name)) = self.error {
-            let message = format!("{name}: {error}");
-            match error {
-                _ if signals::is_raised() => {}
-                Error::Truncated { .. } | Error::Unwritten { .. } => log.warn(&message),
-                _ => return Err(message.into()),
+            if !signals::is_raised() {
+                return Err(format!("{name}: {error}").into());
             }
         }
         if signals::is_raised() {

@@ -130,6 +130,24 @@ async function draws(page) {
   assert.ok((await page.locator('#table .rows .row').count()) > 5, 'the table has rows');
 }
 
+/** A select has a colour and a pattern of its own. */
+async function marksSelects() {
+  const { page } = await open(pageOf('selects', 'echo'));
+  const seen = await page.evaluate(() => {
+    const kinds = new Map();
+    for (const bar of bars.doing.keys()) {
+      if (bars.doing[bar] <= RESTING) continue;
+      const is = bars.on.get(bar).startsWith('the first of ') ? 'selects' : 'others';
+      kinds.set(is, (kinds.get(is) ?? new Set()).add(KINDS[bars.doing[bar]]));
+    }
+    const looks = KINDS.map((_, kind) => colors.pixels[kind].join());
+    return { selects: [...(kinds.get('selects') ?? [])], others: [...(kinds.get('others') ?? [])], looks };
+  });
+  assert.deepEqual(seen.selects, ['select']);
+  assert.ok(!seen.others.includes('select'));
+  assert.equal(new Set(seen.looks).size, seen.looks.length, 'each kind has a look of its own');
+}
+
 async function zooms(page) {
   const all = await width(page);
   const box = await page.locator('#lanes').boundingBox();
@@ -1320,7 +1338,7 @@ for (const test of [hasThemes, hasTouch].filter(isWanted)) {
   await test(html);
   log('ok', test.name);
 }
-const network = [groupsByHost, foldsMany, drawsMessages, marksErrors];
+const network = [groupsByHost, foldsMany, drawsMessages, marksErrors, marksSelects];
 const causes = [saysWhy, drawsChains, showsThePath];
 const parts = [selectsRanges, measuresTurns, selectsRowsWithoutBars, showsInstants, stepsThroughEvents];
 const looks = [keepsLabels, fitsNarrowPages, opensFailures, showsSource, drawsFlames, fitsLaboratories, opensInSpeedscope];

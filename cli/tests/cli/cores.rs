@@ -727,3 +727,78 @@ fn a_server_that_a_signal_ends_replays_in_all_kernels() {
         assert_eq!((code, &*err), (0, ""));
     }
 }
+
+#[test]
+fn a_replay_of_a_limited_run_is_the_same_each_time() {
+    let folder = Folder::new("cores-limited");
+    let (tape, again) = (folder.path("run.tape"), folder.path("again.trap"));
+    let boot = [
+        "boot",
+        "-q",
+        "--kernels",
+        "2",
+        "--seed",
+        "5",
+        "--tape",
+        &tape,
+    ];
+    let program = ["--max-ticks", "40", "alive", "--every", "1ms"];
+    let (code, _, err) = run(&[&boot[..], &program].concat());
+    assert_eq!(code, 4, "{err}");
+    let replayed = || {
+        let outcome = run(&["replay", "-q", "--record", &again, &tape]);
+        let files = [1, 2].map(|kernel| fs::read(format!("{again}.{kernel}")).unwrap());
+        (outcome, files)
+    };
+    let first = replayed();
+    assert_eq!(first.0.0, 4, "{}", first.0.2);
+    // One of them has come to its limit, with a line for each two ticks.
+    assert!(first.0.1.lines().count() > 10, "{}", first.0.1);
+    for _ in 0..19 {
+        assert_eq!(replayed(), first);
+    }
+}
+
+#[test]
+fn the_report_of_a_kernel_among_others_names_its_tasks_with_its_number() {
+    let (code, _, err) = run(&["boot", "-q", "--kernels", "2", "deadlock"]);
+    assert_eq!(code, 3, "{err}");
+    let kernel = err.lines().next().unwrap_or_default();
+    let kernel = kernel.trim_matches(|letter: char| !letter.is_ascii_digit());
+    for line in [
+        format!("\n  tid {kernel}:1 \"deadlock\" waits for the end of task {kernel}:2, since"),
+        format!("\n  cycle: {kernel}:2 -> {kernel}:3 -> {kernel}:2"),
+        format!("\n  waits on a cycle: {kernel}:1 -> {kernel}:2"),
+    ] {
+        has(&err, &line);
+    }
+}
+
+#[test]
+fn a_replay_of_kernels_begins_only_with_all_tapes() {
+    let folder = Folder::new("cores-missing");
+    let tape = folder.path("run.tape");
+    couriers(&["--tape", &tape], &[]);
+    let other = format!("{tape}.2");
+    let whole = fs::read(&other).unwrap();
+    let replay = || texts(rude(&["replay", "-q", &tape]).output().unwrap());
+    // One of the two lost its end: the other one is played, and the mail that it lacks is no change of the program.
+    fs::write(&other, &whole[..whole.len() - 1]).unwrap();
+    let (code, _, err) = replay();
+    assert_eq!(code, 1, "{err}");
+    has(&err, "error: kernel 2: the tape ends at byte");
+    for (bytes, why) in [
+        (&b""[..], "the file is empty"),
+        (b"abc", "does not begin like one"),
+    ] {
+        fs::write(&other, bytes).unwrap();
+        let (code, out, err) = replay();
+        assert_eq!((code, &*out), (1, ""), "{err}");
+        has(&err, &format!("{other}: "));
+        has(&err, why);
+    }
+    fs::remove_file(&other).unwrap();
+    let (code, out, err) = replay();
+    assert_eq!((code, &*out), (1, ""), "{err}");
+    has(&err, "No such file");
+}

@@ -90,7 +90,7 @@ fn a_signal_that_kills_a_server_leaves_its_tape_and_its_recording() {
         server.run.signal(signal);
         assert_eq!(server.ended_by(), Some(signal.as_raw()), "{signal:?}");
         let (code, out, err) = run(&["replay", &server.folder.path("run.tape")]);
-        assert_eq!(code, 0, "{signal:?}: {err}");
+        assert_eq!(code, 1, "{signal:?}: {err}");
         assert!(err.contains("its process was killed"), "{signal:?}: {err}");
         let connected = out.matches("Client connected").count();
         assert_eq!(connected, CLIENTS, "{signal:?}");
@@ -212,7 +212,7 @@ fn a_file_that_may_not_grow_keeps_what_fitted_and_says_why_it_ends() {
 /// The replay and the recording go as far as there was room, and say why they end.
 fn keeps(tape: &str, record: &str, out: &str, why: &str) {
     let (code, again, err) = run(&["replay", tape]);
-    assert_eq!(code, 0, "{err}");
+    assert_eq!(code, 1, "{err}");
     assert!(err.contains(why) && !err.contains("was killed"), "{err}");
     let printed = fs::read_to_string(out).unwrap();
     assert!(printed.starts_with(&again), "it is the same run");
@@ -222,7 +222,7 @@ fn keeps(tape: &str, record: &str, out: &str, why: &str) {
         again.lines().count()
     );
     let (code, shown, err) = run(&["trace", "show", record]);
-    assert_eq!(code, 0, "{err}");
+    assert_eq!(code, 1, "{err}");
     assert!(err.contains(why) && !err.contains("was killed"), "{err}");
     let events = shown.lines().count();
     assert!(events > 500, "{events}");

@@ -269,7 +269,7 @@ fn tree_shows_parents() {
     let out = steady(&show(&kernel.socket, &["tree"]));
     assert_eq!(
         out,
-        "1 echo: waits for the first of: signals 1 \"SIGTERM\"; a member of group 2; readable 1, since TIME\n\
+        "1 echo: waits for the first of: signals 1 \"SIGTERM\"; a member of group 2; readable device 1, since TIME\n\
          ├─ 2 client: waits for device 2 (read), TIME, since TIME\n\
          └─ 3 client: waits for device 3 (read), TIME, since TIME\n"
     );
@@ -285,7 +285,7 @@ fn many_tasks_of_a_name_are_sorted_filtered_and_folded() {
     let tree = steady(&show(&kernel.socket, &["tree"]));
     assert_eq!(
         tree,
-        "1 echo: waits for the first of: signals 1 \"SIGTERM\"; a member of group 2; readable 1, since TIME\n\
+        "1 echo: waits for the first of: signals 1 \"SIGTERM\"; a member of group 2; readable device 1, since TIME\n\
          └─ client x12: 12 device\n"
     );
     let all = show(&kernel.socket, &["tree", "--all"]);
@@ -358,7 +358,7 @@ fn waits_shows_a_cycle_in_a_server_that_waits_for_clients() {
     assert_eq!(
         out,
         format!(
-            "task 1 \"echo\" waits for the first of: signals 2 \"SIGTERM\"; a member of group 4; readable 1, since TIME\n\
+            "task 1 \"echo\" waits for the first of: signals 2 \"SIGTERM\"; a member of group 4; readable device 1, since TIME\n\
              select at {serve}\n\
              task 2 \"deadlock\" waits for the end of task 3, since TIME\n\
              wait at {locks}:29\n\

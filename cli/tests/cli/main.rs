@@ -5,6 +5,7 @@ mod book;
 mod boot;
 mod cores;
 mod crash;
+mod damaged;
 mod debug;
 mod disk;
 mod examples;

@@ -121,7 +121,7 @@ const EXPLORE: &[Row] = &[
     (
         &["--record", "{}"],
         "deadlock",
-        Text("file main-fails.trap"),
+        Text("file deadlock-fails.trap"),
     ),
     (&["--json"], "wait", Text("{\"bound\":")),
 ];

@@ -366,7 +366,7 @@ fn what_a_killed_process_leaves_runs_again() {
     // The run goes on meanwhile.
     let replayed = loop {
         let (code, out, err) = run(&["replay", &tape]);
-        assert_eq!(code, 0, "{err}");
+        assert_eq!(code, 1, "{err}");
         has(&err, "its process was killed, or still runs");
         assert!(server.printed.starts_with(&out));
         if out == server.printed {
@@ -376,7 +376,7 @@ fn what_a_killed_process_leaves_runs_again() {
     server.server.signal(Signal::KILL);
     assert_eq!(server.server.end().0, None);
     let (code, out, err) = run(&["replay", &tape]);
-    assert_eq!((code, out), (0, replayed));
+    assert_eq!((code, out), (1, replayed));
     assert!(err.contains("the tape ends at byte"), "{err}");
 }
 

@@ -48,8 +48,10 @@ impl Chunks {
             begin: 0,
             end: 0,
         };
-        if !magic.starts_with(&chunks.read(magic.len())?) {
-            return Err(Error::Foreign);
+        match &chunks.read(magic.len())?[..] {
+            [] => return Err(Error::Empty),
+            begin if !magic.starts_with(begin) => return Err(Error::Foreign),
+            _ => {}
         }
         let found = chunks.read(2)?;
         let Ok(found) = <[u8; 2]>::try_from(found).map(u16::from_le_bytes) else {

@@ -14,6 +14,9 @@ pub enum Error {
     /// It is something else.
     #[error("this is no recording of trapline: it does not begin like one")]
     Foreign,
+    /// It is empty.
+    #[error("the file is empty: its process wrote nothing, or it is no recording")]
+    Empty,
     /// A later version of trapline wrote it.
     #[error(
         "the recording has version {0} of the format, and this trapline reads version {VERSION}: \

@@ -62,9 +62,7 @@ pub(super) fn read<T>(tape: &[u8], shared: &Shared<T>) -> Result<(VecDeque<(Key,
                 decoded.flatten().ok_or(WRONG)
             }
             None if state.has_senders => put.ok_or(Lack::Yet),
-            None => put.ok_or(Lack::Wrong(
-                "a message that is not put again, and whose value is not on it",
-            )),
+            None => put.ok_or(Lack::Wrong(Lack::NOT_PUT_OR_HELD)),
         };
         match message {
             Ok(message) => taken.push_back((key, message)),

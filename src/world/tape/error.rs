@@ -6,6 +6,7 @@ use super::VERSION;
 use crate::{
     abi::Tid,
     log::recording::{self, errors::unwritten},
+    trap::Lack,
 };
 
 /// Why a tape could not be read, or a replay could not go on.
@@ -21,6 +22,9 @@ pub enum Error {
     /// The file is something else.
     #[error("this is no tape of trapline: it does not begin like one")]
     Foreign,
+    /// The file is empty.
+    #[error("the file is empty: its process wrote nothing, or it is no tape")]
+    Empty,
     /// A later version of trapline wrote it.
     #[error(
         "the tape has version {0} of the format, and this trapline reads version {VERSION}: \
@@ -84,6 +88,14 @@ fn at(task: Tid) -> String {
     }
 }
 
+impl Left {
+    /// Whether the replay needs a message of another kernel or thread, which has not put it again.
+    #[must_use]
+    pub fn lacks_mail(&self) -> bool {
+        [Lack::NOT_PUT, Lack::NOT_PUT_OR_HELD].contains(&&*self.found)
+    }
+}
+
 impl Error {
     /// The error behind that of a run, if a tape has ended the run.
     ///
@@ -115,6 +127,7 @@ impl Error {
             Self::Truncated { .. } | Self::Unwritten { .. } | Self::Full { .. } => true,
             Self::Io(_)
             | Self::Foreign
+            | Self::Empty
             | Self::TooNew(_)
             | Self::Corrupt { .. }
             | Self::Left(_) => false,
@@ -145,6 +158,7 @@ impl From<recording::Error> for Error {
         match broken {
             recording::Error::Io(error) => Self::Io(error),
             recording::Error::Foreign => Self::Foreign,
+            recording::Error::Empty => Self::Empty,
             recording::Error::TooNew(version) => Self::TooNew(version),
             recording::Error::Truncated { offset } => Self::Truncated { offset },
             recording::Error::Unwritten { offset, error } => Self::Unwritten { offset, error },

@@ -66,7 +66,7 @@ pub struct Playing {
 impl Playing {
     /// Opens a tape.
     ///
-    /// *Errors:* [`Error::Foreign`] and [`Error::TooNew`] for what it cannot read;
+    /// *Errors:* [`Error::Foreign`], [`Error::Empty`] and [`Error::TooNew`] for what it cannot read;
     /// [`Error::Truncated`] and [`Error::Corrupt`] where the header is incomplete or damaged; the
     /// operating system's.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
@@ -349,7 +349,7 @@ impl World for Playing {
         loop {
             let what = match mail.again(&taken) {
                 Ok(()) => return Ok(()),
-                Err(Lack::Yet) if self.beneath.now() >= until => "a message that is not put again",
+                Err(Lack::Yet) if self.beneath.now() >= until => Lack::NOT_PUT,
                 Err(Lack::Wrong(what)) => what,
                 Err(Lack::Yet) => {
                     match self.jobs.pop_front() {

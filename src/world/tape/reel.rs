@@ -48,9 +48,18 @@ pub struct Progress(Arc<Position>);
 #[derive(Default, Debug)]
 struct Position {
     offset: AtomicU64,
+    /// The last reading of the clock, in nanoseconds.
+    now: AtomicU64,
     is_finished: AtomicBool,
-    /// Whether the next entry is missing, and the error of the write that has failed, if so.
-    cut: Mutex<Option<Option<io::ErrorKind>>>,
+    /// Why the next entry cannot be read, if so.
+    cut: Mutex<Option<Cut>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Cut {
+    Missing,
+    Unwritten(io::ErrorKind),
+    Damaged(u64, &'static str),
 }
 
 impl Progress {
@@ -60,10 +69,17 @@ impl Progress {
         self.0.offset.load(Ordering::Relaxed)
     }
 
+    /// The last reading of the clock that the replay has taken from the tape. It never goes back, and any
+    /// thread may ask.
+    #[must_use]
+    pub fn now(&self) -> Duration {
+        Duration::from_nanos(self.0.now.load(Ordering::Acquire))
+    }
+
     /// Checks, after a run, that the tape was used to its last byte.
     ///
     /// *Errors:* [`Error::Left`] if the tape has more; [`Error::Truncated`] or [`Error::Unwritten`] if
-    /// its end is missing.
+    /// its end is missing; [`Error::Corrupt`] if it is damaged there.
     pub fn finish(&self) -> Result<(), Error> {
         if self.0.is_finished.load(Ordering::Relaxed) {
             return Ok(());
@@ -71,8 +87,9 @@ impl Progress {
         let offset = self.offset();
         Err(match *lock(&self.0.cut) {
             None => Error::left(offset, Tid::KERNEL, "the end".into(), "more".into()),
-            Some(None) => Error::Truncated { offset },
-            Some(Some(error)) => Error::Unwritten { offset, error },
+            Some(Cut::Missing) => Error::Truncated { offset },
+            Some(Cut::Unwritten(error)) => Error::Unwritten { offset, error },
+            Some(Cut::Damaged(offset, what)) => Error::Corrupt { offset, what },
         })
     }
 }
@@ -136,6 +153,8 @@ impl Reel {
 
     pub(super) fn now(&mut self, task: Tid) -> Result<Duration, Over> {
         self.now = take!(self, task, "the time", Entry::Now(now) => now)?;
+        let nanos = u64::try_from(self.now.as_nanos()).unwrap_or(u64::MAX);
+        self.progress.0.now.fetch_max(nanos, Ordering::AcqRel);
         Ok(self.now)
     }
 
@@ -253,12 +272,7 @@ impl Reel {
     fn look_ahead(&mut self) {
         while self.broken.is_none() {
             if let Err(broken) = self.chunks.fill() {
-                *lock(&self.progress.0.cut) = match &broken {
-                    Broken::Truncated { .. } => Some(None),
-                    Broken::Unwritten { error, .. } => Some(Some(*error)),
-                    _ => None,
-                };
-                self.broken = Some(broken);
+                self.breaks(broken);
                 break;
             }
             let offset = self.chunks.offset();
@@ -269,13 +283,19 @@ impl Reel {
                 kind::END => return self.find_end(offset),
                 _ => return,
             }
-            match self.context.entry(&mut bytes, &mut self.happened) {
-                Ok(Entry::Seed(seed)) => self.random = Sequence::new(seed),
-                Ok(_) => {}
-                Err(what) => self.broken = Some(self.chunks.corrupt(offset, what)),
-            }
+            let wrong = match self.context.entry(&mut bytes, &mut self.happened) {
+                Ok(Entry::Seed(seed)) => {
+                    self.random = Sequence::new(seed);
+                    None
+                }
+                Ok(_) => None,
+                Err(what) => Some(what),
+            };
             let left = bytes.0.len();
             self.chunks.leave(left);
+            if let Some(what) = wrong {
+                self.breaks(self.chunks.corrupt(offset, what));
+            }
         }
     }
 
@@ -284,8 +304,19 @@ impl Reel {
             Ok(true) if self.chunks.rest().len() == 1 => {
                 self.progress.0.is_finished.store(true, Ordering::Relaxed);
             }
-            Ok(_) => self.broken = Some(self.chunks.corrupt(offset, "there is more after its end")),
-            Err(broken) => self.broken = Some(broken),
+            Ok(_) => self.breaks(self.chunks.corrupt(offset, "there is more after its end")),
+            Err(broken) => self.breaks(broken),
         }
+    }
+
+    /// Notes that the next entry cannot be read.
+    fn breaks(&mut self, broken: Broken) {
+        *lock(&self.progress.0.cut) = match broken {
+            Broken::Truncated { .. } => Some(Cut::Missing),
+            Broken::Unwritten { error, .. } => Some(Cut::Unwritten(error)),
+            Broken::Corrupt { offset, what } => Some(Cut::Damaged(offset, what)),
+            _ => None,
+        };
+        self.broken = Some(broken);
     }
 }

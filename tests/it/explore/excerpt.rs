@@ -268,3 +268,46 @@ fn a_blocked_task_shows_which_task_took_what_it_waits_for() {
         assert!(is_shown, "{row}: {rows:#?}");
     }
 }
+
+/// The turn in which the kernel tries a call that yielded before, and blocks its task, resumes no task.
+#[test]
+fn every_turn_has_a_row_or_is_counted_among_those_that_are_left_out() {
+    let body = |kernel: &mut Kernel| {
+        kernel.spawn("server", async |os: &mut Os| {
+            let listener = os.listen(([127, 0, 0, 1], 80).into()).await?;
+            for _ in 0..3 {
+                let (client, _) = listener.accept(os).await?;
+                let echo = async move |os: &mut Os| client.recv(os, &mut [0; 8]).await.map(drop);
+                os.spawn_detached("echo", echo).await?;
+            }
+            Err::<(), _>(std::io::Error::other("it ends"))
+        })?;
+        kernel.spawn("clients", async |os: &mut Os| {
+            for _ in 0..3 {
+                let server = os.connect(([127, 0, 0, 1], 80)).await?;
+                server.send_all(os, b"hello").await?;
+                os.sleep(Duration::from_millis(1)).await;
+            }
+            std::io::Result::Ok(())
+        })?;
+        kernel.run()?.check()
+    };
+    let failure = check(body).fifo().explore().failure.expect("it fails");
+    let whole = check(body).replay(&failure.replay).unwrap().explore();
+    let whole = whole.failure.expect("it fails again");
+    for details in [failure.details, whole.details] {
+        let mut last = 0;
+        for line in details.lines().skip(1) {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            match (words.first().map(|word| word.parse::<u32>()), &words[..]) {
+                (Some(Ok(turn)), _) => {
+                    assert_eq!(turn, last + 1, "{details}");
+                    last = turn;
+                }
+                (_, ["...", more, "more", ..]) => last += more.parse::<u32>().unwrap(),
+                _ => {}
+            }
+        }
+        assert!(last > 20, "{details}");
+    }
+}

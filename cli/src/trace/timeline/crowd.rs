@@ -19,8 +19,8 @@ pub(super) const WAITING: [f64; 2] = [3.0, 7.0];
 pub(super) const ACTIVE: [f64; 2] = [12.0, 12.0];
 
 /// The styles of the states: those of the lower part from below, and those of the strip.
-const CLASSES: [&str; 8] = [
-    "running", "call", "ready", "rest", "timer", "queue", "device", "exit",
+const CLASSES: [&str; 9] = [
+    "running", "call", "ready", "rest", "timer", "queue", "device", "exit", "select",
 ];
 const ACTIVES: usize = 3;
 
@@ -45,6 +45,7 @@ pub(super) fn band(doing: Doing) -> usize {
         Doing::Blocked(On::Timer(_)) => 4,
         Doing::Blocked(On::Queue(..)) => 5,
         Doing::Blocked(On::Device(..)) => 6,
+        Doing::Blocked(On::First(_)) => 8,
         Doing::Blocked(_) => 7,
     }
 }

@@ -1,7 +1,7 @@
 'use strict';
 // The recording in the format of `pack.rs`: everything is a varint.
 
-const KINDS = ['running', 'ready', 'call', 'rest', 'timer', 'queue', 'device', 'exit'];
+const KINDS = ['running', 'ready', 'call', 'rest', 'timer', 'queue', 'device', 'exit', 'select'];
 const RUNNING = 0;
 const READY = 1;
 const CALLING = 2;
@@ -192,7 +192,7 @@ function unpackBars(input, limits, lane, bar, bars) {
   for (const last = input.number() + bar; bar < last; bar++) {
     const flags = input.number();
     bars.lane[bar] = lane;
-    bars.doing[bar] = flags & 7;
+    bars.doing[bar] = (flags & 7) | ((flags >> 5) & 8);
     bars.end[bar] = (flags >> 3) & 3;
     bars.isTimed[bar] = (flags >> 7) & 1;
     if (flags & 32) {

@@ -232,6 +232,7 @@ fn stage() -> Markup {
         ("queue", "Queue"),
         ("device", "Device"),
         ("exit", "Task’s end"),
+        ("select", "Select"),
         ("rest", "Idle"),
     ];
     html! {

@@ -80,7 +80,7 @@ function stateAt(bar, value) {
   const thing = wordsOf.get(text) ?? text;
   const holder = holderAt(bar, value);
   const on = holder ? `${thing}, ${thing.startsWith('mutex') ? 'held' : 'last taken'} by task ${holder}` : thing;
-  const sorts = { timer: 'timer', device: 'device', exit: 'task', queue: on.split(' ')[0] };
+  const sorts = { timer: 'timer', device: 'device', exit: 'task', select: 'task', queue: on.split(' ')[0] };
   return { state: 'blocked', on, sort: sorts[KINDS[kind]] };
 }
 

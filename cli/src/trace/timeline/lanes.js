@@ -75,6 +75,9 @@ function tile(kind, at) {
     brush.fillRect(0, 0, 2, TILE);
   } else if (kind === 'exit') {
     brush.fillRect(0, 0, TILE, 2);
+  } else if (kind === 'select') {
+    brush.fillRect(0, 0, 2, TILE);
+    brush.fillRect(0, 0, TILE, 2);
   }
   return tile;
 }

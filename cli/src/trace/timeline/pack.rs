@@ -21,6 +21,8 @@ const NUMBER: char = '\u{1}';
 const GAP: u64 = 1 << 5;
 const ROW: u64 = 1 << 6;
 const TIMED: u64 = 1 << 7;
+/// The state of a task in a select, whose number has a bit more than there is room for beside them.
+const SELECTS: u64 = 1 << 8;
 
 pub(super) fn pack(
     timeline: &Timeline,
@@ -116,7 +118,7 @@ impl Pack {
         self.list(&lane.bars, |pack, bar| {
             let span = bar.span;
             // The page counts what is ready before what is in call.
-            let doing = [0, 2, 1, 3, 4, 5, 6, 7][crowd::band(span.doing)];
+            let doing = [0, 2, 1, 3, 4, 5, 6, 7, SELECTS][crowd::band(span.doing)];
             let end = match span.end {
                 Ending::Next => 0,
                 Ending::Woken { .. } => 1,

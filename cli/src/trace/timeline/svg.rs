@@ -413,6 +413,7 @@ impl<'a> Picture<'a> {
             (has("queue"), "queue", "blocked on a queue"),
             (has("device"), "device", "blocked on a device"),
             (has("exit"), "exit", "waits for a task's end"),
+            (has("select"), "select", "waits for the first of several"),
             (!self.idle.is_empty(), "idle", "no task is ready"),
             (wakes, "arrow", "wakes"),
             (timeline.deadlock.is_some(), "wait", "waits for"),
@@ -503,6 +504,11 @@ pub(super) fn patterns() -> Markup {
         pattern id="p-exit" width="5" height="5" patternUnits="userSpaceOnUse" {
             rect class="exit-paper" width="5" height="5" {}
             rect class="exit-ink" width="5" height="1.6" {}
+        }
+        pattern id="p-select" width="5" height="5" patternUnits="userSpaceOnUse" {
+            rect class="select-paper" width="5" height="5" {}
+            rect class="select-ink" width="5" height="1.6" {}
+            rect class="select-ink" width="1.6" height="5" {}
         }
     }
 }

@@ -635,8 +635,8 @@ fn what_is_no_recording_is_refused_with_the_reason() {
     let tape = "error: cannot read run.tape: this is no recording of trapline: it does not begin \
                 like one (it is a tape, for `replay`)\n";
     let directory = "error: cannot read .: Is a directory (os error 21)\n";
-    let empty = "error: cannot read standard input: the recording ends at byte 0, before its end: \
-                 its process was killed, or still runs\n";
+    let empty = "error: cannot read standard input: the file is empty: its process wrote nothing, or it is no \
+                 recording\n";
     let files = [
         ("no.trap", missing),
         ("text.trap", foreign),
@@ -659,7 +659,7 @@ fn what_is_no_recording_is_refused_with_the_reason() {
 }
 
 #[test]
-fn a_recording_that_is_cut_off_is_shown_with_a_warning() {
+fn a_recording_that_is_cut_off_is_shown_and_is_an_error() {
     let place = Place::with("cut", &["wait"]);
     let path = place.0.join("run.trap");
     let whole = fs::read(&path).unwrap();
@@ -667,12 +667,12 @@ fn a_recording_that_is_cut_off_is_shown_with_a_warning() {
     let at = whole.len() - 9;
     for reader in READERS {
         let (code, out, err) = place.run(&[&["trace"], reader, &["run.trap"]].concat());
-        assert_eq!(code, 0);
+        assert_eq!(code, 1);
         assert!(out.contains("wait"), "{out}");
         assert_eq!(
             err,
             format!(
-                "warning: run.trap: the recording ends at byte {at}, before its end: its \
+                "error: run.trap: the recording ends at byte {at}, before its end: its \
                  process was killed, or still runs\n"
             )
         );

@@ -420,9 +420,7 @@ fn what_cannot_be_drawn_is_named() {
     let header = (0..bytes.len()).find(is_read).unwrap();
     fs::write(&path, &bytes[..header]).unwrap();
     let (_, _, err) = place.run(&DRAW);
-    begins(&err, "warning: run.trap: the recording ends at byte ");
-    let nothing = "\nerror: there is nothing to show: the recording has no task\n";
-    assert!(err.ends_with(nothing), "{err}");
+    begins(&err, "error: run.trap: the recording ends at byte ");
 }
 
 #[test]
@@ -539,6 +537,18 @@ fn the_lane_of_the_kernel_is_no_task() {
     assert!(most.contains("kernel</text>"), "{most}");
     assert!(most.contains("50 worker</text>"), "{most}");
     assert!(picture(51).contains("worker × 51</text>"));
+}
+
+/// A select used to look as if its task waited for the end of another.
+#[test]
+fn a_select_looks_like_no_other_wait() {
+    let place = Place::with("select", &["echo"]);
+    let picture = svg(&place, &[]);
+    has(&picture, "<rect class=\"select\"");
+    has(&picture, "waits for the first of several</text>");
+    assert!(!picture.contains("<rect class=\"exit\""), "{picture}");
+    let (body, _) = page(&place, &[]);
+    has(&body, "data-kind=\"select\"");
 }
 
 #[test]
@@ -753,8 +763,8 @@ fn a_recording_without_an_end_is_drawn_as_far_as_it_goes() {
     // The mark of the end is a chunk of its own: its length, its sum, and a byte.
     fs::write(&path, &whole[..whole.len() - 9]).unwrap();
     let (code, out, err) = place.run(&DRAW);
-    assert_eq!(code, 0);
-    begins(&err, "warning: run.trap: the recording ends at byte ");
+    assert_eq!(code, 1);
+    begins(&err, "error: run.trap: the recording ends at byte ");
     assert!(out.contains("The recording has no end"), "{out:.4000}");
     assert!(!out.contains("Deadlock: "), "nobody knows what came then");
     fs::write(&path, b"not a recording").unwrap();

@@ -470,7 +470,7 @@ fn a_supervisor_is_explained_up_to_the_client_of_its_server() {
 1 \"supervised@server\" waited 2.011s for the first of flag 3 \"stop\", a child of supervisor 2, from 00:00.000
 4 \"server@server\" made supervisor 2 ready at 00:02.011, which ended it.
 Meanwhile 4 \"server@server\" was waiting for the first of 3 sources.
-4 \"server@server\" waited 1.002s for the first of message 4, a member of group 5, readable 1, from 00:01.009
+4 \"server@server\" waited 1.002s for the first of message 4, a member of group 5, readable device 1, from 00:01.009
 What ended it was a connection to device 1 (0.0.0.0:80).
 3 \"client@client\" connected at 00:02.008, which ended the wait.
 Meanwhile 3 \"client@client\" was asleep for 999ms."
