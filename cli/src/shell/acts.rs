@@ -21,9 +21,8 @@ impl Session {
     /// Carries out a command that is no part of a pipe. `None` for one that is a task.
     pub(super) async fn act(&mut self, os: &mut Os, name: &str, command: BuiltIn) -> Option<End> {
         let done = match command {
-            BuiltIn::Sleep { .. } | BuiltIn::Time { .. } | BuiltIn::Run { .. } | BuiltIn::Exit => {
-                return None;
-            }
+            BuiltIn::Sleep { .. } | BuiltIn::Time { .. } | BuiltIn::Run { .. } => return None,
+            BuiltIn::Exit { code } => return Some(self.exit(os, code).await),
             BuiltIn::Wait => return Some(self.wait(os).await),
             BuiltIn::Fg { job } => {
                 let n = job.or(self.jobs.keys().last().copied());
@@ -46,6 +45,17 @@ impl Session {
             BuiltIn::Change(change) => self.change(os, change).await,
         };
         Some(done.map_err(|why| format!("{name}: {why}").into()))
+    }
+
+    /// Leaves with this code, or as the last command has ended.
+    async fn exit(&mut self, os: &mut Os, code: Option<u8>) -> End {
+        let last = self.last.take().map_or(Ok(()), Err);
+        self.is_over = self.leaves(os).await;
+        match code.filter(|_| self.is_over) {
+            Some(0) => Ok(()),
+            Some(code) => Err(Failure::exit(code)),
+            None => last,
+        }
     }
 
     pub(super) async fn say(&mut self, os: &mut Os, say: &Say) -> Result<String, String> {
@@ -133,7 +143,7 @@ impl Session {
         // Its own future is a part of it, so the compiler cannot know its size.
         let run = async move |os: &mut Os| {
             let run: Pin<Box<dyn Future<Output = _> + '_>> = Box::pin(there.run(os));
-            run.await
+            run.await.map_err(|failure| failure.text)
         };
         let line = format!("host {host}");
         match os.spawn_on(host, "shell", run).await {

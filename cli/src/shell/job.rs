@@ -106,6 +106,8 @@ impl Job {
             is_typed_at: desk.is_typed_at && is_alone,
             // A pipe and a file are inputs of their own.
             has_no_input: false,
+            // The step fails with it, and the run does not.
+            code: None,
             ..desk
         });
         for (n, (work, words)) in works.into_iter().zip(&step.stages).enumerate() {

@@ -11,7 +11,7 @@ use std::{
     cell::{Cell, RefCell},
     collections::{BTreeMap, VecDeque},
     error::Error,
-    fs,
+    fs, mem,
     rc::Rc,
 };
 
@@ -19,9 +19,11 @@ use clap::{Args, FromArgMatches};
 use trapline::{Exit, Ledger, Observer, Os, Queue, Signal, Signals, SimNet, Source, Tid};
 
 use super::{
+    commands::message,
     desk::Desk,
     live::feed,
     options::Boot,
+    output::FAILURE,
     program::{Entry, Placed, Programs, made},
     record::Recorded,
 };
@@ -116,6 +118,28 @@ struct Shared {
 }
 
 impl Shared {
+    fn is_script(&self) -> bool {
+        matches!(self.lines, Lines::Script)
+    }
+
+    /// Says why a command has failed, unless the run does: on standard error, where there is a run and
+    /// no terminal that has both streams.
+    async fn tell(&self, os: &mut Os, failure: &mut Failure) {
+        if mem::replace(&mut failure.is_told, true) {
+            return;
+        }
+        let log = self.desk.as_ref().and_then(|desk| desk.shown);
+        match log.filter(|_| self.terminal().is_none()) {
+            Some(log) => {
+                // What was printed before comes first.
+                os.yield_now().await;
+                log.error(&failure.text);
+                *failure = Failure::exit(failure.code);
+            }
+            None => writeln!(os, "{}", failure.text),
+        }
+    }
+
     /// The task that reads the terminal.
     fn terminal(&self) -> Option<Tid> {
         match self.lines {
@@ -143,6 +167,11 @@ struct Session {
     shared: Rc<Shared>,
     prompt: String,
     jobs: BTreeMap<usize, Job>,
+    /// Why the last command has failed, if it has.
+    last: Option<Failure>,
+    /// Whether it was said that jobs run, and nothing was done since.
+    was_asked: bool,
+    is_over: bool,
 }
 
 /// How a command has ended.
@@ -150,8 +179,9 @@ type End = Result<(), Failure>;
 
 struct Failure {
     text: String,
-    /// Whether the run warns of it.
+    /// Whether the user knows of it.
     is_told: bool,
+    code: u8,
 }
 
 impl Failure {
@@ -159,10 +189,20 @@ impl Failure {
     fn check(line: &str, exit: Exit) -> End {
         match exit {
             Exit::Done => Ok(()),
+            // The run warns of others than those that were killed.
             exit => Err(Self {
                 is_told: exit != Exit::Killed,
-                text: format!("{line}: {exit}"),
+                ..format!("{line}: {exit}").into()
             }),
+        }
+    }
+
+    /// An end with this exit code, which says nothing more.
+    fn exit(code: u8) -> Self {
+        Self {
+            text: format!("exit code {code}"),
+            is_told: true,
+            code,
         }
     }
 }
@@ -170,8 +210,9 @@ impl Failure {
 impl<T: Into<String>> From<T> for Failure {
     fn from(text: T) -> Self {
         Self {
-            text: text.into(),
+            text: text.into().trim_end().into(),
             is_told: false,
+            code: FAILURE,
         }
     }
 }
@@ -208,7 +249,15 @@ impl Shell {
         let mut session = Session::new(Rc::clone(&shared), "trapline> ".into());
         let end = session.run(os).await;
         shared.close_recording()?;
-        end.map_err(Into::into)
+        let code = shared.desk.as_ref().and_then(|desk| desk.code.as_ref());
+        match (end, code) {
+            // The run says nothing of it, as a system that runs a shell.
+            (Err(failure), Some(code)) => {
+                code.set(code.get().max(failure.code));
+                Ok(())
+            }
+            (end, _) => end.map_err(|failure| failure.text.into()),
+        }
     }
 }
 
@@ -248,57 +297,64 @@ impl Lines {
 
 impl Session {
     fn new(shared: Rc<Shared>, prompt: String) -> Self {
-        let jobs = BTreeMap::new();
         Self {
             shared,
             prompt,
-            jobs,
+            jobs: BTreeMap::new(),
+            last: None,
+            was_asked: false,
+            is_over: false,
         }
     }
 
-    /// Runs all lines. An error says why the last command has failed.
-    async fn run(&mut self, os: &mut Os) -> Result<(), String> {
-        let mut last = Ok(());
-        while let Some(step) = self.next(os).await {
-            last = match step {
-                Ok(step) if step.after.is_some_and(|well| well != last.is_ok()) => continue,
-                Ok(step) if step.stages == [["exit"]] => break,
+    /// Runs all lines, and ends as the last command.
+    async fn run(&mut self, os: &mut Os) -> End {
+        while !self.is_over
+            && let Some(step) = self.next(os).await
+        {
+            let end = match step {
+                Ok(step) if step.after.is_some_and(|well| well != self.last.is_none()) => continue,
                 Ok(step) => self.step(os, step).await,
                 Err(error) => Err(error.into()),
             };
-            if let Err(Failure { text, is_told }) = &last
-                && !is_told
-            {
-                writeln!(os, "{}", text.trim_end());
+            self.last = end.err();
+            if let Some(failure) = &mut self.last {
+                self.shared.tell(os, failure).await;
             }
         }
         // Those of a script go on, as in other shells.
-        if !matches!(self.shared.lines, Lines::Script) {
+        if !self.shared.is_script() {
             for job in self.jobs.values() {
                 job.kill(os).await;
             }
         }
-        last.map_err(|failure| failure.text)
+        self.last.take().map_or(Ok(()), Err)
+    }
+
+    /// Whether the shell may end: the first time it says that jobs run. Those of a script go on.
+    async fn leaves(&mut self, os: &mut Os) -> bool {
+        self.tell(os).await;
+        if self.was_asked || self.shared.is_script() || self.jobs.is_empty() {
+            return true;
+        }
+        writeln!(os, "Jobs run: end the input or exit again to end them");
+        self.was_asked = true;
+        false
     }
 
     /// Returns the next step, of a new line if none is left. An error says what is wrong with that line.
     async fn next(&mut self, os: &mut Os) -> Option<Result<Step, String>> {
-        let mut was_told = false;
         loop {
             if let Some(step) = self.shared.steps.borrow_mut().pop_front() {
                 return Some(Ok(step));
             }
             let Some(line) = self.line(os).await else {
-                let is_script = matches!(self.shared.lines, Lines::Script);
-                if was_told || is_script || self.jobs.is_empty() {
-                    return None;
-                }
                 // At a terminal one may go on.
-                writeln!(os, "Jobs run: end the input again to end them");
-                was_told = true;
-                continue;
+                match self.leaves(os).await {
+                    true => return None,
+                    false => continue,
+                }
             };
-            was_told = false;
             match steps(&line) {
                 Ok(steps) => self.shared.steps.borrow_mut().extend(steps),
                 Err(error) => return Some(Err(error)),
@@ -402,8 +458,9 @@ impl Session {
             return end;
         }
         let is_alone = step.from.is_none() && step.to.is_none() && step.stages.len() == 1;
-        if is_alone
-            && let Some(Ok(command)) = BuiltIn::read(&step.stages[0])
+        let command = BuiltIn::read(&step.stages[0]).filter(|_| is_alone);
+        self.was_asked &= matches!(command, Some(Ok(BuiltIn::Exit { .. })));
+        if let Some(Ok(command)) = command
             && let Some(end) = self.act(os, &step.stages[0][0], command).await
         {
             return end;
@@ -427,7 +484,7 @@ impl Session {
         let name = &words[0];
         match BuiltIn::read(words) {
             None => self.program(words),
-            Some(Err(error)) => answer(&error),
+            Some(Err(error)) => answer(error),
             Some(Ok(BuiltIn::Sleep { time })) => Ok(Work::Sleep(time)),
             Some(Ok(BuiltIn::Run { program })) => self.program(&program),
             Some(Ok(BuiltIn::Say(say))) => {
@@ -447,7 +504,7 @@ impl Session {
         let named = |matches| Placed::new(programs, "", (entry.name, &matches));
         match matches.and_then(named) {
             Ok(placed) => Ok(Work::Program(Box::new(placed))),
-            Err(error) => answer(&error),
+            Err(error) => answer(error),
         }
     }
 
@@ -468,9 +525,9 @@ impl Session {
 }
 
 /// What `clap` says of the arguments of a command: its help, or an error.
-fn answer(error: &clap::Error) -> Result<Work, String> {
+fn answer(error: clap::Error) -> Result<Work, String> {
     match error.use_stderr() {
-        true => Err(error.to_string().trim_end().into()),
+        true => Err(message(error)),
         false => Ok(Work::Text(error.to_string())),
     }
 }
