@@ -174,9 +174,9 @@ fn explain(error: clap::Error, mut command: Command, programs: &[Entry]) -> clap
 fn plain(error: clap::Error) -> clap::Error {
     let source = error.source();
     let number = source.and_then(|source| source.downcast_ref::<ParseIntError>());
-    let is_fraction = source.is_some_and(|source| source.is::<ParseFloatError>());
+    let fraction = source.and_then(|source| source.downcast_ref::<ParseFloatError>());
     let why = match number.map(ParseIntError::kind) {
-        None if is_fraction => "it takes a number, such as 0.5",
+        None if fraction.is_some() => "it takes a number, such as 0.5",
         None => return error,
         Some(IntErrorKind::PosOverflow) => "the number is too large",
         Some(IntErrorKind::NegOverflow) => "the number is too small",

@@ -3,7 +3,7 @@
 use std::{path::PathBuf, pin::Pin, rc::Rc, sync::mpsc};
 
 use serde_json::Value;
-use trapline::{Event, Exit, Os, SimNet, Source};
+use trapline::{Event, Exit, Os, SimNet};
 
 use super::{
     super::{
@@ -122,14 +122,8 @@ impl Session {
     /// Waits for all jobs, up to one that fails. An interrupt ends the wait, and no job.
     async fn wait(&mut self, os: &mut Os) -> End {
         while let Some(mut job) = self.jobs.first_entry() {
-            while let Some(tid) = job.get().next() {
-                let sources = [Source::exit(tid), Source::signal(&self.shared.signals)];
-                if os.select(&sources).await == 1 {
-                    self.shared.signals.next(os).await;
-                    self.shared.drop_lines();
-                    return Err("wait: interrupted: see jobs".into());
-                }
-                job.get_mut().wait(os, tid).await;
+            if !self.shared.wait_for(os, job.get_mut()).await {
+                return Err("wait: interrupted: see jobs".into());
             }
             let job = job.remove();
             Failure::check(&job.line, job.end())?;

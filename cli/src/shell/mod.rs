@@ -24,7 +24,7 @@ use super::{
     live::feed,
     options::Boot,
     output::FAILURE,
-    program::{Entry, Placed, Programs, made},
+    program::{Entry, Programs, Run, made},
     record::Recorded,
 };
 use builtin::BuiltIn;
@@ -148,12 +148,22 @@ impl Shared {
         }
     }
 
-    /// At a terminal, drops what was to follow the command under way: the lines of a pasted text, too.
-    fn drop_lines(&self) {
-        if self.terminal().is_some() {
-            self.left.borrow_mut().clear();
-            self.steps.borrow_mut().clear();
+    /// Waits for the tasks of a job. Returns `false` at an interrupt, which at a terminal drops what was
+    /// to follow the command under way: the lines of a pasted text, too.
+    async fn wait_for(&self, os: &mut Os, job: &mut Job) -> bool {
+        while let Some(tid) = job.next() {
+            let sources = [Source::exit(tid), Source::signal(&self.signals)];
+            if os.select(&sources).await == 1 {
+                self.signals.next(os).await;
+                if self.terminal().is_some() {
+                    self.left.borrow_mut().clear();
+                    self.steps.borrow_mut().clear();
+                }
+                return false;
+            }
+            job.wait(os, tid).await;
         }
+        true
     }
 
     /// Ends a recording. An error says why it is not complete.
@@ -457,19 +467,33 @@ impl Session {
             writeln!(os, "{span:.3?}");
             return end;
         }
-        let is_alone = step.from.is_none() && step.to.is_none() && step.stages.len() == 1;
-        let command = BuiltIn::read(&step.stages[0]).filter(|_| is_alone);
+        let command = BuiltIn::read(&step.stages[0]).filter(|_| step.is_alone());
         self.was_asked &= matches!(command, Some(Ok(BuiltIn::Exit { .. })));
         if let Some(Ok(command)) = command
             && let Some(end) = self.act(os, &step.stages[0][0], command).await
         {
             return end;
         }
+        let desk = self.shared.desk.as_ref().map(|desk| Desk {
+            // A shell types at the terminal if it has nothing else to read and to print to.
+            is_typed_at: desk.is_typed_at && step.is_alone() && !step.is_behind,
+            // A pipe and a file are inputs of their own.
+            has_no_input: false,
+            // The step fails with it, and the run does not.
+            code: None,
+            ..desk.clone()
+        });
         let mut works = Vec::new();
         for words in &step.stages {
-            works.push(self.work(os, words).await?);
+            works.push(self.work(os, words, desk.as_ref()).await?);
         }
-        let job = Job::start(os, works, &step, self.shared.desk.as_ref()).await?;
+        let mut job = Job::new(&step);
+        if let Err(error) = job.start(os, works, &step).await {
+            job.kill(os).await;
+            // Those that were started have ended then.
+            let _ = self.front(os, job).await;
+            return Err(error.to_string().into());
+        }
         if !step.is_behind {
             return self.front(os, job).await;
         }
@@ -480,54 +504,71 @@ impl Session {
     }
 
     /// Returns what a program of a step does. An error is a line for the user.
-    async fn work(&mut self, os: &mut Os, words: &[String]) -> Result<Work, String> {
+    async fn work(
+        &mut self,
+        os: &mut Os,
+        words: &[String],
+        desk: Option<&Desk>,
+    ) -> Result<Work, String> {
         let name = &words[0];
         match BuiltIn::read(words) {
-            None => self.program(words),
-            Some(Err(error)) => answer(error),
-            Some(Ok(BuiltIn::Sleep { time })) => Ok(Work::Sleep(time)),
-            Some(Ok(BuiltIn::Run { program })) => self.program(&program),
-            Some(Ok(BuiltIn::Say(say))) => {
-                let text = self.say(os, &say).await;
-                text.map(Work::Text).map_err(|why| format!("{name}: {why}"))
+            None => self.program(words, desk),
+            Some(Err(error)) => answer(name, error),
+            Some(Ok(BuiltIn::Sleep { time })) => {
+                let sleep = async move |os: &mut Os| os.sleep(time).await;
+                Ok((name.clone(), run(sleep)))
             }
+            Some(Ok(BuiltIn::Run { program })) => self.program(&program, desk),
+            Some(Ok(BuiltIn::Say(say))) => match self.say(os, &say).await {
+                Ok(text) => Ok(print(name, text)),
+                Err(why) => Err(format!("{name}: {why}")),
+            },
             Some(Ok(_)) => Err(format!("{name} is a command of the shell: write it alone")),
         }
     }
 
-    fn program(&self, words: &[String]) -> Result<Work, String> {
+    fn program(&self, words: &[String], desk: Option<&Desk>) -> Result<Work, String> {
         let (name, programs) = (&words[0], &self.shared.programs);
         let entry = programs.iter().find(|entry| entry.name == name);
         let entry = entry
             .ok_or_else(|| format!("{name}: there is no such program or command: see help"))?;
         let matches = entry.command().try_get_matches_from(words);
-        let named = |matches| Placed::new(programs, "", (entry.name, &matches));
-        match matches.and_then(named) {
-            Ok(placed) => Ok(Work::Program(Box::new(placed))),
-            Err(error) => answer(error),
+        let checked = |matches| (entry.check)(&matches).map(|()| matches);
+        match matches.and_then(checked) {
+            Ok(matches) => Ok((name.clone(), (entry.run)(&matches, programs, desk))),
+            Err(error) => answer(name, error),
         }
     }
 
     /// Waits for the job. An interrupt ends it, and not the shell.
     async fn front(&mut self, os: &mut Os, mut job: Job) -> End {
-        while let Some(tid) = job.next() {
-            let sources = [Source::exit(tid), Source::signal(&self.shared.signals)];
-            if os.select(&sources).await == 0 {
-                job.wait(os, tid).await;
-            } else {
-                self.shared.signals.next(os).await;
-                job.kill(os).await;
-                self.shared.drop_lines();
-            }
+        while !self.shared.wait_for(os, &mut job).await {
+            job.kill(os).await;
         }
         Failure::check(&job.line, job.end())
     }
 }
 
 /// What `clap` says of the arguments of a command: its help, or an error.
-fn answer(error: clap::Error) -> Result<Work, String> {
+fn answer(name: &str, error: clap::Error) -> Result<Work, String> {
     match error.use_stderr() {
         true => Err(message(error)),
-        false => Ok(Work::Text(error.to_string())),
+        false => Ok(print(name, error.to_string())),
     }
+}
+
+fn print(name: &str, text: String) -> Work {
+    (
+        name.into(),
+        run(async move |os: &mut Os| write!(os, "{text}")),
+    )
+}
+
+fn run(work: impl AsyncFnOnce(&mut Os) + 'static) -> Run {
+    Box::new(move |os| {
+        Box::pin(async move {
+            work(os).await;
+            Ok(())
+        })
+    })
 }
