@@ -182,11 +182,13 @@ impl Session {
         };
         self.shared.close_recording()?;
         os.run_recorded(open).await.map_err(|error| error.0)??;
-        let (tasks, now) = (os.tasks().await, os.now().await);
-        if let Ok((mut recorder, recorded)) = recording.try_recv() {
-            feed::introduce(&mut recorder, &tasks, now);
-            let recording = (os.observe(recorder), recorded);
-            self.shared.recording.replace(Some(recording));
+        match recording.try_recv() {
+            Ok((recorder, recorded)) => {
+                let recording = (feed::join(os, recorder).await, recorded);
+                self.shared.recording.replace(Some(recording));
+            }
+            // A replay makes the same calls.
+            Err(_) => drop(feed::join(os, |_: &Event<'_>| {}).await),
         }
         Ok(())
     }

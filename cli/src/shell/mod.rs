@@ -48,7 +48,7 @@ pub(super) struct ShellLine {
 pub(super) fn help(name: &str) -> String {
     format!(
         "`help` at the prompt names the commands of the shell. It is the program `shell` of boot, with \
-         the same options and exit codes.\n\n\
+         the same options and exit codes, and that of `exit CODE`.\n\n\
          Examples:\n  \
          {name} shell\n  \
          {name} shell --virtual --seed 1 -c \"sleep 2h & ps; time wait\"\n  \
@@ -60,7 +60,8 @@ pub(super) fn help(name: &str) -> String {
 /// A prompt: a task that starts programs and waits for them
 ///
 /// Its lines come from standard input, on a terminal with a prompt before each. `help` names its own
-/// commands. An interrupt ends the program in front. The shell fails if its last command does.
+/// commands. An interrupt ends the program in front. The shell ends as its last command, or with the code of
+/// `exit`.
 #[derive(Args)]
 struct Shell {
     /// Run this line instead
@@ -241,9 +242,7 @@ impl Shell {
         };
         let left = text.iter().flat_map(|text| text.lines().map(Into::into));
         let recent = feed::ledger();
-        let (tasks, now) = (os.tasks().await, os.now().await);
-        feed::introduce(&mut *recent.borrow_mut(), &tasks, now);
-        let _follows = os.observe(feed::follow(&recent));
+        let _follows = feed::join(os, feed::follow(&recent)).await;
         let shared = Rc::new(Shared {
             programs,
             desk,

@@ -398,12 +398,26 @@ fn a_session_is_taped_replayed_and_searched() {
         .spawn()
         .expect("it starts");
     let mut input = child.stdin.take().expect("it is a pipe");
-    write!(input, "sleep 1ms &\nseq 2\nwait\nps\n").unwrap();
+    let file = folder.path("recording");
+    write!(
+        input,
+        "sleep 1ms &\nseq 2\nwait\nrecord {file}\nkill 99\ntime seq 1\nps\n"
+    )
+    .unwrap();
     drop(input);
     let (code, out, err) = texts(child.wait_with_output().expect("it runs"));
     assert_eq!(code, 0, "{err}");
+    let failed = "error: kill: there is no task 99: see ps\n";
+    has(&err, failed);
+    has(
+        &run(&["trace", "show", &file]).1,
+        "seq          exited: done",
+    );
+    fs::remove_file(&file).unwrap();
     let (code, again, err) = run(&["replay", &tape]);
     assert_eq!((code, again), (0, out), "{err}");
+    has(&err, failed);
+    assert!(!fs::exists(&file).unwrap(), "a replay records nothing");
     let (code, out, err) = run(&["explore", "shell", "-c", "seq 2 & seq 3; wait"]);
     assert_eq!(code, 0, "{out}{err}");
     has(&out, "1000 schedules pass");
