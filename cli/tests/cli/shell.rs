@@ -395,6 +395,7 @@ fn a_session_is_taped_replayed_and_searched() {
     let mut child = trapline(&args)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
         .spawn()
         .expect("it starts");
     let mut input = child.stdin.take().expect("it is a pipe");
