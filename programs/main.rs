@@ -87,6 +87,9 @@ fn main() -> ExitCode {
                 program::<filters::seq::Seq>("seq"),
                 program::<filters::tee::Tee>("tee"),
                 program::<filters::yes::Yes>("yes"),
+                program::<filters::say::Say>("say"),
+                program::<filters::ls::Ls>("ls"),
+                program::<filters::rm::Rm>("rm"),
             ],
         )
         .group(

@@ -1,7 +1,7 @@
 //! `boot`: a session is a run from its options to its exit code.
 
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     hash::{BuildHasher, RandomState},
     io::{self, IsTerminal},
     process::{self, ExitCode},
@@ -126,6 +126,8 @@ struct Session<'a> {
     tape: Tape,
     summary: Rc<RefCell<Summary>>,
     exits: Rc<RefCell<Exits>>,
+    /// That of the shells.
+    code: Rc<Cell<u8>>,
 }
 
 impl<'a> Session<'a> {
@@ -201,6 +203,7 @@ impl<'a> Session<'a> {
             tape,
             summary,
             exits,
+            code: Rc::default(),
         };
         Ok((session, kernel))
     }
@@ -256,6 +259,7 @@ impl<'a> Session<'a> {
         desk.header = record::header(options, self.command, kernel.seed());
         (desk.shown, desk.is_typed_at) = (Some(log), self.is_typed_at);
         desk.has_no_input = options.simulated && options.stdin.is_none();
+        desk.code = Some(Rc::clone(&self.code));
         load(kernel, self.line, desk, log).map_err(Failure::Limit)?;
         if let Some(watch) = self.watch.take() {
             let recording = self.recorded.as_ref().map(|recorded| &recorded.handle);
@@ -280,6 +284,7 @@ impl<'a> Session<'a> {
             Some(Ending::Short) => explain(log, &Ok(kernel.report())),
             None => explain(log, &result),
         };
+        let code = with_shells(code, self.code.get());
         let code = self.tape.end(log, code);
         // A signal from outside that no task has caught ends the run itself.
         let ended_by = kernel.ended_by().filter(|_| signals::signal().is_none());
@@ -333,6 +338,7 @@ pub(super) fn desk(line: &BootLine, rules: &Rules) -> Desk {
         shown: None,
         is_typed_at: false,
         has_no_input: false,
+        code: None,
         disk: line.options.disk.clone().map(Arc::new),
     }
 }
@@ -412,6 +418,14 @@ pub(super) fn at_limit(limit: &Limit, blocked: &Blocked) -> String {
             format!("the limit of {span} is reached: raise --max-time{blocked}")
         }
         _ => format!("{limit}{blocked}"),
+    }
+}
+
+/// The exit code of a run whose shells have left this one. A run that was stopped keeps its own.
+fn with_shells(code: u8, of_shells: u8) -> u8 {
+    match code {
+        0 | FAILURE if of_shells != 0 => of_shells,
+        code => code,
     }
 }
 

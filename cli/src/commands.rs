@@ -1,7 +1,11 @@
 //! The commands of a binary and its programs: reading a command line, and the messages about a wrong
 //! one.
 
-use std::ffi::OsString;
+use std::{
+    error::Error,
+    ffi::OsString,
+    num::{IntErrorKind, ParseFloatError, ParseIntError},
+};
 
 use clap::{
     Arg, ArgMatches, Command,
@@ -12,7 +16,7 @@ use super::{
     net,
     policy::Register,
     program::{Entry, Placed},
-    values::LOCK,
+    values::{LOCK, usage},
     words,
 };
 
@@ -66,7 +70,6 @@ impl Commands<'_> {
         line: &str,
     ) -> Result<Placed, clap::Error> {
         let locate = |kind, message: &str| {
-            let message = message.strip_prefix("error: ").unwrap_or(message);
             let message = format!("in {option} {text:?}: {}\n", message.trim_end());
             clap::Error::raw(kind, message)
         };
@@ -85,7 +88,7 @@ impl Commands<'_> {
         placed.map_err(|error| match error.kind() {
             ErrorKind::DisplayHelp => error,
             ErrorKind::MissingSubcommand => locate(error.kind(), "it names no program"),
-            kind => locate(kind, &explain_program(error, command).to_string()),
+            kind => locate(kind, &message(explain_program(error, command))),
         })
     }
 }
@@ -119,7 +122,8 @@ pub(super) fn of_programs(command: Command, name: &str) -> Command {
 }
 
 /// Adds a hint to an error of `clap`'s where this crate knows more than `clap`.
-fn explain(mut error: clap::Error, mut command: Command, programs: &[Entry]) -> clap::Error {
+fn explain(error: clap::Error, mut command: Command, programs: &[Entry]) -> clap::Error {
+    let mut error = plain(error);
     command.build();
     // Only the usages of boot, explore and lab have a PROGRAM.
     let usage = match error.get(ContextKind::Usage) {
@@ -164,6 +168,33 @@ fn explain(mut error: clap::Error, mut command: Command, programs: &[Entry]) -> 
         error.remove(ContextKind::SuggestedArg);
     }
     error
+}
+
+/// Says what a number is where `clap` has the words of Rust's parsers.
+fn plain(error: clap::Error) -> clap::Error {
+    let source = error.source();
+    let number = source.and_then(|source| source.downcast_ref::<ParseIntError>());
+    let fraction = source.and_then(|source| source.downcast_ref::<ParseFloatError>());
+    let why = match number.map(ParseIntError::kind) {
+        None if fraction.is_some() => "it takes a number, such as 0.5",
+        None => return error,
+        Some(IntErrorKind::PosOverflow) => "the number is too large",
+        Some(IntErrorKind::NegOverflow) => "the number is too small",
+        Some(IntErrorKind::Zero) => "it takes a whole number that is not 0",
+        Some(_) => "it takes a whole number, such as 10",
+    };
+    let (value, arg) = (ContextKind::InvalidValue, ContextKind::InvalidArg);
+    let (value, arg) = (text(&error, value), text(&error, arg));
+    usage(format!(
+        "invalid value '{value}' for '{arg}': {why}\n\nFor more information, try '--help'."
+    ))
+}
+
+/// What an error says, for a line that names its kind.
+pub(super) fn message(error: clap::Error) -> String {
+    let text = plain(error).to_string();
+    let text = text.strip_prefix("error: ").unwrap_or(&text);
+    text.trim_end().into()
 }
 
 /// Options of `boot` that exclude each other, and what to do instead.

@@ -246,6 +246,7 @@ impl Booting<'_> {
             None => {
                 let world = RealWorld::new().map_err(|error| cannot(&error))?;
                 let world = world.share_ports(self.ports).since(self.begin);
+                let world = world.disk_advice("give it one by --disk DIR, without --kernels");
                 let path = options.tape.as_deref();
                 let path = path.map(|path| outfile::of_kernel(path, id));
                 Outside::maybe_taped(world, path.as_deref(), options, &header, log)?

@@ -1,6 +1,6 @@
 //! What the shell can change of the run that it is in, and shows of it.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{cell::Cell, path::PathBuf, rc::Rc, sync::Arc};
 
 use trapline::{SimNet, record::Header};
 
@@ -26,6 +26,8 @@ pub(super) struct Desk {
     pub(super) is_typed_at: bool,
     /// Whether the run reads nothing from outside: it is virtual, and has no `--stdin`.
     pub(super) has_no_input: bool,
+    /// Where a shell that `boot` has started leaves its exit code. The largest is that of the run.
+    pub(super) code: Option<Rc<Cell<u8>>>,
     /// The directory that is the disk.
     pub(super) disk: Option<Arc<PathBuf>>,
 }

@@ -67,7 +67,8 @@ impl Outside {
         if let Some(own) = place.own {
             return Self::maybe_taped(own, tape, options, header, log);
         }
-        let mut world = RealWorld::new().map_err(|error| format!("cannot boot: {error}"))?;
+        let world = RealWorld::new().map_err(|error| format!("cannot boot: {error}"))?;
+        let mut world = world.disk_advice("give it one by --disk DIR");
         if let Some(dir) = &options.disk {
             world = world.disk(dir).map_err(|error| error.to_string())?;
         }

@@ -3,7 +3,7 @@
 use std::{error::Error, fmt, pin::Pin, sync::Arc};
 
 use clap::{ArgMatches, Command, error::ErrorKind};
-use trapline::{Errno, Kernel, Limits, Os, Report, Stdio, Tid};
+use trapline::{Errno, Kernel, Limits, Os, Report, Tid};
 
 use super::desk::Desk;
 
@@ -118,18 +118,6 @@ impl Placed {
             name,
             async move |os: &mut Os| run(os).await,
         )
-    }
-
-    /// Starts the program as a child of the task, with these standard streams.
-    pub(super) async fn start(
-        &self,
-        os: &mut Os,
-        stdio: Stdio,
-        desk: Option<&Desk>,
-    ) -> Result<Tid, Errno> {
-        let (name, run) = (self.name(), self.run(desk));
-        os.spawn_piped(stdio, name, async move |os: &mut Os| run(os).await)
-            .await
     }
 }
 

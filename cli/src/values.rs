@@ -208,10 +208,7 @@ pub(super) fn task(text: &str) -> Result<Tid, String> {
 
 /// Reads a whole number; an error names the range.
 pub(super) fn whole<T: FromStr>(text: &str) -> Result<T, String> {
-    let largest = match size_of::<T>() {
-        4 => u64::from(u32::MAX),
-        _ => u64::MAX,
-    };
+    let largest = u64::MAX >> (64 - 8 * size_of::<T>());
     let least = u8::from("0".parse::<T>().is_err());
     text.parse()
         .map_err(|_| format!("it takes a whole number from {least} to {largest}"))

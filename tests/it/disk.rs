@@ -285,7 +285,7 @@ fn a_world_without_a_disk_says_what_to_do() {
     });
     let text = told.borrow();
     assert!(
-        text.contains("Builder::disk(dir)") && text.contains("--disk DIR"),
+        text.ends_with("give it one by Builder::disk(dir)"),
         "{text}"
     );
 

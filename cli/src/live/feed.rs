@@ -4,7 +4,7 @@
 use std::{cell::RefCell, rc::Rc, time::Duration};
 
 use serde_json::{Map, Value};
-use trapline::{CallInfo, Event, Fact, KernelId, Ledger, TaskInfo, TaskState, Tid, Tracer};
+use trapline::{CallInfo, Event, Fact, KernelId, Ledger, Observer, Os, TaskState, Tid, Tracer};
 
 use super::{
     entry::shown,
@@ -42,9 +42,11 @@ impl Tracer for Recent {
     }
 }
 
-/// Tells a tracer that comes late which tasks there are, and what they wait for.
-pub(crate) fn introduce(tracer: &mut impl Tracer, tasks: &[TaskInfo], at: Duration) {
-    for task in tasks {
+/// Has a tracer follow the kernel of a task from now on. First it is told which tasks there are, and what
+/// they wait for.
+pub(crate) async fn join(os: &mut Os, mut tracer: impl Tracer + 'static) -> Observer {
+    let (tasks, at) = (os.tasks().await, os.now().await);
+    for task in &tasks {
         let mut tell = |fact| {
             tracer.event(&Event {
                 at,
@@ -61,6 +63,7 @@ pub(crate) fn introduce(tracer: &mut impl Tracer, tasks: &[TaskInfo], at: Durati
             tell(Fact::Blocked { on });
         }
     }
+    os.observe(tracer)
 }
 
 /// The last calls of a task as lines, the oldest first.

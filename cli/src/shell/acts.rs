@@ -3,7 +3,7 @@
 use std::{path::PathBuf, pin::Pin, rc::Rc, sync::mpsc};
 
 use serde_json::Value;
-use trapline::{Event, Exit, Os, SimNet, Source};
+use trapline::{Event, Exit, Os, SimNet};
 
 use super::{
     super::{
@@ -21,9 +21,8 @@ impl Session {
     /// Carries out a command that is no part of a pipe. `None` for one that is a task.
     pub(super) async fn act(&mut self, os: &mut Os, name: &str, command: BuiltIn) -> Option<End> {
         let done = match command {
-            BuiltIn::Sleep { .. } | BuiltIn::Time { .. } | BuiltIn::Run { .. } | BuiltIn::Exit => {
-                return None;
-            }
+            BuiltIn::Sleep { .. } | BuiltIn::Time { .. } | BuiltIn::Run { .. } => return None,
+            BuiltIn::Exit { code } => return Some(self.exit(os, code).await),
             BuiltIn::Wait => return Some(self.wait(os).await),
             BuiltIn::Fg { job } => {
                 let n = job.or(self.jobs.keys().last().copied());
@@ -46,6 +45,17 @@ impl Session {
             BuiltIn::Change(change) => self.change(os, change).await,
         };
         Some(done.map_err(|why| format!("{name}: {why}").into()))
+    }
+
+    /// Leaves with this code, or as the last command has ended.
+    async fn exit(&mut self, os: &mut Os, code: Option<u8>) -> End {
+        let last = self.last.take().map_or(Ok(()), Err);
+        self.is_over = self.leaves(os).await;
+        match code.filter(|_| self.is_over) {
+            Some(0) => Ok(()),
+            Some(code) => Err(Failure::exit(code)),
+            None => last,
+        }
     }
 
     pub(super) async fn say(&mut self, os: &mut Os, say: &Say) -> Result<String, String> {
@@ -112,14 +122,8 @@ impl Session {
     /// Waits for all jobs, up to one that fails. An interrupt ends the wait, and no job.
     async fn wait(&mut self, os: &mut Os) -> End {
         while let Some(mut job) = self.jobs.first_entry() {
-            while let Some(tid) = job.get().next() {
-                let sources = [Source::exit(tid), Source::signal(&self.shared.signals)];
-                if os.select(&sources).await == 1 {
-                    self.shared.signals.next(os).await;
-                    self.shared.drop_lines();
-                    return Err("wait: interrupted: see jobs".into());
-                }
-                job.get_mut().wait(os, tid).await;
+            if !self.shared.wait_for(os, job.get_mut()).await {
+                return Err("wait: interrupted: see jobs".into());
             }
             let job = job.remove();
             Failure::check(&job.line, job.end())?;
@@ -133,7 +137,7 @@ impl Session {
         // Its own future is a part of it, so the compiler cannot know its size.
         let run = async move |os: &mut Os| {
             let run: Pin<Box<dyn Future<Output = _> + '_>> = Box::pin(there.run(os));
-            run.await
+            run.await.map_err(|failure| failure.text)
         };
         let line = format!("host {host}");
         match os.spawn_on(host, "shell", run).await {
@@ -178,11 +182,13 @@ impl Session {
         };
         self.shared.close_recording()?;
         os.run_recorded(open).await.map_err(|error| error.0)??;
-        let (tasks, now) = (os.tasks().await, os.now().await);
-        if let Ok((mut recorder, recorded)) = recording.try_recv() {
-            feed::introduce(&mut recorder, &tasks, now);
-            let recording = (os.observe(recorder), recorded);
-            self.shared.recording.replace(Some(recording));
+        match recording.try_recv() {
+            Ok((recorder, recorded)) => {
+                let recording = (feed::join(os, recorder).await, recorded);
+                self.shared.recording.replace(Some(recording));
+            }
+            // A replay makes the same calls.
+            Err(_) => drop(feed::join(os, |_: &Event<'_>| {}).await),
         }
         Ok(())
     }

@@ -46,8 +46,11 @@ pub(super) enum BuiltIn {
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
         program: Vec<String>,
     },
-    /// Leave; it ends the jobs, if no script does it
-    Exit,
+    /// Leave, with this exit code; it ends the jobs, if no script does it
+    Exit {
+        #[arg(value_parser = whole::<u8>)]
+        code: Option<u8>,
+    },
 }
 
 /// A command whose text a pipe can carry.
@@ -69,7 +72,7 @@ pub(super) enum Change {
         #[arg(value_parser = task)]
         tid: Tid,
     },
-    /// Show every trap as a line on standard error, or those that the options select
+    /// Show each trap on standard error, or those that the options select
     Trace {
         #[arg(action = ArgAction::Set, value_parser = on_off())]
         state: bool,
@@ -91,12 +94,12 @@ pub(super) enum Change {
         #[arg(required = true, value_parser = net::setting)]
         setting: Vec<net::Setting>,
     },
-    /// Make a fault happen now, in the words of boot --fault: fault cut server client
+    /// Make a fault happen, as boot --fault has it: fault cut server client
     Fault {
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
         fault: Vec<String>,
     },
-    /// Record all events from now on, as boot --record does, to a file of the system
+    /// Record all events from now on in a file of the system, as boot --record
     Record {
         #[arg(value_hint = ValueHint::FilePath)]
         file: PathBuf,
@@ -124,18 +127,20 @@ pub(super) fn command() -> Command {
 pub(super) fn help() -> String {
     let line = |command: &Command| {
         let about = command.get_about().cloned().unwrap_or_default();
-        format!("{:<19} {about}\n", command.get_name())
+        format!("{:<7} {about}\n", command.get_name())
     };
     let commands: String = command().get_subcommands().map(line).collect();
-    format!("{JOINED}\n{commands}COMMAND --help      its arguments\n")
+    format!("{JOINED}\n{commands}\nCOMMAND --help has its arguments.\n")
 }
 
 const JOINED: &str = "\
-PROGRAM [ARGS]..    run a program of `list`, and wait for it; PROGRAM --help has its arguments
-A; B    A && B    A || B    one after the other: always, if A ended well, if A failed
-A | B               both, where B reads what A prints
-A < FILE            read a file of the disk; A > FILE and A >> FILE write one, or append to it
-PROGRAM &           run it behind the prompt, as a job
+PROGRAM ARGS   run a program of `list`, and wait for it
+A; B           one after the other
+A && B         B if A ended well; A || B: B if A failed
+A | B          both, where B reads what A prints
+A < FILE       read a file of the disk
+A > FILE       write one; A >> FILE: append to it
+A &            run it behind the prompt, as a job
 ";
 
 fn span(text: &str) -> Result<Duration, String> {

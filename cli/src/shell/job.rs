@@ -9,7 +9,7 @@ use std::{
 use trapline::{Errno, Exit, File, Mode, Os, Queue, Source, Stdio, Tid, UnixStream};
 
 use super::{
-    super::{desk::Desk, program::Placed, values::given},
+    super::{program::Run, values::given},
     line::Step,
 };
 
@@ -17,36 +17,8 @@ use super::{
 const ROOM: usize = 16;
 const PIECE: usize = 64 << 10;
 
-/// What a program of a step does.
-pub(super) enum Work {
-    Program(Box<Placed>),
-    /// What a command of the shell says.
-    Text(String),
-    Sleep(Duration),
-}
-
-impl Work {
-    async fn start(
-        self,
-        os: &mut Os,
-        name: &str,
-        stdio: Stdio,
-        desk: Option<&Desk>,
-    ) -> io::Result<Tid> {
-        let tid = match self {
-            Self::Program(placed) => placed.start(os, stdio, desk).await,
-            Self::Text(text) => {
-                let tell = async move |os: &mut Os| write!(os, "{text}");
-                os.spawn_piped(stdio, name, tell).await
-            }
-            Self::Sleep(span) => {
-                let sleep = async move |os: &mut Os| os.sleep(span).await;
-                os.spawn_piped(stdio, name, sleep).await
-            }
-        };
-        tid.map_err(|errno| no_task(name, errno))
-    }
-}
+/// The program of a stage, under the name of its task.
+pub(super) type Work = (String, Run);
 
 fn no_task(name: &str, errno: Errno) -> io::Error {
     io::Error::other(format!("{name}: {errno}: raise --max-tasks"))
@@ -64,35 +36,19 @@ pub(super) struct Job {
 }
 
 impl Job {
-    /// Starts the programs of a step. An error is a line for the user, and no task is left.
-    pub(super) async fn start(
-        os: &mut Os,
-        works: Vec<Work>,
-        step: &Step,
-        desk: Option<&Desk>,
-    ) -> Result<Self, String> {
-        let mut job = Self {
+    pub(super) fn new(step: &Step) -> Self {
+        Self {
             line: step.text(),
             ..Self::default()
-        };
-        match job.start_all(os, works, step, desk).await {
-            Ok(()) => Ok(job),
-            Err(error) => {
-                job.kill(os).await;
-                while let Some(tid) = job.next() {
-                    job.wait(os, tid).await;
-                }
-                Err(error.to_string())
-            }
         }
     }
 
-    async fn start_all(
+    /// Starts the programs of its step. An error leaves those that were started.
+    pub(super) async fn start(
         &mut self,
         os: &mut Os,
         works: Vec<Work>,
         step: &Step,
-        desk: Option<&Desk>,
     ) -> io::Result<()> {
         let mut to = match &step.to {
             Some((name, appends)) => Some(open(os, name, *appends).await?),
@@ -100,23 +56,17 @@ impl Job {
         };
         let mut input = self.input(os, step).await?;
         let last = works.len() - 1;
-        // A shell types at the terminal if it has nothing else to read and to print to.
-        let is_alone = input.is_none() && to.is_none() && last == 0;
-        let desk = desk.cloned().map(|desk| Desk {
-            is_typed_at: desk.is_typed_at && is_alone,
-            // A pipe and a file are inputs of their own.
-            has_no_input: false,
-            ..desk
-        });
-        for (n, (work, words)) in works.into_iter().zip(&step.stages).enumerate() {
+        for (n, (name, run)) in works.into_iter().enumerate() {
             let text = match n < last || to.is_some() {
                 true => Some(Queue::bounded(os, ROOM).await),
                 false => None,
             };
             let stdio = given(Stdio::new(), input.as_ref(), Stdio::input);
             let stdio = given(stdio, text.as_ref(), Stdio::output);
-            let stage = work.start(os, &words[0], stdio, desk.as_ref()).await?;
-            self.stages.push(stage);
+            let run = async move |os: &mut Os| run(os).await;
+            let stage = os.spawn_piped(stdio, &name, run).await;
+            self.stages
+                .push(stage.map_err(|errno| no_task(&name, errno))?);
             if let Some(text) = text {
                 input = self.join(os, text, to.take_if(|_| n == last)).await?;
             }
@@ -130,13 +80,23 @@ impl Job {
             return Ok(None);
         }
         // The prompt and the program in front have the input: without a file others find its end.
-        let (ours, theirs) = os.socketpair().await?;
+        let (to, input) = os.socketpair().await?;
         if let Some(name) = &step.from {
             let file = os.disk().open(os, name, Mode::Read).await?;
-            let feed = async move |os: &mut Os| feed(os, &file, &ours).await;
+            let feed = async move |os: &mut Os| {
+                let (mut piece, mut at) = (vec![0; PIECE], 0);
+                loop {
+                    let read = file.read_at(os, &mut piece, at).await?;
+                    if read == 0 {
+                        return Ok(());
+                    }
+                    to.send_all(os, &piece[..read]).await?;
+                    at += read as u64;
+                }
+            };
             self.carry(os, "<", feed).await?;
         }
-        Ok(Some(theirs))
+        Ok(Some(input))
     }
 
     /// Has a text go to a file, or to the next program, whose input this returns.
@@ -147,21 +107,38 @@ impl Job {
         file: Option<File>,
     ) -> io::Result<Option<UnixStream>> {
         if let Some(file) = file {
-            let write = async move |os: &mut Os| write(os, &text, &file).await;
+            let write = async move |os: &mut Os| {
+                while let Ok(text) = text.get(os).await {
+                    file.append(os, text.as_bytes()).await?;
+                }
+                Ok(())
+            };
             return self.carry(os, ">", write).await.map(|()| None);
         }
-        let (ours, theirs) = os.socketpair().await?;
-        let send = async move |os: &mut Os| send(os, &text, &ours).await;
-        self.carry(os, "|", send).await.map(|()| Some(theirs))
+        let (to, input) = os.socketpair().await?;
+        let send = async move |os: &mut Os| {
+            while let Ok(text) = text.get(os).await {
+                to.send_all(os, text.as_bytes()).await?;
+            }
+            Ok(())
+        };
+        self.carry(os, "|", send).await.map(|()| Some(input))
     }
 
+    /// Starts a task that carries text. It ends well with its reader.
     async fn carry(
         &mut self,
         os: &mut Os,
         name: &str,
-        program: impl AsyncFnOnce(&mut Os) -> io::Result<()> + 'static,
+        carrier: impl AsyncFnOnce(&mut Os) -> io::Result<()> + 'static,
     ) -> io::Result<()> {
-        let tid = os.spawn(name, program).await;
+        let carry = async move |os: &mut Os| {
+            carrier(os).await.or_else(|error| match error.kind() {
+                ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => Ok(()),
+                _ => Err(error),
+            })
+        };
+        let tid = os.spawn(name, carry).await;
         self.carriers
             .push(tid.map_err(|errno| no_task(name, errno))?);
         Ok(())
@@ -238,41 +215,4 @@ async fn open(os: &mut Os, name: &str, appends: bool) -> io::Result<File> {
         file.truncate(os, 0).await?;
     }
     Ok(file)
-}
-
-/// Carries what a program prints to the next one, as long as that reads.
-async fn send(os: &mut Os, text: &Queue<String>, to: &UnixStream) -> io::Result<()> {
-    while let Ok(text) = text.get(os).await {
-        if !is_sent(to.send_all(os, text.as_bytes()).await)? {
-            break;
-        }
-    }
-    Ok(())
-}
-
-async fn write(os: &mut Os, text: &Queue<String>, to: &File) -> io::Result<()> {
-    while let Ok(text) = text.get(os).await {
-        to.append(os, text.as_bytes()).await?;
-    }
-    Ok(())
-}
-
-/// Carries a file to a program, as long as that reads.
-async fn feed(os: &mut Os, from: &File, to: &UnixStream) -> io::Result<()> {
-    let (mut piece, mut at) = (vec![0; PIECE], 0);
-    loop {
-        let read = from.read_at(os, &mut piece, at).await?;
-        if read == 0 || !is_sent(to.send_all(os, &piece[..read]).await)? {
-            return Ok(());
-        }
-        at += read as u64;
-    }
-}
-
-/// Returns whether the reader is still there.
-fn is_sent(result: io::Result<()>) -> io::Result<bool> {
-    match result.as_ref().map_err(io::Error::kind) {
-        Err(ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) => Ok(false),
-        _ => result.map(|()| true),
-    }
 }

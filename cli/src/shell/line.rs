@@ -32,6 +32,36 @@ impl Step {
         }
         text
     }
+
+    /// Whether it is one program, whose text no pipe and no file has.
+    pub(super) fn is_alone(&self) -> bool {
+        self.from.is_none() && self.to.is_none() && self.stages.len() == 1
+    }
+
+    fn redirect(&mut self, sign: &str, file: Option<Token>) -> Result<(), String> {
+        let Some(Token::Word(file)) = file else {
+            return Err(format!("there is no file behind {sign}"));
+        };
+        let is_second = match sign {
+            "<" if !self.stages.is_empty() => {
+                return Err("only the first program of a pipe reads a file: put < there".into());
+            }
+            "<" => self.from.replace(file).is_some(),
+            _ => self.to.replace((file, sign == ">>")).is_some(),
+        };
+        match is_second {
+            true => Err(format!("{sign} can be there once")),
+            false => Ok(()),
+        }
+    }
+
+    fn stage(&mut self, words: Vec<String>, place: &str) -> Result<(), String> {
+        if words.is_empty() {
+            return Err(format!("there is no command {place}"));
+        }
+        self.stages.push(words);
+        Ok(())
+    }
 }
 
 /// What joins the words of a line.
@@ -40,64 +70,23 @@ pub(super) const OPERATORS: &str = "&;|<>";
 /// Reads a line. An error is a line for the user.
 pub(super) fn steps(line: &str) -> Result<Vec<Step>, String> {
     let tokens = words::tokens(line, OPERATORS).map_err(|error| format!("{error}: {line}"))?;
-    let mut reading = Reading::default();
-    for token in tokens {
-        match token {
-            // The rest of the line is a comment.
-            Token::Word(word) if word.starts_with('#') => break,
-            Token::Word(word) => reading.word(word)?,
-            Token::Operator(operator) => reading.operator(operator)?,
-        }
-    }
-    reading.no_file()?;
-    if !reading.words.is_empty() || reading.step != Step::default() {
-        reading.stage("at the end of the line")?;
-        reading.steps.push(reading.step);
-    }
-    Ok(reading.steps)
-}
-
-/// What was read of a line.
-#[derive(Default)]
-struct Reading {
-    steps: Vec<Step>,
-    step: Step,
-    words: Vec<String>,
-    /// `<`, `>` or `>>`, whose file comes next.
-    file: Option<String>,
-}
-
-impl Reading {
-    fn word(&mut self, word: String) -> Result<(), String> {
-        let Some(sign) = self.file.take() else {
-            self.words.push(word);
-            return Ok(());
-        };
-        let is_second = match &*sign {
-            "<" if !self.step.stages.is_empty() => {
-                return Err("only the first program of a pipe reads a file: put < there".into());
+    let is_comment = |token: &Token| matches!(token, Token::Word(word) if word.starts_with('#'));
+    let mut tokens = tokens.into_iter().take_while(|token| !is_comment(token));
+    let (mut steps, mut step, mut words) = (Vec::new(), Step::default(), Vec::new());
+    while let Some(token) = tokens.next() {
+        let operator = match token {
+            Token::Word(word) => {
+                words.push(word);
+                continue;
             }
-            "<" => self.step.from.replace(word).is_some(),
-            _ => self.step.to.replace((word, sign == ">>")).is_some(),
+            Token::Operator(operator) => operator,
         };
-        match is_second {
-            true => Err(format!("{sign} can be there once")),
-            false => Ok(()),
-        }
-    }
-
-    fn operator(&mut self, operator: String) -> Result<(), String> {
-        self.no_file()?;
         let after = match &*operator {
             "<" | ">" | ">>" => {
-                self.file = Some(operator);
-                return Ok(());
+                step.redirect(&operator, tokens.next())?;
+                continue;
             }
-            "|" if self.step.to.is_some() => {
-                return Err("only the last program of a pipe writes a file: put > there".into());
-            }
-            "|" => return self.stage("before |"),
-            ";" | "&" => None,
+            "|" | ";" | "&" => None,
             "&&" => Some(true),
             "||" => Some(false),
             _ => {
@@ -106,26 +95,21 @@ impl Reading {
                 ));
             }
         };
-        self.stage(&format!("before {operator}"))?;
-        self.step.is_behind = operator == "&";
-        self.steps.push(mem::take(&mut self.step));
-        self.step.after = after;
-        Ok(())
-    }
-
-    /// Ends the words of a program.
-    fn stage(&mut self, place: &str) -> Result<(), String> {
-        if self.words.is_empty() {
-            return Err(format!("there is no command {place}"));
-        }
-        self.step.stages.push(mem::take(&mut self.words));
-        Ok(())
-    }
-
-    fn no_file(&self) -> Result<(), String> {
-        match &self.file {
-            Some(sign) => Err(format!("there is no file behind {sign}")),
-            None => Ok(()),
+        step.stage(mem::take(&mut words), &format!("before {operator}"))?;
+        if operator != "|" {
+            step.is_behind = operator == "&";
+            let next = Step {
+                after,
+                ..Step::default()
+            };
+            steps.push(mem::replace(&mut step, next));
+        } else if step.to.is_some() {
+            return Err("only the last program of a pipe writes a file: put > there".into());
         }
     }
+    if !words.is_empty() || step != Step::default() {
+        step.stage(words, "at the end of the line")?;
+        steps.push(step);
+    }
+    Ok(steps)
 }

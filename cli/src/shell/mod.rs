@@ -11,7 +11,7 @@ use std::{
     cell::{Cell, RefCell},
     collections::{BTreeMap, VecDeque},
     error::Error,
-    fs,
+    fs, mem,
     rc::Rc,
 };
 
@@ -19,10 +19,12 @@ use clap::{Args, FromArgMatches};
 use trapline::{Exit, Ledger, Observer, Os, Queue, Signal, Signals, SimNet, Source, Tid};
 
 use super::{
+    commands::message,
     desk::Desk,
     live::feed,
     options::Boot,
-    program::{Entry, Placed, Programs, made},
+    output::FAILURE,
+    program::{Entry, Programs, Run, made},
     record::Recorded,
 };
 use builtin::BuiltIn;
@@ -46,7 +48,7 @@ pub(super) struct ShellLine {
 pub(super) fn help(name: &str) -> String {
     format!(
         "`help` at the prompt names the commands of the shell. It is the program `shell` of boot, with \
-         the same options and exit codes.\n\n\
+         the same options and exit codes, and that of `exit CODE`.\n\n\
          Examples:\n  \
          {name} shell\n  \
          {name} shell --virtual --seed 1 -c \"sleep 2h & ps; time wait\"\n  \
@@ -58,7 +60,8 @@ pub(super) fn help(name: &str) -> String {
 /// A prompt: a task that starts programs and waits for them
 ///
 /// Its lines come from standard input, on a terminal with a prompt before each. `help` names its own
-/// commands. An interrupt ends the program in front. The shell fails if its last command does.
+/// commands. An interrupt ends the program in front. The shell ends as its last command, or with the code of
+/// `exit`.
 #[derive(Args)]
 struct Shell {
     /// Run this line instead
@@ -116,6 +119,28 @@ struct Shared {
 }
 
 impl Shared {
+    fn is_script(&self) -> bool {
+        matches!(self.lines, Lines::Script)
+    }
+
+    /// Says why a command has failed, unless the run does: on standard error, where there is a run and
+    /// no terminal that has both streams.
+    async fn tell(&self, os: &mut Os, failure: &mut Failure) {
+        if mem::replace(&mut failure.is_told, true) {
+            return;
+        }
+        let log = self.desk.as_ref().and_then(|desk| desk.shown);
+        match log.filter(|_| self.terminal().is_none()) {
+            Some(log) => {
+                // What was printed before comes first.
+                os.yield_now().await;
+                log.error(&failure.text);
+                *failure = Failure::exit(failure.code);
+            }
+            None => writeln!(os, "{}", failure.text),
+        }
+    }
+
     /// The task that reads the terminal.
     fn terminal(&self) -> Option<Tid> {
         match self.lines {
@@ -124,12 +149,22 @@ impl Shared {
         }
     }
 
-    /// At a terminal, drops what was to follow the command under way: the lines of a pasted text, too.
-    fn drop_lines(&self) {
-        if self.terminal().is_some() {
-            self.left.borrow_mut().clear();
-            self.steps.borrow_mut().clear();
+    /// Waits for the tasks of a job. Returns `false` at an interrupt, which at a terminal drops what was
+    /// to follow the command under way: the lines of a pasted text, too.
+    async fn wait_for(&self, os: &mut Os, job: &mut Job) -> bool {
+        while let Some(tid) = job.next() {
+            let sources = [Source::exit(tid), Source::signal(&self.signals)];
+            if os.select(&sources).await == 1 {
+                self.signals.next(os).await;
+                if self.terminal().is_some() {
+                    self.left.borrow_mut().clear();
+                    self.steps.borrow_mut().clear();
+                }
+                return false;
+            }
+            job.wait(os, tid).await;
         }
+        true
     }
 
     /// Ends a recording. An error says why it is not complete.
@@ -143,6 +178,11 @@ struct Session {
     shared: Rc<Shared>,
     prompt: String,
     jobs: BTreeMap<usize, Job>,
+    /// Why the last command has failed, if it has.
+    last: Option<Failure>,
+    /// Whether it was said that jobs run, and nothing was done since.
+    was_asked: bool,
+    is_over: bool,
 }
 
 /// How a command has ended.
@@ -150,8 +190,9 @@ type End = Result<(), Failure>;
 
 struct Failure {
     text: String,
-    /// Whether the run warns of it.
+    /// Whether the user knows of it.
     is_told: bool,
+    code: u8,
 }
 
 impl Failure {
@@ -159,10 +200,20 @@ impl Failure {
     fn check(line: &str, exit: Exit) -> End {
         match exit {
             Exit::Done => Ok(()),
+            // The run warns of others than those that were killed.
             exit => Err(Self {
                 is_told: exit != Exit::Killed,
-                text: format!("{line}: {exit}"),
+                ..format!("{line}: {exit}").into()
             }),
+        }
+    }
+
+    /// An end with this exit code, which says nothing more.
+    fn exit(code: u8) -> Self {
+        Self {
+            text: format!("exit code {code}"),
+            is_told: true,
+            code,
         }
     }
 }
@@ -170,8 +221,9 @@ impl Failure {
 impl<T: Into<String>> From<T> for Failure {
     fn from(text: T) -> Self {
         Self {
-            text: text.into(),
+            text: text.into().trim_end().into(),
             is_told: false,
+            code: FAILURE,
         }
     }
 }
@@ -190,9 +242,7 @@ impl Shell {
         };
         let left = text.iter().flat_map(|text| text.lines().map(Into::into));
         let recent = feed::ledger();
-        let (tasks, now) = (os.tasks().await, os.now().await);
-        feed::introduce(&mut *recent.borrow_mut(), &tasks, now);
-        let _follows = os.observe(feed::follow(&recent));
+        let _follows = feed::join(os, feed::follow(&recent)).await;
         let shared = Rc::new(Shared {
             programs,
             desk,
@@ -208,7 +258,15 @@ impl Shell {
         let mut session = Session::new(Rc::clone(&shared), "trapline> ".into());
         let end = session.run(os).await;
         shared.close_recording()?;
-        end.map_err(Into::into)
+        let code = shared.desk.as_ref().and_then(|desk| desk.code.as_ref());
+        match (end, code) {
+            // The run says nothing of it, as a system that runs a shell.
+            (Err(failure), Some(code)) => {
+                code.set(code.get().max(failure.code));
+                Ok(())
+            }
+            (end, _) => end.map_err(|failure| failure.text.into()),
+        }
     }
 }
 
@@ -248,57 +306,64 @@ impl Lines {
 
 impl Session {
     fn new(shared: Rc<Shared>, prompt: String) -> Self {
-        let jobs = BTreeMap::new();
         Self {
             shared,
             prompt,
-            jobs,
+            jobs: BTreeMap::new(),
+            last: None,
+            was_asked: false,
+            is_over: false,
         }
     }
 
-    /// Runs all lines. An error says why the last command has failed.
-    async fn run(&mut self, os: &mut Os) -> Result<(), String> {
-        let mut last = Ok(());
-        while let Some(step) = self.next(os).await {
-            last = match step {
-                Ok(step) if step.after.is_some_and(|well| well != last.is_ok()) => continue,
-                Ok(step) if step.stages == [["exit"]] => break,
+    /// Runs all lines, and ends as the last command.
+    async fn run(&mut self, os: &mut Os) -> End {
+        while !self.is_over
+            && let Some(step) = self.next(os).await
+        {
+            let end = match step {
+                Ok(step) if step.after.is_some_and(|well| well != self.last.is_none()) => continue,
                 Ok(step) => self.step(os, step).await,
                 Err(error) => Err(error.into()),
             };
-            if let Err(Failure { text, is_told }) = &last
-                && !is_told
-            {
-                writeln!(os, "{}", text.trim_end());
+            self.last = end.err();
+            if let Some(failure) = &mut self.last {
+                self.shared.tell(os, failure).await;
             }
         }
         // Those of a script go on, as in other shells.
-        if !matches!(self.shared.lines, Lines::Script) {
+        if !self.shared.is_script() {
             for job in self.jobs.values() {
                 job.kill(os).await;
             }
         }
-        last.map_err(|failure| failure.text)
+        self.last.take().map_or(Ok(()), Err)
+    }
+
+    /// Whether the shell may end: the first time it says that jobs run. Those of a script go on.
+    async fn leaves(&mut self, os: &mut Os) -> bool {
+        self.tell(os).await;
+        if self.was_asked || self.shared.is_script() || self.jobs.is_empty() {
+            return true;
+        }
+        writeln!(os, "Jobs run: end the input or exit again to end them");
+        self.was_asked = true;
+        false
     }
 
     /// Returns the next step, of a new line if none is left. An error says what is wrong with that line.
     async fn next(&mut self, os: &mut Os) -> Option<Result<Step, String>> {
-        let mut was_told = false;
         loop {
             if let Some(step) = self.shared.steps.borrow_mut().pop_front() {
                 return Some(Ok(step));
             }
             let Some(line) = self.line(os).await else {
-                let is_script = matches!(self.shared.lines, Lines::Script);
-                if was_told || is_script || self.jobs.is_empty() {
-                    return None;
-                }
                 // At a terminal one may go on.
-                writeln!(os, "Jobs run: end the input again to end them");
-                was_told = true;
-                continue;
+                match self.leaves(os).await {
+                    true => return None,
+                    false => continue,
+                }
             };
-            was_told = false;
             match steps(&line) {
                 Ok(steps) => self.shared.steps.borrow_mut().extend(steps),
                 Err(error) => return Some(Err(error)),
@@ -401,18 +466,33 @@ impl Session {
             writeln!(os, "{span:.3?}");
             return end;
         }
-        let is_alone = step.from.is_none() && step.to.is_none() && step.stages.len() == 1;
-        if is_alone
-            && let Some(Ok(command)) = BuiltIn::read(&step.stages[0])
+        let command = BuiltIn::read(&step.stages[0]).filter(|_| step.is_alone());
+        self.was_asked &= matches!(command, Some(Ok(BuiltIn::Exit { .. })));
+        if let Some(Ok(command)) = command
             && let Some(end) = self.act(os, &step.stages[0][0], command).await
         {
             return end;
         }
+        let desk = self.shared.desk.as_ref().map(|desk| Desk {
+            // A shell types at the terminal if it has nothing else to read and to print to.
+            is_typed_at: desk.is_typed_at && step.is_alone() && !step.is_behind,
+            // A pipe and a file are inputs of their own.
+            has_no_input: false,
+            // The step fails with it, and the run does not.
+            code: None,
+            ..desk.clone()
+        });
         let mut works = Vec::new();
         for words in &step.stages {
-            works.push(self.work(os, words).await?);
+            works.push(self.work(os, words, desk.as_ref()).await?);
         }
-        let job = Job::start(os, works, &step, self.shared.desk.as_ref()).await?;
+        let mut job = Job::new(&step);
+        if let Err(error) = job.start(os, works, &step).await {
+            job.kill(os).await;
+            // Those that were started have ended then.
+            let _ = self.front(os, job).await;
+            return Err(error.to_string().into());
+        }
         if !step.is_behind {
             return self.front(os, job).await;
         }
@@ -423,54 +503,71 @@ impl Session {
     }
 
     /// Returns what a program of a step does. An error is a line for the user.
-    async fn work(&mut self, os: &mut Os, words: &[String]) -> Result<Work, String> {
+    async fn work(
+        &mut self,
+        os: &mut Os,
+        words: &[String],
+        desk: Option<&Desk>,
+    ) -> Result<Work, String> {
         let name = &words[0];
         match BuiltIn::read(words) {
-            None => self.program(words),
-            Some(Err(error)) => answer(&error),
-            Some(Ok(BuiltIn::Sleep { time })) => Ok(Work::Sleep(time)),
-            Some(Ok(BuiltIn::Run { program })) => self.program(&program),
-            Some(Ok(BuiltIn::Say(say))) => {
-                let text = self.say(os, &say).await;
-                text.map(Work::Text).map_err(|why| format!("{name}: {why}"))
+            None => self.program(words, desk),
+            Some(Err(error)) => answer(name, error),
+            Some(Ok(BuiltIn::Sleep { time })) => {
+                let sleep = async move |os: &mut Os| os.sleep(time).await;
+                Ok((name.clone(), run(sleep)))
             }
+            Some(Ok(BuiltIn::Run { program })) => self.program(&program, desk),
+            Some(Ok(BuiltIn::Say(say))) => match self.say(os, &say).await {
+                Ok(text) => Ok(print(name, text)),
+                Err(why) => Err(format!("{name}: {why}")),
+            },
             Some(Ok(_)) => Err(format!("{name} is a command of the shell: write it alone")),
         }
     }
 
-    fn program(&self, words: &[String]) -> Result<Work, String> {
+    fn program(&self, words: &[String], desk: Option<&Desk>) -> Result<Work, String> {
         let (name, programs) = (&words[0], &self.shared.programs);
         let entry = programs.iter().find(|entry| entry.name == name);
         let entry = entry
             .ok_or_else(|| format!("{name}: there is no such program or command: see help"))?;
         let matches = entry.command().try_get_matches_from(words);
-        let named = |matches| Placed::new(programs, "", (entry.name, &matches));
-        match matches.and_then(named) {
-            Ok(placed) => Ok(Work::Program(Box::new(placed))),
-            Err(error) => answer(&error),
+        let checked = |matches| (entry.check)(&matches).map(|()| matches);
+        match matches.and_then(checked) {
+            Ok(matches) => Ok((name.clone(), (entry.run)(&matches, programs, desk))),
+            Err(error) => answer(name, error),
         }
     }
 
     /// Waits for the job. An interrupt ends it, and not the shell.
     async fn front(&mut self, os: &mut Os, mut job: Job) -> End {
-        while let Some(tid) = job.next() {
-            let sources = [Source::exit(tid), Source::signal(&self.shared.signals)];
-            if os.select(&sources).await == 0 {
-                job.wait(os, tid).await;
-            } else {
-                self.shared.signals.next(os).await;
-                job.kill(os).await;
-                self.shared.drop_lines();
-            }
+        while !self.shared.wait_for(os, &mut job).await {
+            job.kill(os).await;
         }
         Failure::check(&job.line, job.end())
     }
 }
 
 /// What `clap` says of the arguments of a command: its help, or an error.
-fn answer(error: &clap::Error) -> Result<Work, String> {
+fn answer(name: &str, error: clap::Error) -> Result<Work, String> {
     match error.use_stderr() {
-        true => Err(error.to_string().trim_end().into()),
-        false => Ok(Work::Text(error.to_string())),
+        true => Err(message(error)),
+        false => Ok(print(name, error.to_string())),
     }
+}
+
+fn print(name: &str, text: String) -> Work {
+    (
+        name.into(),
+        run(async move |os: &mut Os| write!(os, "{text}")),
+    )
+}
+
+fn run(work: impl AsyncFnOnce(&mut Os) + 'static) -> Run {
+    Box::new(move |os| {
+        Box::pin(async move {
+            work(os).await;
+            Ok(())
+        })
+    })
 }

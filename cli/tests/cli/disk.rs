@@ -29,9 +29,10 @@ fn a_run_without_a_disk_or_with_a_missing_one_says_what_to_do() {
     assert_eq!(code, 1);
     has(
         &err,
-        "cannot open notes on the disk: this world has no disk: give it one by",
+        "cannot open notes on the disk: this world has no disk: give it one by --disk DIR\n",
     );
-    has(&err, "boot --disk DIR");
+    let (_, _, err) = run(&["boot", "-q", "--kernels", "2", "cat", "f"]);
+    has(&err, "give it one by --disk DIR, without --kernels\n");
     let (code, _, err) = note(&["boot", "--disk", "/nowhere/at/all", "note", "one"]);
     assert_ne!(code, 0);
     has(&err, "cannot have a disk in /nowhere/at/all: ");

@@ -56,7 +56,17 @@ fn each_filter_prints_what_its_arguments_say() {
         ("tee -a b", "more", "more"),
         ("tee c", "new", "new"),
         ("cat b c", "", "in\nmorenew"),
+        ("say", "", "\n"),
+        ("say a  b -n", "", "a  b -n\n"),
+        ("say -n --x", "", "-n --x\n"),
+        ("ls", "", "a\nb\nc\nd\n"),
+        ("ls d", "", "e\n"),
+        ("rm b d/e", "", ""),
+        ("rm -f b d", "", ""),
+        ("ls .", "", "a\nc\n"),
     ];
+    fs::create_dir(folder.path("d")).unwrap();
+    fs::write(folder.path("d/e"), "").unwrap();
     for (line, input, expected) in cases {
         let (code, out, err) = filter(&root, line, input);
         assert_eq!((code, &*out), (0, expected), "{line}: {err}");
@@ -65,6 +75,13 @@ fn each_filter_prints_what_its_arguments_say() {
     let errors = [
         ("grep zzz a", "", "no line is found"),
         ("seq 1 0 2", "", "the step is 0"),
+        (
+            "rm none a",
+            "",
+            "cannot remove none on the disk: No such file",
+        ),
+        ("rm ..", "", "cannot remove .. on the disk"),
+        ("ls none", "", "cannot list none on the disk: No such file"),
         ("cat none", "", "cannot open none on the disk: No such file"),
         ("cat ../a", "", "cannot open ../a on the disk"),
         ("wc", &*long, "standard input: a line has more than 1 MiB"),
@@ -74,6 +91,10 @@ fn each_filter_prints_what_its_arguments_say() {
         assert_eq!((code, &*out), (1, ""), "{line}");
         has(&err, expected);
     }
+    assert!(
+        fs::exists(folder.path("a")).unwrap(),
+        "what comes behind an error stays"
+    );
     fs::write(folder.path("bytes"), b"a\xff\n").unwrap();
     let (code, _, err) = filter(&root, "cat bytes", "");
     assert_eq!(code, 1);

@@ -5,7 +5,7 @@ mod terminal;
 
 use std::{
     fs,
-    io::{BufRead, BufReader, Read, Write},
+    io::{self, BufRead, BufReader, Read, Write},
     process::{Child, Stdio},
 };
 
@@ -28,6 +28,16 @@ fn prints(line: &str, expected: (i32, &str)) {
     assert_eq!((code, &*out), expected, "{line}: {err}");
 }
 
+#[track_caller]
+fn fails(line: &str, why: &str) {
+    let (code, out, err) = shell(line);
+    assert_eq!(
+        (code, &*out, err),
+        (1, "", format!("error: {why}\n")),
+        "{line}"
+    );
+}
+
 #[test]
 fn a_line_runs_its_commands_under_their_conditions() {
     prints("seq 2; seq 1", (0, "1\n2\n1\n"));
@@ -46,6 +56,92 @@ fn a_line_runs_its_commands_under_their_conditions() {
     has(&err, "\"head\" failed: cannot open nothing on the disk");
     prints("time sleep 1500ms", (0, "1.500s\n"));
     prints("sleep 3; time sleep 2", (0, "2.000s\n"));
+}
+
+#[test]
+fn exit_leaves_with_its_code() {
+    prints("exit 7; seq 1", (7, ""));
+    prints("grep x; exit 0", (0, ""));
+    prints("grep x || exit 255", (255, ""));
+    prints("exit 2 &", (2, ""));
+    prints("grep x; time exit", (1, "0.000ns\n"));
+    // Jobs of a script go on, and no question comes.
+    prints("sleep 1 & exit 4; seq 1", (4, "[1] task 2\n"));
+    // A shell within another one fails as a program.
+    prints("shell -c 'exit 7' || seq 1", (0, "1\n"));
+    let (code, _, err) = shell("shell -c 'exit 7'");
+    assert_eq!(code, 1);
+    has(&err, "task 2 \"shell\" failed: exit code 7\n");
+    let on = ["shell", "--virtual", "--on", "b:cat", "-c"];
+    let (code, out, err) = run(&[&on[..], &["host b; exit 3; seq 1; exit 5"]].concat());
+    assert_eq!((code, &*out), (5, "1\n"), "{err}");
+    // What stops a run is not what a shell says.
+    for (option, expected) in [("--max-ticks=5", 4), ("--signal=0s:TERM", 143)] {
+        let boot = ["boot", "--virtual", "--seed=1", option];
+        let with = ["--with", "shell -c 'exit 9'", "timers"];
+        let (code, _, err) = run(&[&boot[..], &with].concat());
+        assert_eq!(code, expected, "{option}: {err}");
+    }
+    let boot = [
+        "boot",
+        "--virtual",
+        "--with",
+        "shell -c 'exit 9'",
+        "sleepers",
+    ];
+    assert_eq!(run(&boot).0, 9);
+    // A replay ends as its run, and a search takes it for a failure.
+    let folder = Folder::new("shell-exit");
+    let tape = folder.path("tape");
+    let (code, _, err) = run(&["shell", "-q", "--tape", &tape, "-c", "exit 6"]);
+    assert_eq!(code, 6, "{err}");
+    assert_eq!(run(&["replay", &tape]).0, 6);
+    let (code, out, err) = run(&["explore", "shell", "-c", "exit 6"]);
+    assert_eq!(code, 1);
+    has(&(out + &err), "\"shell\" failed: exit code 6");
+}
+
+#[test]
+fn exit_asks_once_if_jobs_run() {
+    let asked = "Jobs run: end the input or exit again to end them\n";
+    let folder = Folder::new("shell-asks");
+    let cases = [
+        ("cat nothing\nexit\n", "", 1),
+        (
+            "sleep 1h &\nexit 3\nseq 1\n",
+            &*format!("[1] task 2\n{asked}1\n{asked}"),
+            0,
+        ),
+        (
+            "sleep 1h &\nexit 3\nexit 4\nseq 1\n",
+            &format!("[1] task 2\n{asked}"),
+            4,
+        ),
+        (
+            "sleep 1h &\nexit; exit\n",
+            &format!("[1] task 2\n{asked}"),
+            0,
+        ),
+        // The end of the input is the second one.
+        ("sleep 1h &\nexit 3\n", &format!("[1] task 2\n{asked}"), 0),
+        // A job that has ended is none.
+        (
+            "sleep 1 &\nsleep 2; exit 5\n",
+            "[1] task 2\n[1] done: sleep 1\n",
+            5,
+        ),
+    ];
+    for (lines, expected, code) in cases {
+        fs::write(folder.path("lines"), lines).unwrap();
+        let stdin = folder.path("lines");
+        let ended = run(&["shell", "--virtual", "--seed=1", "--stdin", &stdin]);
+        assert_eq!(
+            (ended.0, &*ended.1),
+            (code, expected),
+            "{lines}: {}",
+            ended.2
+        );
+    }
 }
 
 #[test]
@@ -135,22 +231,68 @@ fn a_wrong_line_says_what_is_wrong_and_fails() {
         ("where 9", "where: there is no live task 9: see ps"),
         ("&& seq 1", "there is no command before &&"),
         ("seq 1 &&", "there is no command at the end of the line"),
+        ("exit x", "'[CODE]': it takes a whole number from 0 to 255"),
+        ("exit 256", "it takes a whole number from 0 to 255"),
+        (
+            "exit 1 | wc",
+            "exit is a command of the shell: write it alone",
+        ),
         ("kill", "the following required arguments were not provided"),
         ("kill 99", "kill: there is no task 99: see ps"),
         ("fg", "fg: there is no such job: see jobs"),
         ("sleep x", "it takes a number and a unit"),
         ("seq", "the following required arguments were not provided"),
-        ("seq x", "invalid value 'x'"),
+        (
+            "seq x",
+            "error: invalid value 'x' for '<N>...': it takes a whole number, such as 10\n\nFor",
+        ),
+        ("seq 99999999999999999999", "the number is too large"),
     ];
     for (line, expected) in cases {
-        let (code, out, _) = shell(line);
-        assert_eq!(code, 1, "{line}");
-        has(&out, expected);
+        let (code, out, err) = shell(line);
+        assert_eq!((code, &*out), (1, ""), "{line}");
+        has(&err, expected);
+        // Once, and not as the failure of the shell as well.
+        let errors = err.matches("error: ").count() + err.matches("warning: ").count();
+        assert_eq!(errors, 1, "{line}: {err}");
     }
+    // Each at its place among what is printed.
+    let folder = Folder::new("shell-errors");
+    let line = "ps; nothing; seq 1; grep x; kill 99";
+    let file = fs::File::create(folder.path("both")).unwrap();
+    let mut command = trapline(&["shell", "--virtual", "--seed=1", "-c", line]);
+    let command = command.stdout(file.try_clone().unwrap()).stderr(file);
+    assert_eq!(command.status().unwrap().code(), Some(1));
+    let both = fs::read_to_string(folder.path("both")).unwrap();
+    let (_, rest) = both.split_once("running").expect("it is listed");
+    let (_, rest) = rest.split_once('\n').expect("it is a line");
+    let expected = "error: nothing: there is no such program or command: see help\n1\n\
+                    warning: task 3 \"grep\" failed: no line is found\n\
+                    error: kill: there is no task 99: see ps\n";
+    assert_eq!(rest, expected);
+    // The lines of a log are objects.
+    let boot = [
+        "boot",
+        "--virtual",
+        "--seed=1",
+        "--log-format=json",
+        "shell",
+    ];
+    let (code, out, err) = run(&[&boot[..], &["-c", "kill"]].concat());
+    assert_eq!((code, &*out), (1, ""));
+    has(
+        &err,
+        "{\"level\":\"ERROR\",\"message\":\"the following required arguments",
+    );
     let (code, out, _) = shell("seq --help; help");
     assert_eq!(code, 0);
     has(&out, "Usage: seq");
-    has(&out, "kill                End a task");
+    has(&out, "kill    End a task");
+    let (_, help, _) = shell("help");
+    assert!(
+        help.lines().all(|line| line.chars().count() <= 80),
+        "{help}"
+    );
     let (code, _, err) = run(&["boot", "shell", "--script", "/nowhere"]);
     assert_eq!(code, 2);
     has(&err, "cannot read it: No such file");
@@ -161,7 +303,7 @@ fn a_pipe_carries_the_text_of_one_program_to_the_next() {
     prints("seq 5 | grep 3", (0, "3\n"));
     prints("seq 20000 | cat | wc", (0, "20000 20000 108894\n"));
     prints("time sleep 2 | sleep 1", (0, "2.000s\n"));
-    prints("help | grep jobs | wc", (0, "3 20 138\n"));
+    prints("help | grep jobs | wc -l", (0, "3\n"));
     prints("seq 2 | run cat; cat --help | head -n 1", (0, HELP_OF_CAT));
     // The end of a pipe is that of its last program.
     prints("seq 1 | grep x || seq 2", (0, "1\n2\n"));
@@ -223,26 +365,24 @@ fn a_file_of_the_disk_is_read_and_written() {
 fn an_interrupt_ends_the_job_in_front_and_not_the_shell() {
     let mut command = trapline(&["boot", "-q", "shell"]);
     let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut child = command.spawn().expect("it starts");
+    let mut child = command.stderr(Stdio::piped()).spawn().expect("it starts");
     let mut input = child.stdin.take().expect("it is a pipe");
     let mut out = BufReader::new(child.stdout.take().expect("it is a pipe"));
+    let mut errors = BufReader::new(child.stderr.take().expect("it is a pipe"));
     writeln!(input, "sleep 1000000s & yes so").unwrap();
     assert_eq!(line(&mut out), "[1] task 2\n");
     assert_eq!(line(&mut out), "so\n");
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, Signal::INT).unwrap();
-    let told = out
-        .by_ref()
-        .lines()
-        .map(Result::unwrap)
-        .find(|line| line != "so");
-    assert_eq!(told.as_deref(), Some("yes so: killed"));
     writeln!(input, "jobs").unwrap();
-    assert_eq!(line(&mut out), "[1] task 2: sleep 1000000s\n");
+    let mut lines = out.by_ref().lines().map(Result::unwrap);
+    let told = lines.find(|line| line != "so");
+    assert_eq!(told.as_deref(), Some("[1] task 2: sleep 1000000s"));
+    assert_eq!(line(&mut errors), "error: yes so: killed\n");
     drop(input);
     assert_eq!(
         line(&mut out),
-        "Jobs run: end the input again to end them\n"
+        "Jobs run: end the input or exit again to end them\n"
     );
     assert_eq!(exit_of(&mut child), Some(0));
 }
@@ -255,15 +395,30 @@ fn a_session_is_taped_replayed_and_searched() {
     let mut child = trapline(&args)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
         .spawn()
         .expect("it starts");
     let mut input = child.stdin.take().expect("it is a pipe");
-    write!(input, "sleep 1ms &\nseq 2\nwait\nps\n").unwrap();
+    let file = folder.path("recording");
+    write!(
+        input,
+        "sleep 1ms &\nseq 2\nwait\nrecord {file}\nkill 99\ntime seq 1\nps\n"
+    )
+    .unwrap();
     drop(input);
     let (code, out, err) = texts(child.wait_with_output().expect("it runs"));
     assert_eq!(code, 0, "{err}");
+    let failed = "error: kill: there is no task 99: see ps\n";
+    has(&err, failed);
+    has(
+        &run(&["trace", "show", &file]).1,
+        "seq          exited: done",
+    );
+    fs::remove_file(&file).unwrap();
     let (code, again, err) = run(&["replay", &tape]);
     assert_eq!((code, again), (0, out), "{err}");
+    has(&err, failed);
+    assert!(!fs::exists(&file).unwrap(), "a replay records nothing");
     let (code, out, err) = run(&["explore", "shell", "-c", "seq 2 & seq 3; wait"]);
     assert_eq!(code, 0, "{out}{err}");
     has(&out, "1000 schedules pass");
@@ -275,16 +430,17 @@ fn a_long_session_leaks_nothing() {
     let folder = Folder::new("shell-session");
     for seed in 1..=3 {
         let mut command = trapline(&["shell", "-q", "--disk", &folder.path("")]);
-        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.stderr(Stdio::null()).spawn().expect("it starts");
+        let (out, both) = io::pipe().unwrap();
+        let command = command.stdout(both.try_clone().unwrap()).stderr(both);
+        let mut child = command.stdin(Stdio::piped()).spawn().expect("it starts");
         let mut input = child.stdin.take().expect("it is a pipe");
-        let mut out = BufReader::new(child.stdout.take().expect("it is a pipe"));
+        let mut out = BufReader::new(out);
         let pid = rustix::process::Pid::from_child(&child);
         let mut told = String::new();
         let mut type_in = |text: &str, n: usize, interrupts: bool| {
             // The shell itself says this, so no task of a mark is there when the interrupt comes.
             let mark = format!("mark-{n}");
-            let told_of = format!("{mark}: there is no such program or command: see help\n");
+            let told_of = format!("error: {mark}: there is no such program or command: see help\n");
             match interrupts {
                 true => writeln!(input, "{mark}; {text}").unwrap(),
                 false => writeln!(input, "{text}\n{mark}").unwrap(),
@@ -362,14 +518,16 @@ fn descriptors(child: &Child) -> usize {
 fn an_interrupt_ends_the_children_of_a_program_as_well() {
     let mut command = trapline(&["shell", "-q"]);
     let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut child = command.spawn().expect("it starts");
+    let mut child = command.stderr(Stdio::piped()).spawn().expect("it starts");
     let mut input = child.stdin.take().expect("it is a pipe");
     let mut out = BufReader::new(child.stdout.take().expect("it is a pipe"));
+    let mut errors = BufReader::new(child.stderr.take().expect("it is a pipe"));
     writeln!(input, "kv --addr 127.0.0.1:0").unwrap();
     assert!(line(&mut out).starts_with("Ready at "));
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, Signal::INT).unwrap();
-    assert_eq!(line(&mut out), "kv --addr 127.0.0.1:0: killed\n");
+    let told = line(&mut errors);
+    assert_eq!(told, "error: kv --addr 127.0.0.1:0: killed\n");
     writeln!(input, "tree\nkv --addr 127.0.0.1:0 &").unwrap();
     assert_eq!(line(&mut out), "1 shell: running\n");
     // The end of the input ends the job, too.

@@ -34,6 +34,8 @@ const MAX_THREADS: usize = 8;
 
 pub(super) struct Disk {
     root: Option<Arc<Root>>,
+    /// How to get a root, in the error of a disk that has none.
+    advice: &'static str,
     files: DeviceMap<Arc<OpenFile>>,
     shared: Arc<Shared>,
     /// The number of the last operation.
@@ -99,6 +101,7 @@ impl Disk {
     pub(super) fn new(waker: Waker) -> Self {
         Self {
             root: None,
+            advice: "give it one by Builder::disk(dir)",
             files: DeviceMap::default(),
             shared: Arc::new(Shared {
                 work: Mutex::default(),
@@ -118,6 +121,10 @@ impl Disk {
         Ok(())
     }
 
+    pub(super) fn advise(&mut self, advice: &'static str) {
+        self.advice = advice;
+    }
+
     pub(super) fn begin_on_names(
         &mut self,
         pool: &Pool,
@@ -125,7 +132,7 @@ impl Disk {
         op: DiskOp,
     ) -> Result<Answer> {
         let Some(root) = &self.root else {
-            return no_disk("give it one by Builder::disk(dir), or by boot --disk DIR");
+            return no_disk(self.advice);
         };
         // A host may ask the world itself, with a name that no kernel has checked.
         let what = What::Names(Arc::clone(root), op.checked()?);

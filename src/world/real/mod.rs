@@ -210,6 +210,27 @@ impl RealWorld {
         Ok(self)
     }
 
+    /// Has this text say how to get a disk, in the error of a task that asks for one where there is none.
+    /// It is for a host whose users do not write it: the command line names its option `--disk`.
+    ///
+    /// ```
+    /// use trapline::{Kernel, Mode, Os, RealWorld};
+    ///
+    /// let world = RealWorld::new()?.disk_advice("start me with --data DIR");
+    /// let mut kernel = Kernel::builder().world(world).build()?;
+    /// kernel.spawn("main", async |os: &mut Os| {
+    ///     let error = os.disk().open(os, "wal", Mode::Read).await.unwrap_err();
+    ///     assert!(error.to_string().ends_with("this world has no disk: start me with --data DIR"));
+    /// })?;
+    /// kernel.run()?.check()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn disk_advice(mut self, advice: &'static str) -> Self {
+        self.disk.advise(advice);
+        self
+    }
+
     fn register(&mut self, id: DeviceId, fd: Fd, kind: Kind) -> Result<()> {
         self.close(id);
         let watched = match self.poller.watch(fd.as_fd(), id.into()) {

@@ -1,6 +1,6 @@
 //! The commands that ask about the run and change it.
 
-use super::{prints, shell};
+use super::{fails, prints, shell};
 use crate::{replay::Folder, support::*};
 
 /// The same words as those of a kernel with a monitor, from the same functions.
@@ -22,12 +22,12 @@ fn a_wait_is_explained_as_by_a_monitor() {
     assert!(out.ends_with("\n1\n"), "{out}");
     let (_, out, _) = shell("sleep 5 & sleep 6 & ps --filter 00:06 --sort traps; tree --filter 6");
     has(&out, "1 of 3 match\n");
-    prints("why 9", (1, "why: there is no live task 9: see ps\n"));
+    fails("why 9", "why: there is no live task 9: see ps");
 }
 
 #[test]
 fn a_policy_replaces_the_one_before() {
-    prints("policy lifo", (1, POLICIES));
+    fails("policy lifo", POLICIES);
     prints("policy rr:1ms && policy fifo && seq 1 | cat", (0, "1\n"));
     let (_, first, _) = shell("policy random; seq 4 & seq 4 & seq 4 & wait");
     let (_, again, _) = shell("policy random; seq 4 & seq 4 & seq 4 & wait");
@@ -37,7 +37,7 @@ fn a_policy_replaces_the_one_before() {
 }
 
 const POLICIES: &str = "policy: there is no policy 'lifo': did you mean 'fifo'? There are fifo, rr, sjf, \
-                        stcf, priority, mlfq, lottery, stride, fair, random, pct\n";
+                        stcf, priority, mlfq, lottery, stride, fair, random, pct";
 
 #[test]
 fn a_rule_injects_from_then_on() {
@@ -46,10 +46,10 @@ fn a_rule_injects_from_then_on() {
         "sleep 1; inject sleep:delay=2s:when=1; time sleep 1; time sleep 1",
         (0, "3.000s\n1.000s\n"),
     );
-    let (code, out, _) = shell("inject sleep:kill; sleep 1; inject foo");
-    assert_eq!(code, 1);
-    has(&out, "sleep 1: killed\n");
-    has(&out, "there is no call 'foo'");
+    let (code, out, err) = shell("inject sleep:kill; sleep 1; inject foo");
+    assert_eq!((code, &*out), (1, ""));
+    has(&err, "error: sleep 1: killed\n");
+    has(&err, "there is no call 'foo'");
     let (_, _, err) = run(&["shell", "--virtual", "-c", "inject recv:kill"]);
     has(&err, "'recv:kill' did nothing: no task made that call");
 }
@@ -58,8 +58,8 @@ fn a_rule_injects_from_then_on() {
 fn a_trace_goes_on_and_off() {
     let (code, out, err) =
         shell("trace on --call sleep; sleep 1; trace off; sleep 2; trace on --nam x");
-    assert_eq!(code, 1);
-    has(&out, "a similar argument exists: '--name'");
+    assert_eq!((code, &*out), (1, ""));
+    has(&err, "a similar argument exists: '--name'");
     begins(
         &err,
         "00:00.000000    2 sleep        sleep(1s) ...\n\
@@ -88,10 +88,10 @@ fn a_recording_begins_and_ends() {
     has(&second, "    2 sleep ");
     has(&second, "6 seq          exited: done");
     assert!(!second.contains("    4 seq "), "{second}");
-    let (code, out, _) = shell("record /nowhere/x");
-    assert_eq!(code, 1);
+    let (code, out, err) = shell("record /nowhere/x");
+    assert_eq!((code, &*out), (1, ""));
     has(
-        &out,
+        &err,
         "cannot record to /nowhere/x: there is no folder /nowhere",
     );
 }
@@ -116,13 +116,13 @@ fn a_network_is_changed_and_broken() {
     begins(&out, &expected);
     has(&out, " kv@b: waits for the first of: ");
     assert!(!err.contains("panicked"), "{err}");
-    let (_, out, _) =
+    let (_, _, err) =
         on("fault crash c; fault brake b; net latncy=1; net disk-capacity=1; seq 9 > f");
     has(
-        &out,
+        &err,
         "fault: there is no host 'c': there are localhost, b, main\n",
     );
-    has(&out, "did you mean 'latency'?");
+    has(&err, "did you mean 'latency'?");
     // A host of its own, with its disk, up to its end.
     let (_, out, err) =
         on("seq 2 > f; host b; cat f; seq 1 > f; wc f; tree | head -n 1; exit; wc f; host x");
@@ -130,18 +130,18 @@ fn a_network_is_changed_and_broken() {
     has(&out, "1 1 2\n");
     has(&out, "2 2 4\n");
     has(
-        &out,
+        &err,
         "host: there is no host 'x': there are localhost, b, main\n",
     );
     // A crash of that host ends the shell there, and not the first one.
-    let (code, out, _) = on("host b; fault crash b");
+    let (code, _, err) = on("host b; fault crash b");
     assert_eq!(code, 1);
-    has(&out, "host b: killed\n");
+    has(&err, "host b: killed\n");
     for command in ["net latency=1ms", "fault cut a b", "host b"] {
-        let (code, out, _) = run(&["shell", "-q", "-c", command]);
-        assert_eq!(code, 1);
+        let (code, out, err) = run(&["shell", "-q", "-c", command]);
+        assert_eq!((code, &*out), (1, ""));
         has(
-            &out,
+            &err,
             "this world has no simulated network: boot with --virtual\n",
         );
     }
