@@ -27,6 +27,10 @@ const ROOM: u64 = 16 << 20;
 const GROWN: u64 = 1 << 20;
 /// How long entries gather for one block, unless their tasks wait for a sync.
 const GATHERING: Duration = Duration::from_millis(10);
+/// How often, and how long apart, an open finds the journal open elsewhere before it fails. The one that has
+/// it may be at its end.
+const TRIALS: usize = 10;
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// When the entries of a [`Journal`] become durable.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -110,6 +114,8 @@ struct State {
     added: u64,
     is_rewrite_asked: bool,
     error: Option<String>,
+    /// The file that has the name. While it is open, no other open of the journal succeeds.
+    owned: Option<File>,
     /// For the next writer. `None` if it is not known what of the file is on the disk.
     file: Option<Blocks>,
     /// The life of the writer.
@@ -117,13 +123,15 @@ struct State {
 }
 
 impl Journal {
-    /// Opens a journal; its file is made if there is none. `replay` gets the entries of each block, in
+    /// Opens a journal; its file is made if there is none. It belongs to this journal until the last handle
+    /// is dropped. `replay` gets the entries of each block, in
     /// their order. What a crash has left behind the last whole block is cut, with a warning. All that was
     /// replayed is durable when this returns.
     ///
-    /// *Blocks* as [`Disk::open`](crate::Disk::open).
+    /// *Blocks* as [`Disk::open`](crate::Disk::open); a second longer while the journal is open elsewhere.
     ///
-    /// *Errors:* those of the disk, and of `replay`; `InvalidData` if the file is no journal. The file is as it
+    /// *Errors:* those of the disk, and of `replay`; `ResourceBusy` if another process or task has the
+    /// journal open ([`Mode::Exclusive`]); `InvalidData` if the file is no journal. The file is as it
     /// was then.
     pub async fn open(
         os: &mut Os,
@@ -133,6 +141,7 @@ impl Journal {
     ) -> io::Result<Self> {
         let file = Blocks::recover(os, name, &mut replay).await?;
         let state = State {
+            owned: Some(file.file.clone()),
             file: Some(file),
             ..State::default()
         };
@@ -398,6 +407,7 @@ impl<W: FnMut(&mut Vec<u8>) -> bool, F: FnMut() -> W> Writer<'_, F, W> {
             os.disk().rename(os, &new, name).await?;
             os.disk().sync_dir(os, parent(name)).await?;
             self.file = self.next.take().and_then(|next| next.file);
+            self.journal.state(true).owned = self.file.as_ref().map(|new| new.file.clone());
             self.unsynced = None;
         }
         Ok(())
@@ -436,7 +446,7 @@ const HEAD: usize = 12;
 
 impl Blocks {
     async fn create(os: &mut Os, name: &str) -> io::Result<Self> {
-        let file = os.disk().open(os, name, Mode::Write).await?;
+        let file = os.disk().open(os, name, Mode::Exclusive).await?;
         // A crash may have left one.
         file.truncate(os, 0).await?;
         file.append(os, MARK).await?;
@@ -454,7 +464,7 @@ impl Blocks {
         name: &str,
         replay: &mut impl FnMut(&[u8]) -> io::Result<()>,
     ) -> io::Result<Self> {
-        let file = os.disk().open(os, name, Mode::Write).await?;
+        let file = open_alone(os, name).await?;
         let mut mark = [0; MARK.len()];
         let read = file.read_at(os, &mut mark, 0).await?;
         let mark = &mark[..read];
@@ -557,6 +567,16 @@ impl<'a> Unread<'a> {
         self.taken += count;
         Ok(Some(&self.bytes[from..self.taken]))
     }
+}
+
+async fn open_alone(os: &mut Os, name: &str) -> io::Result<File> {
+    for _ in 1..TRIALS {
+        match os.disk().open(os, name, Mode::Exclusive).await {
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => os.sleep(PAUSE).await,
+            opened => return opened,
+        }
+    }
+    os.disk().open(os, name, Mode::Exclusive).await
 }
 
 fn framed(entries: &[u8]) -> Vec<u8> {

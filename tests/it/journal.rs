@@ -282,10 +282,11 @@ fn a_full_disk_fails_commits_until_there_is_room() {
         add(&journal, &pair, 3);
         journal.commit(os).await?;
         assert_eq!(journal.error(), None);
+        journal.close(os).await;
+        drop(journal);
         let found = Rc::default();
         open(os, Durability::Always, &found).await?;
         assert_eq!(found.get(), [3; 2]);
-        journal.close(os).await;
         Ok(())
     });
 }
@@ -325,10 +326,11 @@ fn a_file_that_has_grown_is_replaced() {
             longest = longest.max(theirs.files()["dir/journal"].len());
         }
         assert!((1 << 20..2 << 20).contains(&longest), "{longest}");
+        journal.close(os).await;
+        drop(journal);
         let found = Rc::default();
         open(os, Durability::Never, &found).await?;
         assert_eq!(found.get(), [50; 2]);
-        journal.close(os).await;
         Ok(())
     });
 }
@@ -437,4 +439,63 @@ fn two_tasks_cannot_write_at_once() {
         journal.close(os).await;
         Ok(())
     });
+}
+
+/// Also while its file is replaced, and while its writer has failed.
+#[test]
+fn a_journal_is_open_once() {
+    let disk = disk();
+    let of_main = disk.clone();
+    ran(&disk, async move |os: &mut Os| {
+        let pair = Rc::default();
+        let journal = open(os, Durability::Always, &pair).await?;
+        let is_refused = async |os: &mut Os| {
+            let second = open(os, Durability::Always, &Rc::default()).await;
+            let error = second.expect_err("it is open");
+            assert_eq!(error.kind(), ErrorKind::ResourceBusy);
+            let why = "cannot open dir/journal on the disk: another process or task has it open, as its only \
+                       one: end that, or name another file";
+            assert_eq!(error.to_string(), why);
+        };
+        is_refused(os).await;
+        write(os, &journal, &pair).await;
+        for number in 1..=3 {
+            add(&journal, &pair, number);
+            journal.rewrite();
+            journal.commit(os).await?;
+            is_refused(os).await;
+        }
+        of_main.eio(1.0);
+        add(&journal, &pair, 4);
+        journal.commit(os).await.expect_err("the disk fails");
+        of_main.eio(0.0);
+        is_refused(os).await;
+        journal.commit(os).await?;
+        journal.close(os).await;
+        os.sleep(MS * 10).await;
+        is_refused(os).await;
+        drop(journal);
+        let found = Rc::default();
+        open(os, Durability::Always, &found).await?;
+        assert_eq!(found.get(), [4; 2]);
+        Ok(())
+    });
+}
+
+/// A server that is started again finds the file of the one before it, which is about to end.
+#[test]
+fn an_open_waits_a_second_for_the_end_of_the_one_before() {
+    for (life, opens) in [(900, true), (1100, false)] {
+        ran(&disk(), async move |os: &mut Os| {
+            let journal = open(os, Durability::Always, &Rc::default()).await?;
+            let end = async move |os: &mut Os| {
+                os.sleep(MS * life).await;
+                drop(journal);
+            };
+            os.spawn("end", end).await?;
+            let second = open(os, Durability::Always, &Rc::default()).await;
+            assert_eq!(second.is_ok(), opens, "{second:?}");
+            Ok(())
+        });
+    }
 }
