@@ -7,6 +7,7 @@
 use std::{
     cell::{RefCell, RefMut},
     fmt, io, mem,
+    ops::Range,
     rc::{Rc, Weak},
     time::Duration,
 };
@@ -21,6 +22,8 @@ use crate::{abi::Mode, trap::Object};
 
 /// How much is read, or copied to a new file, at once.
 const PIECE: usize = 256 << 10;
+/// The longest end of a file that is searched for whole blocks. A longer one is kept.
+const TAIL: u64 = 64 << 20;
 /// The most bytes that wait while [`Journal::commit`] returns at once, if it waits for no sync.
 const ROOM: u64 = 16 << 20;
 /// The least length of a file that is replaced because it has grown to twice its length.
@@ -125,7 +128,9 @@ struct State {
 impl Journal {
     /// Opens a journal; its file is made if there is none. It belongs to this journal until the last handle
     /// is dropped. `replay` gets the entries of each block, in
-    /// their order. What a crash has left behind the last whole block is cut, with a warning. All that was
+    /// their order. What a crash has left behind the last whole block is cut, with a warning. A wrong byte
+    /// before other blocks is no work of a crash: what begins there is appended to `NAME.cut` before it is
+    /// cut, and the warning names that file. All that was
     /// replayed is durable when this returns.
     ///
     /// *Blocks* as [`Disk::open`](crate::Disk::open); a second longer while the journal is open elsewhere.
@@ -500,9 +505,7 @@ impl Blocks {
             at = begin + count;
         }
         if at < len {
-            let cut = len - at;
-            tracing::warn!("{name}: the last {cut} bytes are no whole entries, and are cut");
-            file.truncate(os, at).await?;
+            cut(os, &file, at..len).await?;
         }
         // If its sync has failed, only another write makes the last block durable.
         if let Some(block) = last {
@@ -527,6 +530,61 @@ impl Blocks {
     fn has_grown(&self) -> bool {
         self.len >= GROWN.max(self.base.saturating_mul(2))
     }
+}
+
+/// Cuts the end of a journal, which begins with a block that is not whole. It is kept beside it if there is a
+/// whole block in it: a crash tears the last ones, and a byte that has become wrong is before others.
+async fn cut(os: &mut Os, file: &File, end: Range<u64>) -> io::Result<()> {
+    let (name, len) = (file.path(), end.end - end.start);
+    let is_torn = len <= TAIL
+        && match Unread::new(file, end.start).take(os, len as usize).await? {
+            Some(bytes) => !has_block(bytes),
+            None => false,
+        };
+    if is_torn {
+        tracing::warn!("{name}: the last {len} bytes are no whole entries, and are cut");
+    } else {
+        let kept = format!("{name}.cut");
+        let kept = os.disk().open(os, &kept, Mode::Append).await?;
+        let mut unread = Unread::new(file, end.start);
+        for at in end.clone().step_by(PIECE) {
+            let piece = (end.end - at).min(PIECE as u64);
+            let bytes = unread.take(os, piece as usize).await?;
+            kept.append(os, bytes.unwrap_or_default()).await?;
+        }
+        // Before it is cut here.
+        kept.sync(os).await?;
+        os.disk().sync_dir(os, parent(name)).await?;
+        tracing::warn!(
+            "{name} is damaged at byte {}: the {len} bytes from there on are cut, and appended to {}",
+            end.start,
+            kept.path()
+        );
+    }
+    file.truncate(os, end.start).await
+}
+
+/// Returns whether a whole block begins somewhere in these bytes.
+fn has_block(bytes: &[u8]) -> bool {
+    // Bytes that look like the heads of long blocks would take time; they are kept then.
+    let mut work = bytes.len().saturating_mul(16);
+    (0..bytes.len()).any(|at| {
+        let Some((size, rest)) = bytes[at..].split_first_chunk() else {
+            return false;
+        };
+        let Some((sum, rest)) = rest.split_first_chunk() else {
+            return false;
+        };
+        match u64::from_le_bytes(*size) {
+            0 => false,
+            count if count > rest.len() as u64 => false,
+            count if count > work as u64 => true,
+            count => {
+                work -= count as usize;
+                *sum == checksum(*size, &rest[..count as usize])
+            }
+        }
+    })
 }
 
 /// What is to be read of a file.

@@ -11,7 +11,7 @@ use rand_pcg::{
     Pcg64,
     rand_core::{Rng, SeedableRng},
 };
-use trapline::{Durability, Journal, Kernel, Os, SimDisk, SimWorld};
+use trapline::{Durability, Journal, Kernel, Os, SimDisk, SimWorld, Step};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -498,4 +498,109 @@ fn an_open_waits_a_second_for_the_end_of_the_one_before() {
             Ok(())
         });
     }
+}
+
+/// A journal of three blocks, and where each begins.
+fn three_blocks(disk: &SimDisk) -> (Vec<u8>, [usize; 3]) {
+    ran(disk, async |os: &mut Os| {
+        let pair = Rc::default();
+        let journal = open(os, Durability::Always, &pair).await?;
+        write(os, &journal, &pair).await;
+        for number in 1..=3 {
+            add(&journal, &pair, number);
+            journal.commit(os).await?;
+        }
+        journal.close(os).await;
+        Ok(())
+    });
+    let whole = disk.files().remove("dir/journal").expect("it is there");
+    let block = (whole.len() - 8) / 3;
+    (whole, [8, 8 + block, 8 + 2 * block])
+}
+
+/// Wherever it is: in a length, a checksum or an entry.
+#[test]
+fn what_a_wrong_byte_cuts_is_kept_unless_it_is_the_last_block() {
+    let disk = disk();
+    let (whole, begins) = three_blocks(&disk);
+    let mut all_cut = Vec::new();
+    for at in 8..whole.len() {
+        let mut wrong = whole.clone();
+        wrong[at] ^= 0x81;
+        let before = begins.into_iter().filter(|begin| *begin <= at).count() - 1;
+        let begin = begins[before];
+        disk.put("dir/journal", &wrong).expect("it can be");
+        ran(&disk, async move |os: &mut Os| {
+            let pair = Rc::default();
+            open(os, Durability::Always, &pair).await?;
+            assert_eq!(pair.get(), [before as u32; 2], "{at}");
+            Ok(())
+        });
+        let files = disk.files();
+        assert_eq!(files["dir/journal"], whole[..begin], "{at}");
+        if begin < begins[2] {
+            all_cut.extend_from_slice(&wrong[begin..]);
+        }
+        let kept = files.get("dir/journal.cut");
+        assert!(kept.is_some_and(|kept| *kept == all_cut), "{at}");
+    }
+}
+
+/// More than is read, or searched, at once. Heads of long blocks that are none do not take long.
+#[test]
+fn what_is_cut_may_be_long() {
+    for (len, word) in [
+        (65 << 20, *b"abcdefgh"),
+        (1 << 20, (1_u64 << 18).to_le_bytes()),
+    ] {
+        let disk = disk();
+        let (whole, _) = three_blocks(&disk);
+        let mut wrong = [&whole, &word.repeat(len / 8)[..], b"end"].concat();
+        disk.put("dir/journal", &wrong).expect("it can be");
+        ran(&disk, async move |os: &mut Os| {
+            let pair = Rc::default();
+            open(os, Durability::Always, &pair).await?;
+            assert_eq!(pair.get(), [3; 2]);
+            Ok(())
+        });
+        let files = disk.files();
+        assert!(files["dir/journal.cut"] == wrong.split_off(whole.len()));
+        assert_eq!(files["dir/journal"], whole);
+    }
+}
+
+#[test]
+fn no_loss_of_power_loses_what_is_cut() {
+    let disk = disk();
+    let (mut wrong, begins) = three_blocks(&disk);
+    wrong[begins[0] + 12] ^= 1;
+    let end = wrong[begins[0]..].to_vec();
+    disk.put("dir/journal", &wrong).expect("it can be");
+    let mut kernel = kernel(1, &disk);
+    let main = async |os: &mut Os| open(os, Durability::Always, &Rc::default()).await.map(drop);
+    kernel.spawn("main", main).expect("there is room");
+    let (mut whole, mut cut) = (0, 0);
+    loop {
+        for image in disk.images() {
+            let files = image.files();
+            if files["dir/journal"] == wrong {
+                whole += 1;
+            } else {
+                assert_eq!(files["dir/journal.cut"], end);
+                assert!(wrong.starts_with(&files["dir/journal"]));
+                cut += 1;
+            }
+            // The next open goes on with it.
+            ran(&image, async |os: &mut Os| {
+                open(os, Durability::Always, &Rc::default()).await.map(drop)
+            });
+            let files = image.files();
+            assert_eq!(files["dir/journal"], wrong[..begins[0]]);
+            assert!(files["dir/journal.cut"].ends_with(&end));
+        }
+        if kernel.step().expect("it goes on") == Step::Finished {
+            break;
+        }
+    }
+    assert!(whole > 0 && cut > 0, "{whole} {cut}");
 }

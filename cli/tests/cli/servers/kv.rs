@@ -419,6 +419,47 @@ fn a_second_server_on_the_same_file_is_refused() {
 }
 
 #[test]
+fn a_wrong_byte_amid_the_file_loses_nothing_for_good() {
+    let folder = Folder::new("kv-wrong-byte");
+    let kv = Kv::start(&folder, &["--aof", "data", "--fsync", "always"]);
+    for n in 0..3 {
+        kv.answers(&format!("SET k{n} 1"), "+OK");
+    }
+    kv.signal(Signal::KILL);
+    let disk = kv.disk.clone();
+    kv.code();
+    let file = format!("{disk}/data");
+    let mut bytes = std::fs::read(&file).unwrap();
+    let (begin, middle) = (8 + (bytes.len() - 8) / 3, bytes.len() / 2);
+    bytes[middle] ^= 1;
+    std::fs::write(&file, &bytes).unwrap();
+    let args = [
+        "boot",
+        "--disk",
+        &disk,
+        "--max-time",
+        "500ms",
+        "kv",
+        "--aof",
+        "data",
+    ];
+    let (code, _, err) = run(&[&args[..], &["--addr", "127.0.0.1:0"]].concat());
+    assert_eq!(code, 4, "{err}");
+    let cut = bytes.len() - begin;
+    has(
+        &err,
+        &format!(
+            "data is damaged at byte {begin}: the {cut} bytes from there on are cut, and appended to data.cut"
+        ),
+    );
+    assert_eq!(std::fs::read(&file).unwrap(), bytes[..begin]);
+    assert_eq!(
+        std::fs::read(format!("{file}.cut")).unwrap(),
+        bytes[begin..]
+    );
+}
+
+#[test]
 fn a_file_that_is_no_log_is_refused_and_left() {
     let folder = Folder::new("kv-no-log");
     let file = folder.path("notes");
