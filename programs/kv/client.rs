@@ -1,13 +1,18 @@
 //! A client: a task that reads its requests, and answers all that have come in one send.
 
-use std::{io, mem, rc::Rc};
+use std::{collections::BTreeSet, io, mem, rc::Rc};
 
-use trapline::{Elapsed, Os, Shared, Source, TcpStream, sync::Flag};
+use trapline::{Os, Shared, Source, TcpStream, sync::Flag};
 
 use super::{
+    Server,
     commands::{Call, MAX_LETTERS, answer},
+    db::{Db, Key, Outbox},
+    wall_clock,
+};
+use crate::{
     resp::{self, Unread},
-    state::{Db, Outbox, Server, Session, Stop, wall_clock},
+    serve::send_all,
 };
 
 /// The replies that are sent at once, about.
@@ -25,9 +30,47 @@ struct Client<'a> {
     change: Option<usize>,
 }
 
+/// What the commands of a client have beside the database.
+#[derive(Default)]
+pub(super) struct Session {
+    pub(super) id: u64,
+    pub(super) name: Vec<u8>,
+    /// The requests between MULTI and EXEC: their number and their bytes.
+    pub(super) queue: Option<(usize, Vec<u8>)>,
+    pub(super) is_spoiled: bool,
+    /// The keys that it watches, and the last change of each before.
+    pub(super) watched: Vec<(Vec<u8>, u64)>,
+    pub(super) channels: BTreeSet<Key>,
+    /// About the bytes of these three.
+    pub(super) kept: usize,
+    /// The subscribers that are to be told of messages.
+    pub(super) told: Vec<Rc<Outbox>>,
+    pub(super) stop: Option<Stop>,
+}
+
+impl Session {
+    pub(super) fn unwatch(&mut self) {
+        self.watched.clear();
+        self.kept = 0;
+    }
+}
+
+/// Why no further request is answered.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Stop {
+    Quit,
+    Shutdown,
+}
+
 impl Drop for Client<'_> {
     fn drop(&mut self) {
-        self.server.db.update(|db| db.leave(&self.session));
+        let Session { id, channels, .. } = &self.session;
+        self.server.db.update(|db| {
+            db.clients.remove(id);
+            for channel in channels {
+                db.unsubscribe(*id, channel);
+            }
+        });
     }
 }
 
@@ -49,7 +92,8 @@ pub(super) async fn serve(os: &mut Os, stream: TcpStream, server: &Server) -> io
         out: Vec::new(),
         change: None,
     };
-    if server.db.update(|db| db.clients.len() > db.max_clients) {
+    let is_full = |db: &mut Db| db.clients.len() > db.limits.maxclients;
+    if server.db.update(is_full) {
         resp::error(&mut client.out, "ERR max number of clients reached");
         return client.send(os).await;
     }
@@ -62,7 +106,7 @@ pub(super) async fn serve(os: &mut Os, stream: TcpStream, server: &Server) -> io
         }
         let now = wall_clock(os).await;
         let used = server.db.update(|db| {
-            db.store.now = now;
+            db.now = now;
             client.answer(db, &input)
         });
         input.drain(..used);
@@ -124,14 +168,15 @@ impl Client<'_> {
             return;
         }
         db.requests += 1;
-        let (begin, before) = (self.out.len(), db.changes);
-        let mut call = Call {
+        let (begin, before) = (self.out.len(), db.logged);
+        let (session, out) = (&mut self.session, &mut self.out);
+        answer(&mut Call {
             db,
-            session: &mut self.session,
+            session,
             words,
-        };
-        answer(&mut call, &mut self.out);
-        if db.changes != before {
+            out,
+        });
+        if db.logged != before {
             self.change.get_or_insert(begin);
         }
     }
@@ -166,17 +211,10 @@ impl Client<'_> {
 
     /// Sends the replies. A client that reads nothing of them for a while is disconnected.
     async fn send(&mut self, os: &mut Os) -> io::Result<()> {
-        let mut rest = &*self.out;
-        if rest.len() > resp::MAX_REPLY {
+        if self.out.len() > resp::MAX_REPLY {
             return Err(io::Error::other("a reply is too long"));
         }
-        while !rest.is_empty() {
-            let send = async |os: &mut Os| self.outbox.stream.send(os, rest).await;
-            match os.timeout(self.server.slow, send).await {
-                Ok(sent) => rest = &rest[sent?..],
-                Err(Elapsed) => return Err(io::ErrorKind::TimedOut.into()),
-            }
-        }
+        send_all(os, &self.outbox.stream, &self.out, self.server.slow).await?;
         self.out.clear();
         self.out.shrink_to(4 * BATCH);
         Ok(())
