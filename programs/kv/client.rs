@@ -1,14 +1,12 @@
 //! A client: a task that reads its requests, and answers all that have come in one send.
 
-use std::{collections::BTreeSet, io, mem, rc::Rc};
+use std::{io, mem, rc::Rc};
 
 use trapline::{Os, Shared, Source, TcpStream, sync::Flag};
 
 use super::{
-    Server,
-    commands::{Call, MAX_LETTERS, answer},
-    db::{Db, Key, Outbox},
-    wall_clock,
+    commands::{Call, MAX_LETTERS, Session, Stop, answer},
+    db::{Db, Outbox, Server, wall_clock},
 };
 use crate::{
     resp::{self, Unread},
@@ -28,38 +26,6 @@ struct Client<'a> {
     out: Vec<u8>,
     /// Where the reply to the first change is.
     change: Option<usize>,
-}
-
-/// What the commands of a client have beside the database.
-#[derive(Default)]
-pub(super) struct Session {
-    pub(super) id: u64,
-    pub(super) name: Vec<u8>,
-    /// The requests between MULTI and EXEC: their number and their bytes.
-    pub(super) queue: Option<(usize, Vec<u8>)>,
-    pub(super) is_spoiled: bool,
-    /// The keys that it watches, and the last change of each before.
-    pub(super) watched: Vec<(Vec<u8>, u64)>,
-    pub(super) channels: BTreeSet<Key>,
-    /// About the bytes of these three.
-    pub(super) kept: usize,
-    /// The subscribers that are to be told of messages.
-    pub(super) told: Vec<Rc<Outbox>>,
-    pub(super) stop: Option<Stop>,
-}
-
-impl Session {
-    pub(super) fn unwatch(&mut self) {
-        self.watched.clear();
-        self.kept = 0;
-    }
-}
-
-/// Why no further request is answered.
-#[derive(Clone, Copy, PartialEq)]
-pub(super) enum Stop {
-    Quit,
-    Shutdown,
 }
 
 impl Drop for Client<'_> {

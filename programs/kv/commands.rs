@@ -1,12 +1,11 @@
 //! The commands: which there are, and what each does.
 
-use std::{borrow::Cow, rc::Rc};
+use std::{borrow::Cow, collections::BTreeSet, rc::Rc};
 
 use trapline::Journal;
 
 use super::{
-    client::{Session, Stop},
-    db::{Db, Key},
+    db::{Db, Key, Outbox},
     pattern::is_like,
 };
 use crate::resp::{
@@ -19,6 +18,38 @@ pub(super) struct Call<'a> {
     pub(super) session: &'a mut Session,
     pub(super) words: &'a [&'a [u8]],
     pub(super) out: &'a mut Vec<u8>,
+}
+
+/// What the commands of a client have beside the database.
+#[derive(Default)]
+pub(super) struct Session {
+    pub(super) id: u64,
+    pub(super) name: Vec<u8>,
+    /// The requests between MULTI and EXEC: their number and their bytes.
+    pub(super) queue: Option<(usize, Vec<u8>)>,
+    pub(super) is_spoiled: bool,
+    /// The keys that it watches, and the last change of each before.
+    pub(super) watched: Vec<(Vec<u8>, u64)>,
+    pub(super) channels: BTreeSet<Key>,
+    /// About the bytes of these three.
+    pub(super) kept: usize,
+    /// The subscribers that are to be told of messages.
+    pub(super) told: Vec<Rc<Outbox>>,
+    pub(super) stop: Option<Stop>,
+}
+
+impl Session {
+    fn unwatch(&mut self) {
+        self.watched.clear();
+        self.kept = 0;
+    }
+}
+
+/// Why no further request is answered.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Stop {
+    Quit,
+    Shutdown,
 }
 
 /// A refusal takes the place of all that was written.

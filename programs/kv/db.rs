@@ -6,12 +6,12 @@ use std::{
     io,
     ops::Bound::{Excluded, Unbounded},
     rc::Rc,
-    time::Duration,
+    time::{Duration, UNIX_EPOCH},
 };
 
-use trapline::{Journal, Shared, TcpStream, sync::Flag};
+use clap::ValueEnum;
+use trapline::{Journal, Os, Shared, TcpStream, sync::Flag};
 
-use super::{Fsync, Limits};
 use crate::resp::{number, request, texts};
 
 pub(super) type Key = Rc<[u8]>;
@@ -21,7 +21,39 @@ const OVERHEAD: usize = 128;
 /// About how many bytes of entries a walk gives at once.
 const PIECE: usize = 256 << 10;
 
+#[derive(Clone, Copy, Default, clap::Args)]
+pub(crate) struct Limits {
+    /// The most clients at once
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    pub(super) maxclients: usize,
+    /// The most bytes of keys and values, about, before changes that need more are refused; 0 is no limit
+    #[arg(long, value_name = "BYTES", default_value_t = 0)]
+    pub(super) maxmemory: usize,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Fsync {
+    /// A reply comes when all changes that it may show are on the disk
+    Always,
+    /// A crash of the machine may lose the changes of the last second
+    Everysec,
+    /// The system decides when it writes to the disk
+    No,
+}
+
 /// What the tasks of the server share.
+pub(super) struct Server {
+    pub(super) db: Shared<Db>,
+    pub(super) log: Option<Journal>,
+    /// How long a client may read nothing of its replies.
+    pub(super) slow: Duration,
+    /// Set when a key expires before the expiry worker looks again.
+    pub(super) expires: Flag,
+    /// Set to have the server end.
+    pub(super) stop: Flag,
+}
+
+/// The part of it that a task changes in one turn.
 #[derive(Default)]
 pub(super) struct Db {
     pub(super) limits: Limits,
@@ -284,4 +316,10 @@ pub(super) fn walk(db: Shared<Db>) -> impl FnMut(&mut Vec<u8>) -> bool {
             last.is_some()
         })
     }
+}
+
+/// Returns the wall clock in milliseconds.
+pub(super) async fn wall_clock(os: &mut Os) -> u64 {
+    let since = os.wall_clock().await.duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_millis() as u64)
 }

@@ -5,15 +5,8 @@ mod pattern;
 #[cfg(test)]
 mod tests;
 
-use std::{
-    error::Error,
-    io,
-    net::SocketAddr,
-    rc::Rc,
-    time::{Duration, UNIX_EPOCH},
-};
+use std::{error::Error, io, net::SocketAddr, rc::Rc, time::Duration};
 
-use clap::ValueEnum;
 use trapline::{
     Durability, Journal, Os, Restart, Shared, Signals, Source, Strategy, Supervisor, TcpListener,
     TcpStream, sync::Flag,
@@ -21,7 +14,7 @@ use trapline::{
 use trapline_cli::{Program, addr, duration};
 
 use crate::serve::{Drain, catch, listen, take_pending};
-use db::Db;
+use db::{Db, Fsync, Limits, Server, wall_clock};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -56,37 +49,6 @@ pub(crate) struct Kv {
     slow: Duration,
     #[command(flatten)]
     drain: Drain,
-}
-
-#[derive(Clone, Copy, Default, clap::Args)]
-struct Limits {
-    /// The most clients at once
-    #[arg(long, value_name = "N", default_value_t = 10_000)]
-    maxclients: usize,
-    /// The most bytes of keys and values, about, before changes that need more are refused; 0 is no limit
-    #[arg(long, value_name = "BYTES", default_value_t = 0)]
-    maxmemory: usize,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Fsync {
-    /// A reply comes when all changes that it may show are on the disk
-    Always,
-    /// A crash of the machine may lose the changes of the last second
-    Everysec,
-    /// The system decides when it writes to the disk
-    No,
-}
-
-struct Server {
-    db: Shared<Db>,
-    log: Option<Journal>,
-    /// How long a client may read nothing of its replies.
-    slow: Duration,
-    /// Set when a key expires before the expiry worker looks again.
-    expires: Flag,
-    /// Set to have the server end.
-    stop: Flag,
 }
 
 impl Program for Kv {
@@ -202,10 +164,4 @@ async fn expire(os: &mut Os, server: &Server) {
             expires.clear(os).await;
         }
     }
-}
-
-/// Returns the wall clock in milliseconds.
-async fn wall_clock(os: &mut Os) -> u64 {
-    let since = os.wall_clock().await.duration_since(UNIX_EPOCH);
-    since.map_or(0, |since| since.as_millis() as u64)
 }

@@ -6,8 +6,7 @@ use std::io;
 use trapline::{Durability, Journal, Kernel, Os};
 
 use super::{
-    client::Session,
-    commands::{Call, MAX_PENDING, answer},
+    commands::{Call, MAX_PENDING, Session, answer},
     db::Db,
 };
 use crate::resp::{Unread, reply, request};

@@ -77,16 +77,18 @@ impl Root {
         let parent = self.parent(path)?;
         let (dir, name) = (parent.dir(self), parent.name);
         let mut file = OpenFile::open(dir, name, mode)?;
-        while mode == Mode::Exclusive {
+        if mode != Mode::Exclusive {
+            return Ok(file);
+        }
+        loop {
             file.lock()?;
             // Its last owner may have replaced it before it was locked here.
             let named = OpenFile::open(dir, name, mode)?;
             if (named.system, named.number) == (file.system, file.number) {
-                break;
+                return Ok(file);
             }
             file = named;
         }
-        Ok(file)
     }
 
     fn rename(&self, from: &str, to: &str) -> Result<()> {
