@@ -13,6 +13,7 @@ use std::{
 };
 
 use super::{
+    blocks::{PIECE, Unread, checksum, framed, has_block},
     disk::File,
     os::Os,
     select::Source,
@@ -20,8 +21,6 @@ use super::{
 };
 use crate::{abi::Mode, trap::Object};
 
-/// How much is read, or copied to a new file, at once.
-const PIECE: usize = 256 << 10;
 /// The longest end of a file that is searched for whole blocks. A longer one is kept.
 const TAIL: u64 = 64 << 20;
 /// The most bytes that wait while [`Journal::commit`] returns at once, if it waits for no sync.
@@ -564,69 +563,6 @@ async fn cut(os: &mut Os, file: &File, end: Range<u64>) -> io::Result<()> {
     file.truncate(os, end.start).await
 }
 
-/// Returns whether a whole block begins somewhere in these bytes.
-fn has_block(bytes: &[u8]) -> bool {
-    // Bytes that look like the heads of long blocks would take time; they are kept then.
-    let mut work = bytes.len().saturating_mul(16);
-    (0..bytes.len()).any(|at| {
-        let Some((size, rest)) = bytes[at..].split_first_chunk() else {
-            return false;
-        };
-        let Some((sum, rest)) = rest.split_first_chunk() else {
-            return false;
-        };
-        match u64::from_le_bytes(*size) {
-            0 => false,
-            count if count > rest.len() as u64 => false,
-            count if count > work as u64 => true,
-            count => {
-                work -= count as usize;
-                *sum == checksum(*size, &rest[..count as usize])
-            }
-        }
-    })
-}
-
-/// What is to be read of a file.
-struct Unread<'a> {
-    file: &'a File,
-    /// Where the next piece begins.
-    at: u64,
-    /// Of these, so many bytes are taken.
-    bytes: Vec<u8>,
-    taken: usize,
-    piece: Vec<u8>,
-}
-
-impl<'a> Unread<'a> {
-    fn new(file: &'a File, at: u64) -> Self {
-        Self {
-            file,
-            at,
-            bytes: Vec::new(),
-            taken: 0,
-            piece: vec![0; PIECE],
-        }
-    }
-
-    /// Takes so many bytes, if the file has them.
-    async fn take(&mut self, os: &mut Os, count: usize) -> io::Result<Option<&[u8]>> {
-        while self.bytes.len() - self.taken < count {
-            self.bytes.drain(..self.taken);
-            self.taken = 0;
-            let read = self.file.read_at(os, &mut self.piece, self.at).await?;
-            if read == 0 {
-                return Ok(None);
-            }
-            self.bytes.extend_from_slice(&self.piece[..read]);
-            self.at += read as u64;
-        }
-        let from = self.taken;
-        self.taken += count;
-        Ok(Some(&self.bytes[from..self.taken]))
-    }
-}
-
 async fn open_alone(os: &mut Os, name: &str) -> io::Result<File> {
     for _ in 1..TRIALS {
         match os.disk().open(os, name, Mode::Exclusive).await {
@@ -635,19 +571,6 @@ async fn open_alone(os: &mut Os, name: &str) -> io::Result<File> {
         }
     }
     os.disk().open(os, name, Mode::Exclusive).await
-}
-
-fn framed(entries: &[u8]) -> Vec<u8> {
-    let size = (entries.len() as u64).to_le_bytes();
-    [&size[..], &checksum(size, entries), entries].concat()
-}
-
-/// Of the length, too: a block of zeros is none.
-fn checksum(size: [u8; 8], entries: &[u8]) -> [u8; 4] {
-    let mut sum = crc32fast::Hasher::new();
-    sum.update(&size);
-    sum.update(entries);
-    sum.finalize().to_le_bytes()
 }
 
 fn parent(name: &str) -> &str {
