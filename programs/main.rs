@@ -3,6 +3,7 @@
 //! It uses the public API only. A binary with programs of your own looks the same.
 
 mod alive;
+mod ask;
 mod average;
 mod callbacks;
 mod cases;
@@ -22,6 +23,7 @@ mod parts;
 mod producer_consumer;
 mod promise;
 mod proxy;
+mod resp;
 mod serve;
 mod sleepers;
 mod subroutines;
@@ -72,6 +74,7 @@ fn main() -> ExitCode {
                 program::<chat::Chat>("chat"),
                 program::<supervised::Supervised>("supervised"),
                 program::<kv::Kv>("kv"),
+                program::<ask::Ask>("ask"),
                 program::<wal::Wal>("wal"),
             ],
         )

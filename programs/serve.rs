@@ -37,13 +37,18 @@ pub(crate) async fn catch(os: &mut Os) -> Signals {
     os.catch(&[Signal::Terminate]).await
 }
 
-/// Says how a server has stopped.
-pub(crate) async fn stopped(os: &mut Os, signals: &Signals, cut: usize) {
-    // More may have come meanwhile. One that is not taken would end the run.
+/// Takes the signals that have come: one that is not taken would end the run.
+pub(crate) async fn take_pending(os: &mut Os, signals: &Signals) {
     let pending = [Source::signal(signals), Source::after(Duration::ZERO)];
     while os.select(&pending).await == 0 {
         signals.next(os).await;
     }
+}
+
+/// Says how a server has stopped.
+pub(crate) async fn stopped(os: &mut Os, signals: &Signals, cut: usize) {
+    // More may have come meanwhile.
+    take_pending(os, signals).await;
     match cut {
         0 => writeln!(os, "Stopped: all clients have finished"),
         1 => writeln!(os, "Stopped: a client was cut off (see --drain)"),
@@ -102,4 +107,23 @@ pub(crate) async fn flush(
             Err(Elapsed) => {}
         }
     }
+}
+
+/// Sends all these bytes. The client may be slow, but must read something within `timeout`.
+pub(crate) async fn send_all(
+    os: &mut Os,
+    stream: &TcpStream,
+    mut bytes: &[u8],
+    timeout: Duration,
+) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match os
+            .timeout(timeout, async |os| stream.send(os, bytes).await)
+            .await
+        {
+            Ok(sent) => bytes = &bytes[sent?..],
+            Err(Elapsed) => return Err(io::ErrorKind::TimedOut.into()),
+        }
+    }
+    Ok(())
 }

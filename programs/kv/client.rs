@@ -2,12 +2,15 @@
 
 use std::{io, mem, rc::Rc};
 
-use trapline::{Elapsed, Os, Shared, Source, TcpStream, sync::Flag};
+use trapline::{Os, Shared, Source, TcpStream, sync::Flag};
 
 use super::{
-    commands::{Call, MAX_LETTERS, answer},
+    commands::{Call, MAX_LETTERS, Session, Stop, answer},
+    db::{Db, Outbox, Server, wall_clock},
+};
+use crate::{
     resp::{self, Unread},
-    state::{Db, Outbox, Server, Session, Stop, wall_clock},
+    serve::send_all,
 };
 
 /// The replies that are sent at once, about.
@@ -27,7 +30,13 @@ struct Client<'a> {
 
 impl Drop for Client<'_> {
     fn drop(&mut self) {
-        self.server.db.update(|db| db.leave(&self.session));
+        let Session { id, channels, .. } = &self.session;
+        self.server.db.update(|db| {
+            db.clients.remove(id);
+            for channel in channels {
+                db.unsubscribe(*id, channel);
+            }
+        });
     }
 }
 
@@ -49,7 +58,8 @@ pub(super) async fn serve(os: &mut Os, stream: TcpStream, server: &Server) -> io
         out: Vec::new(),
         change: None,
     };
-    if server.db.update(|db| db.clients.len() > db.max_clients) {
+    let is_full = |db: &mut Db| db.clients.len() > db.limits.maxclients;
+    if server.db.update(is_full) {
         resp::error(&mut client.out, "ERR max number of clients reached");
         return client.send(os).await;
     }
@@ -62,7 +72,7 @@ pub(super) async fn serve(os: &mut Os, stream: TcpStream, server: &Server) -> io
         }
         let now = wall_clock(os).await;
         let used = server.db.update(|db| {
-            db.store.now = now;
+            db.now = now;
             client.answer(db, &input)
         });
         input.drain(..used);
@@ -124,14 +134,15 @@ impl Client<'_> {
             return;
         }
         db.requests += 1;
-        let (begin, before) = (self.out.len(), db.changes);
-        let mut call = Call {
+        let (begin, before) = (self.out.len(), db.logged);
+        let (session, out) = (&mut self.session, &mut self.out);
+        answer(&mut Call {
             db,
-            session: &mut self.session,
+            session,
             words,
-        };
-        answer(&mut call, &mut self.out);
-        if db.changes != before {
+            out,
+        });
+        if db.logged != before {
             self.change.get_or_insert(begin);
         }
     }
@@ -166,17 +177,10 @@ impl Client<'_> {
 
     /// Sends the replies. A client that reads nothing of them for a while is disconnected.
     async fn send(&mut self, os: &mut Os) -> io::Result<()> {
-        let mut rest = &*self.out;
-        if rest.len() > resp::MAX_REPLY {
+        if self.out.len() > resp::MAX_REPLY {
             return Err(io::Error::other("a reply is too long"));
         }
-        while !rest.is_empty() {
-            let send = async |os: &mut Os| self.outbox.stream.send(os, rest).await;
-            match os.timeout(self.server.slow, send).await {
-                Ok(sent) => rest = &rest[sent?..],
-                Err(Elapsed) => return Err(io::ErrorKind::TimedOut.into()),
-            }
-        }
+        send_all(os, &self.outbox.stream, &self.out, self.server.slow).await?;
         self.out.clear();
         self.out.shrink_to(4 * BATCH);
         Ok(())

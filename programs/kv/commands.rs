@@ -1,19 +1,66 @@
-//! The commands: a table of their names, and a function for each that is more than a line.
+//! The commands: which there are, and what each does.
 
-use std::{borrow::Cow, rc::Rc};
+use std::{borrow::Cow, collections::BTreeSet, rc::Rc};
 
 use trapline::Journal;
 
 use super::{
+    db::{Db, Key, Outbox},
     pattern::is_like,
-    resp::{MAX_REQUEST, array, error, integer, number, request, status, text, texts, value},
-    state::{Db, Session, Stop},
-    store::Entry,
+};
+use crate::resp::{
+    MAX_REQUEST, array, error, integer, number, request, status, text, texts, value,
 };
 
-/// Its name, how many words it has (at least so many if that is negative), its kind, its function.
-type Command = (&'static str, i64, Kind, Run);
-type Run = for<'a> fn(&'a mut Call<'_>, &mut Vec<u8>) -> Answer<'a>;
+/// A command under way.
+pub(super) struct Call<'a> {
+    pub(super) db: &'a mut Db,
+    pub(super) session: &'a mut Session,
+    pub(super) words: &'a [&'a [u8]],
+    pub(super) out: &'a mut Vec<u8>,
+}
+
+/// What the commands of a client have beside the database.
+#[derive(Default)]
+pub(super) struct Session {
+    pub(super) id: u64,
+    pub(super) name: Vec<u8>,
+    /// The requests between MULTI and EXEC: their number and their bytes.
+    pub(super) queue: Option<(usize, Vec<u8>)>,
+    pub(super) is_spoiled: bool,
+    /// The keys that it watches, and the last change of each before.
+    pub(super) watched: Vec<(Vec<u8>, u64)>,
+    pub(super) channels: BTreeSet<Key>,
+    /// About the bytes of these three.
+    pub(super) kept: usize,
+    /// The subscribers that are to be told of messages.
+    pub(super) told: Vec<Rc<Outbox>>,
+    pub(super) stop: Option<Stop>,
+}
+
+impl Session {
+    fn unwatch(&mut self) {
+        self.watched.clear();
+        self.kept = 0;
+    }
+}
+
+/// Why no further request is answered.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Stop {
+    Quit,
+    Shutdown,
+}
+
+/// A refusal takes the place of all that was written.
+type Answer = Result<(), Cow<'static, str>>;
+
+const SYNTAX: &str = "ERR syntax error";
+const NO_NUMBER: &str = "ERR value is not an integer or out of range";
+
+/// The most bytes of messages that wait for a subscriber, and of entries that wait to be written.
+pub(super) const MAX_LETTERS: usize = 32 << 20;
+pub(super) const MAX_PENDING: usize = 256 << 20;
 
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
@@ -29,124 +76,80 @@ enum Kind {
 }
 use Kind::{Alone, Control, Grow, Read, Write};
 
-/// A command under way.
-pub(super) struct Call<'a> {
-    pub(super) db: &'a mut Db,
-    pub(super) session: &'a mut Session,
-    pub(super) words: &'a [&'a [u8]],
-}
-
-/// A reply, or a refusal that takes the place of all that was written.
-type Answer<'a> = Result<Reply<'a>, Cow<'static, str>>;
-
-enum Reply<'a> {
-    Status(&'static str),
-    Number(i64),
-    Value(Option<&'a [u8]>),
-    Written,
-}
-use Reply::{Number, Status, Value, Written};
-
-const OK: Answer<'_> = Ok(Status("OK"));
-const SYNTAX: &str = "ERR syntax error";
-const NO_NUMBER: &str = "ERR value is not an integer or out of range";
-
-/// The most bytes of messages that wait for a subscriber, and of entries that wait to be written.
-pub(super) const MAX_LETTERS: usize = 32 << 20;
-pub(super) const MAX_PENDING: usize = 256 << 20;
-
-static COMMANDS: [Command; 41] = [
-    ("append", 3, Grow, append),
-    ("bgrewriteaof", 1, Read, rewrite),
-    ("client", -2, Read, client),
-    ("command", -1, Read, list),
-    ("config", -3, Read, config),
-    ("dbsize", 1, Read, |call, _| {
-        count(call.db.store.entries.len())
-    }),
-    ("decr", 2, Grow, |call, _| call.add(-1)),
-    ("decrby", 3, Grow, |call, _| {
-        call.add(call.number(2)?.checked_neg().ok_or(NO_NUMBER)?)
-    }),
-    ("del", -2, Write, del),
-    ("discard", 1, Control, discard),
-    ("echo", 2, Read, |call, _| Ok(Value(Some(call.words[1])))),
-    ("exec", 1, Control, exec),
-    ("exists", -2, Read, exists),
-    ("expire", 3, Write, |call, _| expire(call, 1000)),
-    ("flushall", -1, Write, flush),
-    ("get", 2, Read, |call, _| Ok(Value(call.value()))),
-    ("incr", 2, Grow, |call, _| call.add(1)),
-    ("incrby", 3, Grow, |call, _| call.add(call.number(2)?)),
-    ("info", -1, Read, info),
-    ("keys", 2, Read, keys),
-    ("mget", -2, Read, mget),
-    ("mset", -3, Grow, mset),
-    ("multi", 1, Control, multi),
-    ("persist", 2, Write, persist),
-    ("pexpire", 3, Write, |call, _| expire(call, 1)),
-    ("ping", -1, Read, ping),
-    ("pttl", 2, Read, |call, _| call.left(1)),
-    ("publish", 3, Read, publish),
-    ("quit", -1, Control, |call, _| call.stop(Stop::Quit)),
-    ("scan", -2, Read, scan),
-    ("set", -3, Grow, set),
-    ("setnx", 3, Grow, set_new),
-    ("shutdown", -1, Alone, |call, _| call.stop(Stop::Shutdown)),
-    ("strlen", 2, Read, |call, _| {
-        count(call.value().map_or(0, <[u8]>::len))
-    }),
-    ("subscribe", -2, Alone, subscribe),
-    ("ttl", 2, Read, |call, _| call.left(1000)),
-    ("type", 2, Read, |call, _| {
-        Ok(Status(call.value().map_or("none", |_| "string")))
-    }),
-    ("unlink", -2, Write, del),
-    ("unsubscribe", -1, Alone, unsubscribe),
-    ("unwatch", 1, Read, unwatch),
-    ("watch", -2, Control, watch),
+/// The commands of each kind that have so many words, or at least so many if that is negative. The most
+/// frequent ones are found first.
+const COMMANDS: [(Kind, i64, &[&str]); 18] = [
+    (Read, -1, &["ping", "command", "info"]),
+    (
+        Read,
+        2,
+        &["get", "echo", "keys", "pttl", "strlen", "ttl", "type"],
+    ),
+    (Grow, -3, &["set", "mset"]),
+    (Grow, 2, &["incr", "decr"]),
+    (Grow, 3, &["append", "decrby", "incrby", "setnx"]),
+    (Read, 1, &["bgrewriteaof", "dbsize", "unwatch"]),
+    (Read, 3, &["publish"]),
+    (Read, -2, &["client", "exists", "mget", "scan"]),
+    (Read, -3, &["config"]),
+    (Write, 2, &["persist"]),
+    (Write, 3, &["expire", "pexpire"]),
+    (Write, -1, &["flushall"]),
+    (Write, -2, &["del", "unlink"]),
+    (Control, 1, &["discard", "exec", "multi"]),
+    (Control, -1, &["quit"]),
+    (Control, -2, &["watch"]),
+    (Alone, -1, &["shutdown", "unsubscribe"]),
+    (Alone, -2, &["subscribe"]),
 ];
 
+/// Its name, its number of words, its kind.
+type Command = (&'static str, i64, Kind);
+
+fn all() -> impl Iterator<Item = Command> {
+    let rows = COMMANDS.iter();
+    rows.flat_map(|(kind, arity, names)| names.iter().map(|name| (*name, *arity, *kind)))
+}
+
+fn find(word: &[u8]) -> Option<Command> {
+    all().find(|(name, ..)| name.as_bytes().eq_ignore_ascii_case(word))
+}
+
 /// Answers a request, or queues it.
-pub(super) fn answer(call: &mut Call<'_>, out: &mut Vec<u8>) {
-    let begin = out.len();
+pub(super) fn answer(call: &mut Call<'_>) {
+    let begin = call.out.len();
     let answer = match allowed(call) {
-        Ok((_, _, kind, _)) if call.session.queue.is_some() && *kind != Control => {
+        Ok((_, _, kind)) if call.session.queue.is_some() && kind != Control => {
             keep(call.session, call.words);
-            Ok(Status("QUEUED"))
+            status(call.out, "QUEUED");
+            Ok(())
         }
-        Ok((_, _, _, run)) => run(call, out),
+        Ok((name, ..)) => run(call, name, &call.words[1..]),
         Err(refusal) => {
             call.session.is_spoiled = true;
             Err(refusal)
         }
     };
-    match answer {
-        Ok(Status(line)) => status(out, line),
-        Ok(Number(number)) => integer(out, number),
-        Ok(Value(bytes)) => value(out, bytes),
-        Ok(Written) => {}
-        Err(refusal) => {
-            out.truncate(begin);
-            error(out, &refusal);
-        }
+    if let Err(refusal) = answer {
+        call.out.truncate(begin);
+        error(call.out, &refusal);
     }
 }
 
 /// Finds the command of a call that may be carried out, or queued.
-fn allowed(call: &Call<'_>) -> Result<&'static Command, Cow<'static, str>> {
+fn allowed(call: &Call<'_>) -> Result<Command, Cow<'static, str>> {
     let (db, session, words) = (&call.db, &call.session, call.words);
     let command = find(words[0]).ok_or_else(|| {
         let name = String::from_utf8_lossy(&words[0][..words[0].len().min(128)]);
         format!("ERR unknown command '{}'", name.escape_debug())
     })?;
-    let (name, arity, kind, _) = *command;
+    let (name, arity, kind) = command;
     let is_for_subscriber = matches!(name, "subscribe" | "unsubscribe" | "ping" | "quit");
     let is_queued = session.queue.is_some() && kind != Control;
     let keeps = is_queued || matches!(name, "watch" | "subscribe");
     let count = words.len() as i64;
     let refusal = if count != arity && (arity >= 0 || count < -arity) {
-        return Err(format!("ERR wrong number of arguments for '{name}' command").into());
+        return Err(wrong_number(name));
     } else if !session.channels.is_empty() && !is_for_subscriber {
         "ERR only (UN)SUBSCRIBE, PING and QUIT are allowed while subscribed"
     } else if let Err(refusal) = may_change(db, kind) {
@@ -173,89 +176,197 @@ fn may_change(db: &Db, kind: Kind) -> Result<(), Cow<'static, str>> {
     if db.log.as_ref().map_or(0, Journal::waiting) > MAX_PENDING {
         return Err("OOM too many changes wait for the append-only file".into());
     }
-    if kind == Grow && db.store.bytes > db.max_memory {
+    if kind == Grow && (1..db.bytes).contains(&db.limits.maxmemory) {
         return Err("OOM command not allowed when used memory > 'maxmemory'.".into());
     }
     Ok(())
 }
 
-fn find(word: &[u8]) -> Option<&'static Command> {
-    let named = |command: &&Command| command.0.as_bytes().eq_ignore_ascii_case(word);
-    COMMANDS.iter().find(named)
+fn wrong_number(name: &str) -> Cow<'static, str> {
+    format!("ERR wrong number of arguments for '{name}' command").into()
 }
 
-fn count(number: usize) -> Answer<'static> {
-    Ok(Number(number as i64))
-}
-
-impl Call<'_> {
-    fn entry(&self) -> Option<&Entry> {
-        self.db.store.get(self.words[1])
-    }
-
-    fn value(&self) -> Option<&[u8]> {
-        self.entry().map(|entry| &*entry.value)
-    }
-
-    fn expires(&self) -> Option<u64> {
-        self.entry().and_then(|entry| entry.expires)
-    }
-
-    fn number(&self, word: usize) -> Result<i64, &'static str> {
-        number(self.words[word]).ok_or(NO_NUMBER)
-    }
-
-    /// The instant so many units from now on.
-    fn instant(&self, span: i64, unit: i64) -> Result<u64, &'static str> {
-        let span = span.checked_mul(unit);
-        let at = span.and_then(|span| span.checked_add(self.db.store.now as i64));
-        at.map(|at| at.max(0) as u64)
-            .ok_or("ERR invalid expire time")
-    }
-
-    /// Adds to the number of a key.
-    fn add(&mut self, by: i64) -> Answer<'_> {
-        let old = self.value().map_or(Some(0), number).ok_or(NO_NUMBER)?;
-        let sum = old
-            .checked_add(by)
-            .ok_or("ERR increment or decrement would overflow")?;
-        let expires = self.expires();
-        let mut digits = itoa::Buffer::new();
-        let value = digits.format(sum).as_bytes();
-        self.db.set(self.words[1], value, expires);
-        Ok(Number(sum))
-    }
-
-    /// How many units are left to the key.
-    fn left(&self, unit: u64) -> Answer<'_> {
-        let left = match self.entry().map(|entry| entry.expires) {
-            None => -2,
-            Some(None) => -1,
-            Some(Some(at)) => ((at - self.db.store.now + unit / 2) / unit) as i64,
-        };
-        Ok(Number(left))
-    }
-
-    /// Sets when the key expires. The entry of the log says all about a key, so its value is set again.
-    fn expire(&mut self, at: Option<u64>) -> Answer<'_> {
-        let value = self.value().map(<[u8]>::to_vec);
-        if let Some(value) = &value {
-            self.db.set(self.words[1], value, at);
+/// Carries out the commands on keys.
+fn run(call: &mut Call<'_>, name: &str, args: &[&[u8]]) -> Answer {
+    let Call { db, out, .. } = call;
+    match (name, args) {
+        ("get", [key]) => value(out, db.value(key)),
+        ("set", [key, new, options @ ..]) => set(db, out, (key, new), options)?,
+        ("setnx", [key, _]) if db.get(key).is_some() => integer(out, 0),
+        ("setnx", [key, new]) => {
+            db.set(key, new, None);
+            integer(out, 1);
         }
-        count(value.is_some().into())
+        ("incr", [key]) => add(db, out, key, 1)?,
+        ("decr", [key]) => add(db, out, key, -1)?,
+        ("incrby", [key, by]) => add(db, out, key, whole(by)?)?,
+        ("decrby", [key, by]) => {
+            let by = whole(by)?.checked_neg();
+            add(db, out, key, by.ok_or(NO_NUMBER)?)?;
+        }
+        ("append", [key, more]) => {
+            let new = [db.value(key).unwrap_or_default(), more].concat();
+            if new.len() > MAX_REQUEST {
+                return Err("ERR string exceeds maximum allowed size".into());
+            }
+            db.set(key, &new, db.expires(key));
+            integer(out, new.len() as i64);
+        }
+        ("strlen", [key]) => integer(out, db.value(key).map_or(0, <[u8]>::len) as i64),
+        ("mget", keys) => {
+            array(out, keys.len());
+            keys.iter().for_each(|key| value(out, db.value(key)));
+        }
+        ("mset", pairs) => {
+            let (pairs, []) = pairs.as_chunks::<2>() else {
+                return Err(wrong_number(name));
+            };
+            pairs.iter().for_each(|[key, new]| db.set(key, new, None));
+            status(out, "OK");
+        }
+        ("del" | "unlink", keys) => {
+            let removed = keys.iter().filter(|key| db.remove(key));
+            integer(out, removed.count() as i64);
+        }
+        ("exists", keys) => {
+            let found = keys.iter().filter(|key| db.get(key).is_some());
+            integer(out, found.count() as i64);
+        }
+        ("expire", [key, span]) => expire(db, out, key, Some(instant(db, span, 1000)?)),
+        ("pexpire", [key, span]) => expire(db, out, key, Some(instant(db, span, 1)?)),
+        ("persist", [key]) if db.expires(key).is_none() => integer(out, 0),
+        ("persist", [key]) => expire(db, out, key, None),
+        ("ttl", [key]) => integer(out, left(db, key, 1000)),
+        ("pttl", [key]) => integer(out, left(db, key, 1)),
+        ("type", [key]) => status(out, db.get(key).map_or("none", |_| "string")),
+        ("dbsize", _) => integer(out, db.entries.len() as i64),
+        ("flushall", _) => {
+            db.clear();
+            status(out, "OK");
+        }
+        ("keys", [pattern]) => {
+            let like = db.entries.keys().filter(|key| is_like(pattern, key));
+            let found: Vec<_> = like.filter(|key| db.get(key).is_some()).collect();
+            values(out, &found);
+        }
+        ("scan", [from, options @ ..]) => scan(db, out, from, options)?,
+        _ => return run_other(call, name, args),
     }
+    Ok(())
+}
 
-    fn stop(&mut self, stop: Stop) -> Answer<'_> {
-        self.session.stop = Some(stop);
-        OK
+/// Carries out the other commands.
+fn run_other(call: &mut Call<'_>, name: &str, args: &[&[u8]]) -> Answer {
+    let Call {
+        db, session, out, ..
+    } = call;
+    match (name, args) {
+        ("ping", []) if session.channels.is_empty() => status(out, "PONG"),
+        ("ping", []) => texts(out, &[b"pong", b""]),
+        ("ping", [message]) if session.channels.is_empty() => text(out, message),
+        ("ping", [message]) => texts(out, &[b"pong", message]),
+        ("echo", [message]) => text(out, message),
+        ("multi", _) if session.queue.is_some() => {
+            return Err("ERR MULTI calls can not be nested".into());
+        }
+        ("multi", _) => {
+            (session.queue, session.is_spoiled) = (Some((0, Vec::new())), false);
+            status(out, "OK");
+        }
+        ("exec", _) => exec(call)?,
+        ("discard", _) => {
+            session.queue.take().ok_or("ERR DISCARD without MULTI")?;
+            session.unwatch();
+            status(out, "OK");
+        }
+        ("watch", _) if session.queue.is_some() => {
+            return Err("ERR WATCH inside MULTI is not allowed".into());
+        }
+        ("watch", keys) => {
+            for key in keys {
+                session.watched.push((key.to_vec(), db.version(key)));
+                session.kept += key.len() + 64;
+            }
+            status(out, "OK");
+        }
+        ("unwatch", _) => {
+            session.unwatch();
+            status(out, "OK");
+        }
+        ("subscribe", names) => subscribe(call, names),
+        ("unsubscribe", names) => unsubscribe(call, names),
+        ("publish", [channel, message]) => integer(out, publish(db, session, channel, message)),
+        ("quit", _) => {
+            session.stop = Some(Stop::Quit);
+            status(out, "OK");
+        }
+        ("shutdown", _) => {
+            session.stop = Some(Stop::Shutdown);
+            status(out, "OK");
+        }
+        ("bgrewriteaof", _) => {
+            let none = "ERR there is no append-only file: see --aof";
+            db.log.as_ref().ok_or(none)?.rewrite();
+            status(out, "Background append only file rewriting started");
+        }
+        ("config", [get, names @ ..]) => config(db, out, get, names)?,
+        ("info", _) => {
+            let line = |(name, value)| format!("{name}:{value}\r\n");
+            text(out, db.facts().map(line).concat().as_bytes());
+        }
+        ("client", [what, args @ ..]) => client(session, out, what, args)?,
+        ("command", args) => list(out, args)?,
+        _ => return Err(wrong_number(name)),
+    }
+    Ok(())
+}
+
+// ---- keys
+
+fn whole(word: &[u8]) -> Result<i64, &'static str> {
+    number(word).ok_or(NO_NUMBER)
+}
+
+/// The instant so many units from now on.
+fn instant(db: &Db, span: &[u8], unit: i64) -> Result<u64, &'static str> {
+    let span = whole(span)?.checked_mul(unit);
+    let at = span.and_then(|span| span.checked_add(db.now as i64));
+    Ok(at.ok_or("ERR invalid expire time")?.max(0) as u64)
+}
+
+/// How many units are left to a key.
+fn left(db: &Db, key: &[u8], unit: u64) -> i64 {
+    match db.get(key).map(|entry| entry.expires) {
+        None => -2,
+        Some(None) => -1,
+        Some(Some(at)) => ((at - db.now + unit / 2) / unit) as i64,
     }
 }
 
-// ---- values
+/// Sets when a key expires. The entry of the log says all about a key, so its value is set again.
+fn expire(db: &mut Db, out: &mut Vec<u8>, key: &[u8], at: Option<u64>) {
+    let value = db.value(key).map(<[u8]>::to_vec);
+    if let Some(value) = &value {
+        db.set(key, value, at);
+    }
+    integer(out, value.is_some().into());
+}
 
-fn set<'a>(call: &'a mut Call<'_>, out: &mut Vec<u8>) -> Answer<'a> {
+/// Adds to the number of a key.
+fn add(db: &mut Db, out: &mut Vec<u8>, key: &[u8], by: i64) -> Answer {
+    let entry = db.get(key);
+    let old = entry.map_or(Ok(0), |entry| whole(&entry.value))?;
+    let sum = old.checked_add(by);
+    let sum = sum.ok_or("ERR increment or decrement would overflow")?;
+    let expires = entry.and_then(|entry| entry.expires);
+    db.set(key, itoa::Buffer::new().format(sum).as_bytes(), expires);
+    integer(out, sum);
+    Ok(())
+}
+
+fn set(db: &mut Db, out: &mut Vec<u8>, (key, new): (&[u8], &[u8]), options: &[&[u8]]) -> Answer {
     let (mut expires, mut only_if, mut gets, mut keeps) = (None, None, false, false);
-    let mut options = call.words[3..].iter();
+    let mut options = options.iter();
     while let Some(option) = options.next() {
         match &*option.to_ascii_lowercase() {
             b"nx" if only_if != Some(true) => only_if = Some(false),
@@ -263,110 +374,34 @@ fn set<'a>(call: &'a mut Call<'_>, out: &mut Vec<u8>) -> Answer<'a> {
             b"get" => gets = true,
             b"keepttl" if expires.is_none() => keeps = true,
             unit @ (b"ex" | b"px") if expires.is_none() && !keeps => {
-                let span = number(options.next().ok_or(SYNTAX)?).ok_or(NO_NUMBER)?;
-                let at = call.instant(span, if unit == b"ex" { 1000 } else { 1 })?;
-                expires = Some(at).filter(|_| span > 0);
+                let span = options.next().ok_or(SYNTAX)?;
+                let at = instant(db, span, if unit == b"ex" { 1000 } else { 1 })?;
+                expires = Some(at).filter(|at| *at > db.now);
                 expires.ok_or("ERR invalid expire time in 'set' command")?;
             }
             _ => return Err(SYNTAX.into()),
         }
     }
-    let is_refused = only_if.is_some_and(|there| there != call.value().is_some());
+    let is_refused = only_if.is_some_and(|there| there != db.get(key).is_some());
     match is_refused {
-        _ if gets => value(out, call.value()),
+        _ if gets => value(out, db.value(key)),
         true => value(out, None),
         false => status(out, "OK"),
     }
     if !is_refused {
-        let expires = if keeps { call.expires() } else { expires };
-        call.db.set(call.words[1], call.words[2], expires);
+        let expires = if keeps { db.expires(key) } else { expires };
+        db.set(key, new, expires);
     }
-    Ok(Written)
+    Ok(())
 }
 
-fn set_new<'a>(call: &'a mut Call<'_>, _: &mut Vec<u8>) -> Answer<'a> {
-    let is_new = call.value().is_none();
-    if is_new {
-        call.db.set(call.words[1], call.words[2], None);
-    }
-    count(is_new.into())
-}
-
-fn append<'a>(call: &'a mut Call<'_>, _: &mut Vec<u8>) -> Answer<'a> {
-    let value = [call.value().unwrap_or_default(), call.words[2]].concat();
-    if value.len() > MAX_REQUEST {
-        return Err("ERR string exceeds maximum allowed size".into());
-    }
-    let expires = call.expires();
-    call.db.set(call.words[1], &value, expires);
-    count(value.len())
-}
-
-fn mget<'a>(call: &'a mut Call<'_>, out: &mut Vec<u8>) -> Answer<'a> {
-    array(out, call.words.len() - 1);
-    for key in &call.words[1..] {
-        let entry = call.db.store.get(key);
-        value(out, entry.map(|entry| &*entry.value));
-    }
-    Ok(Written)
-}
-
-fn mset<'a>(call: &'a mut Call<'_>, _: &mut Vec<u8>) -> Answer<'a> {
-    let (pairs, rest) = call.words[1..].as_chunks::<2>();
-    if !rest.is_empty() {
-        return Err("ERR wrong number of arguments for 'mset' command".into());
-    }
-    for [key, value] in pairs {
-        call.db.set(key, value, None);
-    }
-    OK
-}
-
-// ---- keys
-
-fn del<'a>(call: &'a mut Call<'_>, _: &mut Vec<u8>) -> Answer<'a> {
-    let mut found = 0;
-    for key in &call.words[1..] {
-        found += usize::from(call.db.store.get(key).is_some());
-        call.db.remove(key);
-    }
-    count(found)
-}
-
-fn exists<'a>(call: &'a mut Call<'_>, _: &mut Vec<u8>) -> Answer<'a> {
-    let keys = call.words[1..].iter();
-    count(keys.filter(|key| call.db.store.get(key).is_some()).count())
-}
-
-fn expire<'a>(call: &'a mut Call<'_>, unit: i64) -> Answer<'a> {
-    let at = call.instant(call.number(2)?, unit)?;
-    call.expire(Some(at))
-}
-
-fn persist<'a>(call: &'a mut Call<'_>, _: &mut Vec<u8>) -> Answer<'a> {
-    match call.expires() {
-        Some(_) => call.expire(None),
-        None => count(0),
-    }
-}
-
-fn flush<'a>(call: &'a mut Call<'_>, _: &mut Vec<u8>) -> Answer<'a> {
-    call.db.clear();
-    OK
-}
-
-fn keys<'a>(call: &'a mut Call<'_>, out: &mut Vec<u8>) -> Answer<'a> {
-    let store = &call.db.store;
-    let mut found: Vec<&Rc<[u8]>> = store.entries.keys().collect();
-    found.retain(|key| is_like(call.words[1], key) && store.get(key).is_some());
-    values(out, &found)
-}
-
-fn scan<'a>(call: &'a mut Call<'_>, out: &mut Vec<u8>) -> Answer<'a> {
-    let from = number(call.words[1]).and_then(|from| u64::try_from(from).ok());
+fn scan(db: &Db, out: &mut Vec<u8>, from: &[u8], options: &[&[u8]]) -> Answer {
+    let from = number(from).and_then(|from| u64::try_from(from).ok());
     let from = from.ok_or("ERR invalid cursor")?;
     let (mut pattern, mut most): (&[u8], _) = (b"*", 10);
-    let (options, rest) = call.words[2..].as_chunks::<2>();
+    let (options, []) = options.as_chunks::<2>() else {
+        return Err(SYNTAX.into());
+    };
     for [name, value] in options {
         match &*name.to_ascii_lowercase() {
             b"match" => pattern = value,
@@ -374,32 +409,20 @@ fn scan<'a>(call: &'a mut Call<'_>, out: &mut Vec<u8>) -> Answer<'a> {
             _ => return Err(SYNTAX.into()),
         }
     }
-    if !rest.is_empty() {
-        return Err(SYNTAX.into());
-    }
-    let (next, mut found) = call.db.store.scan(from, most.min(10_000) as usize);
+    let (next, mut found) = db.scan(from, most.min(10_000) as usize);
     found.retain(|key| is_like(pattern, key));
     array(out, 2);
     text(out, itoa::Buffer::new().format(next).as_bytes());
-    values(out, &found)
+    values(out, &found);
+    Ok(())
 }
 
-fn values(out: &mut Vec<u8>, all: &[&Rc<[u8]>]) -> Answer<'static> {
+fn values(out: &mut Vec<u8>, all: &[&Key]) {
     array(out, all.len());
     all.iter().for_each(|one| value(out, Some(one)));
-    Ok(Written)
 }
 
 // ---- transactions
-
-fn multi<'a>(call: &'a mut Call<'_>, _: &mut Vec<u8>) -> Answer<'a> {
-    if call.session.queue.is_some() {
-        return Err("ERR MULTI calls can not be nested".into());
-    }
-    call.session.queue = Some((0, Vec::new()));
-    call.session.is_spoiled = false;
-    OK
-}
 
 /// Keeps a request for EXEC.
 fn keep(session: &mut Session, words: &[&[u8]]) {
@@ -410,183 +433,141 @@ fn keep(session: &mut Session, words: &[&[u8]]) {
     *count += 1;
 }
 
-fn exec<'a>(call: &'a mut Call<'_>, out: &mut Vec<u8>) -> Answer<'a> {
+fn exec(call: &mut Call<'_>) -> Answer {
     let queue = call.session.queue.take();
     let (count, requests) = queue.ok_or("ERR EXEC without MULTI")?;
     let mut watched = call.session.watched.iter();
-    let is_changed = watched.any(|(key, version)| call.db.store.version(key) != *version);
-    unwatch(call, out)?;
+    let is_changed = watched.any(|(key, version)| call.db.version(key) != *version);
+    call.session.unwatch();
     if call.session.is_spoiled {
         return Err("EXECABORT Transaction discarded because of previous errors.".into());
     }
     if is_changed {
-        out.extend_from_slice(b"*-1\r\n");
-        return Ok(Written);
+        call.out.extend_from_slice(b"*-1\r\n");
+        return Ok(());
     }
-    array(out, count);
+    array(call.out, count);
     let (mut rest, mut words) = (&*requests, Vec::new());
     while let Ok(len) = request(rest, &mut words) {
         rest = &rest[len..];
-        let (db, session, words) = (&mut *call.db, &mut *call.session, &*words);
-        answer(&mut Call { db, session, words }, out);
+        answer(&mut Call {
+            db: call.db,
+            session: call.session,
+            words: &words,
+            out: call.out,
+        });
     }
-    Ok(Written)
-}
-
-fn discard<'a>(call: &'a mut Call<'_>, out: &mut Vec<u8>) -> Answer<'a> {
-    let queue = call.session.queue.take();
-    queue.ok_or("ERR DISCARD without MULTI")?;
-    unwatch(call, out)
-}
-
-fn watch<'a>(call: &'a mut Call<'_>, _: &mut Vec<u8>) -> Answer<'a> {
-    if call.session.queue.is_some() {
-        return Err("ERR WATCH inside MULTI is not allowed".into());
-    }
-    for key in &call.words[1..] {
-        let version = call.db.store.version(key);
-        call.session.watched.push((key.to_vec(), version));
-        call.session.kept += key.len() + 64;
-    }
-    OK
-}
-
-fn unwatch<'a>(call: &'a mut Call<'_>, _: &mut Vec<u8>) -> Answer<'a> {
-    call.session.watched.clear();
-    call.session.kept = 0;
-    OK
+    Ok(())
 }
 
 // ---- messages
 
-fn subscribe<'a>(call: &'a mut Call<'_>, out: &mut Vec<u8>) -> Answer<'a> {
-    for name in &call.words[1..] {
-        let channel: Rc<[u8]> = (*name).into();
+fn subscribe(call: &mut Call<'_>, names: &[&[u8]]) {
+    for name in names {
+        let channel: Key = (*name).into();
         let subscribers = call.db.channels.entry(Rc::clone(&channel));
         subscribers.or_default().insert(call.session.id);
         call.session.channels.insert(channel);
         call.session.kept += name.len() + 256;
-        told(out, b"subscribe", Some(name), call.session);
+        told(call, b"subscribe", Some(name));
     }
-    Ok(Written)
 }
 
-fn unsubscribe<'a>(call: &'a mut Call<'_>, out: &mut Vec<u8>) -> Answer<'a> {
-    let channels: Vec<Rc<[u8]>> = match &call.words[1..] {
+fn unsubscribe(call: &mut Call<'_>, names: &[&[u8]]) {
+    let channels: Vec<Key> = match names {
         [] => call.session.channels.iter().cloned().collect(),
-        names => names.iter().map(|name| Rc::from(*name)).collect(),
+        names => names.iter().map(|name| Key::from(*name)).collect(),
     };
     for channel in &channels {
         call.db.unsubscribe(call.session.id, channel);
         call.session.channels.remove(channel);
-        told(out, b"unsubscribe", Some(channel), call.session);
+        told(call, b"unsubscribe", Some(channel));
     }
     if channels.is_empty() {
-        told(out, b"unsubscribe", None, call.session);
+        told(call, b"unsubscribe", None);
     }
     if call.session.channels.is_empty() {
         call.session.kept = 0;
     }
-    Ok(Written)
 }
 
-fn told(out: &mut Vec<u8>, what: &[u8], channel: Option<&[u8]>, session: &Session) {
-    array(out, 3);
-    text(out, what);
-    value(out, channel);
-    integer(out, session.channels.len() as i64);
+fn told(call: &mut Call<'_>, what: &[u8], channel: Option<&[u8]>) {
+    array(call.out, 3);
+    text(call.out, what);
+    value(call.out, channel);
+    integer(call.out, call.session.channels.len() as i64);
 }
 
-fn publish<'a>(call: &'a mut Call<'_>, _: &mut Vec<u8>) -> Answer<'a> {
-    let [_, channel, message] = *call.words else {
-        return Err(SYNTAX.into());
-    };
-    let mut told = 0;
-    for id in call.db.channels.get(channel).into_iter().flatten() {
-        let outbox = &call.db.clients[id];
+/// Gives a message to the subscribers of a channel. Returns their number.
+fn publish(db: &Db, session: &mut Session, channel: &[u8], message: &[u8]) -> i64 {
+    let before = session.told.len();
+    for id in db.channels.get(channel).into_iter().flatten() {
+        let outbox = &db.clients[id];
         outbox.letters.update(|letters| {
             // A subscriber with more is about to be disconnected.
             if letters.len() <= MAX_LETTERS {
                 texts(letters, &[b"message", channel, message]);
             }
         });
-        call.session.told.push(Rc::clone(outbox));
-        told += 1;
+        session.told.push(Rc::clone(outbox));
     }
-    count(told)
+    (session.told.len() - before) as i64
 }
 
 // ---- the server
 
-fn ping<'a>(call: &'a mut Call<'_>, out: &mut Vec<u8>) -> Answer<'a> {
-    let is_subscriber = !call.session.channels.is_empty();
-    match *call.words {
-        [_] if is_subscriber => texts(out, &[b"pong", b""]),
-        [_, message] if is_subscriber => texts(out, &[b"pong", message]),
-        [_] => status(out, "PONG"),
-        [_, message] => text(out, message),
-        _ => return Err("ERR wrong number of arguments for 'ping' command".into()),
-    }
-    Ok(Written)
-}
-
-fn rewrite<'a>(call: &'a mut Call<'_>, _: &mut Vec<u8>) -> Answer<'a> {
-    let log = call.db.log.as_ref();
-    log.ok_or("ERR there is no append-only file: see --aof")?
-        .rewrite();
-    Ok(Status("Background append only file rewriting started"))
-}
-
-fn config<'a>(call: &'a mut Call<'_>, out: &mut Vec<u8>) -> Answer<'a> {
-    if !call.words[1].eq_ignore_ascii_case(b"get") {
+fn config(db: &Db, out: &mut Vec<u8>, what: &[u8], asked: &[&[u8]]) -> Answer {
+    if !what.eq_ignore_ascii_case(b"get") {
         let text = "ERR only CONFIG GET is here: the options of the command line set the rest";
         return Err(text.into());
     }
-    let (settings, asked) = (call.db.settings(), &call.words[2..]);
+    let facts = db.facts();
     let is_asked = |name: &str| asked.iter().any(|asked| is_like(asked, name.as_bytes()));
-    let found = settings.iter().filter(|(name, _)| is_asked(name));
+    let found = facts[..Db::SETTINGS]
+        .iter()
+        .filter(|(name, _)| is_asked(name));
     let found = found.flat_map(|(name, value)| [name.as_bytes(), value.as_bytes()]);
     texts(out, &found.collect::<Vec<_>>());
-    Ok(Written)
+    Ok(())
 }
 
-fn info<'a>(call: &'a mut Call<'_>, out: &mut Vec<u8>) -> Answer<'a> {
-    let mut lines = String::new();
-    for (name, value) in call.db.settings().iter().chain(&call.db.facts()) {
-        lines += &format!("{name}:{value}\r\n");
-    }
-    text(out, lines.as_bytes());
-    Ok(Written)
-}
-
-fn client<'a>(call: &'a mut Call<'_>, _: &mut Vec<u8>) -> Answer<'a> {
-    match (&*call.words[1].to_ascii_lowercase(), &call.words[2..]) {
-        (b"id", []) => Ok(Number(call.session.id as i64)),
-        (b"getname", []) => Ok(Value(Some(&call.session.name))),
+fn client(session: &mut Session, out: &mut Vec<u8>, what: &[u8], args: &[&[u8]]) -> Answer {
+    match (&*what.to_ascii_lowercase(), args) {
+        (b"id", []) => integer(out, session.id as i64),
+        (b"getname", []) => text(out, &session.name),
         (b"setname", [name]) if name.iter().all(u8::is_ascii_graphic) => {
-            call.session.name = name.to_vec();
-            OK
+            session.name = name.to_vec();
+            status(out, "OK");
         }
-        (b"setname", [_]) => Err("ERR a name has no blanks and no special characters".into()),
-        (b"setinfo", [_, _]) => OK,
-        _ => Err("ERR only CLIENT ID, GETNAME, SETNAME and SETINFO are here".into()),
+        (b"setname", [_]) => {
+            return Err("ERR a name has no blanks and no special characters".into());
+        }
+        (b"setinfo", [_, _]) => status(out, "OK"),
+        _ => return Err("ERR only CLIENT ID, GETNAME, SETNAME and SETINFO are here".into()),
     }
+    Ok(())
 }
 
-fn list<'a>(call: &'a mut Call<'_>, out: &mut Vec<u8>) -> Answer<'a> {
-    let what = call.words.get(1).map(|word| word.to_ascii_lowercase());
-    match what.as_deref() {
+fn list(out: &mut Vec<u8>, args: &[&[u8]]) -> Answer {
+    let count = all().count();
+    match args
+        .first()
+        .map(|word| word.to_ascii_lowercase())
+        .as_deref()
+    {
         None => {
-            array(out, COMMANDS.len());
-            for (name, arity, ..) in &COMMANDS {
+            array(out, count);
+            for (name, arity, _) in all() {
                 array(out, 2);
                 text(out, name.as_bytes());
-                integer(out, *arity);
+                integer(out, arity);
             }
-            Ok(Written)
         }
-        Some(b"count") => count(COMMANDS.len()),
-        Some(b"docs") => Ok(Written).inspect(|_| array(out, 0)),
-        Some(_) => Err("ERR only COMMAND, COMMAND COUNT and COMMAND DOCS are here".into()),
+        Some(b"count") => integer(out, count as i64),
+        Some(b"docs") => array(out, 0),
+        Some(_) => {
+            return Err("ERR only COMMAND, COMMAND COUNT and COMMAND DOCS are here".into());
+        }
     }
+    Ok(())
 }

@@ -1,24 +1,20 @@
 mod client;
 mod commands;
-mod log;
+mod db;
 mod pattern;
-mod resp;
-mod state;
-mod store;
 #[cfg(test)]
 mod tests;
 
 use std::{error::Error, io, net::SocketAddr, rc::Rc, time::Duration};
 
 use trapline::{
-    Journal, Os, Restart, Shared, Signals, Source, Strategy, Supervisor, TcpListener, TcpStream,
-    sync::Flag,
+    Durability, Journal, Os, Restart, Shared, Signals, Source, Strategy, Supervisor, TcpListener,
+    TcpStream, sync::Flag,
 };
 use trapline_cli::{Program, addr, duration};
 
-use crate::serve::{Drain, catch, listen};
-use state::{Db, Fsync, Server, wall_clock};
-use store::Store;
+use crate::serve::{Drain, catch, listen, take_pending};
+use db::{Db, Fsync, Limits, Server, wall_clock};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -46,12 +42,8 @@ pub(crate) struct Kv {
         requires = "aof"
     )]
     fsync: Fsync,
-    /// The most clients at once
-    #[arg(long, value_name = "N", default_value_t = 10_000)]
-    maxclients: usize,
-    /// The most bytes of keys and values, about, before changes that need more are refused
-    #[arg(long, value_name = "BYTES", default_value_t = usize::MAX, hide_default_value = true)]
-    maxmemory: usize,
+    #[command(flatten)]
+    limits: Limits,
     /// How long a client may read nothing of its replies
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "30s")]
     slow: Duration,
@@ -72,28 +64,28 @@ impl Program for Kv {
         let listener = listen(os, addr, "--addr").await?;
         let signals = catch(os).await;
         writeln!(os, "Ready at {}", listener.local_addr()?);
-        let ours = Rc::clone(&server);
-        let stopper = async move |os: &mut Os| stop_at_signal(os, signals, &ours).await;
+        let [stopped, expiring, serving, writing] = [(); 4].map(|()| Rc::clone(&server));
+        let stopper = async move |os: &mut Os| stop_at_signal(os, signals, &stopped).await;
         os.spawn_daemon("signals", stopper).await?;
-        let (keys, all) = (Rc::clone(&server), Rc::clone(&server));
-        let (db, log) = (server.db.clone(), server.log.clone());
         let mut workers = Supervisor::new(Strategy::OneForOne)
             .restarts(u32::MAX, SECOND)
             .backoff(SECOND..SECOND)
             .child("expiry", Restart::Transient, move || {
-                expire(Rc::clone(&keys))
+                let server = Rc::clone(&expiring);
+                async move |os: &mut Os| expire(os, &server).await
             })
             .child("listener", Restart::Transient, move || {
-                serve(listener.clone(), drain, Rc::clone(&all))
+                let (listener, server) = (listener.clone(), Rc::clone(&serving));
+                async move |os: &mut Os| serve(os, &listener, drain, server).await
             });
-        if let Some(log) = log.clone() {
+        if let Some(log) = server.log.clone() {
             workers = workers.child("log", Restart::Transient, move || {
-                let (log, db) = (log.clone(), db.clone());
-                async move |os: &mut Os| log.work(os, || log::walk(db.clone())).await
+                let (log, db) = (log.clone(), writing.db.clone());
+                async move |os: &mut Os| log.work(os, || db::walk(db.clone())).await
             });
         }
         workers.run(os).await?;
-        if let Some(why) = log.and_then(|log| log.error()) {
+        if let Some(why) = server.log.as_ref().and_then(Journal::error) {
             return Err(format!("changes may not be on the disk: {why}").into());
         }
         writeln!(os, "Stopped");
@@ -104,27 +96,26 @@ impl Program for Kv {
 impl Kv {
     /// Reads the append-only file, if there is one.
     async fn load(self, os: &mut Os) -> io::Result<Server> {
-        let (mut store, mut log) = (Store::default(), None);
-        if let Some(name) = &self.aof {
-            let replay = |entries: &[u8]| log::replay(&mut store, entries);
-            log = Some(Journal::open(os, name, self.fsync.into(), replay).await?);
-        }
-        let db = Db {
-            store,
-            log: log.clone(),
-            fsync: self.aof.map(|_| self.fsync),
-            max_clients: self.maxclients,
-            max_memory: self.maxmemory,
-            expiry_at: u64::MAX,
+        let durability = match self.fsync {
+            Fsync::Always => Durability::Always,
+            Fsync::Everysec => Durability::Every(SECOND),
+            Fsync::No => Durability::Never,
+        };
+        let mut db = Db {
+            limits: self.limits,
+            fsync: self.aof.as_ref().map(|_| self.fsync),
             ..Db::default()
         };
+        if let Some(name) = &self.aof {
+            let replay = |entries: &[u8]| db.replay(entries);
+            db.log = Some(Journal::open(os, name, durability, replay).await?);
+        }
         Ok(Server {
+            log: db.log.clone(),
             db: Shared::new(db),
-            log,
             slow: self.slow,
             expires: Flag::new(os).await,
             stop: Flag::new(os).await,
-            drained: Flag::new(os).await,
         })
     }
 }
@@ -134,52 +125,43 @@ async fn stop_at_signal(os: &mut Os, signals: Signals, server: &Server) {
     signals.next(os).await;
     server.stop.set(os).await;
     // One that came together with the first is the same.
-    let pending = [Source::signal(&signals), Source::after(Duration::ZERO)];
-    while os.select(&pending).await == 0 {
-        signals.next(os).await;
-    }
+    take_pending(os, &signals).await;
 }
 
 /// The worker that accepts clients, until the server stops and they have finished.
-fn serve(
-    listener: TcpListener,
+async fn serve(
+    os: &mut Os,
+    listener: &TcpListener,
     drain: Duration,
     server: Rc<Server>,
-) -> impl AsyncFnOnce(&mut Os) -> io::Result<()> {
-    async move |os: &mut Os| {
-        let theirs = Rc::clone(&server);
-        let client = async move |os: &mut Os, stream: TcpStream, peer| {
-            if let Err(error) = client::serve(os, stream, &theirs).await {
-                tracing::info!("{peer}: {error}");
-            }
-        };
-        let stop = Source::flag(&server.stop);
-        os.serve_until(&listener, stop, drain, client).await?;
-        server.drained.set(os).await;
-        if let Some(log) = &server.log {
-            log.close(os).await;
+) -> io::Result<()> {
+    let ours = Rc::clone(&server);
+    let client = async move |os: &mut Os, stream: TcpStream, peer| {
+        if let Err(error) = client::serve(os, stream, &ours).await {
+            tracing::info!("{peer}: {error}");
         }
-        Ok(())
+    };
+    let stop = Source::flag(&server.stop);
+    os.serve_until(listener, stop, drain, client).await?;
+    if let Some(log) = &server.log {
+        log.close(os).await;
     }
+    Ok(())
 }
 
 /// The worker that removes keys which have expired.
-fn expire(server: Rc<Server>) -> impl AsyncFnOnce(&mut Os) {
-    async move |os: &mut Os| {
-        let Server {
-            expires, drained, ..
-        } = &*server;
-        while !drained.is_set() {
-            let now = wall_clock(os).await;
-            let span = server.db.update(|db| db.expire(now));
-            let sources = [
-                Source::flag(drained),
-                Source::flag(expires),
-                Source::after(span),
-            ];
-            if os.select(&sources).await == 1 {
-                expires.clear(os).await;
-            }
+async fn expire(os: &mut Os, server: &Server) {
+    let Server { expires, stop, .. } = server;
+    while !stop.is_set() {
+        let now = wall_clock(os).await;
+        let span = server.db.update(|db| db.expire(now));
+        let due = Source::after(span);
+        if os
+            .select(&[Source::flag(stop), Source::flag(expires), due])
+            .await
+            == 1
+        {
+            expires.clear(os).await;
         }
     }
 }

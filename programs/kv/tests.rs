@@ -6,10 +6,10 @@ use std::io;
 use trapline::{Durability, Journal, Kernel, Os};
 
 use super::{
-    commands::{Call, MAX_PENDING, answer},
-    resp::{Unread, request},
-    state::{Db, Session},
+    commands::{Call, MAX_PENDING, Session, answer},
+    db::Db,
 };
+use crate::resp::{Unread, reply, request};
 
 /// Reads a request that comes in pieces, and only when as many bytes are there as it has at least. Returns
 /// how many words were read in all, again or not.
@@ -60,8 +60,9 @@ fn ask(db: &mut Db, line: &str) -> String {
         db,
         session: &mut Session::default(),
         words: &words,
+        out: &mut out,
     };
-    answer(&mut call, &mut out);
+    answer(&mut call);
     String::from_utf8(out).expect("it is text")
 }
 
@@ -72,7 +73,6 @@ fn entries_that_wait_for_the_file_have_a_limit() {
         let log = Journal::open(os, "data", Durability::Never, |_| Ok(())).await?;
         let mut db = Db {
             log: Some(log.clone()),
-            max_memory: usize::MAX,
             ..Db::default()
         };
         assert_eq!(ask(&mut db, "SET k 1"), "+OK\r\n");
@@ -93,4 +93,48 @@ fn entries_that_wait_for_the_file_have_a_limit() {
     kernel.spawn("main", main).expect("there is room");
     let report = kernel.run().expect("it ends");
     report.check().expect("it ends well");
+}
+
+#[test]
+fn replies_are_shown_as_by_redis_cli() {
+    let cases = [
+        ("+OK\r\n", "OK"),
+        ("-ERR no\r\n", "(error) ERR no"),
+        (":-7\r\n", "(integer) -7"),
+        ("$-1\r\n", "(nil)"),
+        ("*-1\r\n", "(nil)"),
+        ("$4\r\na\r\n'\r\n", "\"a\\r\\n'\""),
+        ("*0\r\n", "(empty array)"),
+        (
+            "*2\r\n*2\r\n:1\r\n*0\r\n+b\r\n",
+            "1) 1) (integer) 1\n   2) (empty array)\n2) b",
+        ),
+    ];
+    for (text, expected) in cases {
+        let shown = reply(text.as_bytes());
+        assert!(
+            shown.is_ok_and(|shown| shown == (expected.into(), text.len())),
+            "{text:?}"
+        );
+        for len in 0..text.len() {
+            let part = reply(&text.as_bytes()[..len]);
+            let is_part =
+                matches!(part, Err(Unread::Part(least)) if (len + 1..=text.len()).contains(&least));
+            assert!(is_part, "{text:?} {len}");
+        }
+    }
+    let deep = "*1\r\n".repeat(100_000);
+    for text in [
+        "hello\r\n",
+        "\r\n",
+        ":x\r\n",
+        "$9999999999\r\n",
+        "*x\r\n",
+        &deep,
+    ] {
+        assert!(
+            matches!(reply(text.as_bytes()), Err(Unread::Wrong(_))),
+            "{text:.20}"
+        );
+    }
 }

@@ -220,6 +220,10 @@ impl Kernel {
 
     /// Closes a device and wakes the tasks that have it. Returns whether it was open.
     pub(super) fn close_device(&mut self, device: DeviceId) -> bool {
+        // A close may free the file for another open, and its space.
+        if self.devices.is_file(device) {
+            self.touch(Object::World);
+        }
         let Some(claims) = self.devices.remove(device) else {
             return false;
         };

@@ -74,6 +74,11 @@ impl Devices {
         }
     }
 
+    /// Returns whether the device is an open file of a disk.
+    pub(super) fn is_file(&self, device: DeviceId) -> bool {
+        self.files.get(&device).is_some_and(|(_, is_file)| *is_file)
+    }
+
     /// Says what a file is, or an operation on names.
     pub(super) fn describe(&self, device: DeviceId) -> Option<String> {
         Some(match self.files.get(&device)? {

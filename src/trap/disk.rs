@@ -200,6 +200,13 @@ fn bad_name(path: &str, why: &str) -> io::Error {
     io::Error::new(ErrorKind::InvalidInput, text)
 }
 
+/// The error of [`Mode::Exclusive`] while the file is open so.
+pub(crate) fn in_use() -> io::Error {
+    let why =
+        "another process or task has it open, as its only one: end that, or name another file";
+    io::Error::new(ErrorKind::ResourceBusy, why)
+}
+
 /// Appends the names of a directory, sorted, as the answer to [`DiskOp::List`].
 pub(crate) fn put_names(mut names: Vec<String>, into: &mut Vec<u8>) {
     names.sort_unstable();

@@ -63,13 +63,14 @@ impl Os {
 }
 
 impl Disk {
-    /// Opens a file. [`Mode::Write`] and [`Mode::Append`] create it if it does not exist; what is in
-    /// the file stays there.
+    /// Opens a file. All modes but [`Mode::Read`] create it if it does not exist; what is in the file
+    /// stays there.
     ///
     /// *Blocks* until the disk has done it.
     ///
     /// *Errors:* `NotFound`, `IsADirectory`, `InvalidInput` for a name that leads out of the root or
-    /// is too long; `Unsupported` in a world without a disk; those of the operating system.
+    /// is too long; `ResourceBusy` by [`Mode::Exclusive`]; `Unsupported` in a world without a disk; those
+    /// of the operating system.
     #[track_caller]
     pub fn open(
         self,

@@ -7,11 +7,13 @@
 use std::{
     cell::{RefCell, RefMut},
     fmt, io, mem,
+    ops::Range,
     rc::{Rc, Weak},
     time::Duration,
 };
 
 use super::{
+    blocks::{PIECE, Unread, checksum, framed, has_block},
     disk::File,
     os::Os,
     select::Source,
@@ -19,14 +21,18 @@ use super::{
 };
 use crate::{abi::Mode, trap::Object};
 
-/// How much is read, or copied to a new file, at once.
-const PIECE: usize = 256 << 10;
+/// The longest end of a file that is searched for whole blocks. A longer one is kept.
+const TAIL: u64 = 64 << 20;
 /// The most bytes that wait while [`Journal::commit`] returns at once, if it waits for no sync.
 const ROOM: u64 = 16 << 20;
 /// The least length of a file that is replaced because it has grown to twice its length.
 const GROWN: u64 = 1 << 20;
 /// How long entries gather for one block, unless their tasks wait for a sync.
 const GATHERING: Duration = Duration::from_millis(10);
+/// How often, and how long apart, an open finds the journal open elsewhere before it fails. The one that has
+/// it may be at its end.
+const TRIALS: usize = 10;
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// When the entries of a [`Journal`] become durable.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -110,6 +116,8 @@ struct State {
     added: u64,
     is_rewrite_asked: bool,
     error: Option<String>,
+    /// The file that has the name. While it is open, no other open of the journal succeeds.
+    owned: Option<File>,
     /// For the next writer. `None` if it is not known what of the file is on the disk.
     file: Option<Blocks>,
     /// The life of the writer.
@@ -117,13 +125,17 @@ struct State {
 }
 
 impl Journal {
-    /// Opens a journal; its file is made if there is none. `replay` gets the entries of each block, in
-    /// their order. What a crash has left behind the last whole block is cut, with a warning. All that was
+    /// Opens a journal; its file is made if there is none. It belongs to this journal until the last handle
+    /// is dropped. `replay` gets the entries of each block, in
+    /// their order. What a crash has left behind the last whole block is cut, with a warning. A wrong byte
+    /// before other blocks is no work of a crash: what begins there is appended to `NAME.cut` before it is
+    /// cut, and the warning names that file. All that was
     /// replayed is durable when this returns.
     ///
-    /// *Blocks* as [`Disk::open`](crate::Disk::open).
+    /// *Blocks* as [`Disk::open`](crate::Disk::open); a second longer while the journal is open elsewhere.
     ///
-    /// *Errors:* those of the disk, and of `replay`; `InvalidData` if the file is no journal. The file is as it
+    /// *Errors:* those of the disk, and of `replay`; `ResourceBusy` if another process or task has the
+    /// journal open ([`Mode::Exclusive`]); `InvalidData` if the file is no journal. The file is as it
     /// was then.
     pub async fn open(
         os: &mut Os,
@@ -133,6 +145,7 @@ impl Journal {
     ) -> io::Result<Self> {
         let file = Blocks::recover(os, name, &mut replay).await?;
         let state = State {
+            owned: Some(file.file.clone()),
             file: Some(file),
             ..State::default()
         };
@@ -398,6 +411,7 @@ impl<W: FnMut(&mut Vec<u8>) -> bool, F: FnMut() -> W> Writer<'_, F, W> {
             os.disk().rename(os, &new, name).await?;
             os.disk().sync_dir(os, parent(name)).await?;
             self.file = self.next.take().and_then(|next| next.file);
+            self.journal.state(true).owned = self.file.as_ref().map(|new| new.file.clone());
             self.unsynced = None;
         }
         Ok(())
@@ -436,7 +450,7 @@ const HEAD: usize = 12;
 
 impl Blocks {
     async fn create(os: &mut Os, name: &str) -> io::Result<Self> {
-        let file = os.disk().open(os, name, Mode::Write).await?;
+        let file = os.disk().open(os, name, Mode::Exclusive).await?;
         // A crash may have left one.
         file.truncate(os, 0).await?;
         file.append(os, MARK).await?;
@@ -454,7 +468,7 @@ impl Blocks {
         name: &str,
         replay: &mut impl FnMut(&[u8]) -> io::Result<()>,
     ) -> io::Result<Self> {
-        let file = os.disk().open(os, name, Mode::Write).await?;
+        let file = open_alone(os, name).await?;
         let mut mark = [0; MARK.len()];
         let read = file.read_at(os, &mut mark, 0).await?;
         let mark = &mark[..read];
@@ -490,9 +504,7 @@ impl Blocks {
             at = begin + count;
         }
         if at < len {
-            let cut = len - at;
-            tracing::warn!("{name}: the last {cut} bytes are no whole entries, and are cut");
-            file.truncate(os, at).await?;
+            cut(os, &file, at..len).await?;
         }
         // If its sync has failed, only another write makes the last block durable.
         if let Some(block) = last {
@@ -519,57 +531,46 @@ impl Blocks {
     }
 }
 
-/// What is to be read of a file.
-struct Unread<'a> {
-    file: &'a File,
-    /// Where the next piece begins.
-    at: u64,
-    /// Of these, so many bytes are taken.
-    bytes: Vec<u8>,
-    taken: usize,
-    piece: Vec<u8>,
+/// Cuts the end of a journal, which begins with a block that is not whole. It is kept beside it if there is a
+/// whole block in it: a crash tears the last ones, and a byte that has become wrong is before others.
+async fn cut(os: &mut Os, file: &File, end: Range<u64>) -> io::Result<()> {
+    let (name, len) = (file.path(), end.end - end.start);
+    let is_torn = len <= TAIL
+        && match Unread::new(file, end.start).take(os, len as usize).await? {
+            Some(bytes) => !has_block(bytes),
+            None => false,
+        };
+    if is_torn {
+        tracing::warn!("{name}: the last {len} bytes are no whole entries, and are cut");
+    } else {
+        let kept = format!("{name}.cut");
+        let kept = os.disk().open(os, &kept, Mode::Append).await?;
+        let mut unread = Unread::new(file, end.start);
+        for at in end.clone().step_by(PIECE) {
+            let piece = (end.end - at).min(PIECE as u64);
+            let bytes = unread.take(os, piece as usize).await?;
+            kept.append(os, bytes.unwrap_or_default()).await?;
+        }
+        // Before it is cut here.
+        kept.sync(os).await?;
+        os.disk().sync_dir(os, parent(name)).await?;
+        tracing::warn!(
+            "{name} is damaged at byte {}: the {len} bytes from there on are cut, and appended to {}",
+            end.start,
+            kept.path()
+        );
+    }
+    file.truncate(os, end.start).await
 }
 
-impl<'a> Unread<'a> {
-    fn new(file: &'a File, at: u64) -> Self {
-        Self {
-            file,
-            at,
-            bytes: Vec::new(),
-            taken: 0,
-            piece: vec![0; PIECE],
+async fn open_alone(os: &mut Os, name: &str) -> io::Result<File> {
+    for _ in 1..TRIALS {
+        match os.disk().open(os, name, Mode::Exclusive).await {
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => os.sleep(PAUSE).await,
+            opened => return opened,
         }
     }
-
-    /// Takes so many bytes, if the file has them.
-    async fn take(&mut self, os: &mut Os, count: usize) -> io::Result<Option<&[u8]>> {
-        while self.bytes.len() - self.taken < count {
-            self.bytes.drain(..self.taken);
-            self.taken = 0;
-            let read = self.file.read_at(os, &mut self.piece, self.at).await?;
-            if read == 0 {
-                return Ok(None);
-            }
-            self.bytes.extend_from_slice(&self.piece[..read]);
-            self.at += read as u64;
-        }
-        let from = self.taken;
-        self.taken += count;
-        Ok(Some(&self.bytes[from..self.taken]))
-    }
-}
-
-fn framed(entries: &[u8]) -> Vec<u8> {
-    let size = (entries.len() as u64).to_le_bytes();
-    [&size[..], &checksum(size, entries), entries].concat()
-}
-
-/// Of the length, too: a block of zeros is none.
-fn checksum(size: [u8; 8], entries: &[u8]) -> [u8; 4] {
-    let mut sum = crc32fast::Hasher::new();
-    sum.update(&size);
-    sum.update(entries);
-    sum.finalize().to_le_bytes()
+    os.disk().open(os, name, Mode::Exclusive).await
 }
 
 fn parent(name: &str) -> &str {

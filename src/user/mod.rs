@@ -30,6 +30,7 @@
 //! | `observe.rs` | tracers that a task attaches |
 
 pub(crate) mod blocking;
+mod blocks;
 pub(crate) mod callback;
 pub(crate) mod child;
 pub(crate) mod device;

@@ -11,7 +11,7 @@ use rand_pcg::{
     Pcg64,
     rand_core::{Rng, SeedableRng},
 };
-use trapline::{Durability, Journal, Kernel, Os, SimDisk, SimWorld};
+use trapline::{Durability, Journal, Kernel, Os, SimDisk, SimWorld, Step};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -282,10 +282,11 @@ fn a_full_disk_fails_commits_until_there_is_room() {
         add(&journal, &pair, 3);
         journal.commit(os).await?;
         assert_eq!(journal.error(), None);
+        journal.close(os).await;
+        drop(journal);
         let found = Rc::default();
         open(os, Durability::Always, &found).await?;
         assert_eq!(found.get(), [3; 2]);
-        journal.close(os).await;
         Ok(())
     });
 }
@@ -325,10 +326,11 @@ fn a_file_that_has_grown_is_replaced() {
             longest = longest.max(theirs.files()["dir/journal"].len());
         }
         assert!((1 << 20..2 << 20).contains(&longest), "{longest}");
+        journal.close(os).await;
+        drop(journal);
         let found = Rc::default();
         open(os, Durability::Never, &found).await?;
         assert_eq!(found.get(), [50; 2]);
-        journal.close(os).await;
         Ok(())
     });
 }
@@ -437,4 +439,168 @@ fn two_tasks_cannot_write_at_once() {
         journal.close(os).await;
         Ok(())
     });
+}
+
+/// Also while its file is replaced, and while its writer has failed.
+#[test]
+fn a_journal_is_open_once() {
+    let disk = disk();
+    let of_main = disk.clone();
+    ran(&disk, async move |os: &mut Os| {
+        let pair = Rc::default();
+        let journal = open(os, Durability::Always, &pair).await?;
+        let is_refused = async |os: &mut Os| {
+            let second = open(os, Durability::Always, &Rc::default()).await;
+            let error = second.expect_err("it is open");
+            assert_eq!(error.kind(), ErrorKind::ResourceBusy);
+            let why = "cannot open dir/journal on the disk: another process or task has it open, as its only \
+                       one: end that, or name another file";
+            assert_eq!(error.to_string(), why);
+        };
+        is_refused(os).await;
+        write(os, &journal, &pair).await;
+        for number in 1..=3 {
+            add(&journal, &pair, number);
+            journal.rewrite();
+            journal.commit(os).await?;
+            is_refused(os).await;
+        }
+        of_main.eio(1.0);
+        add(&journal, &pair, 4);
+        journal.commit(os).await.expect_err("the disk fails");
+        of_main.eio(0.0);
+        is_refused(os).await;
+        journal.commit(os).await?;
+        journal.close(os).await;
+        os.sleep(MS * 10).await;
+        is_refused(os).await;
+        drop(journal);
+        let found = Rc::default();
+        open(os, Durability::Always, &found).await?;
+        assert_eq!(found.get(), [4; 2]);
+        Ok(())
+    });
+}
+
+/// A server that is started again finds the file of the one before it, which is about to end.
+#[test]
+fn an_open_waits_a_second_for_the_end_of_the_one_before() {
+    for (life, opens) in [(900, true), (1100, false)] {
+        ran(&disk(), async move |os: &mut Os| {
+            let journal = open(os, Durability::Always, &Rc::default()).await?;
+            let end = async move |os: &mut Os| {
+                os.sleep(MS * life).await;
+                drop(journal);
+            };
+            os.spawn("end", end).await?;
+            let second = open(os, Durability::Always, &Rc::default()).await;
+            assert_eq!(second.is_ok(), opens, "{second:?}");
+            Ok(())
+        });
+    }
+}
+
+/// A journal of three blocks, and where each begins.
+fn three_blocks(disk: &SimDisk) -> (Vec<u8>, [usize; 3]) {
+    ran(disk, async |os: &mut Os| {
+        let pair = Rc::default();
+        let journal = open(os, Durability::Always, &pair).await?;
+        write(os, &journal, &pair).await;
+        for number in 1..=3 {
+            add(&journal, &pair, number);
+            journal.commit(os).await?;
+        }
+        journal.close(os).await;
+        Ok(())
+    });
+    let whole = disk.files().remove("dir/journal").expect("it is there");
+    let block = (whole.len() - 8) / 3;
+    (whole, [8, 8 + block, 8 + 2 * block])
+}
+
+/// Wherever it is: in a length, a checksum or an entry.
+#[test]
+fn what_a_wrong_byte_cuts_is_kept_unless_it_is_the_last_block() {
+    let disk = disk();
+    let (whole, begins) = three_blocks(&disk);
+    let mut all_cut = Vec::new();
+    for at in 8..whole.len() {
+        let mut wrong = whole.clone();
+        wrong[at] ^= 0x81;
+        let before = begins.into_iter().filter(|begin| *begin <= at).count() - 1;
+        let begin = begins[before];
+        disk.put("dir/journal", &wrong).expect("it can be");
+        ran(&disk, async move |os: &mut Os| {
+            let pair = Rc::default();
+            open(os, Durability::Always, &pair).await?;
+            assert_eq!(pair.get(), [before as u32; 2], "{at}");
+            Ok(())
+        });
+        let files = disk.files();
+        assert_eq!(files["dir/journal"], whole[..begin], "{at}");
+        if begin < begins[2] {
+            all_cut.extend_from_slice(&wrong[begin..]);
+        }
+        let kept = files.get("dir/journal.cut");
+        assert!(kept.is_some_and(|kept| *kept == all_cut), "{at}");
+    }
+}
+
+/// More than is read, or searched, at once. Heads of long blocks that are none do not take long.
+#[test]
+fn what_is_cut_may_be_long() {
+    for (len, word) in [
+        (65 << 20, *b"abcdefgh"),
+        (1 << 20, (1_u64 << 18).to_le_bytes()),
+    ] {
+        let disk = disk();
+        let (whole, _) = three_blocks(&disk);
+        let mut wrong = [&whole, &word.repeat(len / 8)[..], b"end"].concat();
+        disk.put("dir/journal", &wrong).expect("it can be");
+        ran(&disk, async move |os: &mut Os| {
+            let pair = Rc::default();
+            open(os, Durability::Always, &pair).await?;
+            assert_eq!(pair.get(), [3; 2]);
+            Ok(())
+        });
+        let files = disk.files();
+        assert!(files["dir/journal.cut"] == wrong.split_off(whole.len()));
+        assert_eq!(files["dir/journal"], whole);
+    }
+}
+
+#[test]
+fn no_loss_of_power_loses_what_is_cut() {
+    let disk = disk();
+    let (mut wrong, begins) = three_blocks(&disk);
+    wrong[begins[0] + 12] ^= 1;
+    let end = wrong[begins[0]..].to_vec();
+    disk.put("dir/journal", &wrong).expect("it can be");
+    let mut kernel = kernel(1, &disk);
+    let main = async |os: &mut Os| open(os, Durability::Always, &Rc::default()).await.map(drop);
+    kernel.spawn("main", main).expect("there is room");
+    let (mut whole, mut cut) = (0, 0);
+    loop {
+        for image in disk.images() {
+            let files = image.files();
+            if files["dir/journal"] == wrong {
+                whole += 1;
+            } else {
+                assert_eq!(files["dir/journal.cut"], end);
+                assert!(wrong.starts_with(&files["dir/journal"]));
+                cut += 1;
+            }
+            // The next open goes on with it.
+            ran(&image, async |os: &mut Os| {
+                open(os, Durability::Always, &Rc::default()).await.map(drop)
+            });
+            let files = image.files();
+            assert_eq!(files["dir/journal"], wrong[..begins[0]]);
+            assert!(files["dir/journal.cut"].ends_with(&end));
+        }
+        if kernel.step().expect("it goes on") == Step::Finished {
+            break;
+        }
+    }
+    assert!(whole > 0 && cut > 0, "{whole} {cut}");
 }

@@ -34,7 +34,7 @@ const CASES: [&str; 8] = [
     include_str!("../../../programs/cases/gossip.rs"),
     include_str!("../../../programs/cases/lost_wakeup.rs"),
     include_str!("../../../programs/cases/starved.rs"),
-    include_str!("../../../programs/kv/log.rs"),
+    include_str!("../../../programs/kv/db.rs"),
     include_str!("../../../programs/kv/mod.rs"),
     include_str!("../../../programs/wal/log.rs"),
 ];

@@ -56,8 +56,9 @@ mod networked {
     pub(crate) mod httpd;
     pub(crate) mod kv;
     pub(crate) mod proxy;
+    pub(crate) mod resp;
     pub(crate) mod serve;
 }
 
-/// Where the programs look for it.
-use networked::serve;
+/// Where the programs look for them.
+use networked::{resp, serve};

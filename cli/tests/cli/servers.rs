@@ -1,5 +1,6 @@
 //! The servers among the programs, as their clients meet them: the built binary, and real sockets.
 
+mod ask;
 mod drain;
 mod httpd;
 mod kv;

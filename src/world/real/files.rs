@@ -15,13 +15,16 @@ use std::{
 };
 
 use rustix::{
-    fs::{AtFlags, Dir, FileType, Mode as Rights, OFlags},
+    fs::{AtFlags, Dir, FileType, FlockOperation, Mode as Rights, OFlags},
     io::{Errno, retry_on_intr},
 };
 
 use crate::{
     abi::Mode,
-    trap::{DiskOp, FileOp, disk::MAX_READ},
+    trap::{
+        DiskOp, FileOp,
+        disk::{MAX_READ, in_use},
+    },
 };
 
 /// The directory beneath which everything is.
@@ -71,28 +74,21 @@ impl Root {
     }
 
     fn open_file(&self, path: &str, mode: Mode) -> Result<OpenFile> {
-        // A pipe or a terminal must neither block the thread nor become that of this process.
-        let mut flags = OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-        flags |= match mode {
-            Mode::Read => OFlags::RDONLY,
-            Mode::Write | Mode::Append => OFlags::RDWR | OFlags::CREATE,
-        };
         let parent = self.parent(path)?;
-        let file = File::from(open_at(parent.dir(self), parent.name, flags)?);
-        let found = file.metadata()?;
-        if found.is_dir() {
-            return Err(Errno::ISDIR.into());
+        let (dir, name) = (parent.dir(self), parent.name);
+        let mut file = OpenFile::open(dir, name, mode)?;
+        if mode != Mode::Exclusive {
+            return Ok(file);
         }
-        if !found.is_file() {
-            let why = "it is no regular file: Os::attach takes pipes and terminals";
-            return Err(io::Error::new(ErrorKind::InvalidInput, why));
+        loop {
+            file.lock()?;
+            // Its last owner may have replaced it before it was locked here.
+            let named = OpenFile::open(dir, name, mode)?;
+            if (named.system, named.number) == (file.system, file.number) {
+                return Ok(file);
+            }
+            file = named;
         }
-        Ok(OpenFile {
-            file,
-            mode,
-            system: found.dev(),
-            number: found.ino(),
-        })
     }
 
     fn rename(&self, from: &str, to: &str) -> Result<()> {
@@ -183,6 +179,38 @@ fn kind_at(dir: BorrowedFd<'_>, name: &str) -> rustix::io::Result<FileType> {
 }
 
 impl OpenFile {
+    fn open(dir: BorrowedFd<'_>, name: &str, mode: Mode) -> Result<Self> {
+        // A pipe or a terminal must neither block the thread nor become that of this process.
+        let mut flags = OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+        flags |= match mode {
+            Mode::Read => OFlags::RDONLY,
+            Mode::Write | Mode::Append | Mode::Exclusive => OFlags::RDWR | OFlags::CREATE,
+        };
+        let file = File::from(open_at(dir, name, flags)?);
+        let found = file.metadata()?;
+        if found.is_dir() {
+            return Err(Errno::ISDIR.into());
+        }
+        if !found.is_file() {
+            let why = "it is no regular file: Os::attach takes pipes and terminals";
+            return Err(io::Error::new(ErrorKind::InvalidInput, why));
+        }
+        Ok(Self {
+            file,
+            mode,
+            system: found.dev(),
+            number: found.ino(),
+        })
+    }
+
+    /// Locks it, up to the close: for other handles of this process, too.
+    fn lock(&self) -> Result<()> {
+        match rustix::fs::flock(&self.file, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) => Err(in_use()),
+            locked => Ok(locked?),
+        }
+    }
+
     pub(super) fn perform(&self, op: FileOp) -> Result<Done> {
         Ok(match op {
             FileOp::ReadAt { offset, len } => Done::Read(self.read_at(offset, len)?),

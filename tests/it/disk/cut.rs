@@ -223,6 +223,28 @@ fn s91_every_schedule_of_a_kill_leaves_the_file_usable() {
     found.exhaustive().run();
 }
 
+/// A search knows that the close of a file does not commute with an open of it.
+#[test]
+fn a_search_finds_an_exclusive_open_before_and_behind_a_close() {
+    for opens in [true, false] {
+        let explored = trapline::check(move |kernel: &mut Kernel| {
+            kernel.spawn("first", async |os: &mut Os| {
+                let file = os.disk().open(os, "f", Mode::Exclusive).await?;
+                os.sleep_until(Duration::from_millis(1)).await;
+                drop(file);
+                io::Result::Ok(())
+            })?;
+            kernel.spawn("second", async move |os: &mut Os| {
+                os.sleep_until(Duration::from_millis(1)).await;
+                let second = os.disk().open(os, "f", Mode::Exclusive).await;
+                assert_eq!(second.is_ok(), opens, "{second:?}");
+            })?;
+            kernel.run()?.check()
+        });
+        assert!(explored.exhaustive().explore().failure.is_some(), "{opens}");
+    }
+}
+
 #[test]
 fn s91_a_timeout_at_any_instant_leaves_the_disk_usable() {
     let mut cut = 0;

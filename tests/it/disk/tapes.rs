@@ -66,6 +66,12 @@ async fn everything(os: &mut Os, appended: Rc<Cell<&'static str>>) -> io::Result
     writeln!(os, "{len} bytes, {names:?}, {inner:?}");
     let error = disk.remove(os, "none").await.unwrap_err();
     writeln!(os, "{error}; {:?}", error.source());
+    let only = disk.open(os, "only", Mode::Exclusive).await?;
+    let error = disk.open(os, "only", Mode::Exclusive).await.unwrap_err();
+    writeln!(os, "{error}; {:?}", error.kind());
+    drop(only);
+    disk.open(os, "only", Mode::Exclusive).await?;
+    disk.remove(os, "only").await?;
     let error = disk.open(os, "..", Mode::Read).await.unwrap_err();
     writeln!(os, "{error}");
     let cut = os.timeout(Duration::ZERO, async |os| file.append(os, b"cut").await);
@@ -87,6 +93,7 @@ fn a_taped_run_on_a_disk_runs_again_without_it() {
         "{printed}"
     );
     assert!(printed.contains("os error 2"), "{printed}");
+    assert!(printed.contains("another file; ResourceBusy"), "{printed}");
     drop(dir);
     let text = Rc::clone(&appended);
     let again = play(&file, async |os: &mut Os| everything(os, text).await);

@@ -387,6 +387,78 @@ fn a_torn_end_of_the_file_is_cut() {
     }
 }
 
+/// Two would each cut off, and write over, what the other one has acknowledged.
+#[test]
+fn a_second_server_on_the_same_file_is_refused() {
+    let folder = Folder::new("kv-twice");
+    let kv = Kv::start(&folder, &["--aof", "data", "--fsync", "always"]);
+    let second = ["kv", "--addr", "127.0.0.1:0", "--aof", "data"];
+    let why = "cannot open data on the disk: another process or task has it open, as its only one: end \
+               that, or name another file";
+    let args = [&["boot", "-q", "--disk", &kv.disk][..], &second].concat();
+    kv.answers("SET a 1", "+OK");
+    for n in 0..2 {
+        let (code, _, err) = run(&args);
+        assert_eq!(code, 1, "{n}");
+        has(&err, why);
+        // The first one has another file then, by the same name.
+        kv.answers(
+            "BGREWRITEAOF",
+            "+Background append only file rewriting started",
+        );
+        kv.answers("SET a 2", "+OK");
+    }
+    kv.signal(Signal::KILL);
+    kv.code();
+    let kv = Kv::start(&folder, &["--aof", "data"]);
+    kv.answers("GET a", "$1 2");
+    let line = "kv --aof data & kv --addr 127.0.0.1:7000 --aof data";
+    let (code, _, err) = run(&["shell", "-q", "--virtual", "-c", line]);
+    assert_eq!(code, 1);
+    has(&err, why);
+}
+
+#[test]
+fn a_wrong_byte_amid_the_file_loses_nothing_for_good() {
+    let folder = Folder::new("kv-wrong-byte");
+    let kv = Kv::start(&folder, &["--aof", "data", "--fsync", "always"]);
+    for n in 0..3 {
+        kv.answers(&format!("SET k{n} 1"), "+OK");
+    }
+    kv.signal(Signal::KILL);
+    let disk = kv.disk.clone();
+    kv.code();
+    let file = format!("{disk}/data");
+    let mut bytes = std::fs::read(&file).unwrap();
+    let (begin, middle) = (8 + (bytes.len() - 8) / 3, bytes.len() / 2);
+    bytes[middle] ^= 1;
+    std::fs::write(&file, &bytes).unwrap();
+    let args = [
+        "boot",
+        "--disk",
+        &disk,
+        "--max-time",
+        "500ms",
+        "kv",
+        "--aof",
+        "data",
+    ];
+    let (code, _, err) = run(&[&args[..], &["--addr", "127.0.0.1:0"]].concat());
+    assert_eq!(code, 4, "{err}");
+    let cut = bytes.len() - begin;
+    has(
+        &err,
+        &format!(
+            "data is damaged at byte {begin}: the {cut} bytes from there on are cut, and appended to data.cut"
+        ),
+    );
+    assert_eq!(std::fs::read(&file).unwrap(), bytes[..begin]);
+    assert_eq!(
+        std::fs::read(format!("{file}.cut")).unwrap(),
+        bytes[begin..]
+    );
+}
+
 #[test]
 fn a_file_that_is_no_log_is_refused_and_left() {
     let folder = Folder::new("kv-no-log");

@@ -276,10 +276,10 @@ impl Disks {
             return;
         };
         let mut disk = open.disk.state();
-        if let Some((node, _)) = open.file
+        if let Some((node, mode)) = open.file
             && disk.epoch == open.epoch
         {
-            disk.model.close(node);
+            disk.model.close(node, mode);
         }
     }
 }

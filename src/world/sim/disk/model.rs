@@ -1,6 +1,6 @@
 //! The state of a disk, without time: files, names, and what a crash may leave of them.
 
-use std::{collections::BTreeMap, io::Result};
+use std::{collections::BTreeMap, io::Result, mem};
 
 use rustix::io::Errno;
 
@@ -8,7 +8,10 @@ use super::{
     content::Content,
     tree::{Dirs, Entry, Node, ROOT, Tree},
 };
-use crate::abi::Nanos;
+use crate::{
+    abi::{Mode, Nanos},
+    trap::disk::in_use,
+};
 
 /// The files and directories of a disk by their paths; a directory has no content.
 pub(super) type Listing = BTreeMap<String, Option<Vec<u8>>>;
@@ -30,6 +33,8 @@ pub(super) struct File {
     may_be_named: bool,
     /// How many devices have it open.
     open: usize,
+    /// Whether one of them does by [`Mode::Exclusive`].
+    is_owned: bool,
     /// When its last operation is over.
     pub(super) busy_until: Nanos,
 }
@@ -61,7 +66,8 @@ impl Model {
     // ---- names
 
     /// Opens a file. Creates it where it is not there.
-    pub(super) fn open(&mut self, path: &str, creates: bool) -> Result<Node> {
+    pub(super) fn open(&mut self, path: &str, mode: Mode) -> Result<Node> {
+        let creates = mode != Mode::Read;
         let node = match self.tree.find(path) {
             Ok(Entry::File(node)) => node,
             Ok(Entry::Dir(_)) => return Err(Errno::ISDIR.into()),
@@ -75,12 +81,17 @@ impl Model {
                 node
             }
         };
-        self.file(node).open += 1;
+        let file = self.file(node);
+        if mode == Mode::Exclusive && mem::replace(&mut file.is_owned, true) {
+            return Err(in_use());
+        }
+        file.open += 1;
         Ok(node)
     }
 
-    pub(super) fn close(&mut self, node: Node) {
+    pub(super) fn close(&mut self, node: Node, mode: Mode) {
         let file = self.file(node);
+        file.is_owned &= mode != Mode::Exclusive;
         file.open -= 1;
         if file.open == 0 {
             self.free(node);
@@ -153,7 +164,8 @@ impl Model {
         for node in nodes {
             let file = self.file(node);
             file.busy_until = Nanos::ZERO;
-            if std::mem::take(&mut file.open) > 0 {
+            file.is_owned = false;
+            if mem::take(&mut file.open) > 0 {
                 self.free(node);
             }
         }
@@ -303,11 +315,11 @@ impl Model {
                 self.tree.create_dir(&path[..at])?;
             }
         }
-        let node = self.open(path, true)?;
+        let node = self.open(path, Mode::Write)?;
         self.truncate(node, 0);
         self.write(node, 0, bytes);
         self.sync(node, u64::MAX);
-        self.close(node);
+        self.close(node, Mode::Write);
         self.sync_all_names();
         Ok(())
     }

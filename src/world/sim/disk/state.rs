@@ -157,7 +157,7 @@ impl State {
         let mut effect = Effect::from(Answer::Done);
         match op {
             DiskOp::Open { path, mode } => {
-                let node = self.model.open(&path, mode != Mode::Read)?;
+                let node = self.model.open(&path, mode)?;
                 effect.opened = Some((node, mode));
             }
             DiskOp::Rename { from, to } => self.model.rename(&from, &to)?,

@@ -1,7 +1,8 @@
-//! Redis' protocol: requests in arrays of texts or as plain lines, and the replies of RESP2.
+//! Redis' protocol: requests in arrays of texts or as plain lines, and the replies of RESP2. `kv` reads the
+//! ones and writes the others, and `ask` the other way round.
 
 /// The longest request, the longest text of one, and the most texts.
-pub(super) const MAX_REQUEST: usize = 64 << 20;
+pub(crate) const MAX_REQUEST: usize = 64 << 20;
 const MAX_TEXTS: usize = 1 << 20;
 /// The longest line of a request, and of a length.
 const MAX_LINE: usize = 64 << 10;
@@ -9,10 +10,14 @@ const MAX_HEADER: usize = 32;
 /// The fewest bytes of a text: `$0`, and the ends of two lines.
 const LEAST: usize = 6;
 /// The most bytes of replies that may wait to be sent.
-pub(super) const MAX_REPLY: usize = 256 << 20;
+pub(crate) const MAX_REPLY: usize = 256 << 20;
 
-/// Why there is no request to read.
-pub(super) enum Unread {
+/// The most arrays in each other that a reply has.
+const MAX_DEPTH: usize = 32;
+const STRANGE: Unread = Wrong("this is no reply of redis' protocol: is another server there?");
+
+/// Why there is no request, or no reply, to read.
+pub(crate) enum Unread {
     /// A part of it is still to come: it has so many bytes at least. Until these are there, it need not be
     /// read again, so the work grows with the bytes and not with the pieces in which they come.
     Part(usize),
@@ -22,7 +27,7 @@ pub(super) enum Unread {
 use Unread::{Part, Wrong};
 
 /// Reads the first request into `words`. Returns its length.
-pub(super) fn request<'a>(bytes: &'a [u8], words: &mut Vec<&'a [u8]>) -> Result<usize, Unread> {
+pub(crate) fn request<'a>(bytes: &'a [u8], words: &mut Vec<&'a [u8]>) -> Result<usize, Unread> {
     words.clear();
     if bytes.first() != Some(&b'*') {
         let (line, end) = line(bytes, 0, MAX_LINE)?;
@@ -80,8 +85,66 @@ fn header(bytes: &[u8], from: usize, kind: u8, most: usize) -> Result<(usize, us
     }
 }
 
+/// Reads the first reply, as redis-cli shows it. Returns it, and its length.
+pub(crate) fn reply(bytes: &[u8]) -> Result<(String, usize), Unread> {
+    shown(bytes, 0, MAX_DEPTH)
+}
+
+/// Reads the reply that begins here, with so many arrays in each other at most. Returns it, and where the
+/// next one begins.
+fn shown(bytes: &[u8], from: usize, depth: usize) -> Result<(String, usize), Unread> {
+    let (line, at) = line(bytes, from, MAX_LINE)?;
+    let (kind, line) = line.split_first().ok_or(STRANGE)?;
+    let text = String::from_utf8_lossy(line);
+    let shown = match (kind, number(line).map(usize::try_from)) {
+        (b'+', _) => text.into(),
+        (b'-', _) => format!("(error) {text}"),
+        (b':', Some(_)) => format!("(integer) {text}"),
+        (b'$' | b'*', Some(Err(_))) => "(nil)".into(),
+        (b'$', Some(Ok(len))) if len <= MAX_REPLY => {
+            let end = at + len;
+            let text = bytes.get(at..end + 2).ok_or(Part(end + 2))?;
+            return Ok((quoted(&text[..len]), end + 2));
+        }
+        (b'*', Some(Ok(0))) => "(empty array)".into(),
+        (b'*', Some(Ok(count))) if depth > 0 => return items(bytes, at, count, depth - 1),
+        _ => return Err(STRANGE),
+    };
+    Ok((shown, at))
+}
+
+/// Reads the replies of an array, each with its number.
+fn items(
+    bytes: &[u8],
+    mut at: usize,
+    count: usize,
+    depth: usize,
+) -> Result<(String, usize), Unread> {
+    let (mut all, digits) = (Vec::new(), count.to_string().len());
+    let indent = format!("\n{}", " ".repeat(digits + 2));
+    for number in 1..=count {
+        let (item, end) = shown(bytes, at, depth)?;
+        all.push(format!(
+            "{number:>digits$}) {}",
+            item.replace('\n', &indent)
+        ));
+        at = end;
+    }
+    Ok((all.join("\n"), at))
+}
+
+fn quoted(text: &[u8]) -> String {
+    let escaped = text.iter().map(|byte| match byte {
+        b'\'' => "'".into(),
+        b'\x07' => "\\a".into(),
+        b'\x08' => "\\b".into(),
+        byte => byte.escape_ascii().to_string(),
+    });
+    format!("\"{}\"", escaped.collect::<String>())
+}
+
 /// Reads a number, not by the standard library: a request has one for each text.
-pub(super) fn number(text: &[u8]) -> Option<i64> {
+pub(crate) fn number(text: &[u8]) -> Option<i64> {
     let digits = text.strip_prefix(b"-").unwrap_or(text);
     let sign = if digits.len() < text.len() { -1 } else { 1 };
     let all = digits.iter().try_fold(0_i64, |sum, digit| {
@@ -91,24 +154,24 @@ pub(super) fn number(text: &[u8]) -> Option<i64> {
     all.filter(|_| !digits.is_empty())
 }
 
-pub(super) fn status(out: &mut Vec<u8>, text: &str) {
+pub(crate) fn status(out: &mut Vec<u8>, text: &str) {
     head(out, b'+', text.as_bytes());
 }
 
-pub(super) fn error(out: &mut Vec<u8>, text: &str) {
+pub(crate) fn error(out: &mut Vec<u8>, text: &str) {
     head(out, b'-', text.replace(['\r', '\n'], " ").as_bytes());
 }
 
-pub(super) fn integer(out: &mut Vec<u8>, number: i64) {
+pub(crate) fn integer(out: &mut Vec<u8>, number: i64) {
     head(out, b':', itoa::Buffer::new().format(number).as_bytes());
 }
 
 /// The head of an array of so many replies.
-pub(super) fn array(out: &mut Vec<u8>, count: usize) {
+pub(crate) fn array(out: &mut Vec<u8>, count: usize) {
     head(out, b'*', itoa::Buffer::new().format(count).as_bytes());
 }
 
-pub(super) fn text(out: &mut Vec<u8>, bytes: &[u8]) {
+pub(crate) fn text(out: &mut Vec<u8>, bytes: &[u8]) {
     let len = bytes.len();
     head(out, b'$', itoa::Buffer::new().format(len).as_bytes());
     out.extend_from_slice(bytes);
@@ -116,14 +179,14 @@ pub(super) fn text(out: &mut Vec<u8>, bytes: &[u8]) {
 }
 
 /// An array of texts: a message to a subscriber, or an entry of the log.
-pub(super) fn texts(out: &mut Vec<u8>, all: &[&[u8]]) {
+pub(crate) fn texts(out: &mut Vec<u8>, all: &[&[u8]]) {
     array(out, all.len());
     all.iter().for_each(|one| text(out, one));
 }
 
 /// A value, or that there is none. It is left out if the replies are too long already: they are not
 /// sent then.
-pub(super) fn value(out: &mut Vec<u8>, bytes: Option<&[u8]>) {
+pub(crate) fn value(out: &mut Vec<u8>, bytes: Option<&[u8]>) {
     match bytes {
         None => out.extend_from_slice(b"$-1\r\n"),
         Some(bytes) if out.len() <= MAX_REPLY => text(out, bytes),
