@@ -520,7 +520,7 @@ where
     ///
     /// ```
     /// # let folder = std::env::temp_dir().join(format!("trapline-named-{}", std::process::id()));
-    /// let explored = trapline::check(|_| Err("no".to_string().into()))
+    /// let explored = trapline::check(|_| Err(trapline::Errno::Invalid.into()))
     ///     .record(&folder)
     ///     .named("mine")
     ///     .explore();

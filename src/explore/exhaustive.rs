@@ -29,7 +29,7 @@ use super::{
     space::{Before, Decide, Happens, Move, Pick, Which},
     watchdog::TrialWatch,
 };
-use crate::{Cause, Footprints, Note, Object, Policy, Runnable, Tid};
+use crate::{Cause, Footprints, Note, Policy, Runnable, Tid};
 
 /// The tree of schedules, and the policy that goes through it. Clones are handles to the same tree.
 #[derive(Clone)]
@@ -187,7 +187,7 @@ impl TreeState {
             && !self.run.causality.repeat(task, mine)
         {
             let mut foot = self.run.causality.foot(task, mine, &shared);
-            self.touch_between(task, &mut foot);
+            self.run.touch_between(task, &mut foot);
             if self.run.cut.is_none() && (is_last || !after.is_empty()) {
                 self.end_pass(&mut foot, after);
             }
@@ -203,17 +203,6 @@ impl TreeState {
         self.lines = lines;
     }
 
-    /// Adds what a step of the clock or a fault touches, which no call of a task notes.
-    fn touch_between(&self, task: Tid, foot: &mut Foot) {
-        if task == CLOCK && !self.run.is_wait {
-            foot.touch(Object::Clock);
-            foot.touch(Object::World);
-        }
-        if task == FAULTS {
-            foot.touch(Object::World);
-        }
-    }
-
     /// What has not happened between turns could have happened before each turn with which it does not
     /// commute.
     fn try_before_barrier(&mut self) {
@@ -227,14 +216,21 @@ impl TreeState {
         let faults = (!may.faults.is_empty()).then_some(FAULTS);
         for task in clock.into_iter().chain(faults) {
             let mut foot = Foot::default();
-            self.touch_between(task, &mut foot);
-            for race in self.run.causality.races(task, &foot) {
-                let node = &mut self.nodes[race];
-                if node.ready.contains(&task) && !node.backtrack.contains(&task) {
-                    node.backtrack.push(task);
-                }
+            self.run.touch_between(task, &mut foot);
+            let races = self.run.causality.races(task, &foot);
+            for race in races.into_iter().chain(self.wakers(task, &foot)) {
+                self.nodes[race].try_one_of(&[task], task);
             }
         }
+    }
+
+    /// Returns the turns on the way that have woken a task whose own turn would not have commuted with this
+    /// one of another task.
+    fn wakers(&self, task: Tid, foot: &Foot) -> Vec<usize> {
+        let len = self.run.causality.len();
+        let wakers = self.wakers.iter().copied().filter(|waker| *waker < len);
+        let wakers = wakers.filter(|waker| self.nodes[*waker].has_woken_before(task, foot));
+        wakers.collect()
     }
 
     /// The host or the world acts after the turn. The tasks that are ready could have run before:
@@ -259,20 +255,12 @@ impl TreeState {
         }
         let turn = self.run.causality.turn(depth);
         while self.wakers.pop_if(|waker| *waker >= depth).is_some() {}
-        let wakers = self.wakers.iter().copied();
-        let wakers = wakers.filter(|waker| {
-            !self.run.causality.turn(*waker).comes_before(turn)
-                && self.nodes[*waker].has_woken_before(turn)
-        });
-        for race in races.into_iter().chain(wakers.collect::<Vec<_>>()) {
+        let mut wakers = self.wakers(task, &turn.foot);
+        wakers.retain(|waker| !self.run.causality.turn(*waker).comes_before(turn));
+        for race in races.into_iter().chain(wakers) {
             let initials = self.run.causality.initials(race, depth);
             let node = &mut self.nodes[race];
-            if !initials.iter().any(|task| node.backtrack.contains(task)) {
-                let pick = initials.iter().find(|initial| **initial == task);
-                let pick = pick.or(initials.first()).copied();
-                node.backtrack
-                    .extend(pick.filter(|pick| node.ready.contains(pick)));
-            }
+            node.try_one_of(&initials, task);
             // The clock can perhaps come first after turns of others.
             if self.run.clock_after(race) && node.is_early {
                 node.try_all();
@@ -294,17 +282,7 @@ impl TreeState {
         if killed.any(|victim| node.ready.contains(&victim)) {
             node.try_all();
         }
-        let is_woken = |(other, foot): &(Tid, Foot)| turn.foot.wakes(*other, foot);
-        let others = |(other, _): &&(Tid, Foot)| *other != task;
-        let asleep = node.sleep.iter().chain(&node.done).filter(others);
-        self.run.sleep.clear();
-        self.run
-            .sleep
-            .extend(asleep.filter(|it| !is_woken(it)).cloned());
-        let woken = node.sleep.iter().enumerate();
-        let woken = woken.filter(|(_, it)| others(it) && is_woken(it));
-        node.woken.clear();
-        node.woken.extend(woken.map(|(at, _)| at));
+        node.divide_sleep(turn, &mut self.run.sleep);
         if !node.woken.is_empty() {
             self.wakers.push(depth);
         }

@@ -8,7 +8,7 @@ use super::{
     plan::Plan,
     space::{Before, Drawn, Move, Pick},
 };
-use crate::{Policy, Runnable, Tid};
+use crate::{Object, Policy, Runnable, Tid};
 
 /// The task whose turns are the steps of the clock.
 pub(super) const CLOCK: Tid = Tid::KERNEL;
@@ -132,6 +132,17 @@ impl TreeRun {
 }
 
 impl TreeRun {
+    /// Adds what a step of the clock or a fault touches, which no call of a task notes.
+    pub(super) fn touch_between(&self, task: Tid, foot: &mut Foot) {
+        if task == CLOCK && !self.is_wait {
+            foot.touch(Object::Clock);
+            foot.touch(Object::World);
+        }
+        if task == FAULTS {
+            foot.touch(Object::World);
+        }
+    }
+
     /// Whether the clock has gone on since a turn.
     pub(super) fn clock_after(&self, turn: usize) -> bool {
         let mut later = turn + 1..self.causality.len();
@@ -177,10 +188,35 @@ impl Node {
         self.backtrack.extend(more.collect::<Vec<_>>());
     }
 
+    /// Tries one of these tasks here, unless one of them is tried already; best that one.
+    pub(super) fn try_one_of(&mut self, initials: &[Tid], best: Tid) {
+        if initials.iter().any(|task| self.backtrack.contains(task)) {
+            return;
+        }
+        let pick = initials.iter().find(|initial| **initial == best);
+        let pick = pick.or(initials.first()).copied();
+        let pick = pick.filter(|pick| self.ready.contains(pick));
+        self.backtrack.extend(pick);
+    }
+
+    /// Divides the tasks that sleep here: those that the turn of the chosen task leaves asleep, and those that
+    /// it wakes.
+    pub(super) fn divide_sleep(&mut self, turn: &Turn, asleep: &mut Vec<(Tid, Foot)>) {
+        let stays = |(other, foot): &&(Tid, Foot)| !turn.foot.wakes(*other, foot);
+        let others = |(other, _): &&(Tid, Foot)| *other != turn.task;
+        asleep.clear();
+        let all = self.sleep.iter().chain(&self.done).filter(others);
+        asleep.extend(all.filter(stays).cloned());
+        self.woken.clear();
+        let woken = self.sleep.iter().enumerate();
+        let woken = woken.filter(|(_, it)| others(it) && !stays(it));
+        self.woken.extend(woken.map(|(at, _)| at));
+    }
+
     /// Whether a task was woken here whose turn does not commute with this later one of another task.
-    pub(super) fn has_woken_before(&self, later: &Turn) -> bool {
+    pub(super) fn has_woken_before(&self, task: Tid, later: &Foot) -> bool {
         let mut woken = self.woken.iter().map(|at| &self.sleep[*at]);
-        woken.any(|(task, foot)| *task != later.task && later.foot.wakes(*task, foot))
+        woken.any(|(other, foot)| *other != task && later.wakes(*other, foot))
     }
 
     pub(super) fn next(&self) -> Option<Tid> {

@@ -22,7 +22,8 @@ use crate::{
 pub(super) struct Stdio {
     /// Of the live tasks that have any.
     of: BTreeMap<Tid, Streams>,
-    /// The queues that a task has printed to, or could. The end of its last handle does not commute with that.
+    /// For a search: the queues that a task has printed to, or could. The end of the last handle does not
+    /// commute with that.
     outputs: BTreeSet<QueueId>,
     /// The text of the task under way that has found no room: its queue and its number.
     waiting: Option<(QueueId, u64)>,
@@ -43,8 +44,6 @@ impl Stdio {
 
     /// Replaces those streams of a task that are given.
     fn set(&mut self, task: Tid, streams: Streams) {
-        let outputs = streams.output.iter().map(|output| output.id());
-        self.outputs.extend(outputs);
         let own = self.of.entry(task).or_default();
         own.input = streams.input.or(own.input.take());
         own.output = streams.output.or(own.output.take());
@@ -107,6 +106,9 @@ impl Kernel {
         if let Some(output) = &streams.output {
             // It may be closed with the task that is the last to print there so far.
             self.touch_queue(output.id());
+            if self.frame.is_noted() {
+                self.stdio.outputs.insert(output.id());
+            }
         }
         self.stdio.set(task.tid, streams);
         self.frame.pipes.set(true);

@@ -542,8 +542,9 @@ fn a_recording_cut_anywhere_gives_what_is_whole_and_says_where_it_ends() {
         assert!(read.len() >= most);
         most = read.len();
         match error.expect("its end is missing") {
-            // That of no bytes, too: between its creation and its header a file is empty.
-            Error::Truncated { offset } => assert!(offset <= len as u64),
+            // Between its creation and its header a file is empty.
+            Error::Empty => assert_eq!(len, 0),
+            Error::Truncated { offset } => assert!(0 < offset && offset <= len as u64),
             error => panic!("{len}: {error}"),
         }
     }

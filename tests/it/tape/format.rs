@@ -54,7 +54,7 @@ fn a_tape_that_has_more_after_its_end_is_damaged() {
     let (told, mut bytes) = taped_echo(&[(vec![Act::Send(5)], End::Close)], None);
     bytes.push(0);
     let error = damaged(&bytes, &told, 1);
-    assert!(error.contains("asks for the end"), "{error}");
+    assert!(error.contains("there is more after its end"), "{error}");
 }
 
 #[test]

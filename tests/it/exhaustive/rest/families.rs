@@ -19,7 +19,18 @@ impl Actor {
     }
 
     pub(super) async fn family(&mut self, os: &mut Os, step: Step) -> String {
-        let (world, at) = (self.world.clone(), self.at);
+        let (world, at) = (&self.world, self.at);
+        match step {
+            Step::SetPromise => world.setter.set(os, at).await.is_ok().to_string(),
+            Step::Wait(task) => format!("{:?}", os.wait(world.tids[task]).await),
+            Step::Kill(task) => os.kill(world.tids[task]).await.to_string(),
+            Step::Group(_) | Step::GroupFirst | Step::GroupDropped => self.group(os, step).await,
+            Step::Child(_) | Step::ChildDropped | Step::Grandchild => self.child(os, step).await,
+            _ => self.apart(os, step).await,
+        }
+    }
+
+    async fn group(&self, os: &mut Os, step: Step) -> String {
         match step {
             Step::Group(count) => {
                 let mut group = Group::new(os).await;
@@ -49,8 +60,14 @@ impl Actor {
                 os.yield_now().await;
                 spawned.is_ok().to_string()
             }
+            _ => unreachable!("it is of another kind"),
+        }
+    }
+
+    async fn child(&mut self, os: &mut Os, step: Step) -> String {
+        let (number, at) = (self.world.number.clone(), self.at);
+        match step {
             Step::Child(yields) => {
-                let number = world.number.clone();
                 let read = async move |os: &mut Os| {
                     for _ in 0..yields {
                         os.yield_now().await;
@@ -63,7 +80,6 @@ impl Actor {
                 }
             }
             Step::ChildDropped => {
-                let number = world.number.clone();
                 let write = async move |os: &mut Os| {
                     os.yield_now().await;
                     number.set(at);
@@ -73,7 +89,6 @@ impl Actor {
                 String::new()
             }
             Step::Grandchild => {
-                let number = world.number.clone();
                 let parent = async move |os: &mut Os| {
                     let write = async move |os: &mut Os| {
                         os.yield_now().await;
@@ -89,9 +104,16 @@ impl Actor {
                     Err(error) => error.to_string(),
                 }
             }
+            _ => unreachable!("it is of another kind"),
+        }
+    }
+
+    /// Callbacks, and a task with a pipe.
+    async fn apart(&self, os: &mut Os, step: Step) -> String {
+        let (number, at) = (self.world.number.clone(), self.at);
+        match step {
             Step::OnDone => {
-                let logs = world.logs.clone();
-                let number = world.number.clone();
+                let logs = self.world.logs.clone();
                 let callback = async move |_: &mut Os, value| {
                     let seen = number.get();
                     number.set(at);
@@ -101,22 +123,16 @@ impl Actor {
                         &format!("{value:?} {seen}"),
                     );
                 };
-                world
-                    .promise
-                    .on_done(os, callback)
-                    .await
-                    .is_ok()
-                    .to_string()
+                let added = self.world.promise.on_done(os, callback).await;
+                added.is_ok().to_string()
             }
             Step::Soon => {
-                let number = world.number.clone();
                 os.call_soon(async move |_: &mut Os| number.update(|number| *number += 100))
                     .await;
                 String::new()
             }
             Step::Piped(room) => {
                 let text = Queue::bounded(os, room).await;
-                let number = world.number.clone();
                 let prints = async move |os: &mut Os| {
                     for _ in 0..2 {
                         write!(os, "{} ", number.get());
@@ -136,9 +152,6 @@ impl Actor {
                 }
                 all
             }
-            Step::SetPromise => world.setter.set(os, at).await.is_ok().to_string(),
-            Step::Wait(task) => format!("{:?}", os.wait(world.tids[task]).await),
-            Step::Kill(task) => os.kill(world.tids[task]).await.to_string(),
             _ => unreachable!("it is of another kind"),
         }
     }
