@@ -1,10 +1,10 @@
-//! Redis' protocol: requests in arrays of texts or as plain lines, and the replies of RESP2. `kv` reads the
-//! ones and writes the others, and `ask` the other way round.
+//! Redis' protocol: requests in arrays of texts or as plain lines, and the replies of RESP2. `kv` reads
+//! requests and writes replies; `ask` writes requests and reads replies.
 
 /// The longest request, the longest text of one, and the most texts.
 pub(crate) const MAX_REQUEST: usize = 64 << 20;
 const MAX_TEXTS: usize = 1 << 20;
-/// The longest line of a request, and of a length.
+/// The longest line of a request or a reply, and of a length.
 const MAX_LINE: usize = 64 << 10;
 const MAX_HEADER: usize = 32;
 /// The fewest bytes of a text: `$0`, and the ends of two lines.
@@ -19,7 +19,8 @@ const STRANGE: Unread = Wrong("this is no reply of redis' protocol: is another s
 /// Why there is no request, or no reply, to read.
 pub(crate) enum Unread {
     /// A part of it is still to come: it has so many bytes at least. Until these are there, it need not be
-    /// read again, so the work grows with the bytes and not with the pieces in which they come.
+    /// read again. So the work for a request grows with its bytes and not with the pieces in which they
+    /// come. An array of replies may be read again for each of them.
     Part(usize),
     /// Nothing more can be read. This is the reply.
     Wrong(&'static str),
@@ -93,7 +94,10 @@ pub(crate) fn reply(bytes: &[u8]) -> Result<(String, usize), Unread> {
 /// Reads the reply that begins here, with so many arrays in each other at most. Returns it, and where the
 /// next one begins.
 fn shown(bytes: &[u8], from: usize, depth: usize) -> Result<(String, usize), Unread> {
-    let (line, at) = line(bytes, from, MAX_LINE)?;
+    let (line, at) = match line(bytes, from, MAX_LINE) {
+        Err(Wrong(_)) => return Err(STRANGE),
+        line => line?,
+    };
     let (kind, line) = line.split_first().ok_or(STRANGE)?;
     let text = String::from_utf8_lossy(line);
     let shown = match (kind, number(line).map(usize::try_from)) {

@@ -284,7 +284,12 @@ impl<'a> Session<'a> {
             Some(Ending::Short) => explain(log, &Ok(kernel.report())),
             None => explain(log, &result),
         };
-        let code = with_shells(code, self.code.get());
+        let of_shells = self.code.get();
+        let code = match (ending, &result) {
+            (None, Ok(report)) if report.lost == 0 && of_shells != 0 => of_shells,
+            // The shells have nothing to do with such an end.
+            _ => code,
+        };
         let code = self.tape.end(log, code);
         // A signal from outside that no task has caught ends the run itself.
         let ended_by = kernel.ended_by().filter(|_| signals::signal().is_none());
@@ -338,7 +343,7 @@ pub(super) fn desk(line: &BootLine, rules: &Rules) -> Desk {
         shown: None,
         is_typed_at: false,
         has_no_input: false,
-        code: None,
+        code: Some(Rc::default()),
         disk: line.options.disk.clone().map(Arc::new),
     }
 }
@@ -418,14 +423,6 @@ pub(super) fn at_limit(limit: &Limit, blocked: &Blocked) -> String {
             format!("the limit of {span} is reached: raise --max-time{blocked}")
         }
         _ => format!("{limit}{blocked}"),
-    }
-}
-
-/// The exit code of a run whose shells have left this one. A run that was stopped keeps its own.
-fn with_shells(code: u8, of_shells: u8) -> u8 {
-    match code {
-        0 | FAILURE if of_shells != 0 => of_shells,
-        code => code,
     }
 }
 

@@ -167,7 +167,8 @@ fn run(
         replayed,
     };
     let results = Kernels::new(options.kernels).run(|id| {
-        let kernel = booting.boot(id).map_err(io::Error::other)?;
+        let kernel = booting.boot(id).inspect_err(|_| booting.has_failed(id));
+        let kernel = kernel.map_err(io::Error::other)?;
         running.add(id, &kernel.remote());
         front.as_ref().map_or(Ok(()), Front::booted)?;
         Ok(kernel)
@@ -284,6 +285,16 @@ impl Booting<'_> {
         Ok(kernel)
     }
 
+    /// The others do not wait for the lines of a kernel that did not boot.
+    fn has_failed(&self, id: KernelId) {
+        let together = self
+            .replayed
+            .and_then(|replayed| replayed.together.as_ref());
+        if let Some(together) = together {
+            together.is_over(id);
+        }
+    }
+
     /// The world on the tape of a kernel.
     fn played(replayed: &Replayed, id: KernelId, log: Log) -> Result<(Outside, Tape), String> {
         let file = outfile::of_kernel(&replayed.file, id);
@@ -328,9 +339,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 fn report(log: Log, results: &[Result<Report, Error>], tapes: &BTreeMap<KernelId, Tape>) -> u8 {
     let (mut of_errors, mut of_tasks) = (0, 0);
     let mut ended_by = None;
-    let has_cut = results
-        .iter()
-        .any(|result| is_tape(result, |tape| tape.is_short()));
+    let early = ends_early(results);
     for (index, result) in results.iter().enumerate() {
         let id = KernelId::at(index);
         match result {
@@ -342,15 +351,21 @@ fn report(log: Log, results: &[Result<Report, Error>], tapes: &BTreeMap<KernelId
             Ok(report) => ended_by = ended_by.or(report.ended_by),
         }
         let name = format!("kernel {id}: ");
-        let ending = match tapes.get(&id) {
-            Some(_) if has_cut && is_tape(result, lacks_mail) => {
-                log.error(&format!(
+        let ending = match early.filter(|_| lacks_mail(result)) {
+            Some(early) => {
+                let why = format!(
                     "{name}its tape needs a message that another kernel would have put later than its own \
                      tape ends"
-                ));
-                Some(Ending::Cut)
+                );
+                match early {
+                    Ending::Short => log.warn(&why),
+                    Ending::Failed | Ending::Cut => log.error(&why),
+                }
+                Some(early)
             }
-            tape => tape.and_then(|tape| tape.explain(log, &name, None, result)),
+            None => tapes
+                .get(&id)
+                .and_then(|tape| tape.explain(log, &name, None, result)),
         };
         let of_kernel = match ending {
             Some(Ending::Failed | Ending::Cut) => FAILURE,
@@ -377,15 +392,27 @@ fn report(log: Log, results: &[Result<Report, Error>], tapes: &BTreeMap<KernelId
     signals::signal().or(ended_by).unwrap_or(code)
 }
 
-/// Whether a tape has ended the replay, in this way.
-fn is_tape(result: &Result<Report, Error>, is_so: fn(&tape::Error) -> bool) -> bool {
-    let error = result
-        .as_ref()
-        .err()
-        .and_then(|error| tape::Error::of(error));
-    error.is_some_and(is_so)
+/// How the tapes end that end before the run does, if any. All must have reached the limit of their size for that
+/// to be no error.
+fn ends_early(results: &[Result<Report, Error>]) -> Option<Ending> {
+    let ending = |error: &tape::Error| match error {
+        tape::Error::Full { .. } => Some(Ending::Short),
+        tape::Error::Corrupt { .. } => Some(Ending::Cut),
+        error => error.is_short().then_some(Ending::Cut),
+    };
+    let endings = results.iter().filter_map(of_tape).filter_map(ending);
+    endings.reduce(|one, other| match one {
+        Ending::Short => other,
+        one => one,
+    })
 }
 
-fn lacks_mail(error: &tape::Error) -> bool {
-    matches!(error, tape::Error::Left(left) if left.lacks_mail())
+/// The error of a tape that has ended the replay.
+fn of_tape(result: &Result<Report, Error>) -> Option<&tape::Error> {
+    let error = result.as_ref().err()?;
+    tape::Error::of(error)
+}
+
+fn lacks_mail(result: &Result<Report, Error>) -> bool {
+    matches!(of_tape(result), Some(tape::Error::Left(left)) if left.lacks_mail())
 }

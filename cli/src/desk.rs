@@ -26,7 +26,8 @@ pub(super) struct Desk {
     pub(super) is_typed_at: bool,
     /// Whether the run reads nothing from outside: it is virtual, and has no `--stdin`.
     pub(super) has_no_input: bool,
-    /// Where a shell that `boot` has started leaves its exit code. The largest is that of the run.
+    /// Where a shell that `boot` has started leaves its exit code. The largest is that of the run. One that
+    /// another shell has started has none, and fails.
     pub(super) code: Option<Rc<Cell<u8>>>,
     /// The directory that is the disk.
     pub(super) disk: Option<Arc<PathBuf>>,

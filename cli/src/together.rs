@@ -1,7 +1,8 @@
 //! What the kernels of a replay print, in the order of their clock, which is one.
 //!
 //! The threads of a replay run at other speeds than those of the run. So a text is kept until every other kernel
-//! has come past its time on the tape, or to its end.
+//! has come past its time on the tape, or to its end. There is no limit to what is kept: it is at most what the
+//! kernels print that are ahead of the slowest one.
 
 use std::{
     collections::VecDeque,
@@ -48,6 +49,11 @@ impl Together {
             part.progress = Some(progress);
         }
         Console(Arc::new(OfKernel { parts, at }))
+    }
+
+    /// This kernel prints nothing any more.
+    pub(super) fn is_over(&self, id: KernelId) {
+        end(&self.0, id.index());
     }
 
     /// Writes what is left: all kernels have ended.
@@ -101,12 +107,17 @@ impl Write for Console {
 
 impl Drop for OfKernel {
     fn drop(&mut self) {
-        let mut parts = lock(&self.parts);
-        if let Some(part) = parts.get_mut(self.at) {
-            part.is_over = true;
-        }
-        let _ = write(&mut parts, &mut stdio::Console::default());
+        end(&self.parts, self.at);
     }
+}
+
+fn end(parts: &Mutex<Vec<Part>>, at: usize) {
+    let mut parts = lock(parts);
+    if let Some(part) = parts.get_mut(at) {
+        part.is_over = true;
+    }
+    // A kernel that prints reports the error.
+    let _ = write(&mut parts, &mut stdio::Console::default());
 }
 
 fn lock(parts: &Mutex<Vec<Part>>) -> MutexGuard<'_, Vec<Part>> {

@@ -12,8 +12,8 @@ pub enum Mode {
     /// To read, to append and to truncate, as a log. A file that does not exist is created. A write at
     /// an offset fails, so what was appended is not overwritten.
     Append,
-    /// As [`Mode::Write`], by one task or process at a time: while the file is open so, another open in
-    /// this mode fails with `ResourceBusy`. Other modes are not kept out. The operating system frees the
+    /// As [`Mode::Write`], by one task or process at a time: while the file is open in this mode, another
+    /// open in it fails with `ResourceBusy`. Opens in other modes succeed. The operating system frees the
     /// file when its process ends, however that ends.
     Exclusive,
 }

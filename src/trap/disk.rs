@@ -200,10 +200,9 @@ fn bad_name(path: &str, why: &str) -> io::Error {
     io::Error::new(ErrorKind::InvalidInput, text)
 }
 
-/// The error of [`Mode::Exclusive`] while the file is open so.
+/// The error of an open by [`Mode::Exclusive`] of a file that is open in this mode already.
 pub(crate) fn in_use() -> io::Error {
-    let why =
-        "another process or task has it open, as its only one: end that, or name another file";
+    let why = "another process or task has it open exclusively: end that one, or name another file";
     io::Error::new(ErrorKind::ResourceBusy, why)
 }
 

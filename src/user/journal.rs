@@ -1,8 +1,14 @@
 //! A file of entries that no crash loses: [`Journal`].
 //!
 //! The file begins with a mark. The entries that wait are written together, as a block: its length, a
-//! checksum of that and of the entries, and the entries. A crash tears at most the blocks behind the last
-//! sync, and the checksums find the first one of these.
+//! checksum of that and of the entries, and the entries. The checksums find the first block that is not whole.
+//!
+//! A crash damages only what is behind the last sync. With [`Durability::Always`] that is one block. Otherwise it
+//! may be several, and a loss of power may keep a later one without an earlier one: the file looks then as if a
+//! byte had become wrong.
+//!
+//! The file is replaced by another one, so its lock is on a file of its own, `NAME.lock`, which always has that
+//! name.
 
 use std::{
     cell::{RefCell, RefMut},
@@ -29,9 +35,9 @@ const ROOM: u64 = 16 << 20;
 const GROWN: u64 = 1 << 20;
 /// How long entries gather for one block, unless their tasks wait for a sync.
 const GATHERING: Duration = Duration::from_millis(10);
-/// How often, and how long apart, an open finds the journal open elsewhere before it fails. The one that has
-/// it may be at its end.
-const TRIALS: usize = 10;
+/// How many times, and after which pause, an open tries again while the journal is open elsewhere: the
+/// program that has it may be about to end.
+const RETRIES: usize = 10;
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// When the entries of a [`Journal`] become durable.
@@ -55,6 +61,8 @@ pub enum Durability {
 /// When the file has grown to twice its length, the journal makes a new one beside it, `NAME.new`, from a
 /// walk over the state, and meanwhile writes new entries to both. So an entry may be replayed behind a later
 /// state of its part. The entries that led to that state follow it.
+///
+/// An empty file, `NAME.lock`, is locked while the journal is open. It stays when the journal is closed.
 ///
 /// ```
 /// use std::{cell::Cell, io, rc::Rc};
@@ -106,6 +114,8 @@ struct Inner {
     /// Set when the writer has something to do.
     nudge: Flag,
     closed: Flag,
+    /// While it is open, no other open of the journal succeeds.
+    _lock: File,
 }
 
 #[derive(Default)]
@@ -116,8 +126,6 @@ struct State {
     added: u64,
     is_rewrite_asked: bool,
     error: Option<String>,
-    /// The file that has the name. While it is open, no other open of the journal succeeds.
-    owned: Option<File>,
     /// For the next writer. `None` if it is not known what of the file is on the disk.
     file: Option<Blocks>,
     /// The life of the writer.
@@ -125,27 +133,29 @@ struct State {
 }
 
 impl Journal {
-    /// Opens a journal; its file is made if there is none. It belongs to this journal until the last handle
-    /// is dropped. `replay` gets the entries of each block, in
-    /// their order. What a crash has left behind the last whole block is cut, with a warning. A wrong byte
-    /// before other blocks is no work of a crash: what begins there is appended to `NAME.cut` before it is
-    /// cut, and the warning names that file. All that was
-    /// replayed is durable when this returns.
+    /// Opens a journal; its file is made if there is none. No other open of it succeeds until the last
+    /// handle is dropped. `replay` gets the entries of each block, in their order, up to the first block that
+    /// is not whole. What is behind is cut, with a warning. All that was replayed is durable when this
+    /// returns.
     ///
-    /// *Blocks* as [`Disk::open`](crate::Disk::open); a second longer while the journal is open elsewhere.
+    /// If there are whole blocks in what is cut, it is appended to `NAME.cut` first, and the warning names
+    /// that file, which is yours to remove. A wrong byte has that effect, and without
+    /// [`Durability::Always`] a loss of power: it may keep a block and lose one before it.
+    ///
+    /// *Blocks* as [`Disk::open`](crate::Disk::open); up to a second longer while the journal is open
+    /// elsewhere.
     ///
     /// *Errors:* those of the disk, and of `replay`; `ResourceBusy` if another process or task has the
-    /// journal open ([`Mode::Exclusive`]); `InvalidData` if the file is no journal. The file is as it
-    /// was then.
+    /// journal open; `InvalidData` if the file is no journal. The file is as it was then.
     pub async fn open(
         os: &mut Os,
         name: &str,
         durability: Durability,
         mut replay: impl FnMut(&[u8]) -> io::Result<()>,
     ) -> io::Result<Self> {
+        let lock = lock(os, name).await?;
         let file = Blocks::recover(os, name, &mut replay).await?;
         let state = State {
-            owned: Some(file.file.clone()),
             file: Some(file),
             ..State::default()
         };
@@ -156,6 +166,7 @@ impl Journal {
             written: Watch::new(os, 0).await,
             nudge: Flag::new(os).await,
             closed: Flag::new(os).await,
+            _lock: lock,
         })))
     }
 
@@ -411,7 +422,6 @@ impl<W: FnMut(&mut Vec<u8>) -> bool, F: FnMut() -> W> Writer<'_, F, W> {
             os.disk().rename(os, &new, name).await?;
             os.disk().sync_dir(os, parent(name)).await?;
             self.file = self.next.take().and_then(|next| next.file);
-            self.journal.state(true).owned = self.file.as_ref().map(|new| new.file.clone());
             self.unsynced = None;
         }
         Ok(())
@@ -450,7 +460,7 @@ const HEAD: usize = 12;
 
 impl Blocks {
     async fn create(os: &mut Os, name: &str) -> io::Result<Self> {
-        let file = os.disk().open(os, name, Mode::Exclusive).await?;
+        let file = os.disk().open(os, name, Mode::Write).await?;
         // A crash may have left one.
         file.truncate(os, 0).await?;
         file.append(os, MARK).await?;
@@ -468,7 +478,7 @@ impl Blocks {
         name: &str,
         replay: &mut impl FnMut(&[u8]) -> io::Result<()>,
     ) -> io::Result<Self> {
-        let file = open_alone(os, name).await?;
+        let file = os.disk().open(os, name, Mode::Write).await?;
         let mut mark = [0; MARK.len()];
         let read = file.read_at(os, &mut mark, 0).await?;
         let mark = &mark[..read];
@@ -532,7 +542,8 @@ impl Blocks {
 }
 
 /// Cuts the end of a journal, which begins with a block that is not whole. It is kept beside it if there is a
-/// whole block in it: a crash tears the last ones, and a byte that has become wrong is before others.
+/// whole block in it. With [`Durability::Always`] a crash tears the last block alone, so a byte has become wrong
+/// then. Otherwise a loss of power may have kept a block and lost one before it.
 async fn cut(os: &mut Os, file: &File, end: Range<u64>) -> io::Result<()> {
     let (name, len) = (file.path(), end.end - end.start);
     let is_torn = len <= TAIL
@@ -548,14 +559,18 @@ async fn cut(os: &mut Os, file: &File, end: Range<u64>) -> io::Result<()> {
         let mut unread = Unread::new(file, end.start);
         for at in end.clone().step_by(PIECE) {
             let piece = (end.end - at).min(PIECE as u64);
-            let bytes = unread.take(os, piece as usize).await?;
-            kept.append(os, bytes.unwrap_or_default()).await?;
+            let Some(bytes) = unread.take(os, piece as usize).await? else {
+                let why = format!("{name} has become shorter while it was read");
+                return Err(io::Error::new(io::ErrorKind::UnexpectedEof, why));
+            };
+            kept.append(os, bytes).await?;
         }
         // Before it is cut here.
         kept.sync(os).await?;
         os.disk().sync_dir(os, parent(name)).await?;
         tracing::warn!(
-            "{name} is damaged at byte {}: the {len} bytes from there on are cut, and appended to {}",
+            "{name} is damaged at byte {}, by a wrong byte, or without Durability::Always by a loss of power: \
+             the {len} bytes from there on are cut, and appended to {}, which is yours to remove",
             end.start,
             kept.path()
         );
@@ -563,14 +578,22 @@ async fn cut(os: &mut Os, file: &File, end: Range<u64>) -> io::Result<()> {
     file.truncate(os, end.start).await
 }
 
-async fn open_alone(os: &mut Os, name: &str) -> io::Result<File> {
-    for _ in 1..TRIALS {
-        match os.disk().open(os, name, Mode::Exclusive).await {
-            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => os.sleep(PAUSE).await,
+/// Locks a journal, up to the close of the file that this returns.
+async fn lock(os: &mut Os, name: &str) -> io::Result<File> {
+    let file = format!("{name}.lock");
+    for trial in 0..=RETRIES {
+        if trial > 0 {
+            os.sleep(PAUSE).await;
+        }
+        match os.disk().open(os, &file, Mode::Exclusive).await {
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {}
             opened => return opened,
         }
     }
-    os.disk().open(os, name, Mode::Exclusive).await
+    let why = format!(
+        "another process or task has the journal {name} open: end that one, or name another file"
+    );
+    Err(io::Error::new(io::ErrorKind::ResourceBusy, why))
 }
 
 fn parent(name: &str) -> &str {

@@ -10,7 +10,7 @@
 //! | `device.rs`, `net.rs` | descriptors; TCP |
 //! | `udp.rs`, `unix.rs` | UDP; Unix sockets |
 //! | `disk.rs` | the disk and its files |
-//! | `journal.rs` | entries on the disk that no crash loses |
+//! | `journal.rs`, `blocks.rs` | entries on the disk that no crash loses; the blocks of their file |
 //! | `stream/` | lines and records of any device; copies between two |
 //! | `input.rs` | standard input, and the time of day |
 //! | `stdio.rs` | standard streams other than those of the process |

@@ -617,8 +617,8 @@ fn a_file_is_open_by_one_as_its_only_one_on_both_disks() {
         let text = refused
             .as_ref()
             .map_or_else(ToString::to_string, |_| String::new());
-        let why = "cannot open f on the disk: another process or task has it open, as its only one: end that, \
-                   or name another file";
+        let why = "cannot open f on the disk: another process or task has it open exclusively: end that \
+                   one, or name another file";
         assert_eq!(text, why);
         assert_eq!(kind(refused), ErrorKind::ResourceBusy);
         // Others are not kept out, and their end frees nothing.

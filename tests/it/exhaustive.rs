@@ -1,7 +1,7 @@
 //! The exhaustive search: it runs one schedule of each causal order, and misses no outcome.
 
 mod daemons;
-mod every;
+pub(crate) mod every;
 mod proved;
 pub(crate) mod random;
 pub(crate) mod rest;

@@ -1,5 +1,7 @@
 //! Journals: crashes, errors of the disk, and new files.
 
+mod damage;
+
 use std::{
     cell::{Cell, RefCell},
     io::{self, ErrorKind},
@@ -11,7 +13,7 @@ use rand_pcg::{
     Pcg64,
     rand_core::{Rng, SeedableRng},
 };
-use trapline::{Durability, Journal, Kernel, Os, SimDisk, SimWorld, Step};
+use trapline::{Durability, Journal, Kernel, Os, SimDisk, SimWorld};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -357,74 +359,6 @@ fn commit_waits_while_much_waits_to_be_written() {
 }
 
 #[test]
-fn what_is_no_whole_block_is_cut_and_a_strange_entry_is_left() {
-    let disk = disk();
-    ran(&disk, async |os: &mut Os| {
-        let pair = Rc::default();
-        let journal = open(os, Durability::Always, &pair).await?;
-        write(os, &journal, &pair).await;
-        for number in [1, 2] {
-            add(&journal, &pair, number);
-            journal.commit(os).await?;
-        }
-        journal.close(os).await;
-        Ok(())
-    });
-    let whole = disk.files().remove("dir/journal").expect("it is there");
-    // The mark of a journal comes first.
-    let (half, last) = (8 + (whole.len() - 8) / 2, whole.len() - 1);
-    let mut flipped = whole.clone();
-    flipped[last] ^= 1;
-    let long = [&u64::MAX.to_le_bytes()[..], &[0; 20]].concat();
-    let cases: [(Vec<u8>, u32, usize); 9] = [
-        (whole[..last].to_vec(), 1, half),
-        (flipped, 1, half),
-        ([&whole[..], &[0; 5000]].concat(), 2, whole.len()),
-        ([&whole[..], &whole[..5]].concat(), 2, whole.len()),
-        ([&whole[..], &long].concat(), 2, whole.len()),
-        (whole[..20].to_vec(), 0, 8),
-        (whole[..5].to_vec(), 0, 8),
-        (vec![0; 5], 0, 8),
-        (vec![0; 50], 0, 8),
-    ];
-    for (text, expected, len) in cases {
-        disk.put("dir/journal", text).expect("it can be");
-        ran(&disk, async move |os: &mut Os| {
-            let pair = Rc::default();
-            open(os, Durability::Always, &pair).await?;
-            assert_eq!(pair.get(), [expected; 2]);
-            Ok(())
-        });
-        assert_eq!(disk.files()["dir/journal"].len(), len);
-    }
-    disk.put("dir/journal", &whole).expect("it can be");
-    ran(&disk, async |os: &mut Os| {
-        let strange = |_: &[u8]| Err(io::Error::other("strange"));
-        let error = Journal::open(os, "dir/journal", Durability::Always, strange).await;
-        assert_eq!(error.expect_err("it is told").to_string(), "strange");
-        Ok(())
-    });
-    assert_eq!(disk.files()["dir/journal"], whole);
-}
-
-#[test]
-fn a_file_that_is_no_journal_is_left_as_it_is() {
-    for text in ["a", "journey\n", "set a 1\nset b 2\n"] {
-        let disk = disk();
-        disk.put("dir/journal", text).expect("it can be");
-        ran(&disk, async |os: &mut Os| {
-            let opened = open(os, Durability::Always, &Rc::default()).await;
-            let error = opened.expect_err("it is none");
-            assert_eq!(error.kind(), ErrorKind::InvalidData);
-            let why = "dir/journal is no journal: name another file, or move this one away";
-            assert_eq!(error.to_string(), why);
-            Ok(())
-        });
-        assert_eq!(disk.files()["dir/journal"], text.as_bytes());
-    }
-}
-
-#[test]
 fn two_tasks_cannot_write_at_once() {
     ran(&disk(), async |os: &mut Os| {
         let pair = Rc::default();
@@ -453,8 +387,8 @@ fn a_journal_is_open_once() {
             let second = open(os, Durability::Always, &Rc::default()).await;
             let error = second.expect_err("it is open");
             assert_eq!(error.kind(), ErrorKind::ResourceBusy);
-            let why = "cannot open dir/journal on the disk: another process or task has it open, as its only \
-                       one: end that, or name another file";
+            let why = "another process or task has the journal dir/journal open: end that one, or name \
+                       another file";
             assert_eq!(error.to_string(), why);
         };
         is_refused(os).await;
@@ -482,6 +416,43 @@ fn a_journal_is_open_once() {
     });
 }
 
+/// Its writer is killed, or its disk fails, at any instant while the file is replaced.
+#[test]
+fn a_journal_whose_writer_was_stopped_is_open_once() {
+    for (quarter, kills) in (0..48).flat_map(|quarter| [(quarter, true), (quarter, false)]) {
+        let disk = disk();
+        let theirs = disk.clone();
+        ran(&disk.latency(MS..=MS), async move |os: &mut Os| {
+            let pair = Rc::default();
+            let journal = open(os, Durability::Always, &pair).await?;
+            let ours = journal.clone();
+            let writer = async move |os: &mut Os| ours.work(os, || |_: &mut Vec<u8>| false).await;
+            let writer = os.spawn("writer", writer).await?;
+            add(&journal, &pair, 1);
+            journal.rewrite();
+            let stop = async move |os: &mut Os| {
+                os.sleep(MS / 4 * quarter).await;
+                if kills {
+                    os.kill(writer).await;
+                } else {
+                    theirs.eio(1.0);
+                    os.sleep(MS * 2).await;
+                    theirs.eio(0.0);
+                }
+            };
+            os.spawn("stop", stop).await?;
+            os.sleep(MS * 20).await;
+            let second = open(os, Durability::Always, &Rc::default()).await;
+            let error = second.expect_err("it is open");
+            let what = (quarter, kills);
+            assert_eq!(error.kind(), ErrorKind::ResourceBusy, "{what:?}: {error}");
+            drop(journal);
+            os.kill(writer).await;
+            open(os, Durability::Always, &Rc::default()).await.map(drop)
+        });
+    }
+}
+
 /// A server that is started again finds the file of the one before it, which is about to end.
 #[test]
 fn an_open_waits_a_second_for_the_end_of_the_one_before() {
@@ -498,109 +469,4 @@ fn an_open_waits_a_second_for_the_end_of_the_one_before() {
             Ok(())
         });
     }
-}
-
-/// A journal of three blocks, and where each begins.
-fn three_blocks(disk: &SimDisk) -> (Vec<u8>, [usize; 3]) {
-    ran(disk, async |os: &mut Os| {
-        let pair = Rc::default();
-        let journal = open(os, Durability::Always, &pair).await?;
-        write(os, &journal, &pair).await;
-        for number in 1..=3 {
-            add(&journal, &pair, number);
-            journal.commit(os).await?;
-        }
-        journal.close(os).await;
-        Ok(())
-    });
-    let whole = disk.files().remove("dir/journal").expect("it is there");
-    let block = (whole.len() - 8) / 3;
-    (whole, [8, 8 + block, 8 + 2 * block])
-}
-
-/// Wherever it is: in a length, a checksum or an entry.
-#[test]
-fn what_a_wrong_byte_cuts_is_kept_unless_it_is_the_last_block() {
-    let disk = disk();
-    let (whole, begins) = three_blocks(&disk);
-    let mut all_cut = Vec::new();
-    for at in 8..whole.len() {
-        let mut wrong = whole.clone();
-        wrong[at] ^= 0x81;
-        let before = begins.into_iter().filter(|begin| *begin <= at).count() - 1;
-        let begin = begins[before];
-        disk.put("dir/journal", &wrong).expect("it can be");
-        ran(&disk, async move |os: &mut Os| {
-            let pair = Rc::default();
-            open(os, Durability::Always, &pair).await?;
-            assert_eq!(pair.get(), [before as u32; 2], "{at}");
-            Ok(())
-        });
-        let files = disk.files();
-        assert_eq!(files["dir/journal"], whole[..begin], "{at}");
-        if begin < begins[2] {
-            all_cut.extend_from_slice(&wrong[begin..]);
-        }
-        let kept = files.get("dir/journal.cut");
-        assert!(kept.is_some_and(|kept| *kept == all_cut), "{at}");
-    }
-}
-
-/// More than is read, or searched, at once. Heads of long blocks that are none do not take long.
-#[test]
-fn what_is_cut_may_be_long() {
-    for (len, word) in [
-        (65 << 20, *b"abcdefgh"),
-        (1 << 20, (1_u64 << 18).to_le_bytes()),
-    ] {
-        let disk = disk();
-        let (whole, _) = three_blocks(&disk);
-        let mut wrong = [&whole, &word.repeat(len / 8)[..], b"end"].concat();
-        disk.put("dir/journal", &wrong).expect("it can be");
-        ran(&disk, async move |os: &mut Os| {
-            let pair = Rc::default();
-            open(os, Durability::Always, &pair).await?;
-            assert_eq!(pair.get(), [3; 2]);
-            Ok(())
-        });
-        let files = disk.files();
-        assert!(files["dir/journal.cut"] == wrong.split_off(whole.len()));
-        assert_eq!(files["dir/journal"], whole);
-    }
-}
-
-#[test]
-fn no_loss_of_power_loses_what_is_cut() {
-    let disk = disk();
-    let (mut wrong, begins) = three_blocks(&disk);
-    wrong[begins[0] + 12] ^= 1;
-    let end = wrong[begins[0]..].to_vec();
-    disk.put("dir/journal", &wrong).expect("it can be");
-    let mut kernel = kernel(1, &disk);
-    let main = async |os: &mut Os| open(os, Durability::Always, &Rc::default()).await.map(drop);
-    kernel.spawn("main", main).expect("there is room");
-    let (mut whole, mut cut) = (0, 0);
-    loop {
-        for image in disk.images() {
-            let files = image.files();
-            if files["dir/journal"] == wrong {
-                whole += 1;
-            } else {
-                assert_eq!(files["dir/journal.cut"], end);
-                assert!(wrong.starts_with(&files["dir/journal"]));
-                cut += 1;
-            }
-            // The next open goes on with it.
-            ran(&image, async |os: &mut Os| {
-                open(os, Durability::Always, &Rc::default()).await.map(drop)
-            });
-            let files = image.files();
-            assert_eq!(files["dir/journal"], wrong[..begins[0]]);
-            assert!(files["dir/journal.cut"].ends_with(&end));
-        }
-        if kernel.step().expect("it goes on") == Step::Finished {
-            break;
-        }
-    }
-    assert!(whole > 0 && cut > 0, "{whole} {cut}");
 }

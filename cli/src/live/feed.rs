@@ -43,9 +43,11 @@ impl Tracer for Recent {
 }
 
 /// Has a tracer follow the kernel of a task from now on. First it is told which tasks there are, and what
-/// they wait for.
+/// they wait for. It misses what others do between the answer and the next turn of the task, if the answer
+/// comes with the last call of a turn.
 pub(crate) async fn join(os: &mut Os, mut tracer: impl Tracer + 'static) -> Observer {
-    let (tasks, at) = (os.tasks().await, os.now().await);
+    // No call comes between the tasks and what follows them.
+    let (at, tasks) = (os.now().await, os.tasks().await);
     for task in &tasks {
         let mut tell = |fact| {
             tracer.event(&Event {

@@ -1,6 +1,6 @@
 //! What the commands of the shell do.
 
-use std::{path::PathBuf, pin::Pin, rc::Rc, sync::mpsc};
+use std::{cell::Cell, path::PathBuf, pin::Pin, rc::Rc, sync::mpsc};
 
 use serde_json::Value;
 use trapline::{Event, Exit, Os, SimNet};
@@ -10,7 +10,7 @@ use super::{
         desk::Desk,
         live::{feed, model::Snapshot, protocol::Filter, text},
         net,
-        output::{Log, tell},
+        output::{FAILURE, Log, tell},
         record::Recorded,
     },
     End, Failure, Session,
@@ -134,16 +134,25 @@ impl Session {
     /// Runs a shell on another host, which takes over up to its end.
     async fn sit(&mut self, os: &mut Os, host: &str) -> End {
         let mut there = Self::new(Rc::clone(&self.shared), format!("trapline@{host}> "));
+        let code = Rc::new(Cell::new(FAILURE));
+        let left = Rc::clone(&code);
         // Its own future is a part of it, so the compiler cannot know its size.
         let run = async move |os: &mut Os| {
             let run: Pin<Box<dyn Future<Output = _> + '_>> = Box::pin(there.run(os));
-            run.await.map_err(|failure| failure.text)
+            run.await.map_err(|failure| {
+                left.set(failure.code);
+                failure.text
+            })
         };
         let line = format!("host {host}");
-        match os.spawn_on(host, "shell", run).await {
+        let end = match os.spawn_on(host, "shell", run).await {
             Ok(tid) => Failure::check(&line, os.wait(tid).await.unwrap_or(Exit::Killed)),
             Err(errno) => Err(format!("{line}: {errno}").into()),
-        }
+        };
+        end.map_err(|failure| Failure {
+            code: code.get(),
+            ..failure
+        })
     }
 
     /// Shows the events that pass the filter from now on, or none.

@@ -124,17 +124,18 @@ impl Shared {
     }
 
     /// Says why a command has failed, unless the run does: on standard error, where there is a run and
-    /// no terminal that has both streams.
+    /// no terminal that has both streams. A debugger shows nothing, and makes the same calls.
     async fn tell(&self, os: &mut Os, failure: &mut Failure) {
         if mem::replace(&mut failure.is_told, true) {
             return;
         }
-        let log = self.desk.as_ref().and_then(|desk| desk.shown);
-        match log.filter(|_| self.terminal().is_none()) {
-            Some(log) => {
+        match self.desk.as_ref().filter(|_| self.terminal().is_none()) {
+            Some(desk) => {
                 // What was printed before comes first.
                 os.yield_now().await;
-                log.error(&failure.text);
+                if let Some(log) = desk.shown {
+                    log.error(&failure.text);
+                }
                 *failure = Failure::exit(failure.code);
             }
             None => writeln!(os, "{}", failure.text),
@@ -340,10 +341,10 @@ impl Session {
         self.last.take().map_or(Ok(()), Err)
     }
 
-    /// Whether the shell may end: the first time it says that jobs run. Those of a script go on.
+    /// Whether the shell may end. At a terminal it says the first time that jobs run: one may go on there.
     async fn leaves(&mut self, os: &mut Os) -> bool {
         self.tell(os).await;
-        if self.was_asked || self.shared.is_script() || self.jobs.is_empty() {
+        if self.was_asked || self.shared.terminal().is_none() || self.jobs.is_empty() {
             return true;
         }
         writeln!(os, "Jobs run: end the input or exit again to end them");
@@ -358,7 +359,6 @@ impl Session {
                 return Some(Ok(step));
             }
             let Some(line) = self.line(os).await else {
-                // At a terminal one may go on.
                 match self.leaves(os).await {
                     true => return None,
                     false => continue,

@@ -40,16 +40,17 @@ pub(crate) struct OpenCommand {
 impl OpenCommand {
     pub(super) fn run(&self, log: Log, out: &mut impl Write) -> Result<ExitCode, Failure> {
         let page = place()?;
-        let drawn = TimelineCommand::page(&self.file, &page).run(log, out);
-        if drawn.is_err() && fs::metadata(&page).is_ok_and(|page| page.len() == 0) {
-            // The error says why there is no page. Of a damaged recording there is one.
+        let drawn = TimelineCommand::page(&self.file, &page).draw(log, out);
+        let source = drawn.inspect_err(|_| {
+            // The error says why there is no page, or no whole one.
             let _ = fs::remove_file(&page);
-            return drawn;
-        }
+        })?;
+        // Of a damaged recording there is a page.
+        let ended = source.end(log);
         writeln!(out, "{}", page.display())?;
         out.flush()?;
         if browsers().iter().any(|browser| shows(browser, &page)) {
-            return drawn;
+            return ended;
         }
         let why = "no browser could be started: open this page yourself, or set BROWSER";
         Err(why.to_string().into())

@@ -449,7 +449,8 @@ fn a_live_trace_has_the_events_of_all_kernels() {
     });
     run.signal(Signal::INT);
     assert_eq!(run.end().0, Some(130));
-    assert_eq!(exit_of(&mut live.child), Some(0));
+    // It may have more to print than a pipe has room for.
+    assert_eq!(live.end().0, Some(0));
 }
 
 #[test]
@@ -622,7 +623,7 @@ fn recordings_that_do_not_belong_together_are_refused() {
     // What is cut off is told, and the rest is shown.
     fs::write(&second, &kept[..kept.len() - 20]).unwrap();
     let (code, out, err) = show();
-    assert_eq!(code, 0);
+    assert_eq!(code, 1);
     has(&out, " 1:1 couriers");
     has(&err, &format!("{second}: "));
     // A file of the plain name would hide those of the kernels.

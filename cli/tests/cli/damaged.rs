@@ -139,6 +139,21 @@ fn what_there_is_of_a_tape_that_is_cut_or_damaged_is_played_and_the_exit_code_te
     }
 }
 
+/// It had left before, and the missing end is not its own.
+#[test]
+fn the_exit_code_of_a_shell_hides_no_cut() {
+    let folder = Folder::new("damaged-shell");
+    let tape = folder.path("tape");
+    let args = ["shell", "-q", "--tape", &tape, "-c", "exit 7"];
+    assert_eq!(run(&args).0, 7);
+    let bytes = fs::read(&tape).unwrap();
+    let path = file(&folder, &bytes[..bytes.len() - 1]);
+    each_player(&path, |name, (code, _, err)| {
+        assert_eq!(code, 1, "{name}: {err}");
+        has(&err, "the tape ends at byte");
+    });
+}
+
 /// The debugger's commands have not come to the place where the tape ends.
 #[test]
 fn a_cut_that_no_command_reaches_is_no_failure_of_a_script() {

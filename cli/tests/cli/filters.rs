@@ -71,6 +71,13 @@ fn each_filter_prints_what_its_arguments_say() {
         let (code, out, err) = filter(&root, line, input);
         assert_eq!((code, &*out), (0, expected), "{line}: {err}");
     }
+}
+
+#[test]
+fn a_filter_says_what_is_wrong_and_where() {
+    let folder = Folder::new("filters-wrong");
+    let root = folder.path("");
+    fs::write(folder.path("a"), "one\ntwo\nthree").unwrap();
     let long = "x".repeat(2 << 20);
     let errors = [
         ("grep zzz a", "", "no line is found"),

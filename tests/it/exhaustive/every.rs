@@ -99,7 +99,7 @@ impl fmt::Debug for Every {
 }
 
 /// Returns a number of the environment, for longer runs of the tests.
-pub(super) fn wanted(name: &str, default: u64) -> u64 {
+pub(crate) fn wanted(name: &str, default: u64) -> u64 {
     let text = std::env::var(name).ok();
     text.and_then(|text| text.parse().ok()).unwrap_or(default)
 }

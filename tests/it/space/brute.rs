@@ -4,7 +4,7 @@
 use std::{
     cell::{Cell, RefCell},
     collections::{BTreeSet, VecDeque},
-    env, fmt,
+    fmt,
     io::ErrorKind,
     rc::Rc,
     time::Duration,
@@ -14,6 +14,8 @@ use trapline::{
     BeforeTurn, Cause, Error, Inject, Kernel, OnDeadlock, Os, Policy, Queue, Runnable, Shared,
     SimWorld, SystemCall, World, check, forward_world, sched::Draws, sync::Mutex,
 };
+
+use crate::exhaustive::every::wanted;
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -374,14 +376,8 @@ pub(crate) type Drawn = (
 /// Compares the searches of so many programs, or of as many as the environment wants, with all sequences of
 /// their decisions.
 pub(crate) fn compare(count: u64, drawn: impl Fn(u64) -> Drawn) {
-    let number = |name, usual| {
-        let text = env::var(name).ok();
-        text.map_or(usual, |text| text.parse::<u64>().unwrap())
-    };
-    let (first, count) = (
-        number("TRAPLINE_FIRST", 0),
-        number("TRAPLINE_PROGRAMS", count),
-    );
+    let first = wanted("TRAPLINE_FIRST", 0);
+    let count = wanted("TRAPLINE_PROGRAMS", count);
     let (mut compared, mut runs, mut schedules, mut wrong) = (0, 0, 0, Vec::new());
     for seed in first..first + count {
         let (space, text, run) = drawn(seed);

@@ -90,6 +90,11 @@ impl TimelineCommand {
     }
 
     pub(super) fn run(&self, log: Log, out: &mut impl Write) -> Result<ExitCode, Failure> {
+        self.draw(log, out)?.end(log)
+    }
+
+    /// Writes the page or the picture. Returns the recording at its end, which may be missing or damaged.
+    pub(super) fn draw(&self, log: Log, out: &mut impl Write) -> Result<Source, Failure> {
         let format = self.format()?;
         let output = self.file_of_output();
         if output.is_none() && format == Format::Html && io::stdout().is_terminal() {
@@ -128,7 +133,7 @@ impl TimelineCommand {
             None => out.write_all(drawn.as_bytes())?,
             Some(file) => file.write(drawn.as_bytes())?,
         }
-        source.end(log)
+        Ok(source)
     }
 
     fn file_of_output(&self) -> Option<&Path> {

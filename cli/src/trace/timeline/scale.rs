@@ -91,3 +91,17 @@ impl fmt::Display for Bound {
         }
     }
 }
+
+/// Round values between two others, about this many.
+pub(super) fn ticks(begin: f64, end: f64, wanted: f64) -> Vec<f64> {
+    let rough = (end - begin) / wanted.max(1.0);
+    let power = 10f64.powf(rough.log10().floor()).max(1.0);
+    let step = [1.0, 2.0, 5.0, 10.0]
+        .into_iter()
+        .map(|factor| factor * power)
+        .find(|step| *step >= rough)
+        .unwrap_or(power);
+    let first = (begin / step).ceil() as u64;
+    let last = (end / step).floor() as u64;
+    (first..=last).map(|n| n as f64 * step).collect()
+}

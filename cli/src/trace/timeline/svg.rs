@@ -11,7 +11,7 @@ use trapline::{Doing, Ending, Moment, Tid};
 use super::{
     crowd::{self, ACTIVE, Crowd, Group},
     model::{Bar, Closed, Kind, Lane, Row, Timeline},
-    scale::Scale,
+    scale::{Scale, ticks},
     words,
 };
 use crate::units::{count, span};
@@ -584,18 +584,4 @@ pub(super) fn shortened(text: &str, room: f64) -> String {
 pub(super) fn px(value: f64) -> String {
     let text = format!("{value:.1}");
     text.strip_suffix(".0").unwrap_or(&text).to_string()
-}
-
-/// Round values between two others, about this many.
-fn ticks(begin: f64, end: f64, wanted: f64) -> Vec<f64> {
-    let rough = (end - begin) / wanted.max(1.0);
-    let power = 10f64.powf(rough.log10().floor()).max(1.0);
-    let step = [1.0, 2.0, 5.0, 10.0]
-        .into_iter()
-        .map(|factor| factor * power)
-        .find(|step| *step >= rough)
-        .unwrap_or(power);
-    let first = (begin / step).ceil() as u64;
-    let last = (end / step).floor() as u64;
-    (first..=last).map(|n| n as f64 * step).collect()
 }

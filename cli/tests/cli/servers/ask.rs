@@ -60,11 +60,21 @@ fn ask_prints_what_redis_cli_prints() {
     // A command a line.
     let folder = Folder::new("ask");
     let lines = folder.path("lines");
-    std::fs::write(&lines, "\nmulti\n  set n 1\nincr n\nexec\n").unwrap();
-    let mut ask = trapline(&["boot", "-q", "ask", "--addr", &addr]);
-    let (code, out, _) = texts(ask.stdin(File::open(&lines).unwrap()).output().unwrap());
+    let all = |text: &str| {
+        std::fs::write(&lines, text).unwrap();
+        let mut ask = trapline(&["boot", "-q", "ask", "--addr", &addr]);
+        let (code, out, err) = texts(ask.stdin(File::open(&lines).unwrap()).output().unwrap());
+        assert_eq!(code, 0, "{err}");
+        out
+    };
     let expected = "OK\nQUEUED\nQUEUED\n1) OK\n2) (integer) 2\n";
-    assert_eq!((code, &*out), (0, expected));
+    assert_eq!(all("\nmulti\n  set n 1\nincr n\nexec\n"), expected);
+    // Each channel has a reply, but an error is the only one.
+    let expected = "1) \"unsubscribe\"\n2) \"a\"\n3) (integer) 0\n\
+                    1) \"unsubscribe\"\n2) \"b\"\n3) (integer) 0\nPONG\nOK\n\
+                    (error) ERR this command is not allowed in a transaction\nQUEUED\n";
+    let lines = "unsubscribe a b\nping\nmulti\nunsubscribe a b\nping again\n";
+    assert_eq!(all(lines), expected);
 }
 
 #[test]
@@ -76,6 +86,11 @@ fn ask_runs_beside_the_server_in_the_virtual_world() {
                     (error) ERR unknown command '1'\n\"2\"\nStopped\nOK\n";
     assert_eq!((code, &*out), (0, expected), "{err}");
     assert_eq!(shell(line).1, out);
+    // An error is the only reply.
+    let (code, out, err) = shell("kv & ask subscribe; ask shutdown; wait");
+    let error = "(error) ERR wrong number of arguments for 'subscribe' command\n";
+    let expected = format!("[1] task 2\nReady at 127.0.0.1:6379\n{error}Stopped\nOK\n");
+    assert_eq!((code, &*out), (0, &*expected), "{err}");
     // Messages come up to the end of the server.
     let (code, out, _) = shell("kv & ask subscribe c & ask publish c hi; ask shutdown; wait");
     assert_eq!(code, 1);

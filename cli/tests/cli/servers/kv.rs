@@ -393,8 +393,8 @@ fn a_second_server_on_the_same_file_is_refused() {
     let folder = Folder::new("kv-twice");
     let kv = Kv::start(&folder, &["--aof", "data", "--fsync", "always"]);
     let second = ["kv", "--addr", "127.0.0.1:0", "--aof", "data"];
-    let why = "cannot open data on the disk: another process or task has it open, as its only one: end \
-               that, or name another file";
+    let why =
+        "another process or task has the journal data open: end that one, or name another file";
     let args = [&["boot", "-q", "--disk", &kv.disk][..], &second].concat();
     kv.answers("SET a 1", "+OK");
     for n in 0..2 {
@@ -449,7 +449,8 @@ fn a_wrong_byte_amid_the_file_loses_nothing_for_good() {
     has(
         &err,
         &format!(
-            "data is damaged at byte {begin}: the {cut} bytes from there on are cut, and appended to data.cut"
+            "data is damaged at byte {begin}, by a wrong byte, or without Durability::Always by a loss of \
+             power: the {cut} bytes from there on are cut, and appended to data.cut, which is yours to remove"
         ),
     );
     assert_eq!(std::fs::read(&file).unwrap(), bytes[..begin]);

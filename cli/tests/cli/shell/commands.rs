@@ -111,8 +111,9 @@ fn a_network_is_changed_and_broken() {
     };
     let (_, out, err) = on("tree; fault crash b; tree; fault restart b; sleep 1; tree | grep kv");
     let ready = "Ready at 0.0.0.0:60\n";
-    let expected =
-        format!("{ready}1 kv@b: ready\n2 shell@main: running\n2 shell@main: running\n{ready}");
+    // The shell has its turn before the daemon has made a call.
+    let server = "1 kv@b: ready\n└─ 3 signals@b (daemon): ready\n";
+    let expected = format!("{ready}{server}2 shell@main: running\n2 shell@main: running\n{ready}");
     begins(&out, &expected);
     has(&out, " kv@b: waits for the first of: ");
     assert!(!err.contains("panicked"), "{err}");
@@ -137,6 +138,9 @@ fn a_network_is_changed_and_broken() {
     let (code, _, err) = on("host b; fault crash b");
     assert_eq!(code, 1);
     has(&err, "host b: killed\n");
+    let (code, _, err) = on("host b; exit 5");
+    assert_eq!(code, 5, "{err}");
+    assert_eq!(on("host b; exit 5; seq 1 > f").0, 0);
     for command in ["net latency=1ms", "fault cut a b", "host b"] {
         let (code, out, err) = run(&["shell", "-q", "-c", command]);
         assert_eq!((code, &*out), (1, ""));
