@@ -89,11 +89,12 @@ impl Tree {
         let run = &mut this.run;
         let is_ordered = matches!(this.decider, Decider::Order(_));
         let has_other = run.cut.is_none() && !is_ordered;
+        let other = has_other.then(|| run.causality.other_order()).flatten();
         let mut ran = Ran {
             plan: run.made.clone(),
             cut: run.cut.clone(),
             class: run.causality.class(),
-            other: has_other.then(|| run.causality.other_order()).flatten(),
+            other: other.filter(|order| run.is_possible(order)),
             more: Vec::new(),
             turns: run.causality.len(),
         };
@@ -104,6 +105,7 @@ impl Tree {
                 false => 0,
             };
             ran.more = run.causality.more_orders(DRAWN, rests);
+            ran.more.retain(|order| run.is_possible(order));
         }
         if !is_ordered {
             this.turns = run.causality.take_turns();

@@ -149,6 +149,14 @@ impl TreeRun {
         later.any(|at| self.causality.turn(at).task == CLOCK)
     }
 
+    /// Whether an order of the turns that have run can be run: no step between turns comes after the end of the
+    /// last task.
+    pub(super) fn is_possible(&self, order: &[Move]) -> bool {
+        let last = self.causality.len().checked_sub(1);
+        let ended_between = last.is_some_and(|last| is_between(self.causality.turn(last).task));
+        ended_between || !order.last().is_some_and(|last| is_between(last.task))
+    }
+
     pub(super) fn is_ready(&self, task: Tid) -> bool {
         self.ready.iter().any(|ready| ready.tid == task)
     }

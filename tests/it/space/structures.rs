@@ -4,10 +4,10 @@ use std::{io::ErrorKind, time::Duration};
 
 use trapline::{Inject, Kernel};
 
-use super::brute::{Fault, Space, compare};
+use super::brute::{Drawn, Fault, Space, compare};
 use crate::exhaustive::{
     random::draw,
-    rest::{program, step},
+    rest::{Step, program, step},
 };
 
 const RESET: Inject = Inject::Fail(ErrorKind::ConnectionReset);
@@ -63,8 +63,26 @@ fn a_search_of_structures_has_the_outcomes_of_every_sequence_of_decisions() {
             faults: draw(&mut state, 3),
             list: LISTS[draw(&mut state, LISTS.len())],
         };
-        let text = format!("{tasks:?} {space:?}");
-        let run = move |kernel: &mut Kernel| program(&tasks, kernel);
-        (space, text, Box::new(run))
+        beside(tasks, space)
+    });
+}
+
+fn beside(tasks: Vec<Vec<Step>>, space: Space) -> Drawn {
+    let text = format!("{tasks:?} {space:?}");
+    let run = move |kernel: &mut Kernel| program(&tasks, kernel);
+    (space, text, Box::new(run))
+}
+
+/// The end of the connection that the last task closes arrives before its last turn, or not at all.
+#[test]
+fn no_step_of_the_clock_comes_after_the_end_of_the_last_task() {
+    compare(1, |_| {
+        let tasks = vec![vec![Step::Kill(0)], vec![Step::OnDone, Step::Kill(1)]];
+        let space = Space {
+            turn: Some(Duration::from_millis(1)),
+            faults: 1,
+            list: LISTS[5],
+        };
+        beside(tasks, space)
     });
 }
