@@ -1,14 +1,11 @@
 //! A file of entries that no crash loses: [`Journal`].
 //!
 //! The file begins with a mark. The entries that wait are written together, as a block: its length, a
-//! checksum of that and of the entries, and the entries. The checksums find the first block that is not whole.
+//! checksum of that and of the entries, and the entries. A crash damages only what is behind the last
+//! sync: one block with [`Durability::Always`]. Otherwise these may be several, and a loss of power may
+//! keep a later one without an earlier one, as if a byte had become wrong.
 //!
-//! A crash damages only what is behind the last sync. With [`Durability::Always`] that is one block. Otherwise it
-//! may be several, and a loss of power may keep a later one without an earlier one: the file looks then as if a
-//! byte had become wrong.
-//!
-//! The file is replaced by another one, so its lock is on a file of its own, `NAME.lock`, which always has that
-//! name.
+//! Another file may take the file's name, so the lock is on a file of its own: `NAME.lock`.
 
 use std::{
     cell::{RefCell, RefMut},
@@ -541,9 +538,8 @@ impl Blocks {
     }
 }
 
-/// Cuts the end of a journal, which begins with a block that is not whole. It is kept beside it if there is a
-/// whole block in it. With [`Durability::Always`] a crash tears the last block alone, so a byte has become wrong
-/// then. Otherwise a loss of power may have kept a block and lost one before it.
+/// Cuts the end of a journal, which begins with a block that is not whole. It is kept beside it if there
+/// is a whole block in it: with [`Durability::Always`] a crash tears the last block alone.
 async fn cut(os: &mut Os, file: &File, end: Range<u64>) -> io::Result<()> {
     let (name, len) = (file.path(), end.end - end.start);
     let is_torn = len <= TAIL
