@@ -783,11 +783,12 @@ fn a_replay_of_kernels_begins_only_with_all_tapes() {
     let other = format!("{tape}.2");
     let whole = fs::read(&other).unwrap();
     let replay = || texts(rude(&["replay", "-q", &tape]).output().unwrap());
-    // One of the two lost its end: the other one is played, and the mail that it lacks is no change of the program.
+    // One of the two lost its end, which has no mail.
     fs::write(&other, &whole[..whole.len() - 1]).unwrap();
     let (code, _, err) = replay();
     assert_eq!(code, 1, "{err}");
     has(&err, "error: kernel 2: the tape ends at byte");
+    assert!(!err.contains(LACKS), "{err}");
     for (bytes, why) in [
         (&b""[..], "the file is empty"),
         (b"abc", "does not begin like one"),
@@ -802,4 +803,39 @@ fn a_replay_of_kernels_begins_only_with_all_tapes() {
     let (code, out, err) = replay();
     assert_eq!((code, &*out), (1, ""), "{err}");
     has(&err, "No such file");
+}
+
+const LACKS: &str = "kernel 1: its tape needs a message that another kernel would have put later";
+
+/// It is no change of the program, and an error only if the tape was not meant to end there.
+#[test]
+fn mail_from_behind_the_end_of_a_tape_is_told_as_that() {
+    let folder = Folder::new("cores-short");
+    let [tape, limited] = ["run.tape", "limited.tape"].map(|name| folder.path(name));
+    couriers(&["--seed", "1", "--tape", &tape], &[]);
+    let other = format!("{tape}.2");
+    let whole = fs::read(&other).unwrap();
+    let replay = || texts(rude(&["replay", "-q", &tape]).output().unwrap());
+    let half = whole.len() / 2;
+    let mut flipped = whole.clone();
+    flipped[half] ^= 4;
+    for (bytes, why) in [
+        (&whole[..half], "the tape ends at byte"),
+        (&flipped, "the tape is damaged at byte"),
+    ] {
+        fs::write(&other, bytes).unwrap();
+        let (code, _, err) = replay();
+        assert_eq!(code, 1, "{err}");
+        has(&err, &format!("error: {LACKS}"));
+        has(&err, &format!("error: kernel 2: {why}"));
+    }
+    couriers(
+        &["--seed", "1", "--tape-max", "300", "--tape", &limited],
+        &[],
+    );
+    fs::copy(format!("{limited}.2"), &other).unwrap();
+    let (code, _, err) = texts(rude(&["replay", &tape]).output().unwrap());
+    assert_eq!(code, 0, "{err}");
+    has(&err, &format!("warning: {LACKS}"));
+    has(&err, "it had reached its limit");
 }

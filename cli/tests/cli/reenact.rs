@@ -382,3 +382,22 @@ fn what_cannot_be_scripted_is_said() {
         assert!(err.contains(expected), "{args:?}: {err}");
     }
 }
+
+/// Why it failed was on standard error in the run, which makes calls of its own.
+#[test]
+fn a_shell_with_a_command_that_failed_is_searched() {
+    let line = "kill 99; echo --addr 127.0.0.1:0";
+    let taped = Taped::start("explore-shell", trapline, &["shell", "-c", line]);
+    let mut client = taped.connect();
+    client.write_all(b"x\n").unwrap();
+    read(&mut client, "x\n");
+    drop(client);
+    let Taped { server, folder, .. } = taped;
+    server.signal(Signal::TERM);
+    let (code, err) = server.end();
+    assert_eq!(code, Some(0), "{err}");
+    let tape = folder.path("run.tape");
+    let (code, out, err) = run(&["replay", "--explore", "1", &tape]);
+    assert_eq!(code, 0, "{out}{err}");
+    has(&out, "1 schedule passes");
+}

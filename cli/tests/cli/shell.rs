@@ -408,6 +408,11 @@ fn a_session_is_taped_replayed_and_searched() {
     assert_eq!((code, again), (0, out), "{err}");
     has(&err, failed);
     assert!(!fs::exists(&file).unwrap(), "a replay records nothing");
+    // Its calls are those of the run, also at the command that failed.
+    let (code, out, err) = run(&["debug", "-c", "continue", &tape]);
+    assert_eq!((code, &*err), (0, ""));
+    has(&out, "the run is over: all tasks have ended\n");
+    assert!(!fs::exists(&file).unwrap(), "a debugger records nothing");
     let (code, out, err) = run(&["explore", "shell", "-c", "seq 2 & seq 3; wait"]);
     assert_eq!(code, 0, "{out}{err}");
     has(&out, "1000 schedules pass");
