@@ -315,10 +315,10 @@ impl Source {
     ///
     /// *Errors:* there is any.
     pub(super) fn end(self, log: Log) -> Result<ExitCode, Failure> {
-        if let Some((error, name)) = self.error {
-            if !signals::is_raised() {
-                return Err(format!("{name}: {error}").into());
-            }
+        if let Some((error, name)) = self.error
+            && !signals::is_raised()
+        {
+            return Err(format!("{name}: {error}").into());
         }
         if signals::is_raised() {
             let events = count(self.events, "event");
