@@ -157,12 +157,11 @@ const NOT_ALONE: &str = "the closure has run another kernel than the one that it
 impl Test<'_> {
     /// Runs the body on a kernel that is as new, and counts its faults, which this space has decided.
     pub(super) fn run_in(self, space: &Space, kernel: &mut Kernel, watch: &TrialWatch) -> Trial {
-        let trial = self.run(kernel, watch);
-        let faults = self.settings.has_faults().then(|| space.end(&kernel.net()));
-        Trial {
-            faults: faults.map(Box::new),
-            ..trial
+        let mut trial = self.run(kernel, watch);
+        if self.settings.has_faults() {
+            trial.faults = Some(Box::new(space.end(&kernel.net())));
         }
+        trial
     }
 
     /// Runs the body on a kernel that is as new. A trial fails if the body returns an error or panics,

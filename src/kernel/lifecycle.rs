@@ -5,7 +5,7 @@ use std::rc::Rc;
 use super::{
     Kernel,
     answer::Answer,
-    report::Standing,
+    failures::Standing,
     task::{OnExit, State, Task},
     waiters::Waiters,
 };

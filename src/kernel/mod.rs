@@ -53,6 +53,7 @@ mod devices;
 mod disk_calls;
 mod emit;
 mod enlisted;
+mod failures;
 mod fast;
 mod footprint;
 mod happenings;
@@ -102,9 +103,10 @@ use std::{collections::BTreeSet, io, rc::Rc, time::Duration};
 pub use builder::Builder;
 pub use deadlock::Deadlock;
 pub(crate) use enlisted::{Ender, Known, Stuck};
+pub use failures::Failures;
 pub use holders::OnDeadlock;
 pub use published::{CurrentTurn, TaskTurn};
-pub use report::{Blocked, Error, Failures, Limit, Report, Stalled, Step};
+pub use report::{Blocked, Error, Limit, Report, Stalled, Step};
 
 use run::Ends;
 

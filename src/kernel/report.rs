@@ -10,13 +10,10 @@ use std::{
 use super::{
     Kernel,
     deadlock::{Deadlock, write_tasks},
-    task::{OnExit, Task},
-    waiters::Waiters,
+    failures::{BadEnds, Failed, Failures, Standing},
+    task::OnExit,
 };
-use crate::{
-    abi::{Errno, Exit, KernelId, Place, Signal, TaskInfo, TaskState, Tid},
-    sched::Runnable,
-};
+use crate::abi::{Errno, Exit, KernelId, Place, Signal, TaskInfo, TaskState, Tid};
 
 /// The account of a kernel since boot.
 #[derive(Clone, Debug, Default)]
@@ -39,58 +36,57 @@ pub struct Report {
     pub ended_by: Option<Signal>,
     /// The number of resumes that ended a program. Every other resume ended in a trap.
     pub(super) finished: u64,
-    /// The first of those failures, by task: 16 that failed, and 16 that faulted; and all that a
-    /// task may yet wait for. Shared; copied if more tasks fail while the host keeps a report.
-    failed: Option<Arc<BTreeMap<Tid, Failed>>>,
-    /// How many of these no task can wait for any more: that failed, and that faulted.
-    named: [usize; 2],
-    /// The number of tasks that failed or faulted, waited for or not.
-    ended_badly: u64,
-    /// The number of tasks that faulted, without the children of supervisors.
-    pub(super) faults: u64,
+    /// `None` if none has. Shared; copied if more tasks fail while the host keeps a report.
+    bad_ends: Option<Arc<BadEnds>>,
     exits: Exits,
 }
 
 /// The exits of the host's tasks. Most schedules of a search have one, which takes no map.
 #[derive(Clone, Default)]
 struct Exits {
-    first: Option<(Tid, Exit)>,
-    /// With the first, if there are more. Shared; copied if more tasks end while the host keeps a report.
-    all: Option<Arc<BTreeMap<Tid, Exit>>>,
-    /// The first as a map, in a report of which the host has asked for it.
-    shown: OnceLock<BTreeMap<Tid, Exit>>,
+    /// The only task that has ended, if it ended well.
+    done: Option<Tid>,
+    /// All, unless there is only that one and the host has not asked. Shared; copied if more tasks end
+    /// while the host keeps a report.
+    all: OnceLock<Arc<BTreeMap<Tid, Exit>>>,
 }
 
 impl Exits {
     fn all(&self) -> &BTreeMap<Tid, Exit> {
-        match &self.all {
-            Some(all) => all,
-            None => self
-                .shown
-                .get_or_init(|| self.first.clone().into_iter().collect()),
+        let done = || self.done.map(|tid| (tid, Exit::Done));
+        self.all
+            .get_or_init(|| Arc::new(done().into_iter().collect()))
+    }
+
+    #[inline(always)]
+    fn insert(&mut self, tid: Tid, exit: Exit) {
+        if self.all.get().is_none() && self.done.is_none() && matches!(exit, Exit::Done) {
+            self.done = Some(tid);
+        } else {
+            self.insert_into_all(tid, exit);
         }
     }
 
-    fn insert(&mut self, tid: Tid, exit: Exit) {
-        debug_assert!(self.shown.get().is_none(), "only of a report of the host");
-        let ended = (tid, exit);
-        if self.all.is_none() && self.first.is_none() {
-            self.first = Some(ended);
-        } else {
-            let all = Arc::make_mut(self.all.get_or_insert_default());
-            all.extend(self.first.take());
-            all.extend([ended]);
-        }
+    #[cold]
+    #[inline(never)]
+    fn insert_into_all(&mut self, tid: Tid, exit: Exit) {
+        let mut shared = self.all.take().unwrap_or_default();
+        let all = Arc::make_mut(&mut shared);
+        all.extend(self.done.take().map(|tid| (tid, Exit::Done)));
+        all.insert(tid, exit);
+        self.all = shared.into();
     }
 
     fn reset(&mut self) {
-        self.first = None;
-        self.all = self.all.take().and_then(|mut all| {
+        self.done = None;
+        let Some(shared) = self.all.get_mut() else {
+            return;
+        };
+        match Arc::get_mut(shared) {
             // The host has kept no report. One by one, which keeps the memory of the last.
-            let ended = Arc::get_mut(&mut all)?;
-            while ended.pop_first().is_some() {}
-            Some(all)
-        });
+            Some(all) => while all.pop_first().is_some() {},
+            None => drop(self.all.take()),
+        }
     }
 }
 
@@ -107,6 +103,7 @@ impl Report {
         self.exits.all()
     }
 
+    #[inline(always)]
     pub(super) fn ended(&mut self, tid: Tid, exit: Exit) {
         self.exits.insert(tid, exit);
     }
@@ -141,27 +138,34 @@ impl Report {
     ///
     /// *Errors:* [`Error::Failed`], which names the tasks.
     pub fn check_faults(&self) -> Result<(), Error> {
-        self.check_count(self.faults, Failed::is_fault)
+        self.check_count(self.faults(), Failed::is_fault)
     }
 
     fn check_count(&self, count: u64, is: impl Fn(&Failed) -> bool) -> Result<(), Error> {
-        if count == 0 {
-            return Ok(());
+        match &self.bad_ends {
+            Some(bad_ends) if count > 0 => Err(Error::Failed(bad_ends.failures(count, is))),
+            _ => Ok(()),
         }
-        let all = self.failed.iter().flat_map(|failed| failed.values());
-        let mut first: Vec<&Failed> = all.filter(|failed| is(failed)).collect();
-        first.sort_unstable_by_key(|failed| failed.nth);
-        let first = first.into_iter().take(Failures::NAMED).cloned().collect();
-        Err(Error::Failed(Failures { count, first }))
     }
 
+    /// Field by field: a copy of the whole would wait for the stores of its parts.
     pub(super) fn reset(&mut self) {
-        let mut exits = std::mem::take(&mut self.exits);
-        exits.reset();
-        *self = Self {
+        let Self {
+            ticks,
+            traps,
+            elapsed,
+            peak_tasks,
+            failures,
+            lost,
+            ended_by,
+            finished,
+            bad_ends,
             exits,
-            ..Self::default()
-        };
+        } = self;
+        (*ticks, *traps, *finished, *lost) = (0, 0, 0, 0);
+        (*elapsed, *peak_tasks) = (Duration::ZERO, 0);
+        (*failures, *ended_by, *bad_ends) = (0, None, None);
+        exits.reset();
     }
 
     /// Counts a task that failed or faulted.
@@ -173,36 +177,15 @@ impl Report {
         at: Option<&Place>,
         standing: Standing,
     ) {
-        let failed = Failed {
-            nth: self.ended_badly,
-            tid,
-            name: name.to_string(),
-            exit: exit.clone(),
-            at: at.cloned(),
-            standing,
-        };
-        self.ended_badly += 1;
-        let is_fault = failed.is_fault();
-        if standing == Standing::Judged || standing == Standing::Waited && !is_fault {
-            return;
-        }
-        self.failures += 1;
-        self.faults += u64::from(is_fault);
-        let is_open = standing.is_open() && !is_fault;
-        if is_open || self.has_room(is_fault) {
-            self.named[usize::from(is_fault)] += usize::from(!is_open);
-            Arc::make_mut(self.failed.get_or_insert_default()).insert(tid, failed);
-        }
-    }
-
-    fn has_room(&self, is_fault: bool) -> bool {
-        self.named[usize::from(is_fault)] < Failures::NAMED
+        let bad_ends = self.bad_ends.get_or_insert_default();
+        let counts = Arc::make_mut(bad_ends).add(tid, name, exit, at, standing);
+        self.failures += u64::from(counts);
     }
 
     /// Notes that a task has waited for that task. If it failed, it counts no more.
     #[inline]
     pub(super) fn waited_for(&mut self, tid: Tid) {
-        if self.failed.is_some() && self.close(tid, Standing::is_open, Standing::Waited) {
+        if self.bad_ends.is_some() && self.close(tid, Standing::is_open, Standing::Waited) {
             self.failures -= 1;
         }
     }
@@ -216,7 +199,7 @@ impl Report {
     /// Notes that no handle has the exit of a task any more. If it failed, it counts.
     #[inline]
     pub(super) fn given_up(&mut self, tid: Tid) {
-        if self.failed.is_some() {
+        if self.bad_ends.is_some() {
             self.close(tid, Standing::is_open, Standing::Counts);
         }
     }
@@ -224,117 +207,19 @@ impl Report {
     /// Closes the standing of a task that failed, if it is open in this way. Returns whether it was.
     #[cold]
     fn close(&mut self, tid: Tid, is: impl Fn(Standing) -> bool, standing: Standing) -> bool {
-        let is_named = standing == Standing::Counts && self.has_room(false);
-        let Some(all) = &mut self.failed else {
+        let Some(bad_ends) = &mut self.bad_ends else {
             return false;
         };
-        let failed = all.get(&tid);
-        let is_open = failed.is_some_and(|failed| !failed.is_fault() && is(failed.standing));
-        if !is_open {
-            return false;
+        let is_open = bad_ends.is_open(tid, is);
+        if is_open {
+            Arc::make_mut(bad_ends).close(tid, standing);
         }
-        let all = Arc::make_mut(all);
-        if is_named && let Some(failed) = all.get_mut(&tid) {
-            self.named[0] += 1;
-            failed.standing = standing;
-        } else {
-            all.remove(&tid);
-        }
-        true
-    }
-}
-
-/// Whether the failure of a task counts. A fault counts in any case but the first.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Standing {
-    /// It does not: the supervisor of the task fails if it gives up.
-    Judged,
-    /// It does not: a task has waited for it.
-    Waited,
-    /// It does, until a task waits for the zombie.
-    Zombie,
-    /// It does, until a task receives the exit through the handle that has it.
-    Kept,
-    /// It does.
-    Counts,
-}
-
-impl Standing {
-    /// The standing of a task that ends now.
-    pub(super) fn of(task: &Task, waiters: Option<&Waiters>) -> Self {
-        // A daemon observes, and changes nothing.
-        let is_task = |waiter: &Runnable| !waiter.tid.is_daemon();
-        let judges = |waiters: &Waiters| {
-            waiters
-                .keeper
-                .as_ref()
-                .is_some_and(|keeper| keeper.judges())
-        };
-        match waiters {
-            Some(waiters) if judges(waiters) => Self::Judged,
-            Some(waiters) if waiters.iter().any(is_task) => Self::Waited,
-            Some(waiters) if waiters.keeper.is_some() => Self::Kept,
-            _ if task.on_exit == OnExit::Zombie => Self::Zombie,
-            _ => Self::Counts,
-        }
+        is_open
     }
 
-    /// Returns whether a task may yet wait for it.
-    fn is_open(self) -> bool {
-        matches!(self, Self::Zombie | Self::Kept)
-    }
-}
-
-/// The tasks that faulted, and those that failed without a wait for them, reported by
-/// [`Report::check`]. Its `Display` has a line for each of the first 16, with the place of a panic.
-#[derive(Clone, Debug)]
-pub struct Failures {
-    /// The number of such tasks.
-    pub count: u64,
-    first: Vec<Failed>,
-}
-
-/// A task that failed or faulted.
-#[derive(Clone, Debug)]
-struct Failed {
-    /// Its number in the order of such ends.
-    nth: u64,
-    tid: Tid,
-    name: String,
-    exit: Exit,
-    /// The place of its panic.
-    at: Option<Place>,
-    standing: Standing,
-}
-
-impl Failed {
-    fn is_fault(&self) -> bool {
-        matches!(self.exit, Exit::Faulted(_))
-    }
-}
-
-impl Failures {
-    /// The number of tasks that are named.
-    const NAMED: usize = 16;
-}
-
-impl std::error::Error for Failures {}
-
-impl fmt::Display for Failures {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (nth, failed) in self.first.iter().enumerate() {
-            if nth > 0 {
-                f.write_str("\n")?;
-            }
-            write!(f, "task {} {:?} {}", failed.tid, failed.name, failed.exit)?;
-            if let Some(at) = &failed.at {
-                write!(f, ", at {at}")?;
-            }
-        }
-        match self.count - self.first.len() as u64 {
-            0 => Ok(()),
-            more => write!(f, "\nand {more} more"),
-        }
+    /// The number of tasks that faulted, without the children of supervisors.
+    fn faults(&self) -> u64 {
+        self.bad_ends.as_ref().map_or(0, |ends| ends.faults())
     }
 }
 
@@ -518,7 +403,7 @@ impl Kernel {
     /// Returns whether any task has faulted since boot, as [`Report::check_faults`] does.
     #[must_use]
     pub fn has_faults(&self) -> bool {
-        self.stats.faults > 0
+        self.stats.faults() > 0
     }
 
     /// Returns whether there are tasks and none has had a turn since boot.

@@ -290,7 +290,7 @@ impl Kernel {
         task.run();
         self.stats.finished += u64::from(!me.tid.is_daemon());
         self.frame.take_due();
-        let exit = match panic {
+        let mut exit = match panic {
             Some(panic) => {
                 let (exit, place) = fault(&self.frame, panic);
                 self.places.faulted(me.tid, place);
@@ -305,10 +305,11 @@ impl Kernel {
         match self.run_own_deferred(me) {
             None => {}
             Some(false) => {
-                let exit = match self.bounds.are_none() {
-                    true => exit,
-                    false => self.bounds.take_denied(me.tid).map_or(exit, Exit::Faulted),
-                };
+                if !self.bounds.are_none()
+                    && let Some(why) = self.bounds.take_denied(me.tid)
+                {
+                    exit = Exit::Faulted(why);
+                }
                 self.end(me, exit);
             }
             Some(true) => {
