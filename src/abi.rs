@@ -567,7 +567,8 @@ pub enum Inject {
     /// The call fails with an error of this kind and has no effect. Only for calls that return an
     /// [`io::Result`] ([`SystemCall::is_io`]).
     Fail(io::ErrorKind),
-    /// The task waits for this time before the kernel handles the call.
+    /// The task waits for this time before the kernel handles the call. The wait of a
+    /// [`Condition`](crate::sync::Condition) is not delayed: it releases the lock and waits in one step.
     Delay(Duration),
     /// The task is killed at the call, which has no effect.
     Kill,

@@ -5,7 +5,9 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
-use super::{Kernel, answer::Answer, held::Ticket, outcome::Outcome, task::WaitingOn};
+use super::{
+    Kernel, answer::Answer, held::Ticket, outcome::Outcome, queues::MessageQueue, task::WaitingOn,
+};
 use crate::{
     abi::{Exit, Inject, Nanos, Reply, SystemCall, Tid},
     log::Fact,
@@ -82,6 +84,18 @@ impl Injection {
 }
 
 impl Kernel {
+    /// Returns whether the call is the wait of a condition. It has released the lock, so a delay could lose
+    /// the signal.
+    fn waits_for_signal(&self, call: SystemCall) -> bool {
+        match call {
+            SystemCall::Get(queue) => {
+                let queue = self.queues.get(queue);
+                queue.is_some_and(MessageQueue::is_condition)
+            }
+            _ => false,
+        }
+    }
+
     /// Returns the outcome of a call that is not handled now.
     #[cold]
     pub(super) fn inject(&mut self, me: Runnable, call: SystemCall) -> Option<Outcome> {
@@ -100,6 +114,9 @@ impl Kernel {
         };
         let has_timeout = self.tasks[me].timeouts().next().is_some();
         if matches!(inject, Inject::Cut | Inject::CutIn) && !has_timeout {
+            return None;
+        }
+        if matches!(inject, Inject::Delay(_)) && self.waits_for_signal(call) {
             return None;
         }
         self.emit_at_once(me.tid, || Fact::Injected { inject });

@@ -179,9 +179,19 @@ impl MessageQueue {
         is_flag
     }
 
-    /// Closes the queue. The waiting tasks are still to be woken. Returns whether it was open.
+    /// Closes the queue, or opens that of a condition again at once. The waiting tasks are still to be
+    /// woken. Returns whether it was open.
     pub(super) fn close(&mut self) -> bool {
-        !self.status.closed.replace(true)
+        let stays_open = self.is_condition();
+        let was_open = !self.status.closed.replace(!stays_open);
+        if was_open {
+            self.status.closes.set(self.status.closes.get() + 1);
+        }
+        was_open
+    }
+
+    pub(super) fn is_condition(&self) -> bool {
+        self.status.kind == Kind::Condition
     }
 
     pub(super) fn pop_putter(&mut self) -> Option<(Runnable, u64)> {

@@ -15,6 +15,8 @@ pub(crate) struct QueueStatus {
     pub(crate) posted: Cell<usize>,
     pub(crate) waiting: Cell<usize>,
     pub(crate) closed: Cell<bool>,
+    /// How often it was closed: the queue of a condition stays open.
+    pub(crate) closes: Cell<u64>,
     /// The task that holds the lock, or [`Tid::KERNEL`]. The handles of the lock write it; the
     /// kernel reads it when a task blocks.
     pub(crate) holder: Cell<Tid>,
@@ -66,6 +68,7 @@ impl Kept {
             gone.posted.take();
             gone.waiting.take();
             gone.closed.take();
+            gone.closes.take();
             gone.holder.take();
             kept.push(status);
         }

@@ -300,7 +300,10 @@ impl<T: 'static> Queue<T> {
 
     /// Closes the queue if [`Queue::close`] is cut, for an owner that has already replaced it.
     pub(crate) fn closing(&self) -> Closing<'_, T> {
-        Closing(self)
+        Closing {
+            side: &self.side,
+            closes: self.side.status.closes.get(),
+        }
     }
 
     /// Returns the number of messages that can be taken at once.
@@ -462,12 +465,16 @@ impl Decode for Taking<'_> {
     }
 }
 
-pub(crate) struct Closing<'a, T>(&'a Queue<T>);
+pub(crate) struct Closing<'a, T> {
+    side: &'a Side<T>,
+    /// How often the queue was closed before.
+    closes: u64,
+}
 
 impl<T> Drop for Closing<'_, T> {
     fn drop(&mut self) {
-        let side = &self.0.side;
-        if !side.status.closed.get() {
+        let side = self.side;
+        if side.status.closes.get() == self.closes {
             side.frame.defer(SystemCall::CloseQueue(side.id.get()));
         }
     }

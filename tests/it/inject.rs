@@ -9,7 +9,10 @@ use std::{
     time::Duration,
 };
 
-use trapline::{Errno, Exit, Inject, Kernel, Os, Queue, SystemCall, TaskState, Tid, sync::Mutex};
+use trapline::{
+    Errno, Exit, Inject, Kernel, Os, Queue, SystemCall, TaskState, Tid,
+    sync::{Condition, Mutex},
+};
 
 use crate::support::{Diary, about, logged, passes, run_main, sim, tid};
 
@@ -267,6 +270,40 @@ fn a_kill_and_a_timeout_end_a_delay() {
         Ok::<_, Errno>(())
     });
     assert_eq!(kernel.now(), 2 * SECOND);
+}
+
+/// It would lose the signals that come between the release of the lock and the wait.
+#[test]
+fn the_wait_of_a_condition_is_not_delayed() {
+    let injection = each("get", Inject::Delay(10 * SECOND));
+    let (mut kernel, log) = logged(sim().inject(injection));
+    run_main(&mut kernel, async |os: &mut Os| {
+        let (ready, changed) = (Mutex::new(os, 0).await, Condition::new(os).await);
+        let (theirs, signals) = (ready.clone(), changed.clone());
+        let waiter = async move |os: &mut Os| {
+            let mut guard = theirs.lock(os).await.unwrap();
+            while *guard < 2 {
+                guard = signals.wait(os, guard).await.unwrap();
+            }
+        };
+        let waiter = os.spawn("waiter", waiter).await?;
+        os.sleep(SECOND).await;
+        for turn in 1..=2 {
+            *ready.lock(os).await.unwrap() = turn;
+            match turn {
+                1 => assert!(changed.notify_one(os).await),
+                _ => changed.notify_all(os).await,
+            }
+            os.sleep(100 * SECOND).await;
+        }
+        assert_eq!(os.wait(waiter).await, Ok(Exit::Done));
+        Ok::<_, Errno>(())
+    });
+    let waiter = about(&log, 2);
+    let count = |begin| waiter.iter().filter(|line| line.starts_with(begin)).count();
+    // The locks are, each time.
+    assert_eq!(count("injected"), 3, "{waiter:?}");
+    assert_eq!(count("blocked on queue 2"), 2, "{waiter:?}");
 }
 
 #[test]

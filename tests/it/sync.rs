@@ -12,7 +12,7 @@ use trapline::{
 
 use crate::{
     stepping::{Notes, Place, boot, finish, noting, settle, spin},
-    support::{PanicOnDrop, leave_answer, leave_answer_before},
+    support::{PanicOnDrop, about, leave_answer, leave_answer_before, logged, run_main, sim},
 };
 
 const S: Duration = Duration::from_secs(1);
@@ -504,6 +504,28 @@ fn a_condition_wakes_one_or_all() {
     assert_eq!(seen.take(), ["1 saw 1", "all", "2 saw 3", "3 saw 3"]);
 }
 
+/// A trap each, and the condition keeps its number.
+#[test]
+fn to_notify_all_is_one_trap() {
+    let (mut kernel, log) = logged(sim());
+    run_main(&mut kernel, async |os: &mut Os| {
+        let changed = Condition::named(os, "changed").await;
+        for _ in 0..2 {
+            changed.notify_all(os).await;
+        }
+    });
+    let lines = about(&log, 1);
+    let traps = lines.iter().filter(|line| line.starts_with("trapped"));
+    assert_eq!(
+        traps.collect::<Vec<_>>(),
+        [
+            "trapped new_queue(0, condition \"changed\")",
+            "trapped close_queue(1)",
+            "trapped close_queue(1)",
+        ]
+    );
+}
+
 #[test]
 fn a_condition_releases_the_lock_and_takes_it_again() {
     boot(async |os| {
@@ -911,7 +933,12 @@ fn s57_a_cut_notify_all_wakes_all() {
             os.spawn("waiter", waiter).await.unwrap();
         }
         settle(os).await;
-        let cut = os.timeout(Duration::ZERO, async |os| condition.notify_all(os).await);
+        let flag = Flag::new(os).await;
+        let cut = os.timeout(Duration::ZERO, async |os| {
+            // Its answer is the one that a timeout that is due lets through.
+            flag.set(os).await;
+            condition.notify_all(os).await;
+        });
         assert_eq!(cut.await, Err(Elapsed));
         settle(os).await;
         assert_eq!(*mutex.lock(os).await.unwrap(), 2);

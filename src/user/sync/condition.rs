@@ -1,6 +1,6 @@
 //! A condition variable.
 
-use std::{cell::RefCell, rc::Rc, time::Duration};
+use std::time::Duration;
 
 use super::mutex::{Guard, Mutex, Poisoned};
 use crate::{
@@ -17,7 +17,8 @@ type Waited<T> = Result<(Guard<T>, Result<(), Elapsed>), Poisoned<T>>;
 /// lock again, the signal goes to the next waiting task. Without one it is dropped.
 #[derive(Clone, Debug)]
 pub struct Condition {
-    signals: Rc<RefCell<Queue<()>>>,
+    /// The tasks that wait are its getters. To close it wakes all, and leaves it open.
+    signals: Queue<()>,
 }
 
 impl Condition {
@@ -33,18 +34,15 @@ impl Condition {
     }
 
     async fn maybe_named(os: &mut Os, name: Option<&str>) -> Self {
-        let signals = Queue::required(os, Kind::Condition, name).await;
         Self {
-            signals: Rc::new(RefCell::new(signals)),
+            signals: Queue::required(os, Kind::Condition, name).await,
         }
     }
 
     /// Returns the signals. Faults a caller of another kernel.
-    fn signals_in(&self, os: &Os) -> Queue<()> {
-        let signals = self.signals.borrow().clone();
-        signals.require_home(os, "the condition");
-        signals.touch_beside(false);
-        signals
+    fn signals_in(&self, os: &Os) -> &Queue<()> {
+        self.signals.require_home(os, "the condition");
+        &self.signals
     }
 
     /// Releases the lock, waits for a signal, and takes the lock again. *Blocks* until it has the
@@ -72,11 +70,11 @@ impl Condition {
                 // Otherwise a signal could come between the release of the lock and the wait.
                 os.yield_now().await;
             }
-            drop_stale(os, &signals).await;
+            drop_stale(os, signals).await;
             // The lock is released at the next trap, which is the one that waits.
             drop(guard);
             os.frame().set_place(place);
-            let signal = signals.take(os).await.map(|()| Signal(&signals));
+            let signal = signals.take(os).await.map(|()| Signal(signals));
             lock_again(os, place, &mutex, signal.ok()).await
         }
     }
@@ -118,14 +116,14 @@ impl Condition {
         async move {
             let (mutex, signals) = self.release(os, &mut guard);
             let signal = os.timeout(span, async |os: &mut Os| {
-                drop_stale(os, &signals).await;
+                drop_stale(os, signals).await;
                 // As above. After the timeout is armed, because arming is a trap too.
                 drop(guard);
                 os.frame().set_place(place);
                 signals.take(os).await
             });
             let (signal, signalled) = match signal.await {
-                Ok(signal) => (signal.ok().map(|()| Signal(&signals)), Ok(())),
+                Ok(signal) => (signal.ok().map(|()| Signal(signals)), Ok(())),
                 Err(elapsed) => (None, Err(elapsed)),
             };
             let locked = lock_again(os, place, &mutex, signal).await;
@@ -133,7 +131,7 @@ impl Condition {
         }
     }
 
-    fn release<T: 'static>(&self, os: &Os, guard: &mut Guard<T>) -> (Mutex<T>, Queue<()>) {
+    fn release<T: 'static>(&self, os: &Os, guard: &mut Guard<T>) -> (Mutex<T>, &Queue<()>) {
         let signals = self.signals_in(os);
         guard.released = true;
         (guard.mutex(), signals)
@@ -162,13 +160,8 @@ impl Condition {
             if is_left_out {
                 return os.nothing().await;
             }
-            // A task that waits again before this is done waits for the next signal.
-            let next = signals.successor(os).await;
-            next.touch_beside(true);
-            let all = self.signals.replace(next);
-            all.touch_beside(true);
-            let _closing = all.closing();
-            all.close(os).await;
+            let _closing = signals.closing();
+            signals.close(os).await;
         }
     }
 }
