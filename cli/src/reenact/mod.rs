@@ -299,9 +299,6 @@ fn with_peers(
         placed.spawn_on(kernel, tally.script.home(), None)?;
     }
     peers::connect(kernel, tally)?;
-    for (at, signal) in &tally.script.signals {
-        kernel.signal_at(*at, *signal);
-    }
     match kernel.run() {
         Err(Error::Deadlock(deadlock)) if deadlock.is_at_rest() && tally.is_over.get() => {
             Ok(kernel.report())

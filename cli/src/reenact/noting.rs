@@ -17,7 +17,7 @@ use trapline::{
 
 use super::{
     answers,
-    script::{Act, Listener, Mark, Outcome, Peer, Script, Step, Way},
+    script::{Act, Listener, Mark, Outcome, Peer, Script, Sent, Step, Way},
 };
 
 /// What is noted so far.
@@ -238,7 +238,13 @@ impl Notes {
                 }
                 Happening::Interrupt(Interrupt::Shutdown) => self.stop(),
                 Happening::Interrupt(Interrupt::Signal(signal)) => {
-                    self.script.signals.push((now, *signal));
+                    let before = self.marks();
+                    self.script.signals.push(Sent {
+                        signal: *signal,
+                        at: now,
+                        peers: self.script.peers.len(),
+                        before,
+                    });
                 }
                 Happening::Interrupt(Interrupt::Over(External::Setter)) => {
                     self.refuse("a thread of the program set a promise".into());

@@ -12,13 +12,13 @@ use std::{
 
 use clap::ValueEnum;
 use trapline::{
-    Answered, Call, Detail, Errno, Error, Event, Kernel, Observer, Os, Promise, Queue, Setter,
-    SimNet, SystemCall, TcpStream, Tid,
+    Answered, Call, Detail, Errno, Error, Event, Kernel, Observer, Os, Promise, Queue, Remote,
+    Setter, SimNet, SystemCall, TcpStream, Tid,
 };
 
 use super::{
     answers::{Answer, Coming, Heard},
-    script::{Act, Listener, Mark, Peer, Script, Step, Way},
+    script::{Act, Listener, Mark, Peer, Script, Sent, Step, Way},
 };
 
 /// How long the programs go on after the last peer, before they are shut down as on the tape.
@@ -138,6 +138,25 @@ impl Tally {
         })
     }
 
+    /// The same, where a program that is not the one of the tape may keep them waiting. Returns whether no
+    /// peer has failed.
+    async fn reach_or_go_on(&self, os: &mut Os, marks: &[Mark]) -> Result<bool, String> {
+        let reached = self.reach(os, marks).await;
+        if self.course.is_strict() {
+            reached?;
+        }
+        Ok(!self.has_failed.get())
+    }
+
+    /// Sends the program a signal, when the peers are as far as on the tape.
+    async fn send(&self, os: &mut Os, sent: &Sent, remote: &Remote) -> Result<(), String> {
+        if self.reach_or_go_on(os, &sent.before).await? {
+            os.sleep_until(sent.at).await;
+            remote.signal(sent.signal);
+        }
+        Ok(())
+    }
+
     async fn follow(&self, os: &mut Os, marks: &[Mark]) -> bool {
         let news = self.news.get().expect("it is made before the peers");
         while !self.has_failed.get() {
@@ -232,12 +251,17 @@ pub(super) fn listen(kernel: &mut Kernel, tally: &Rc<Tally>) -> Result<(), Error
 /// the run after them.
 pub(super) fn connect(kernel: &mut Kernel, tally: &Rc<Tally>) -> Result<(), Error> {
     let (home, is_stopped) = (tally.script.home(), tally.script.is_stopped);
-    let tally = Rc::clone(tally);
+    if !tally.course.is_tape() {
+        for sent in &tally.script.signals {
+            kernel.signal_at(sent.at, sent.signal);
+        }
+    }
+    let (tally, remote) = (Rc::clone(tally), kernel.remote());
     let ends = async move |os: &mut Os| {
         let (setter, over) = Promise::new(os).await;
         let shared = Rc::clone(&tally);
         let enters = async move |os: &mut Os| {
-            enter_all(os, &shared).await?;
+            enter_all(os, &shared, &remote).await?;
             let _ = setter.set(os, ()).await;
             Ok::<_, String>(())
         };
@@ -257,10 +281,12 @@ pub(super) fn connect(kernel: &mut Kernel, tally: &Rc<Tally>) -> Result<(), Erro
     Ok(())
 }
 
-/// Has the peers connect, and waits for their ends. In a search, it then waits until the program has
-/// connected to each peer, and sent what it sent on the tape.
-async fn enter_all(os: &mut Os, tally: &Rc<Tally>) -> Result<(), String> {
+/// Has the peers connect, and waits for their ends. In a search, the signals come where they came between
+/// the connections, and it then waits until the program has connected to each peer, and sent what it sent
+/// on the tape.
+async fn enter_all(os: &mut Os, tally: &Rc<Tally>, remote: &Remote) -> Result<(), String> {
     let Tally { script, course, .. } = &**tally;
+    let mut signals = script.signals.iter().peekable();
     let mut clients: Vec<(usize, &Peer, usize)> = script.clients().collect();
     match course {
         Course::Tape(..) | Course::Staying => {}
@@ -270,8 +296,10 @@ async fn enter_all(os: &mut Os, tally: &Rc<Tally>) -> Result<(), String> {
     let (mut playing, mut over) = Promise::new(os).await;
     for (place, peer, number) in clients {
         if course.is_tape() {
-            let reached = tally.reach(os, &peer.before).await;
-            if course.is_strict() && !reached? || tally.has_failed.get() {
+            while let Some(sent) = signals.next_if(|sent| sent.peers <= place) {
+                tally.send(os, sent, remote).await?;
+            }
+            if !tally.reach_or_go_on(os, &peer.before).await? {
                 break;
             }
         }
@@ -282,16 +310,18 @@ async fn enter_all(os: &mut Os, tally: &Rc<Tally>) -> Result<(), String> {
             (playing, over) = Promise::new(os).await;
         }
     }
+    if course.is_tape() {
+        for sent in signals {
+            tally.send(os, sent, remote).await?;
+        }
+    }
     drop(playing);
     // Their failures are not waited for, and so count. The promise is abandoned by the last of them.
     let _ = over.wait(os).await;
     if course.is_tape() {
         let peers = script.scripted();
         let marks: Vec<Mark> = peers.map(|(place, peer)| peer.mark(place)).collect();
-        let reached = tally.reach(os, &marks).await;
-        if course.is_strict() {
-            reached?;
-        }
+        tally.reach_or_go_on(os, &marks).await?;
     }
     Ok(())
 }

@@ -26,10 +26,21 @@ pub(super) struct Script {
     pub(super) names: Vec<(String, IpAddr)>,
     /// Whether the run ended before its programs: by an interrupt, or where the tape was cut.
     pub(super) is_stopped: bool,
-    /// The signals that its tasks had caught.
-    pub(super) signals: Vec<(Duration, Signal)>,
+    /// The signals that its tasks had caught, in their order.
+    pub(super) signals: Vec<Sent>,
     pub(super) took: Duration,
     pub(super) ticks: u64,
+}
+
+/// A signal that came.
+#[derive(Debug)]
+pub(super) struct Sent {
+    pub(super) signal: Signal,
+    pub(super) at: Duration,
+    /// The connections that began before it.
+    pub(super) peers: usize,
+    /// As [`Peer::before`].
+    pub(super) before: Vec<Mark>,
 }
 
 #[derive(Debug)]
@@ -166,8 +177,10 @@ impl Script {
             };
         }
         let scripted: Vec<bool> = self.peers.iter().map(Peer::is_scripted).collect();
-        for peer in &mut self.peers {
-            peer.before.retain(|mark| scripted[mark.peer]);
+        let before_peers = self.peers.iter_mut().map(|peer| &mut peer.before);
+        let before_signals = self.signals.iter_mut().map(|sent| &mut sent.before);
+        for before in before_peers.chain(before_signals) {
+            before.retain(|mark| scripted[mark.peer]);
         }
         self.check_own_addresses()?;
         self.check_outcomes()?;

@@ -400,4 +400,6 @@ fn a_shell_with_a_command_that_failed_is_searched() {
     let (code, out, err) = run(&["replay", "--explore", "1", &tape]);
     assert_eq!(code, 0, "{out}{err}");
     has(&out, "1 schedule passes");
+    // The signal follows it, as on the tape, though the clocks differ.
+    has(&out, "Client connected");
 }
