@@ -4,7 +4,7 @@ use std::{cell::Cell, rc::Rc, time::Duration};
 
 use trapline::{
     Calls, Error, Fifo, Kernel, Limits, Mailbox, Os, Queue, SimWorld, Source, check,
-    sync::{Flag, Mutex, Semaphore},
+    sync::{Condition, Flag, Mutex, Semaphore},
 };
 
 use crate::{guests, lines, ring::Ring, sockets};
@@ -18,7 +18,7 @@ pub(crate) struct Path {
     pub(crate) laps: u64,
 }
 
-pub(crate) const PATHS: [Path; 28] = [
+pub(crate) const PATHS: [Path; 29] = [
     Path {
         name: "get_tid",
         run: get_tid,
@@ -184,6 +184,12 @@ pub(crate) const PATHS: [Path; 28] = [
     Path {
         name: "schedule-of-two-locks",
         run: |laps| schedules(laps, locks),
+        operations: 1,
+        laps: 1_000,
+    },
+    Path {
+        name: "schedule-of-a-buffer",
+        run: |laps| schedules(laps, buffer),
         operations: 1,
         laps: 1_000,
     },
@@ -451,7 +457,7 @@ fn counter(kernel: &mut Kernel) -> Result<(), Error> {
                 sum.set(read + 1);
             }
         };
-        wait_both(os, [add(), add()]).await;
+        wait_all(os, [add(), add()]).await;
     };
     kernel.spawn("main", main)?;
     kernel.run().map(drop)
@@ -470,13 +476,36 @@ fn locks(kernel: &mut Kernel) -> Result<(), Error> {
                 *b += 1;
             }
         };
-        wait_both(os, [both(), both()]).await;
+        wait_all(os, [both(), both()]).await;
     };
     kernel.spawn("main", main)?;
     kernel.run().map(drop)
 }
 
-async fn wait_both(os: &mut Os, tasks: [impl AsyncFnOnce(&mut Os) + 'static; 2]) {
+/// Cargill's bounded buffer: two readers and a writer at one condition.
+fn buffer(kernel: &mut Kernel) -> Result<(), Error> {
+    let main = async |os: &mut Os| {
+        let (full, changed) = (Mutex::new(os, false).await, Condition::new(os).await);
+        let turns = |when: bool, times: usize| {
+            let (full, changed) = (full.clone(), changed.clone());
+            async move |os: &mut Os| {
+                for _ in 0..times {
+                    let mut is_full = full.lock(os).await.expect("no task dies");
+                    while *is_full != when {
+                        is_full = changed.wait(os, is_full).await.expect("no task dies");
+                    }
+                    *is_full = !when;
+                    changed.notify_all(os).await;
+                }
+            }
+        };
+        wait_all(os, [turns(true, 2), turns(true, 2), turns(false, 4)]).await;
+    };
+    kernel.spawn("main", main)?;
+    kernel.run().map(drop)
+}
+
+async fn wait_all<const N: usize>(os: &mut Os, tasks: [impl AsyncFnOnce(&mut Os) + 'static; N]) {
     let mut all = Vec::new();
     for task in tasks {
         all.push(os.spawn("task", task).await.expect("there is room"));
