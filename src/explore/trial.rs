@@ -155,19 +155,10 @@ const NOT_ALONE: &str = "the closure has run another kernel than the one that it
      on it, and call kernel.run()";
 
 impl Test<'_> {
-    /// Runs the body on a kernel that is as new, and counts its faults, which this space has decided.
+    /// Runs the body on a kernel that is as new, and counts its faults, which this space has decided. A
+    /// trial fails if the body returns an error or panics, or if [`Report::check`](crate::Report::check)
+    /// fails, or if none of its tasks has had a turn, or if it runs another kernel.
     pub(super) fn run_in(self, space: &Space, kernel: &mut Kernel, watch: &TrialWatch) -> Trial {
-        let mut trial = self.run(kernel, watch);
-        if self.settings.has_faults() {
-            trial.faults = Some(Box::new(space.end(&kernel.net())));
-        }
-        trial
-    }
-
-    /// Runs the body on a kernel that is as new. A trial fails if the body returns an error or panics,
-    /// or if [`Report::check`](crate::Report::check) fails, or if none of its tasks has had a turn, or if
-    /// it runs another kernel.
-    fn run(self, kernel: &mut Kernel, watch: &TrialWatch) -> Trial {
         watch.begin(kernel);
         notes::open(kernel.own_remote());
         if self.settings.judge.is_some() {
@@ -221,12 +212,13 @@ impl Test<'_> {
             notes.outcomes.push(outcome);
         }
         watch.begin_or_end();
+        let faults = self.settings.has_faults().then(|| space.end(&kernel.net()));
         Trial {
             failure,
             has_stalled,
             notes,
             counts_on_threads: kernel.counts_on_threads(),
-            faults: None,
+            faults: faults.map(Box::new),
         }
     }
 }

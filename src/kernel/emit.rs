@@ -18,7 +18,7 @@ use crate::{
 
 impl Kernel {
     #[inline(always)]
-    fn is_seen(&self, tid: Tid) -> bool {
+    pub(super) fn is_seen(&self, tid: Tid) -> bool {
         self.log.is_observed() && !tid.is_daemon()
     }
 
@@ -153,6 +153,17 @@ impl Kernel {
         if self.is_seen(task.tid) {
             self.emit_answer_in_full(task);
         }
+    }
+
+    /// The same for the answer that ends a call.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn emit_answer_of(&mut self, task: Runnable, call: SystemCall) {
+        // A call on a queue moves a message, which takes less time than to read the clock.
+        if call.queue().is_none() {
+            self.read_clock();
+        }
+        self.emit_answer_in_full(task);
     }
 
     #[cold]

@@ -20,6 +20,7 @@ impl Kernel {
     /// Adds a task. It starts as `start` says.
     ///
     /// *Errors:* [`Errno::TooManyTasks`] at the limit; the program is dropped.
+    #[inline(always)]
     pub(super) fn admit(
         &mut self,
         name: Rc<str>,

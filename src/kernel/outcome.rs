@@ -12,7 +12,10 @@ use crate::{
 pub(super) enum Outcome {
     /// The caller goes to the back of the ready queue, in this state.
     Ready(State),
-    /// The same, and the new child goes behind its parent.
+    /// The same. The handler has written the answer in its place: a copy of this would wait for the stores
+    /// of its parts. Not for a call that may be deferred.
+    Answered,
+    /// The caller goes to the back, in this state, and its new child behind it.
     Parent(State, Runnable),
     /// The caller waits. The handler has put it into the queue where it waits.
     Block(WaitingOn),

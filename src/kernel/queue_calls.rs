@@ -106,18 +106,19 @@ impl Kernel {
                     false => Outcome::Block(on),
                 }
             }
-            got => self.got(queue, got),
+            got => self.got(me, queue, got),
         }
     }
 
-    pub(super) fn try_get(&mut self, queue: QueueId) -> Outcome {
+    pub(super) fn try_get(&mut self, me: Runnable, queue: QueueId) -> Outcome {
         match self.queues.get_mut(queue).map(MessageQueue::get) {
-            Some(got) => self.got(queue, got),
+            Some(got) => self.got(me, queue, got),
             None => Errno::Closed.into(),
         }
     }
 
-    fn got(&mut self, queue: QueueId, got: Got) -> Outcome {
+    #[inline(always)]
+    fn got(&mut self, me: Runnable, queue: QueueId, got: Got) -> Outcome {
         let (message, admitted) = match got {
             Got::Message(message, admitted) => (message, admitted),
             Got::Empty => return Reply::Again.into(),
@@ -131,7 +132,7 @@ impl Kernel {
             self.wake_putter(putter, queue, Reply::Done.into());
         }
         self.notify_selects(queue);
-        Answer::message(Reply::Message(message), queue).into()
+        self.answer(me, Answer::message(Reply::Message(message), queue))
     }
 
     /// Wakes a task whose message has found room, or was refused.

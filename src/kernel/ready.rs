@@ -126,8 +126,12 @@ impl Ready {
     #[inline(always)]
     pub(super) fn requeue(&mut self, task: Runnable, call: SystemCall) -> Option<Cause> {
         let cause = match &mut self.turns {
-            Some(turns) if !task.tid.is_daemon() => turns.requeue(task, call)?,
-            _ => Cause::Preempted,
+            _ if task.tid.is_daemon() => Cause::Preempted,
+            None => {
+                self.plain.push(task, Cause::Preempted);
+                return None;
+            }
+            Some(turns) => turns.requeue(task, call)?,
         };
         (!self.push(task, cause)).then_some(cause)
     }

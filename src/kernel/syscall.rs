@@ -7,7 +7,7 @@ use super::{
     task::{OnExit, ReadOp, State, WaitingOn},
 };
 use crate::{
-    abi::{DeviceId, Direction, Errno, Reply, SystemCall, Tid},
+    abi::{DeviceId, Direction, Errno, Exit, Reply, SystemCall, Tid},
     sched::Runnable,
     trap::{NewTask, Object, Options, Payload, Start},
     world::{self, Request},
@@ -53,7 +53,7 @@ impl Kernel {
             SystemCall::Put(queue) => self.put(me, queue),
             SystemCall::Get(queue) => self.get(me, queue),
             SystemCall::TryPut(queue) => self.try_put(queue),
-            SystemCall::TryGet(queue) => self.try_get(queue),
+            SystemCall::TryGet(queue) => self.try_get(me, queue),
             SystemCall::CloseQueue(queue) => done_if(self.close_queue(queue), Errno::Closed),
             SystemCall::Take(queue) => self.take(me, queue, true),
             SystemCall::TryTake(queue) => self.take(me, queue, false),
@@ -138,7 +138,7 @@ impl Kernel {
         let name = self.name_on(self.tasks[me].host, new.name);
         let (parent, is_daemon) = (Some(me), me.tid.is_daemon());
         match self.admit(name, new.program, parent, on_exit, is_daemon, Start::First) {
-            Ok(child) => Reply::Tid(child.tid).into(),
+            Ok(child) => self.answer(me, Reply::Tid(child.tid)),
             Err(errno) => errno.into(),
         }
     }
@@ -243,7 +243,10 @@ impl Kernel {
                 if !me.tid.is_daemon() {
                     self.stats.waited_for(tid);
                 }
-                Answer::exit(self.reap(zombie)).into()
+                match self.reap(zombie) {
+                    Exit::Done => self.answer(me, Reply::Exit),
+                    exit => Answer::exit(exit).into(),
+                }
             }
         }
     }

@@ -49,6 +49,7 @@ impl Default for Tasks {
 }
 
 impl Tasks {
+    #[inline(always)]
     pub(super) fn insert(
         &mut self,
         name: Rc<str>,
@@ -227,6 +228,7 @@ impl Tasks {
     }
 
     /// Makes the youngest child an orphan, and returns it.
+    #[inline(always)]
     pub(super) fn release_child(&mut self, parent: Runnable) -> Option<Runnable> {
         let child = self.runnable(self[parent].family().first_child?);
         self.unlink(child);

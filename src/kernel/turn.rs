@@ -426,6 +426,10 @@ impl Kernel {
         }
         let only_asks = call.only_asks() || self.takes_lock(call);
         let outcome = match self.perform_apart(me, call) {
+            Outcome::Answered => match self.tasks[me].take_turn() {
+                Some(State::Ready(answer)) => self.tasks[me].late(answer, only_asks).into(),
+                _ => unreachable!("its handler has written the answer"),
+            },
             Outcome::Ready(State::Ready(answer)) if answer.is_slept() => self.cut(me, due.number),
             Outcome::Ready(State::Pending(Pending::Compute(_))) => self.cut(me, due.number),
             Outcome::Ready(State::Ready(answer)) => {
@@ -482,6 +486,7 @@ impl Kernel {
     fn settle(&mut self, me: Runnable, call: SystemCall, outcome: Outcome) {
         match outcome {
             Outcome::Ready(state) => self.reply(me, call, state),
+            Outcome::Answered => self.replied(me, call),
             Outcome::Parent(state, child) => {
                 self.reply(me, call, state);
                 self.enqueue(child, Cause::Spawned);
@@ -561,11 +566,21 @@ impl Kernel {
     #[inline(always)]
     fn reply(&mut self, me: Runnable, call: SystemCall, state: State) {
         self.tasks[me].answer(state);
-        // A call on a queue moves a message, which takes less time than to read the clock.
-        if call.queue().is_none() {
-            self.time_passed(me.tid);
+        self.replied(me, call);
+    }
+
+    /// Writes the answer of the caller, which becomes ready.
+    #[inline(always)]
+    pub(super) fn answer(&mut self, me: Runnable, answer: impl Into<Answer>) -> Outcome {
+        self.tasks[me].answer(answer.into());
+        Outcome::Answered
+    }
+
+    #[inline(always)]
+    fn replied(&mut self, me: Runnable, call: SystemCall) {
+        if self.is_seen(me.tid) {
+            self.emit_answer_of(me, call);
         }
-        self.emit_answer(me);
         self.requeue(me, call);
     }
 }

@@ -98,6 +98,15 @@ impl Random {
         Some(task)
     }
 
+    /// Notes the place behind the others.
+    #[cold]
+    #[inline(never)]
+    fn note_last(&mut self, task: Runnable) {
+        if let Some(places) = &mut self.places {
+            *places.of.at(task) = self.ready.len() + 1;
+        }
+    }
+
     fn trim(&mut self) {
         if let Some(Places { holes, .. }) = &mut self.places {
             while holes.pop_if(|hole| *hole + 1 == self.ready.len()).is_some() {
@@ -124,10 +133,10 @@ impl Random {
 impl Policy for Random {
     #[inline]
     fn push(&mut self, task: Runnable, _: Cause) {
-        self.ready.push(task);
-        if let Some(places) = &mut self.places {
-            *places.of.at(task) = self.ready.len();
+        if self.places.is_some() {
+            self.note_last(task);
         }
+        self.ready.push(task);
     }
 
     #[inline]
