@@ -5,6 +5,7 @@
 use super::{
     Kernel,
     answer::Answer,
+    outcome::Outcome,
     processors::Computation,
     shares::facts,
     task::{Pending, State, WaitingOn},
@@ -25,6 +26,13 @@ impl Kernel {
     pub(super) fn block(&mut self, me: Runnable, on: WaitingOn) {
         self.emit_blocked(me, on);
         self.tasks[me].block(on, self.clock);
+    }
+
+    /// Writes the answer of the caller, which becomes ready.
+    #[inline(always)]
+    pub(super) fn answer(&mut self, me: Runnable, answer: impl Into<Answer>) -> Outcome {
+        self.tasks[me].answer(answer.into());
+        Outcome::Answered
     }
 
     /// Makes a blocked task ready. It has left the queue where it waited.

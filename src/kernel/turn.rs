@@ -569,13 +569,6 @@ impl Kernel {
         self.replied(me, call);
     }
 
-    /// Writes the answer of the caller, which becomes ready.
-    #[inline(always)]
-    pub(super) fn answer(&mut self, me: Runnable, answer: impl Into<Answer>) -> Outcome {
-        self.tasks[me].answer(answer.into());
-        Outcome::Answered
-    }
-
     #[inline(always)]
     fn replied(&mut self, me: Runnable, call: SystemCall) {
         if self.is_seen(me.tid) {
