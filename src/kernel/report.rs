@@ -44,8 +44,8 @@ pub struct Report {
 /// The exits of the host's tasks. Most schedules of a search have one, which takes no map.
 #[derive(Clone, Default)]
 struct Exits {
-    /// The only task that has ended, if it ended well.
-    done: Option<Tid>,
+    /// The only task that has ended, if it ended well; otherwise [`Tid::KERNEL`], which is no task.
+    done: Tid,
     /// All, unless there is only that one and the host has not asked. Shared; copied if more tasks end
     /// while the host keeps a report.
     all: OnceLock<Arc<BTreeMap<Tid, Exit>>>,
@@ -53,15 +53,19 @@ struct Exits {
 
 impl Exits {
     fn all(&self) -> &BTreeMap<Tid, Exit> {
-        let done = || self.done.map(|tid| (tid, Exit::Done));
         self.all
-            .get_or_init(|| Arc::new(done().into_iter().collect()))
+            .get_or_init(|| Arc::new(self.done().into_iter().collect()))
+    }
+
+    fn done(&self) -> Option<(Tid, Exit)> {
+        (self.done != Tid::KERNEL).then_some((self.done, Exit::Done))
     }
 
     #[inline(always)]
     fn insert(&mut self, tid: Tid, exit: Exit) {
-        if self.all.get().is_none() && self.done.is_none() && matches!(exit, Exit::Done) {
-            self.done = Some(tid);
+        let is_first = self.all.get().is_none() && self.done == Tid::KERNEL;
+        if is_first && matches!(exit, Exit::Done) {
+            self.done = tid;
         } else {
             self.insert_into_all(tid, exit);
         }
@@ -72,13 +76,14 @@ impl Exits {
     fn insert_into_all(&mut self, tid: Tid, exit: Exit) {
         let mut shared = self.all.take().unwrap_or_default();
         let all = Arc::make_mut(&mut shared);
-        all.extend(self.done.take().map(|tid| (tid, Exit::Done)));
+        all.extend(self.done());
         all.insert(tid, exit);
+        self.done = Tid::KERNEL;
         self.all = shared.into();
     }
 
     fn reset(&mut self) {
-        self.done = None;
+        self.done = Tid::KERNEL;
         let Some(shared) = self.all.get_mut() else {
             return;
         };
