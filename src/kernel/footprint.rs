@@ -286,6 +286,8 @@ impl Kernel {
     pub(super) fn note_end(&self, me: Runnable, on_exit: OnExit) {
         self.touch(Object::Exit(me.tid));
         self.touch(Object::Family(me.tid));
+        // An end that is not the last one only counts. It is no read all the same: it decides whether the next
+        // end is the last, and so what that touches.
         let is_counted = self.tasks[me].is_attendant || self.tasks.attendants() > 0;
         self.frame.touch(Object::Lasting, is_counted);
         if self.limits.tasks < Limits::MANY_TASKS {
