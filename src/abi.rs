@@ -256,7 +256,8 @@ calls! {
         /// [`Queue::try_get`](crate::Queue::try_get). Returns the same as [`SystemCall::Get`], or
         /// [`Reply::Again`].
         21 "try_get" TryGet(queue: Queue(QueueId)) => Ends(queue), Queues; Fails,
-        /// [`Queue::close`](crate::Queue::close). Returns [`Reply::Done`] or [`Reply::Err`].
+        /// [`Queue::close`](crate::Queue::close). Returns [`Reply::Done`] or [`Reply::Err`]. The queue of a
+        /// condition stays open: this wakes the tasks that wait ([`Condition::notify_all`](crate::sync::Condition::notify_all)).
         22 "close_queue" CloseQueue(queue: Queue(QueueId)) => Ends(queue), Queues; Fails,
         /// [`Os::attach`](crate::Os::attach). Returns [`Reply::Device`] or [`Reply::Io`].
         23 "attach" Attach + Source => World, Devices; Io,
@@ -568,7 +569,8 @@ pub enum Inject {
     /// [`io::Result`] ([`SystemCall::is_io`]).
     Fail(io::ErrorKind),
     /// The task waits for this time before the kernel handles the call. The wait of a
-    /// [`Condition`](crate::sync::Condition) is not delayed: it releases the lock and waits in one step.
+    /// [`Condition`](crate::sync::Condition) ends then, as if a signal had come: one may have come since it
+    /// released the lock.
     Delay(Duration),
     /// The task is killed at the call, which has no effect.
     Kill,

@@ -174,10 +174,8 @@ fn work(test: Test<'_>, claims: &Claims, meter: &Meter<'_>) -> Result<Tally, Err
             tally.failure = failure;
             break;
         }
-        // The time may end within the repetition or the audit.
-        if (is_repeated || audits)
-            && let Some(cut) = settings.end_within(&watch)
-        {
+        // The time may end within the repetition.
+        if is_repeated && let Some(cut) = settings.end_within(&watch) {
             tally.bound = Some(cut);
             break;
         }

@@ -9,7 +9,7 @@ use super::{
     Kernel, answer::Answer, held::Ticket, outcome::Outcome, queues::MessageQueue, task::WaitingOn,
 };
 use crate::{
-    abi::{Exit, Inject, Nanos, Reply, SystemCall, Tid},
+    abi::{Errno, Exit, Inject, Nanos, Reply, SystemCall, Tid},
     log::Fact,
     panic::panic_message,
     sched::Runnable,
@@ -84,15 +84,19 @@ impl Injection {
 }
 
 impl Kernel {
-    /// Returns whether the call is the wait of a condition. It has released the lock, so a delay could lose
-    /// the signal.
-    fn waits_for_signal(&self, call: SystemCall) -> bool {
+    /// Handles a call that was delayed. The wait of a condition is over then: its task has released the lock
+    /// before, so a signal that has come meanwhile would be lost.
+    pub(super) fn perform_delayed(&mut self, me: Runnable, call: SystemCall) -> Outcome {
         match call {
-            SystemCall::Get(queue) => {
-                let queue = self.queues.get(queue);
-                queue.is_some_and(MessageQueue::is_condition)
+            SystemCall::Get(queue)
+                if self
+                    .queues
+                    .get(queue)
+                    .is_some_and(MessageQueue::is_condition) =>
+            {
+                Errno::Closed.into()
             }
-            _ => false,
+            _ => self.perform_apart(me, call),
         }
     }
 
@@ -114,9 +118,6 @@ impl Kernel {
         };
         let has_timeout = self.tasks[me].timeouts().next().is_some();
         if matches!(inject, Inject::Cut | Inject::CutIn) && !has_timeout {
-            return None;
-        }
-        if matches!(inject, Inject::Delay(_)) && self.waits_for_signal(call) {
             return None;
         }
         self.emit_at_once(me.tid, || Fact::Injected { inject });

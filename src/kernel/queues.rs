@@ -179,8 +179,8 @@ impl MessageQueue {
         is_flag
     }
 
-    /// Closes the queue, or opens that of a condition again at once. The waiting tasks are still to be
-    /// woken. Returns whether it was open.
+    /// Closes the queue, unless it is that of a condition, which stays open. The waiting tasks are still to
+    /// be woken. Returns whether it was open.
     pub(super) fn close(&mut self) -> bool {
         let stays_open = self.is_condition();
         let was_open = !self.status.closed.replace(!stays_open);

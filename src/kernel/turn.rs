@@ -274,7 +274,10 @@ impl Kernel {
         self.frame.set_screened(true);
         match self.tasks[me].due() {
             None => {
-                let outcome = self.perform_apart(me, call);
+                let outcome = match ticket {
+                    Ticket::Delay(_) => self.perform_delayed(me, call),
+                    _ => self.perform_apart(me, call),
+                };
                 self.settle_apart(me, call, outcome);
             }
             Some(due) => self.carry_out_late(me, call, due),
@@ -394,7 +397,7 @@ impl Kernel {
     /// The same for a trap, where it is rare.
     #[cold]
     #[inline(never)]
-    fn perform_apart(&mut self, me: Runnable, call: SystemCall) -> Outcome {
+    pub(super) fn perform_apart(&mut self, me: Runnable, call: SystemCall) -> Outcome {
         self.perform(me, call, false)
     }
 

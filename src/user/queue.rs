@@ -298,7 +298,8 @@ impl<T: 'static> Queue<T> {
         )
     }
 
-    /// Closes the queue if [`Queue::close`] is cut, for an owner that has already replaced it.
+    /// Closes the queue if [`Queue::close`] is cut, and no task has closed it since now: an owner may have
+    /// replaced it already.
     pub(crate) fn closing(&self) -> Closing<'_, T> {
         Closing {
             side: &self.side,
@@ -474,6 +475,8 @@ pub(crate) struct Closing<'a, T> {
 impl<T> Drop for Closing<'_, T> {
     fn drop(&mut self) {
         let side = self.side;
+        // In a later turn than the call: another task may have closed it meanwhile.
+        side.frame.touch_queue(side.id.get(), false);
         if side.status.closes.get() == self.closes {
             side.frame.defer(SystemCall::CloseQueue(side.id.get()));
         }

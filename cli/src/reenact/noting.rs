@@ -239,9 +239,11 @@ impl Notes {
                 Happening::Interrupt(Interrupt::Shutdown) => self.stop(),
                 Happening::Interrupt(Interrupt::Signal(signal)) => {
                     let before = self.marks();
+                    let last = self.script.signals.last();
                     self.script.signals.push(Sent {
                         signal: *signal,
                         at: now,
+                        pause: now - last.map_or(Duration::ZERO, |last| last.at),
                         peers: self.script.peers.len(),
                         before,
                     });

@@ -80,6 +80,8 @@ pub(super) struct Tally {
     has_failed: Cell<bool>,
     /// Whether the next progress is awaited.
     is_watched: Cell<bool>,
+    /// When the last signal was sent.
+    signalled: Cell<Duration>,
     /// The queue for it.
     news: OnceCell<Queue<()>>,
     /// Whether every peer that connects has done its part.
@@ -102,6 +104,7 @@ impl Tally {
             peers: RefCell::new(vec![(0, 0); script.peers.len()]),
             has_failed: Cell::new(false),
             is_watched: Cell::new(false),
+            signalled: Cell::default(),
             news: OnceCell::new(),
             is_over: Cell::new(false),
             open: RefCell::default(),
@@ -148,10 +151,12 @@ impl Tally {
         Ok(!self.has_failed.get())
     }
 
-    /// Sends the program a signal, when the peers are as far as on the tape.
+    /// Sends the program a signal, when the peers are as far as on the tape, and no sooner after the last one.
     async fn send(&self, os: &mut Os, sent: &Sent, remote: &Remote) -> Result<(), String> {
         if self.reach_or_go_on(os, &sent.before).await? {
-            os.sleep_until(sent.at).await;
+            let at = sent.at.max(self.signalled.get() + sent.pause);
+            os.sleep_until(at).await;
+            self.signalled.set(at);
             remote.signal(sent.signal);
         }
         Ok(())
@@ -281,9 +286,9 @@ pub(super) fn connect(kernel: &mut Kernel, tally: &Rc<Tally>) -> Result<(), Erro
     Ok(())
 }
 
-/// Has the peers connect, and waits for their ends. In a search, the signals come where they came between
-/// the connections, and it then waits until the program has connected to each peer, and sent what it sent
-/// on the tape.
+/// Has the peers connect, and waits for their ends. In a search, a signal comes after the connections that
+/// began before it, and the end is when the program has connected to each peer, and sent what it sent on the
+/// tape.
 async fn enter_all(os: &mut Os, tally: &Rc<Tally>, remote: &Remote) -> Result<(), String> {
     let Tally { script, course, .. } = &**tally;
     let mut signals = script.signals.iter().peekable();

@@ -37,6 +37,8 @@ pub(super) struct Script {
 pub(super) struct Sent {
     pub(super) signal: Signal,
     pub(super) at: Duration,
+    /// The time since the signal before it, or since the begin.
+    pub(super) pause: Duration,
     /// The connections that began before it.
     pub(super) peers: usize,
     /// As [`Peer::before`].

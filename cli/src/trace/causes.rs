@@ -214,6 +214,7 @@ impl History {
         }
         let ends = match (end, content) {
             (End::Get, Content::Permits) => "released a permit",
+            (End::Get, Content::Signals) => "signalled it",
             (End::Get, _) => "put a message into it",
             (End::Put, _) => "got a message from it",
         };
@@ -241,9 +242,10 @@ impl History {
             wait.say("A timeout ended the wait.");
         }
         let (deed, verb, done) = match (end, content) {
-            (End::Get, Content::Permits) => (End::Get, "take", "taken a permit"),
-            (End::Get, _) => (End::Put, "put", "put a message into it"),
-            (End::Put, _) => (End::Get, "get", "gotten a message from it"),
+            (End::Get, Content::Permits) => (End::Get, "take one", "taken a permit"),
+            (End::Get, Content::Signals) => (End::Put, "signal it", "signalled it"),
+            (End::Get, _) => (End::Put, "put one", "put a message into it"),
+            (End::Put, _) => (End::Get, "get one", "gotten a message from it"),
         };
         let Some(deed) = life.and_then(|life| life.last_move(deed, tid, piece.to)) else {
             if self.has_gaps() {
@@ -266,7 +268,7 @@ impl History {
             wait.say(format!("No task {ends} again."));
         }
         let (who, when) = (self.task(deed.tid), Nanos::from(deed.at.at));
-        wait.say(format!("The last to {verb} one was {who}, at {when}."));
+        wait.say(format!("The last to {verb} was {who}, at {when}."));
         self.meanwhile(deed.tid, wait, piece.to)
     }
 
@@ -474,7 +476,11 @@ fn place(piece: &Piece) -> String {
 mod tests {
     use std::{cell::RefCell, rc::Rc};
 
-    use trapline::{Event, Kernel, Os, SimWorld, record::OwnedEvent, sync::Semaphore};
+    use trapline::{
+        Event, Kernel, Os, SimWorld,
+        record::OwnedEvent,
+        sync::{Condition, Mutex, Semaphore},
+    };
 
     use super::*;
 
@@ -529,6 +535,39 @@ mod tests {
             "Meanwhile 2 \"short\" was asleep.",
         ];
         expect_why(&history, "waiter", &expected);
+    }
+
+    #[test]
+    fn a_condition_is_signalled_to_one_or_to_all() {
+        let history = history(1, async |os: &mut Os, _| {
+            let lock = Mutex::new(os, ()).await;
+            let changed = Condition::new(os).await;
+            for (name, waits) in [("once", 1), ("twice", 2)] {
+                let (lock, changed) = (lock.clone(), changed.clone());
+                let task = async move |os: &mut Os| {
+                    let mut guard = lock.lock(os).await.unwrap();
+                    for _ in 0..waits {
+                        guard = changed.wait(os, guard).await.unwrap();
+                    }
+                };
+                os.spawn_detached(name, task).await.unwrap();
+            }
+            os.sleep(Duration::from_millis(1)).await;
+            changed.notify_all(os).await;
+        });
+        let expected = [
+            "2 \"once\" waited 1ms for a signal of condition 3, from 00:00.000.",
+            "1 \"main\" signalled it at 00:00.001, which ended the wait.",
+            "Meanwhile 1 \"main\" was asleep.",
+        ];
+        expect_why(&history, "once", &expected);
+        let expected = [
+            "3 \"twice\" waits for a signal of condition 3 since 00:00.001, to its end.",
+            "No task signalled it again.",
+            "The last to signal it was 1 \"main\", at 00:00.001.",
+            "1 \"main\" ended at 00:00.001: done.",
+        ];
+        expect_why(&history, "twice", &expected);
     }
 
     #[test]

@@ -216,6 +216,8 @@ impl History {
         ) = fact.deferred()
         {
             self.moved(queue, tid, End::Put, now);
+        } else if let Some(SystemCall::CloseQueue(queue)) = fact.deferred() {
+            self.closed(queue, tid, now);
         } else if let Some(Call(SystemCall::Post, _)) = fact.call() {
             let kernel = tid.kernel().unwrap_or_default();
             let posts = self.posts.entry(kernel).or_default();
@@ -231,6 +233,7 @@ impl History {
                 (SystemCall::Put(queue) | SystemCall::TryPut(queue), Reply::Done) => {
                     self.moved(queue, tid, End::Put, now);
                 }
+                (SystemCall::CloseQueue(queue), Reply::Done) => self.closed(queue, tid, now),
                 (SystemCall::Get(queue) | SystemCall::TryGet(queue), Reply::Message(_))
                 | (SystemCall::Take(queue) | SystemCall::TryTake(queue), Reply::Permits(_)) => {
                     self.moved(queue, tid, End::Get, now);
@@ -254,6 +257,14 @@ impl History {
             let place = moves.partition_point(|one| one.at <= at);
             let end = End::Put;
             moves.insert(place, Move { at, tid, end });
+        }
+    }
+
+    /// Notes that a task closes a queue, which signals all that wait for a condition.
+    fn closed(&mut self, queue: QueueId, tid: Tid, at: Moment) {
+        let life = self.queues.get(&queue);
+        if life.is_some_and(|life| life.content == Content::Signals) {
+            self.moved(queue, tid, End::Put, at);
         }
     }
 
@@ -332,6 +343,7 @@ impl History {
                 let life = self.queues.get(&queue);
                 match (end, life.map_or(Content::default(), |life| life.content)) {
                     (End::Get, Content::Messages) => format!("a message of {object}"),
+                    (End::Get, Content::Signals) => format!("a signal of {object}"),
                     (End::Get, Content::Lock | Content::Permits) => object,
                     (End::Put, _) => format!("room in {object}"),
                 }

@@ -28,6 +28,8 @@ pub(super) enum Content {
     Messages,
     Lock,
     Permits,
+    /// Those of a condition. To wake all is one, too.
+    Signals,
 }
 
 /// A message that a task put into a queue or got from it.
@@ -43,6 +45,7 @@ impl QueueLife {
         let content = match object.as_ref().and_then(|object| object.split(' ').next()) {
             Some("mutex" | "once") => Content::Lock,
             Some("semaphore" | "rwlock") => Content::Permits,
+            Some("condition") => Content::Signals,
             _ => Content::Messages,
         };
         Self {
@@ -84,7 +87,7 @@ impl QueueLife {
     /// When which task took the lock, or a permit; [`Tid::KERNEL`] where a task released the lock.
     pub(super) fn takes(&self) -> Vec<(Moment, Tid)> {
         let take = |one: &Move| match (one.end, self.content) {
-            (_, Content::Messages) | (End::Put, Content::Permits) => None,
+            (_, Content::Messages | Content::Signals) | (End::Put, Content::Permits) => None,
             (End::Put, Content::Lock) => Some((one.at, Tid::KERNEL)),
             (End::Get, Content::Lock | Content::Permits) => Some((one.at, one.tid)),
         };

@@ -17,7 +17,7 @@ type Waited<T> = Result<(Guard<T>, Result<(), Elapsed>), Poisoned<T>>;
 /// lock again, the signal goes to the next waiting task. Without one it is dropped.
 #[derive(Clone, Debug)]
 pub struct Condition {
-    /// The tasks that wait are its getters. To close it wakes all, and leaves it open.
+    /// The tasks that wait are its getters. A close wakes all of them, and the queue stays open.
     signals: Queue<()>,
 }
 

@@ -43,8 +43,12 @@ enum Step {
     SetPromise,
     WaitPromise,
     WaitCondition,
+    /// For a millisecond at most.
+    TimedCondition,
     Notify,
     NotifyAll,
+    /// Cut before its effect, which it has afterwards.
+    CutNotifyAll,
     Tasks,
     Exit,
     Shutdown,
@@ -77,13 +81,29 @@ pub(crate) fn draw(state: &mut u64, end: usize) -> usize {
     ((*state >> 33) % end as u64) as usize
 }
 
-/// Draws a step of any kind, or one of a program of locks, of sockets or of choices.
+/// Draws a step of any kind, or one of a program of locks, of sockets, of choices or of conditions.
 fn step(state: &mut u64, kind: u64, tasks: usize) -> Step {
     match kind {
         0 => any_step(state, tasks),
         1 => lock_step(state, tasks),
         2 => socket_step(state, tasks),
-        _ => choice_step(state, tasks),
+        3 => choice_step(state, tasks),
+        _ => condition_step(state, tasks),
+    }
+}
+
+fn condition_step(state: &mut u64, tasks: usize) -> Step {
+    let task = draw(state, tasks);
+    match draw(state, 16) {
+        0..5 => Step::WaitCondition,
+        5..7 => Step::TimedCondition,
+        7..9 => Step::Notify,
+        9..11 => Step::NotifyAll,
+        11 => Step::CutNotifyAll,
+        12 => Step::Kill(task),
+        13 => Step::Lock,
+        14 => Step::Write,
+        _ => Step::Yield,
     }
 }
 
@@ -252,8 +272,10 @@ impl World {
                 | Step::SetPromise
                 | Step::WaitPromise
                 | Step::WaitCondition
+                | Step::TimedCondition
                 | Step::Notify
-                | Step::NotifyAll => self.at_lock(os, 10 * me + at, *step).await,
+                | Step::NotifyAll
+                | Step::CutNotifyAll => self.at_lock(os, 10 * me + at, *step).await,
                 Step::Exit => return,
                 Step::Locks(first) => {
                     let _one = self.locks[first].lock(os).await;
@@ -353,6 +375,15 @@ impl World {
                     .unwrap_or_else(|poisoned| poisoned.0);
                 format!("{}", self.told.wait(os, held).await.is_ok())
             }
+            Step::TimedCondition => {
+                let held = self
+                    .lock
+                    .lock(os)
+                    .await
+                    .unwrap_or_else(|poisoned| poisoned.0);
+                let waited = self.told.wait_for(os, held, Duration::from_millis(1)).await;
+                format!("{:?}", waited.map(|(_, signalled)| signalled.is_ok()).ok())
+            }
             Step::Permit => {
                 let _permit = self.permits.acquire(os).await;
                 format!("{}", os.now().await.as_millis())
@@ -368,6 +399,14 @@ impl World {
             Step::NotifyAll => {
                 self.told.notify_all(os).await;
                 String::new()
+            }
+            Step::CutNotifyAll => {
+                let cut = os.timeout(Duration::ZERO, async |os: &mut Os| {
+                    // Its answer is the one that a timeout that is due lets through.
+                    self.flag.set(os).await;
+                    self.told.notify_all(os).await;
+                });
+                format!("{:?}", cut.await)
             }
             Step::SetFlag => {
                 self.flag.set(os).await;
@@ -524,9 +563,15 @@ fn program(tasks: &[Vec<Step>], kernel: &mut Kernel) -> Result<String, Error> {
 
 /// The number of the first program of choices.
 const CHOICES: u64 = 1_000_000;
+/// That of conditions.
+const CONDITIONS: u64 = 2_000_000;
 
 fn kind(seed: u64) -> u64 {
-    if seed < CHOICES { seed / 2 % 3 } else { 3 }
+    match seed {
+        ..CHOICES => seed / 2 % 3,
+        CHOICES..CONDITIONS => 3,
+        _ => 4,
+    }
 }
 
 /// Draws a program: two or three tasks, of at most three or two steps.
@@ -552,6 +597,11 @@ fn random_programs_have_no_other_outcome() {
 #[test]
 fn random_programs_of_choices_have_no_other_outcome() {
     compare(CHOICES + wanted("TRAPLINE_FUZZ_FIRST", 0));
+}
+
+#[test]
+fn random_programs_of_conditions_have_no_other_outcome() {
+    compare(CONDITIONS + wanted("TRAPLINE_FUZZ_FIRST", 0));
 }
 
 fn compare(first: u64) {
