@@ -13,12 +13,12 @@ use std::{
 };
 
 use trapline::{
-    Explored, Os, SimNet, SimWorld, TcpListener, TcpStream,
+    Explored, Os, Signal, SimNet, SimWorld, TcpListener, TcpStream,
     tape::{Header, Taping},
 };
 
 use super::{
-    script::{Act, Listener, Outcome, Peer, Script, Step, Way},
+    script::{Act, Listener, Outcome, Peer, Script, Sent, Step, Way},
     *,
 };
 use crate::{App, Program, args, commands::Commands, program::program};
@@ -106,6 +106,7 @@ impl Program for Does {
                 }
             }
             "sleeps" => os.sleep(Duration::from_secs(3600)).await,
+            "is-signalled" => is_signalled(os).await?,
             "meets-silence" => meets_silence(os).await?,
             "meets-a-reset" => meets_a_reset(os).await?,
             "fails-to-connect" => fails_to_connect(os).await?,
@@ -188,6 +189,30 @@ fn line(what: &str) -> BootLine {
     let words = ["test", "boot", "program", what].map(OsString::from);
     let line = BootLine::parse(commands, &words);
     line.expect("it is right").expect("it is boot")
+}
+
+/// It accepts two connections. A signal comes between them, and another a second later.
+async fn is_signalled(os: &mut Os) -> Done {
+    let signals = os.catch(&[Signal::User1]).await;
+    let listener = os.listen(near(80)).await?;
+    let hears = os.spawn_child("hears", async move |os: &mut Os| {
+        signals.next(os).await;
+        let first = os.now().await;
+        signals.next(os).await;
+        (first, os.now().await)
+    });
+    let mut hears = hears.await?;
+    let _one = listener.accept(os).await?;
+    let one = os.now().await;
+    let _other = listener.accept(os).await?;
+    let other = os.now().await;
+    let (first, second) = hears.wait(os).await.map_err(|exit| exit.to_string())?;
+    // The peer knows that it is connected a packet before the program does.
+    let packet = Duration::from_micros(100);
+    let is_between = one <= first + packet && first < other;
+    assert!(is_between, "{one:?} {first:?} {other:?}");
+    assert_eq!(second - first, Duration::from_secs(1));
+    Ok(())
 }
 
 /// Searches a few schedules of a program with these peers. No more tasks than so many of the run may
@@ -300,6 +325,22 @@ fn peers_do_as_on_the_tape_and_the_run_goes_on_until_the_programs_have_done_so()
             }
         }
     }
+}
+
+/// The connections are later than on the tape.
+#[test]
+fn signals_keep_their_places_and_their_distances() {
+    let sent = |pause| Sent {
+        signal: Signal::User1,
+        at: pause,
+        pause,
+        peers: 1,
+        before: Vec::new(),
+    };
+    let mut script = script(vec![client(0, 0), client(0, 0)]);
+    script.signals = vec![sent(Duration::ZERO), sent(Duration::from_secs(1))];
+    script.signals[1].peers = 2;
+    passes(&searched("is-signalled", script.judged().unwrap(), None));
 }
 
 #[test]
