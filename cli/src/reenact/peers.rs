@@ -156,7 +156,7 @@ impl Tally {
         if self.reach_or_go_on(os, &sent.before).await? {
             let at = sent.at.max(self.signalled.get() + sent.pause);
             os.sleep_until(at).await;
-            self.signalled.set(at);
+            self.signalled.set(os.now().await);
             remote.signal(sent.signal);
         }
         Ok(())
