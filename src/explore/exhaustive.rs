@@ -335,7 +335,7 @@ impl TreeState {
             return None;
         }
         let is_idle = may.waits && !may.has_deadline && may.faults.is_empty();
-        let (waits, can_fit) = (may.waits, may.can_fit);
+        let (waits, is_early) = (may.waits, may.can_fit && !may.is_full);
         if is_idle {
             self.run.may = Some(may);
             return None;
@@ -363,17 +363,18 @@ impl TreeState {
         let chosen = task.map_or_else(|| self.choose(), Ok);
         let chosen = chosen.map_err(|cut| self.run.cut = Some(cut)).ok()?;
         self.run.picked = 0;
-        self.begin_between(chosen, waits, can_fit)
+        self.begin_between(chosen, waits, is_early)
     }
 
     /// Begins what happens before a turn, or leaves the turn to that task.
-    fn begin_between(&mut self, chosen: Tid, waits: bool, can_fit: bool) -> Option<Happens> {
+    fn begin_between(&mut self, chosen: Tid, waits: bool, is_early: bool) -> Option<Happens> {
         let turn = self.run.turns + 1;
         match chosen {
             CLOCK => {
                 self.run.current = Some(CLOCK);
-                // Where no turn is long enough, all that happens is before the wait or after it.
-                self.run.is_wait = waits && !can_fit;
+                // Where no turn is long enough, or every processor computes, all that happens is before the
+                // wait or after it.
+                self.run.is_wait = waits && !is_early;
                 if !waits {
                     self.make(Step::Time(turn));
                 }

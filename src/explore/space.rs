@@ -30,6 +30,8 @@ pub(super) trait Decide {
 pub(super) struct Before {
     /// Whether no task can have a turn before the clock goes on.
     pub(super) waits: bool,
+    /// Whether that is because every processor computes.
+    pub(super) is_full: bool,
     /// Whether there is an instant to which the clock can go on.
     pub(super) has_deadline: bool,
     /// Whether the clock may go on to it while tasks are ready.
@@ -187,6 +189,7 @@ impl Space {
         };
         Before {
             waits: at.waits,
+            is_full: at.is_full,
             has_deadline: span.is_some(),
             fits: room(at.turns),
             can_fit: room(this.steps),

@@ -263,6 +263,7 @@ impl Kernel {
             let at = BeforeTurn {
                 turns: self.stats.ticks,
                 waits: self.is_waiting(),
+                is_full: !self.processors.are_idle() && self.processors.are_full(),
                 deadline: self.next_deadline_apart().map(Duration::from),
             };
             let Some(until) = self.world.before_turn(at) else {

@@ -263,6 +263,8 @@ pub struct BeforeTurn {
     pub turns: u64,
     /// Whether no task can have a turn before the clock goes on.
     pub waits: bool,
+    /// Whether that is because every processor computes: a task can be ready.
+    pub is_full: bool,
     /// When the next timer fires, since boot.
     pub deadline: Option<Duration>,
 }

@@ -2,6 +2,7 @@
 
 mod brute;
 mod choices;
+mod computing;
 mod faults;
 mod felt;
 mod structures;

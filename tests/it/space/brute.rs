@@ -20,10 +20,11 @@ use crate::exhaustive::every::wanted;
 const MS: Duration = Duration::from_millis(1);
 
 #[derive(Clone, Copy, Debug)]
-enum Op {
+pub(super) enum Op {
     Yield,
     Choose(usize),
     Sleep(u32),
+    Compute(u32),
     Now,
     Read(usize),
     Write(usize),
@@ -38,9 +39,20 @@ enum Op {
 }
 
 #[derive(Clone, Debug)]
-struct Program {
-    tasks: Vec<Vec<Op>>,
-    space: Space,
+pub(super) struct Program {
+    pub(super) tasks: Vec<Vec<Op>>,
+    pub(super) space: Space,
+}
+
+impl Program {
+    pub(super) fn drawn(self) -> Drawn {
+        let (space, text) = (self.space, format!("{self:?}"));
+        (
+            space,
+            text,
+            Box::new(move |kernel: &mut Kernel| run(&self, kernel)),
+        )
+    }
 }
 
 /// What a search varies beside the order of turns.
@@ -146,6 +158,7 @@ async fn act(
         Op::Yield => os.yield_now().await,
         Op::Choose(of) => return os.choose(of).await.to_string(),
         Op::Sleep(n) => os.sleep(n * MS).await,
+        Op::Compute(n) => os.compute(n * MS).await,
         Op::Now => return format!("@{}", os.now().await.as_millis()),
         Op::Read(at) => return values[at].get().to_string(),
         Op::Write(at) => values[at].update(|value| *value = *value * 3 + me + 1),
@@ -356,14 +369,7 @@ impl fmt::Display for Difference<'_> {
 /// `TRAPLINE_PROGRAMS` sets the number of programs, and `TRAPLINE_FIRST` the first.
 #[test]
 fn a_search_has_the_outcomes_of_every_sequence_of_decisions() {
-    compare(40, |seed| {
-        let program = program(seed);
-        let run = {
-            let program = program.clone();
-            Box::new(move |kernel: &mut Kernel| run(&program, kernel))
-        };
-        (program.space, format!("{program:?}"), run as _)
-    });
+    compare(40, |seed| program(seed).drawn());
 }
 
 /// What it varies, its text, and how it runs.
