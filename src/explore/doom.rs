@@ -31,6 +31,13 @@ pub(super) struct Doom {
     pub(super) before: Count,
 }
 
+impl Doom {
+    /// Whether no order of turns passes, as far as is drawn.
+    pub(super) fn is_drawn_from_the_start(&self) -> bool {
+        self.turn == 0 && !self.from.are_all
+    }
+}
+
 /// The continuations of a prefix.
 #[derive(Default)]
 pub(super) struct Count {

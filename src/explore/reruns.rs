@@ -159,7 +159,9 @@ impl Reruns<'_> {
             return self.describe(&found, why + &note, &first);
         };
         if found_cut.is_none() && self.0.settings.dooms() {
-            run.story.0 += &self.doom(&run, &story)?;
+            // Those before it have the same seed, and pass.
+            let some_pass = schedule > 0 && self.0.settings.is_exhaustive();
+            run.story.0 += &self.doom(&run, &story, some_pass)?;
         }
         let preempted = run.preempted();
         let fewer = match (fewest.is_least, run.plan.preemptions() == 0) {
@@ -172,9 +174,11 @@ impl Reruns<'_> {
     }
 
     /// Names the turn from which a schedule fails, however it goes on.
-    fn doom(&self, run: &Recorded, story: &Story) -> Result<String, Error> {
+    fn doom(&self, run: &Recorded, story: &Story, some_pass: bool) -> Result<String, Error> {
         let seed = run.replay.seed;
-        let Some(found) = doom::find(self.0, seed, &run.plan, run.turns)? else {
+        let found = doom::find(self.0, seed, &run.plan, run.turns)?;
+        let found = found.filter(|found| !(some_pass && found.is_drawn_from_the_start()));
+        let Some(found) = found else {
             return Ok(String::new());
         };
         let turn = match story.turn(found.turn) {
