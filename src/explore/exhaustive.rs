@@ -24,7 +24,7 @@ use super::{
         CLOCK, Cut, DRAWN, Decider, FAULTS, Node, Part, Ran, TreeRun, is_between, next_picks, rests,
     },
     notes,
-    plan::{Delay, Step},
+    plan::{Delay, Step, When},
     settings::Settings,
     space::{Before, Decide, Happens, Move, Pick, Which},
     watchdog::TrialWatch,
@@ -385,7 +385,8 @@ impl TreeState {
                 let may = self.run.may.as_ref()?;
                 let faults = may.faults.clone();
                 let which = faults[self.answer(true, faults.len() as u64, None) as usize];
-                self.make(Step::Fault(turn, which));
+                let waits = self.run.waits;
+                self.make(Step::Fault(When { turn, waits }, which));
                 Some(Happens::Fault(which))
             }
             task => {
@@ -516,7 +517,11 @@ impl Decide for Tree {
     }
 
     fn before_turn(&self, may: &Before) -> Option<Happens> {
-        self.0.borrow_mut().before_turn(may.clone())
+        let this = &mut *self.0.borrow_mut();
+        let happens = this.before_turn(may.clone());
+        let is_fault = matches!(happens, Some(Happens::Fault(_)));
+        this.run.waits += u32::from(may.waits && !is_fault);
+        happens
     }
 
     fn at_call(&self, faults: &[u32]) -> Option<u32> {
@@ -530,7 +535,8 @@ impl Decide for Tree {
         let answer = this.answer(true, faults.len() as u64 + 1, drawn);
         let at = *faults.get((answer as usize).checked_sub(1)?)?;
         let which = Which { at, ends: false };
-        this.make(Step::Fault(this.run.turns, which));
+        let turn = this.run.turns;
+        this.make(Step::Fault(When { turn, waits: 0 }, which));
         Some(at)
     }
 }
@@ -565,7 +571,7 @@ impl Policy for Tree {
         let run = &mut this.run;
         let chosen = chosen.map_err(|cut| run.cut = Some(cut)).ok()?;
         let at = run.ready.iter().position(|task| task.tid == chosen)?;
-        run.turns += 1;
+        (run.turns, run.waits) = (run.turns + 1, 0);
         if at > 0 {
             let (turn, by) = (run.turns, at as u32);
             this.make(Step::Delay(Delay { turn, by }));

@@ -3,7 +3,7 @@
 use std::{cell::RefCell, collections::VecDeque, iter, mem::take, rc::Rc};
 
 use super::{
-    plan::{Decisions, Delay, Plan, Step},
+    plan::{Decisions, Delay, Plan, Step, When},
     space::{Before, Decide, Drawn, Happens, Which},
     strategy::SearchStrategy,
     timed::Timed,
@@ -29,6 +29,8 @@ struct Guided {
     until: u32,
     made: Plan,
     turns: u32,
+    /// The waits for the clock since the last turn.
+    waits: u32,
     choices: u32,
     /// What could have been decided otherwise, and its turn.
     points: Vec<(u32, Point)>,
@@ -150,32 +152,16 @@ impl Decide for Guide {
 
     fn before_turn(&self, may: &Before) -> Option<Happens> {
         let this = &mut *self.0.borrow_mut();
-        let turn = this.turns + 1;
-        let clock = (may.fits && !may.waits).then_some(Happens::Clock);
-        let faults = may.faults.iter().copied().map(Happens::Fault);
-        let all: Vec<Happens> = clock.into_iter().chain(faults).collect();
-        let step = |happens: &Happens| match *happens {
-            Happens::Clock => Step::Time(turn),
-            Happens::Fault(which) => Step::Fault(turn, which),
-        };
-        let steps = all.iter().map(step);
-        this.points.extend(steps.map(|it| (turn, Point::Step(it))));
-        let taken = match this.draws_at(turn) {
-            Some(drawn) => drawn.before_turn(may)?,
-            None => {
-                this.forget(turn);
-                let next = *this.ahead.last()?;
-                *all.iter().find(|happens| step(happens) == next)?
-            }
-        };
-        this.take(step(&taken));
-        Some(taken)
+        let taken = this.before_turn(may);
+        this.waits += u32::from(may.waits && taken.is_none());
+        taken
     }
 
     fn at_call(&self, faults: &[u32]) -> Option<u32> {
         let this = &mut *self.0.borrow_mut();
         let turn = this.turns;
-        let step = |at: u32| Step::Fault(turn, Which { at, ends: false });
+        let when = When { turn, waits: 0 };
+        let step = |at: u32| Step::Fault(when, Which { at, ends: false });
         let steps = faults.iter().map(|at| Point::Step(step(*at)));
         this.points.extend(steps.map(|it| (turn, it)));
         let taken = match this.draws_at(turn) {
@@ -192,6 +178,35 @@ impl Decide for Guide {
 }
 
 impl Guided {
+    fn before_turn(&mut self, may: &Before) -> Option<Happens> {
+        let (turn, waits) = (self.turns + 1, self.waits);
+        let clock = (may.fits && !may.waits).then_some(Happens::Clock);
+        let faults = may.faults.iter().copied().map(Happens::Fault);
+        let all: Vec<Happens> = clock.into_iter().chain(faults).collect();
+        let step = |happens: &Happens| match *happens {
+            Happens::Clock => Step::Time(turn),
+            Happens::Fault(which) => Step::Fault(When { turn, waits }, which),
+        };
+        let steps = all.iter().map(step);
+        self.points.extend(steps.map(|it| (turn, Point::Step(it))));
+        let taken = match self.draws_at(turn) {
+            Some(drawn) => drawn.before_turn(may)?,
+            None => {
+                self.forget(turn);
+                let next = match *self.ahead.last()? {
+                    Step::Fault(when, which) if when.turn == turn && when.waits <= waits => {
+                        Happens::Fault(which)
+                    }
+                    next if next == Step::Time(turn) => Happens::Clock,
+                    _ => return None,
+                };
+                *all.iter().find(|happens| **happens == next)?
+            }
+        };
+        self.take(step(&taken));
+        Some(taken)
+    }
+
     /// Forgets decisions of earlier turns, which the schedule does not offer.
     fn forget(&mut self, turn: u32) {
         while self.ahead.pop_if(|next| next.turn() < Some(turn)).is_some() {}
@@ -232,6 +247,7 @@ impl Policy for Guide {
             return None;
         }
         this.turns += 1;
+        this.waits = 0;
         let turn = this.turns;
         this.points.push((turn, Point::Turn(turn, width)));
         let by = match &mut this.chooser {

@@ -75,8 +75,9 @@ pub(super) struct TreeRun {
     pub(super) given: Vec<Pick>,
     pub(super) picked: usize,
     pub(super) choices: u32,
-    /// The turns of tasks.
+    /// The turns of tasks, and the waits for the clock since the last of them.
     pub(super) turns: u32,
+    pub(super) waits: u32,
     /// What was decided before the turn: its task.
     pub(super) next: Option<Tid>,
     /// What may happen before the turn, if that was asked.
@@ -126,7 +127,8 @@ impl TreeRun {
         self.made.0.clear();
         self.cut = None;
         self.given.clear();
-        (self.picked, self.choices, self.turns) = (0, 0, 0);
+        (self.picked, self.choices) = (0, 0);
+        (self.turns, self.waits) = (0, 0);
         (self.next, self.may, self.is_wait) = (None, None, false);
     }
 }

@@ -12,6 +12,14 @@ pub(super) struct Delay {
     pub(super) by: u32,
 }
 
+/// When a fault happens: before this turn, or at its call. So many waits for the clock come first, of
+/// those between the turn before and this one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct When {
+    pub(super) turn: u32,
+    pub(super) waits: u32,
+}
+
 /// A decision of a schedule that is not the usual one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Step {
@@ -21,16 +29,16 @@ pub(super) enum Step {
     /// The choice of this number, counted from 1, has this answer, and not 0.
     Choice(u32, u64),
     /// A fault happens before this turn, or at its call; or it ends.
-    Fault(u32, Which),
+    Fault(When, Which),
     /// Of the faults of chaos those of such numbers happen, and no others. No fault has the number 0, which
     /// begins the list.
     Keep(u32),
 }
 
 /// The decisions of a schedule that are not the usual ones, in their order. Its text is
-/// `k0-k7-3-c2=1-t8-9x2-f12=0-h15=0`: of the faults of chaos the one with the number 7 alone, a departure at turn 3 by one task, the answer 1 to the second choice, a
+/// `k0-k7-3-c2=1-t8-9x2-f12=0-h15w1=0`: of the faults of chaos the one with the number 7 alone, a departure at turn 3 by one task, the answer 1 to the second choice, a
 /// step of the clock before turn 8, a departure at turn 9 by two, the first fault of the list before
-/// turn 12 or at its call, and its end before turn 15.
+/// turn 12 or at its call, and its end before turn 15, behind one wait for the clock.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Plan(pub(super) Vec<Step>);
 
@@ -39,7 +47,7 @@ impl Step {
     pub(super) fn turn(self) -> Option<u32> {
         match self {
             Self::Delay(delay) => Some(delay.turn),
-            Self::Time(turn) | Self::Fault(turn, _) => Some(turn),
+            Self::Time(turn) | Self::Fault(When { turn, .. }, _) => Some(turn),
             Self::Choice(..) | Self::Keep(_) => None,
         }
     }
@@ -133,8 +141,8 @@ impl fmt::Display for Step {
             Self::Time(turn) => write!(f, "t{turn}"),
             Self::Keep(number) => write!(f, "k{number}"),
             Self::Choice(number, answer) => write!(f, "c{number}={answer}"),
-            Self::Fault(turn, Which { at, ends: false }) => write!(f, "f{turn}={at}"),
-            Self::Fault(turn, Which { at, ends: true }) => write!(f, "h{turn}={at}"),
+            Self::Fault(when, Which { at, ends: false }) => write!(f, "f{when}={at}"),
+            Self::Fault(when, Which { at, ends: true }) => write!(f, "h{when}={at}"),
         }
     }
 }
@@ -153,17 +161,40 @@ impl FromStr for Step {
         let mut letters = text.chars();
         if let Some(letter @ ('c' | 'f' | 'h')) = letters.next() {
             let (nth, answer) = letters.as_str().split_once('=').ok_or(())?;
-            let (nth, answer) = (number(nth)?, answer.parse::<u64>().map_err(drop)?);
+            let answer = answer.parse::<u64>().map_err(drop)?;
             let at = u32::try_from(answer).map_err(drop);
             let ends = letter == 'h';
             return Ok(match letter {
-                'c' => Self::Choice(nth, answer),
-                _ => Self::Fault(nth, Which { at: at?, ends }),
+                'c' => Self::Choice(number(nth)?, answer),
+                _ => Self::Fault(nth.parse()?, Which { at: at?, ends }),
             });
         }
         let (turn, by) = text.split_once('x').unwrap_or((text, "1"));
         let (turn, by) = (number(turn)?, number(by)?);
         Ok(Self::Delay(Delay { turn, by }))
+    }
+}
+
+impl fmt::Display for When {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.waits {
+            0 => write!(f, "{}", self.turn),
+            waits => write!(f, "{}w{waits}", self.turn),
+        }
+    }
+}
+
+impl FromStr for When {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let number = |text: &str| text.parse().ok().filter(|number| *number > 0).ok_or(());
+        let (turn, waits) = match text.split_once('w') {
+            Some((turn, waits)) => (turn, number(waits)?),
+            None => (text, 0),
+        };
+        let turn = number(turn)?;
+        Ok(Self { turn, waits })
     }
 }
 
@@ -316,6 +347,7 @@ mod tests {
             "7.pct:3.00000000",
             "7.c1=2-3-c2=7-9x2.0123abcd",
             "7.t3-t3-3-c2=7-f4=1-t4-h9=1.0123abcd",
+            "7.f4=1-h8=1-f8w1=0-h8w12=0.0123abcd",
             "7.surw:12/30<1/8<1.00000000",
             "7.k0.00000000",
             "7.k0-k7-k12-3-c1=2.00000000",
@@ -346,6 +378,11 @@ mod tests {
             ("7.f4-9.0123abcd", PLAN),
             ("7.f4=-9.0123abcd", PLAN),
             ("7.h4=4294967296.0123abcd", PLAN),
+            ("7.f4w=0.0123abcd", PLAN),
+            ("7.f4w0=0.0123abcd", PLAN),
+            ("7.fw1=0.0123abcd", PLAN),
+            ("7.h4w1.0123abcd", PLAN),
+            ("7.c4w1=1.0123abcd", PLAN),
             ("7.c.0123abcd", PLAN),
             ("7.k.0123abcd", PLAN),
             ("7.k3.0123abcd", PLAN),

@@ -5,5 +5,6 @@ mod choices;
 mod computing;
 mod faults;
 mod felt;
+mod late;
 mod structures;
 mod time;
