@@ -11,12 +11,13 @@ use clap::{
     Arg, ArgMatches, Command,
     error::{ContextKind, ContextValue, ErrorKind},
 };
+use trapline::MayFault;
 
 use super::{
     net,
     policy::Register,
     program::{Entry, Placed},
-    values::{LOCK, usage},
+    values::usage,
     words,
 };
 
@@ -158,7 +159,8 @@ fn explain(error: clap::Error, mut command: Command, programs: &[Entry]) -> clap
         // Other options have no calls as their values.
         ErrorKind::InvalidValue if text(&error, ContextKind::InvalidArg).starts_with("--call ") => {
             let name = text(&error, ContextKind::InvalidValue);
-            (name == "lock").then(|| LOCK.to_string())
+            let why = MayFault::call(&name).err().unwrap_or_default();
+            why.split_once(": ").map(|(_, hint)| hint.to_string())
         }
         _ => None,
     };

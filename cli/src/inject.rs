@@ -13,7 +13,7 @@ use trapline::{Inject, MayFault, SystemCall, Tid};
 
 use super::{
     output::Log,
-    values::{LOCK, among, completed, duration, one_of},
+    values::{among, completed, duration, one_of},
 };
 
 const WORDS: [&str; 4] = ["error", "delay", "kill", "when"];
@@ -80,12 +80,7 @@ pub(super) fn rules() -> impl TypedValueParser<Value = Rule> {
 pub(super) fn rule(text: &str) -> Result<Rule, String> {
     let mut parts = text.split(':');
     let name = parts.next().unwrap_or_default();
-    let calls: Vec<SystemCall> = (0..=u8::MAX).filter_map(SystemCall::from_number).collect();
-    let call =
-        among("call", name, &calls, |call| call.name().into()).map_err(|why| match name {
-            "lock" => format!("{why}: {LOCK}"),
-            _ => why,
-        })?;
+    let call = call(name)?;
     let (mut inject, mut when) = (None, None);
     for part in parts {
         let (word, value) = match part.split_once('=') {
@@ -120,6 +115,14 @@ pub(super) fn rule(text: &str) -> Result<Rule, String> {
         call,
         inject: inject.ok_or_else(missing)?,
         when: when.unwrap_or(When::ALWAYS),
+    })
+}
+
+/// Finds the call of this name; an error suggests one that is similar.
+pub(super) fn call(name: &str) -> Result<SystemCall, String> {
+    MayFault::call(name).map_err(|why| {
+        let near = among("call", name, &SystemCall::NAMES, ToString::to_string).err();
+        near.filter(|near| near.ends_with('?')).unwrap_or(why)
     })
 }
 

@@ -146,9 +146,6 @@ pub(super) fn size(text: &str) -> Result<u64, String> {
     number.ok_or_else(|| "it takes a number of bytes, or one of k, M or G, such as 64M".into())
 }
 
-/// What to name instead of a call that is none.
-pub(super) const LOCK: &str = "a lock is a 'get' of a mutex";
-
 /// Reads the name of a call; an error lists the names.
 pub(super) fn calls() -> PossibleValuesParser {
     SystemCall::NAMES.into()

@@ -92,6 +92,27 @@ impl MayFault {
         }
     }
 
+    /// Returns the call of this name.
+    ///
+    /// *Errors:* a text that says that there is none.
+    pub fn call(name: &str) -> Result<SystemCall, String> {
+        let mut calls = (0..=u8::MAX).filter_map(SystemCall::from_number);
+        calls.find(|call| call.name() == name).ok_or_else(|| {
+            let hint = match name {
+                "lock" => ": a lock is a 'get' of a mutex",
+                _ => "",
+            };
+            format!("there is no call '{name}'{hint}")
+        })
+    }
+
+    /// Returns the name of the call that a text is about: what is before its colon, unless it is a fault of
+    /// the network or of a disk.
+    pub fn call_of(text: &str) -> Option<&str> {
+        let (name, _) = text.split_once(':')?;
+        (!text.contains(' ') && name != "disk").then_some(name)
+    }
+
     /// The kinds of errors that the text of a fault can name: those that calls on devices fail with.
     pub fn kinds() -> &'static [ErrorKind] {
         &KINDS
@@ -105,8 +126,8 @@ impl FromStr for MayFault {
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = |why: String| format!("{text:?}: {why}");
         let is_call = |name: &str| SystemCall::NAMES.contains(&name);
-        let what = match text.split_once(':') {
-            Some((name, rest)) if is_call(name) => call(name, rest).map_err(wrong)?,
+        let what = match (Self::call_of(text), text.split_once(':')) {
+            (Some(name), Some((_, rest))) => call(name, rest).map_err(wrong)?,
             _ if is_call(text) => return Err(wrong(TO_DO.into())),
             _ => {
                 let fault = text.parse::<Fault>().map_err(|bad| {
@@ -138,9 +159,7 @@ fn fault_is_idle(fault: &Fault) -> bool {
 }
 
 fn call(name: &str, rest: &str) -> Result<What, String> {
-    let calls = (0..=u8::MAX).filter_map(SystemCall::from_number);
-    let call = calls.into_iter().find(|call| call.name() == name);
-    let call = call.ok_or_else(|| format!("there is no call '{name}'"))?;
+    let call = MayFault::call(name)?;
     let inject = match rest.split_once('=') {
         None if rest == "kill" => Inject::Kill,
         Some(("error", kind)) => fail(call, kind)?,

@@ -38,6 +38,9 @@ fn strategies() -> impl TypedValueParser<Value = SearchStrategy> {
 }
 
 fn may(text: &str) -> Result<MayFault, String> {
+    if let Some(name) = MayFault::call_of(text) {
+        inject::call(name)?;
+    }
     text.parse()
 }
 
@@ -159,12 +162,10 @@ impl Explore {
         if self.strategy.is_some() && self.preemptions.is_some() {
             return clash("--preemptions", "--strategy");
         }
-        let learns = matches!(self.strategy, Some(SearchStrategy::Rff));
-        let draws = !learns && !self.is_by_causal_order() && self.preemptions.is_none();
-        if self.estimates() && !draws {
-            return Err(
-                "--estimate is for a search that draws its schedules: random, pct or surw".into(),
-            );
+        if self.estimates()
+            && let Some(why) = self.draws_nothing()
+        {
+            return Err(format!("{why}: --estimate goes with random, pct or surw"));
         }
         if self.shard.is_some() && self.shards.is_some() {
             return clash("--shards", "--shard");
@@ -236,6 +237,19 @@ impl Explore {
         match &self.replay {
             Some(replay) => search.replay(replay),
             None => Ok(search),
+        }
+    }
+
+    /// Returns why its schedules are no independent draws, if so.
+    fn draws_nothing(&self) -> Option<&'static str> {
+        match self.strategy {
+            Some(SearchStrategy::Rff) => {
+                Some("rff learns from each schedule, so its schedules are not drawn independently")
+            }
+            Some(SearchStrategy::Fifo) => Some("fifo draws no turns"),
+            Some(SearchStrategy::Exhaustive) => Some("an exhaustive search draws nothing"),
+            _ if self.preemptions.is_some() => Some("a search by --preemptions draws nothing"),
+            _ => None,
         }
     }
 
