@@ -63,7 +63,7 @@ fn explore(
         tally.counts_on_threads |= trial.counts_on_threads;
         let schedule = tally.schedules;
         if runs.is_cut() {
-            tally.bound = Some(settings.cut());
+            tally.cut(settings);
         } else {
             tally.add(&mut trial);
             meter.count(false);

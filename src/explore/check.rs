@@ -156,7 +156,7 @@ where
     /// first. Each fourth schedule is drawn. Finds a defect that needs several turns in a rare order, each of
     /// which shows something new. (RFF: Wolff and others, "Greybox fuzzing for concurrency testing", ASPLOS
     /// 2024.) A search runs on one thread, whatever [`Check::threads`] says, since each schedule needs those
-    /// before it. [`Check::estimate`] panics: its schedules are not drawn alike.
+    /// before it. So its schedules are not independent, and [`Check::estimate`] panics.
     ///
     /// ```
     /// use trapline::{Os, Shared};
@@ -327,7 +327,7 @@ where
 
     /// Counts the causal orders of a search that draws its schedules, and estimates how likely the next
     /// schedule has one that none has had: [`Explored::unseen`](crate::Explored::unseen). Each schedule takes longer.
-    /// A search that is exhaustive panics.
+    /// A search that is exhaustive panics, and so does one by [`Check::rff`] or [`Check::fifo`].
     ///
     /// ```
     /// use trapline::{Os, Shared, check};

@@ -164,9 +164,7 @@ fn explore(test: Test<'_>, part: &Part, meter: &Meter<'_>, is_few: bool) -> Resu
             }
             Some(Cut::Redundant | Cut::Probed(_)) => meter.unclaim(),
             // It counts for the limit of schedules: there may be no end of such ones.
-            Some(Cut::TooLong) => {
-                tally.bound = Some(settings.cut());
-            }
+            Some(Cut::TooLong) => tally.cut(settings),
             Some(Cut::Unrepeatable(why)) => {
                 let why = format!("{NONDETERMINISM}: {why}\n{}", trial.hidden());
                 tally.failure = Some(Found::new(tally.schedules, why).with(ran.plan));

@@ -27,7 +27,8 @@ pub struct Explored {
     /// as less than 1 / [`schedules`](Self::schedules). It is about the schedules that the strategy draws,
     /// and says nothing of those that it cannot draw. Only [`Check::estimate`](crate::Check::estimate) and
     /// [`Check::audit`](crate::Check::audit) count causal orders. An exhaustive search draws nothing, and
-    /// has none.
+    /// has none, and neither has one by [`Check::rff`](crate::Check::rff) or
+    /// [`Check::fifo`](crate::Check::fifo).
     pub unseen: Option<f64>,
     /// Whether the search was complete: it ran each causal order of turns, for its
     /// [`premise`](Self::premise). With a shard, each of its part. If tasks share memory that the search does not see,
@@ -48,6 +49,9 @@ pub struct Explored {
     pub unaudited: Option<String>,
     /// What kept an exhaustive search from being complete, in words.
     pub bound: Option<String>,
+    /// The number of turns after which the search has cut schedules ([`Check::steps`](crate::Check::steps)), if it
+    /// is exhaustive and has cut one.
+    pub cut_at: Option<u64>,
     /// The part of the search that ran, such as `3/8`, if it was a shard.
     pub part: Option<String>,
     /// What the schedules came to, as named by [`Kernel::outcome`](crate::Kernel::outcome).
@@ -125,6 +129,10 @@ impl fmt::Display for Failure {
 const ONE_ORDER: &str = "all orders of turns have one causal order, so the search cannot tell whether \
      tasks share what it does not see";
 
+/// The same of a part of a search. The others may have other causal orders.
+const ONE_ORDER_HERE: &str = "the orders of turns of this part have one causal order, so it cannot tell alone \
+     whether tasks share what it does not see";
+
 impl Explored {
     /// Returns whether the search has left out what it was to test: a claim of
     /// [`sometimes!`](crate::sometimes) held in no schedule, or a fault never could happen. A
@@ -137,7 +145,11 @@ impl Explored {
     /// Returns why a complete search has proved nothing, if so.
     pub(super) fn unproved(&self) -> Option<&str> {
         let is_it = self.complete && !self.proved;
-        is_it.then(|| self.unaudited.as_deref().unwrap_or(ONE_ORDER))
+        let one_order = match self.part {
+            None => ONE_ORDER,
+            Some(_) => ONE_ORDER_HERE,
+        };
+        is_it.then(|| self.unaudited.as_deref().unwrap_or(one_order))
     }
 }
 

@@ -66,22 +66,34 @@ impl Faults {
     /// Returns why each fault of the list that never could happen could not, and what to do.
     pub(super) fn idle(&self, list: &[MayFault]) -> BTreeMap<String, String> {
         let idle = list.iter().filter(|it| !self.possible.contains(&it.text));
-        let hosts = || self.hosts.iter().map(String::as_str).collect::<Vec<_>>();
         let why = |fault: &MayFault| match (fault.between(), self.refused.get(&fault.text)) {
             (Some(between), _) if is_of_one_host(between) => {
                 "a link has two hosts: name two that differ".to_string()
             }
-            (_, Some(refused)) => format!("{refused}: name what the test makes"),
-            (Some(_), None) => {
-                let hosts = hosts().join(", ");
-                format!("a host that it names is none of the test: {hosts}")
-            }
-            (None, None) => format!(
+            (Some(between), refused) => match (self.missing(between), refused) {
+                (Some(missing), _) => missing,
+                (None, Some(refused)) => format!("{refused}: name what the test makes"),
+                (None, None) => "no schedule has all the hosts that it names".to_string(),
+            },
+            (None, _) => format!(
                 "no task makes the call {} in any schedule: leave it out, or name a call of the test",
                 fault.call_name().unwrap_or_default()
             ),
         };
         idle.map(|fault| (fault.text.clone(), why(fault))).collect()
+    }
+
+    /// Names the hosts of a fault that no schedule has, if there are any.
+    fn missing(&self, fault: &Fault) -> Option<String> {
+        let hosts = fault.hosts();
+        let missing = hosts.iter().filter(|host| !self.hosts.contains(**host));
+        let missing: Vec<String> = missing.map(|host| format!("no host {host:?}")).collect();
+        let known: Vec<&str> = self.hosts.iter().map(String::as_str).collect();
+        let known = match known[..] {
+            [only] => format!("its only host is {only}"),
+            _ => format!("its hosts are {}", known.join(", ")),
+        };
+        (!missing.is_empty()).then(|| format!("the test has {}: {known}", missing.join(" and ")))
     }
 }
 

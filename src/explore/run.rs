@@ -122,10 +122,16 @@ where
             let why = "`audit` does not go with `preemptions`: leave one of them out";
             panic!("the search cannot begin: {why}");
         }
-        let draws = !self.settings.is_exhaustive() && self.settings.strategy != SearchStrategy::Rff;
-        if self.settings.estimates && !draws {
-            let why = "`estimate` is for a search that draws its schedules: leave it out";
-            panic!("the search cannot begin: {why}");
+        if self.settings.estimates && !self.settings.draws() {
+            let why = match self.settings.strategy {
+                SearchStrategy::Rff => {
+                    "`estimate` does not go with `rff`, which learns from each schedule: its schedules are \
+                     not drawn independently"
+                }
+                SearchStrategy::Fifo => "`estimate` does not go with `fifo`, which draws no turns",
+                _ => "`estimate` is for a search that draws its schedules",
+            };
+            panic!("the search cannot begin: {why}: leave it out");
         }
         if self.settings.mutation.is_some() && self.settings.shard.of > 1 {
             panic!(
@@ -188,17 +194,17 @@ where
             false => BTreeMap::default(),
         };
         let claims = claims_in(std::any::type_name::<F>());
-        let draws = !settings.is_exhaustive();
         let never = claims.filter(|claim| !tally.held.contains(claim));
         let explored = Explored {
             schedules: tally.schedules,
             classes: tally.classes.len() as u64,
-            unseen: unseen.filter(|_| draws),
+            unseen: unseen.filter(|_| settings.draws()),
             complete: tally.complete,
             proved,
             premise: settings.premise(),
             unaudited: tally.unaudited,
             bound: tally.bound,
+            cut_at: tally.has_cut.then(|| settings.steps()),
             part: (settings.shard.of > 1).then(|| settings.shard.to_string()),
             never: never.map(str::to_string).collect(),
             outcomes: tally.outcomes,

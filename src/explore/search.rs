@@ -123,7 +123,11 @@ pub(super) fn by_seeds(crew: Crew<'_>, settings: &Settings) -> Result<Tally, Err
         }
         Ok(())
     })?;
-    Ok(all.into_inner().unwrap_or_else(PoisonError::into_inner))
+    let mut all = all.into_inner().unwrap_or_else(PoisonError::into_inner);
+    if all.schedules == 0 && settings.deadline.is_over() {
+        all.bound.get_or_insert_with(|| settings.end());
+    }
+    Ok(all)
 }
 
 fn work(test: Test<'_>, claims: &Claims, meter: &Meter<'_>) -> Result<Tally, Error> {

@@ -225,6 +225,14 @@ impl Settings {
         self.strategy == SearchStrategy::Exhaustive
     }
 
+    /// Whether it draws the turns of each schedule, and independently of those before.
+    pub(super) fn draws(&self) -> bool {
+        match self.strategy {
+            SearchStrategy::Random | SearchStrategy::Pct(..) | SearchStrategy::Surw(_) => true,
+            SearchStrategy::Fifo | SearchStrategy::Rff | SearchStrategy::Exhaustive => false,
+        }
+    }
+
     /// Whether an exhaustive search is divided into parts: for threads, or for shards.
     pub(super) fn is_divided(&self) -> bool {
         self.threads.is_some() || self.shard.of > 1

@@ -28,6 +28,8 @@ pub(super) struct Tally {
     pub(super) complete: bool,
     /// What keeps the search from being complete, in words.
     pub(super) bound: Option<String>,
+    /// Whether a schedule was too long, and was cut.
+    pub(super) has_cut: bool,
     /// Whether it has ended because its tree is to be divided.
     pub(super) is_too_large: bool,
     /// What the audit of a complete search has left out, in words.
@@ -156,6 +158,12 @@ impl Tally {
         }
     }
 
+    /// Notes that a schedule was too long, and was cut.
+    pub(super) fn cut(&mut self, settings: &Settings) {
+        self.bound = Some(settings.cut());
+        self.has_cut = true;
+    }
+
     /// Notes what has ended the search, behind what else keeps it from being complete.
     pub(super) fn end_by(&mut self, limit: String) {
         self.bound = Some(match self.bound.take() {
@@ -190,6 +198,7 @@ impl Tally {
         self.complete &= other.complete;
         self.bound = self.bound.take().or(other.bound);
         self.unaudited = self.unaudited.take().or(other.unaudited);
+        self.has_cut |= other.has_cut;
         self.is_too_large |= other.is_too_large;
         self.has_choice |= other.has_choice;
         self.is_reordered |= other.is_reordered;

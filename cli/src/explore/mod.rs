@@ -7,7 +7,7 @@ mod results;
 use std::process::ExitCode;
 
 use clap::{ArgMatches, Args, Command, FromArgMatches};
-use trapline::{Check, Error, Kernel};
+use trapline::{Check, Error, Explored, Kernel};
 
 use super::{
     commands::{Commands, with_negative_numbers},
@@ -67,7 +67,7 @@ pub(super) fn help(name: &str, programs: &[Entry]) -> String {
          client without an answer, or if a task fails or faults. Schedule i has the seed N + i of --seed N, as in \
          `boot --virtual --policy random --seed`.\n\n\
          Exit codes: 0 all schedules pass, 1 one fails, --replay meets another program than that \
-         of the report, or --max-time is over before one has run, 2 wrong command line, 130 \
+         of the report, or none ends within --max-time and --max-ticks, 2 wrong command line, 130 \
          interrupted (^C): what ran until then is printed.\n\n{examples}"
     )
 }
@@ -149,11 +149,8 @@ pub(super) fn run(
     if let Some(unfelt) = &explored.unfelt {
         tell(&format!("{unfelt}\n"));
     }
-    let is_over = explored.failure.is_some() || signals::is_raised();
-    if explored.schedules == 0 && !is_over && options.max_time.is_some() {
-        let why = "no schedule ran to its end within --max-time: give the search more time, or more \
-                   --max-ticks if it has cut schedules";
-        return Err(why.to_string().into());
+    if let Some(why) = none_ended(&explored, &options) {
+        return Err(why.into());
     }
     Ok(match !explored.is_idle() || signals::is_raised() {
         true => code(&explored),
@@ -180,6 +177,25 @@ fn trial(kernel: &mut Kernel, programs: &[Placed], options: &Explore) -> Result<
     }
     set_outcome(kernel, text);
     report.check()
+}
+
+/// Returns which limit no schedule has kept, if none ran to its end. A part need not have one that is short
+/// enough.
+fn none_ended(explored: &Explored, options: &Explore) -> Option<String> {
+    let has_result = explored.schedules > 0 || explored.failure.is_some();
+    if has_result || signals::is_raised() {
+        return None;
+    }
+    let within = match (explored.cut_at, &explored.bound) {
+        (Some(_), _) if explored.part.is_some() => return None,
+        (Some(most), _) => format!(" within --max-ticks {most}: allow more turns"),
+        (None, Some(_)) if options.max_time.is_some() => {
+            " within --max-time: give the search more time".to_string()
+        }
+        (None, Some(bound)) => format!(": {bound}"),
+        (None, None) => return None,
+    };
+    Some(format!("no schedule ran to its end{within}"))
 }
 
 /// The command line that runs a schedule again.

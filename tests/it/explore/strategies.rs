@@ -268,7 +268,12 @@ fn feedback_has_no_estimate() {
     let panic = catch_unwind(AssertUnwindSafe(|| search.explore())).unwrap_err();
     let panic = panic.downcast_ref::<String>().unwrap();
     assert!(
-        panic.contains("`estimate` is for a search that draws its schedules"),
+        panic.contains("`estimate` does not go with `rff`, which learns from each schedule"),
         "{panic}"
     );
+    let audited = check(|kernel: &mut Kernel| reverse(kernel, 2))
+        .rff()
+        .audit();
+    let audited = audited.schedules(4).explore();
+    assert!(audited.classes > 0 && audited.unseen.is_none(), "{audited}");
 }
