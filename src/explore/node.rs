@@ -141,7 +141,9 @@ impl TreeRun {
             foot.touch(Object::World);
         }
         if task == FAULTS {
-            foot.touch(Object::World);
+            let crashes = self.may.as_ref().is_some_and(|may| may.crashes);
+            // A crash ends tasks whatever these touch.
+            foot.touch(if crashes { Object::All } else { Object::World });
         }
     }
 

@@ -10,7 +10,7 @@ use super::{
     felt::{Counted, Faults},
     may::{MayFault, What},
 };
-use crate::{BeforeTurn, Event, Inject, SimNet, SystemCall, Tid, Tracer, sched::Draws};
+use crate::{BeforeTurn, Event, Fault, Inject, SimNet, SystemCall, Tid, Tracer, sched::Draws};
 
 /// Answers what a schedule decides. The strategies, the tree and the plans each have one.
 pub(super) trait Decide {
@@ -39,6 +39,8 @@ pub(super) struct Before {
     /// Whether enough turns can ever let it do so.
     pub(super) can_fit: bool,
     pub(super) faults: Vec<Which>,
+    /// Whether one of them crashes a host.
+    pub(super) crashes: bool,
 }
 
 /// A fault of the list, by its number, or its end.
@@ -187,13 +189,15 @@ impl Space {
             let fits = most.zip(span).map(|(most, span)| this.taken + span <= most);
             fits.unwrap_or(false)
         };
+        let faults = this.faults();
         Before {
             waits: at.waits,
             is_full: at.is_full,
             has_deadline: span.is_some(),
             fits: room(at.turns),
             can_fit: room(this.steps),
-            faults: this.faults(),
+            crashes: faults.iter().any(|fault| this.crashes(*fault)),
+            faults,
         }
     }
 
@@ -257,6 +261,12 @@ impl Space {
 }
 
 impl Asked {
+    fn crashes(&self, fault: Which) -> bool {
+        let what = &self.limits.faults[fault.at as usize].what;
+        let is_crash = matches!(what, What::Between(Fault::Crash(_) | Fault::Power(_)));
+        is_crash && !fault.ends
+    }
+
     /// The faults and their ends that may happen now. An end does not count.
     fn faults(&self) -> Vec<Which> {
         let of = |ends| move |at: u32| Which { at, ends };

@@ -5,11 +5,9 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
-use super::{
-    Kernel, answer::Answer, held::Ticket, outcome::Outcome, queues::MessageQueue, task::WaitingOn,
-};
+use super::{Kernel, answer::Answer, held::Ticket, outcome::Outcome, task::WaitingOn};
 use crate::{
-    abi::{Errno, Exit, Inject, Nanos, Reply, SystemCall, Tid},
+    abi::{Exit, Inject, Nanos, Reply, SystemCall, Tid},
     log::Fact,
     panic::panic_message,
     sched::Runnable,
@@ -84,22 +82,6 @@ impl Injection {
 }
 
 impl Kernel {
-    /// Handles a call that was delayed. The wait of a condition is over then: its task has released the lock
-    /// before, so a signal that has come meanwhile would be lost.
-    pub(super) fn perform_delayed(&mut self, me: Runnable, call: SystemCall) -> Outcome {
-        match call {
-            SystemCall::Get(queue)
-                if self
-                    .queues
-                    .get(queue)
-                    .is_some_and(MessageQueue::is_condition) =>
-            {
-                Errno::Closed.into()
-            }
-            _ => self.perform_apart(me, call),
-        }
-    }
-
     /// Returns the outcome of a call that is not handled now.
     #[cold]
     pub(super) fn inject(&mut self, me: Runnable, call: SystemCall) -> Option<Outcome> {

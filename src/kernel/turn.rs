@@ -14,10 +14,11 @@ use super::{
     fast,
     held::Ticket,
     outcome::Outcome,
+    queues::MessageQueue,
     task::{Pending, State, WaitingOn},
 };
 use crate::{
-    abi::{Exit, Inject, Reply, SystemCall},
+    abi::{Errno, Exit, Inject, Reply, SystemCall},
     log::Detail,
     panic::Panic,
     sched::{Cause, Runnable},
@@ -397,8 +398,24 @@ impl Kernel {
     /// The same for a trap, where it is rare.
     #[cold]
     #[inline(never)]
-    pub(super) fn perform_apart(&mut self, me: Runnable, call: SystemCall) -> Outcome {
+    fn perform_apart(&mut self, me: Runnable, call: SystemCall) -> Outcome {
         self.perform(me, call, false)
+    }
+
+    /// Handles a call that was delayed. The wait of a condition is over then: its task has released the lock
+    /// before, so a signal that has come meanwhile would be lost.
+    fn perform_delayed(&mut self, me: Runnable, call: SystemCall) -> Outcome {
+        match call {
+            SystemCall::Get(queue)
+                if self
+                    .queues
+                    .get(queue)
+                    .is_some_and(MessageQueue::is_condition) =>
+            {
+                Errno::Closed.into()
+            }
+            _ => self.perform_apart(me, call),
+        }
     }
 
     #[inline(always)]

@@ -92,12 +92,8 @@ fn a_fault_behind_a_wait_is_replayed_behind_it() {
         for (name, set) in STRATEGIES {
             for seed in (0..SEEDS).map(|seed| 1000 * seed) {
                 let search = || check(body).faults(1, [fault]).seed(seed);
-                let Some(failure) = set(search()).explore().failure else {
-                    // The exhaustive search takes this crash for one before the wait.
-                    let is_whole = ["exhaustive", "in parts"].contains(&name);
-                    assert!(is_whole && fault == "crash a", "{name}: {fault}");
-                    continue;
-                };
+                let failure = set(search()).explore().failure;
+                let failure = failure.unwrap_or_else(|| panic!("{name}: {fault}"));
                 let again = search().replay(&failure.replay).unwrap().explore();
                 let why = again.failure.map(|again| again.why);
                 assert_eq!(why.as_ref(), Some(&failure.why), "{name}: {failure}");
@@ -107,4 +103,30 @@ fn a_fault_behind_a_wait_is_replayed_behind_it() {
         }
         assert!(behind > 0, "{fault}");
     }
+}
+
+#[test]
+fn a_crash_comes_before_each_turn_though_none_touches_the_world() {
+    let body = |kernel: &mut Kernel| {
+        let told = Shared::new(0);
+        for name in ["one", "two"] {
+            let tell = told.clone();
+            kernel.spawn_on("a", name, async move |os: &mut Os| {
+                for _ in 0..2 {
+                    tell.update(|told| *told += 1);
+                    os.yield_now().await;
+                }
+            })?;
+        }
+        kernel.run()?;
+        kernel.outcome(told.get().to_string());
+        Ok(())
+    };
+    let search = || check(body).faults(1, ["crash a"]);
+    let explored = search().exhaustive().explore();
+    assert!(explored.proved, "{explored}");
+    let outcomes: Vec<&str> = explored.outcomes.iter().map(String::as_str).collect();
+    assert_eq!(outcomes, ["0", "1", "2", "3", "4"]);
+    let drawn = search().schedules(2_000).explore();
+    assert_eq!(drawn.outcomes, explored.outcomes);
 }
