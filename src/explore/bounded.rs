@@ -35,7 +35,8 @@ pub(super) fn search(crew: Crew<'_>, test: Test<'_>, most: usize) -> Result<Tall
                 is_alone: false,
             }));
         }
-        run_parts(crew, settings, &parts, |test, part, meter| {
+        let meter = Meter::new(settings);
+        run_parts(crew, settings, &meter, &parts, |test, part, meter| {
             explore(test, most, part, meter)
         })
     })
@@ -64,6 +65,7 @@ fn explore(
         let schedule = tally.schedules;
         if runs.is_cut() {
             tally.cut(settings);
+            meter.tick();
         } else {
             tally.add(&mut trial);
             meter.count(false);

@@ -25,7 +25,8 @@ const PARTS: u64 = 64;
 const EACH: u64 = 8;
 
 /// A tree of so few schedules is not divided: that would take more runs than the search. Their turns are
-/// few as well: one thread runs them all. No clock decides, so the result depends on none.
+/// few as well: one thread runs them all. No clock decides, so the result depends on none. Of a larger tree
+/// they run again, in its parts. What they have shown is kept in case that a limit ends the search early.
 const FEW: u64 = 256;
 const FEW_TURNS: u64 = 1 << 15;
 
@@ -33,19 +34,18 @@ const FEW_TURNS: u64 = 1 << 15;
 pub(super) fn search(crew: Crew<'_>, test: Test<'_>) -> Result<Tally, Error> {
     let settings = test.settings;
     twice::before(test, || {
-        let mut tally = match undivided(crew, settings)? {
-            Some(tally) => tally,
-            None => {
-                let mut parts = divide(test)?;
-                let first = usize::try_from(settings.shard.number).ok();
-                if let Some(first) = first.and_then(|first| parts.get_mut(first)) {
-                    first.is_first = true;
-                }
-                run_parts(crew, settings, &parts, |test, part, meter| {
-                    explore(test, part, meter, false)
-                })?
-            }
+        let meter = Meter::new(settings);
+        let mut tally = match settings.shard.of {
+            1 => undivided(crew, settings, &meter)?,
+            _ => too_large(),
         };
+        if tally.is_too_large {
+            let first = tally;
+            tally = divided(crew, test, &meter.again())?;
+            if !tally.complete && tally.failure.is_none() {
+                tally.keep(first);
+            }
+        }
         if tally.complete && tally.failure.is_none() {
             audit::draw(test, &mut tally)?;
         }
@@ -53,31 +53,49 @@ pub(super) fn search(crew: Crew<'_>, test: Test<'_>) -> Result<Tally, Error> {
     })
 }
 
-/// Searches without a division. `None` if the tree is to be divided: it has more schedules than a few. So the
-/// result is the same on any number of threads.
-fn undivided(crew: Crew<'_>, settings: &Settings) -> Result<Option<Tally>, Error> {
+/// What a search without a division finds of a tree that is to be divided anyway.
+fn too_large() -> Tally {
+    Tally {
+        is_too_large: true,
+        ..Tally::default()
+    }
+}
+
+/// Searches without a division. Ends as too large if the tree is to be divided: it has more schedules than a
+/// few. So the result is the same on any number of threads.
+fn undivided(crew: Crew<'_>, settings: &Settings, meter: &Meter<'_>) -> Result<Tally, Error> {
     let whole = Part {
         is_first: true,
         ..Part::default()
     };
-    if settings.shard.of > 1 {
-        return Ok(None);
-    }
     let is_few = settings.is_divided() && settings.schedules() > FEW;
-    let tally = run_parts(crew, settings, &[whole], |test, part, meter| {
+    run_parts(crew, settings, meter, &[whole], |test, part, meter| {
         explore(test, part, meter, is_few)
-    })?;
-    Ok((!tally.is_too_large).then_some(tally))
+    })
+}
+
+/// Divides the tree, and searches its parts.
+fn divided(crew: Crew<'_>, test: Test<'_>, meter: &Meter<'_>) -> Result<Tally, Error> {
+    let settings = test.settings;
+    let mut parts = divide(test, meter)?;
+    let first = usize::try_from(settings.shard.number).ok();
+    if let Some(first) = first.and_then(|first| parts.get_mut(first)) {
+        first.is_first = true;
+    }
+    run_parts(crew, settings, meter, &parts, |test, part, meter| {
+        explore(test, part, meter, false)
+    })
 }
 
 /// Divides the tree, from its root, breadth first.
-fn divide(test: Test<'_>) -> Result<Vec<Part>, Error> {
+fn divide(test: Test<'_>, meter: &Meter<'_>) -> Result<Vec<Part>, Error> {
     let settings = test.settings;
     let most = PARTS.max(EACH.saturating_mul(settings.shard.of));
     let mut runs = Runs::new(test, Part::default(), &settings.watch());
     // Returns the tasks that are ready after these turns, and what the last of them touches.
     let mut probe = |turns: &[Move]| {
         let (_, ran) = runs.run(settings.seed, Decider::Probe(turns.to_vec()))?;
+        meter.tick();
         let ready = match ran.cut {
             Some(Cut::Probed(ready)) => ready,
             _ => Vec::new(),
@@ -162,9 +180,15 @@ fn explore(test: Test<'_>, part: &Part, meter: &Meter<'_>, is_few: bool) -> Resu
                 let failure = trial.failure.map(|why| Found::new(schedule, why));
                 tally.failure = failure.map(|found| found.with(ran.plan)).or(audited);
             }
-            Some(Cut::Redundant | Cut::Probed(_)) => meter.unclaim(),
+            Some(Cut::Redundant | Cut::Probed(_)) => {
+                meter.unclaim();
+                meter.tick();
+            }
             // It counts for the limit of schedules: there may be no end of such ones.
-            Some(Cut::TooLong) => tally.cut(settings),
+            Some(Cut::TooLong) => {
+                tally.cut(settings);
+                meter.tick();
+            }
             Some(Cut::Unrepeatable(why)) => {
                 let why = format!("{NONDETERMINISM}: {why}\n{}", trial.hidden());
                 tally.failure = Some(Found::new(tally.schedules, why).with(ran.plan));
@@ -185,7 +209,10 @@ fn explore(test: Test<'_>, part: &Part, meter: &Meter<'_>, is_few: bool) -> Resu
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Kernel, Os, SearchStrategy, Shared, explore::crew::in_threads};
+    use crate::{
+        Kernel, Os, SearchStrategy, Shared,
+        explore::crew::{Job, in_threads},
+    };
 
     /// Two tasks that write a value three times each, with so many turns between.
     fn writers(between: usize) -> impl Fn(&mut Kernel) -> Result<(), Error> {
@@ -219,8 +246,9 @@ mod tests {
                 ..settings.clone()
             };
             let body = writers(between);
-            let tally = undivided(&|job| in_threads(&body, 1, job), &settings);
-            tally.expect("it runs").map(|tally| tally.schedules)
+            let crew = |job: Job<'_>| in_threads(&body, 1, job);
+            let tally = undivided(&crew, &settings, &Meter::new(&settings)).expect("it runs");
+            (!tally.is_too_large).then_some(tally.schedules)
         };
         // Of six turns in two tasks there are 20 orders.
         assert_eq!(undivided(0, None), Some(20));

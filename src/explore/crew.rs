@@ -84,15 +84,15 @@ impl Claims {
 pub(super) fn run_parts<P: Sync>(
     crew: Crew<'_>,
     settings: &Settings,
+    meter: &Meter<'_>,
     parts: &[P],
     work: impl Fn(Test<'_>, &P, &Meter<'_>) -> Result<Tally, Error> + Sync,
 ) -> Result<Tally, Error> {
-    let meter = Meter::new(settings);
     let claims = Claims::new(settings, parts.len() as u64);
     let tallies = Mutex::new(BTreeMap::new());
     crew(&|body| {
         while let Some(at) = claims.take() {
-            let tally = work(Test { body, settings }, &parts[at as usize], &meter)?;
+            let tally = work(Test { body, settings }, &parts[at as usize], meter)?;
             if let Some(found) = &tally.failure {
                 found.tell(settings);
                 claims.end_at(at);

@@ -46,6 +46,27 @@ impl Faults {
         self.hosts.extend(other.hosts);
     }
 
+    /// Keeps what was seen of the same schedules before: of two counts of a fault, the greater.
+    pub(super) fn keep(&mut self, first: Self) {
+        for (counts, before) in [
+            (&mut self.listed, &first.listed),
+            (&mut self.chaos, &first.chaos),
+        ] {
+            for (text, before) in before {
+                let counts = counts.entry(text.clone()).or_default();
+                counts.drawn = counts.drawn.max(before.drawn);
+                counts.applied = counts.applied.max(before.applied);
+                counts.felt = counts.felt.max(before.felt);
+            }
+        }
+        let sets = Self {
+            listed: BTreeMap::new(),
+            chaos: BTreeMap::new(),
+            ..first
+        };
+        self.merge(sets);
+    }
+
     /// Keeps the least of the reasons: threads meet them in any order.
     fn refuse(&mut self, text: String, why: String) {
         let kept = self.refused.entry(text).or_insert_with(|| why.clone());

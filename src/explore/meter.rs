@@ -18,6 +18,8 @@ pub(super) struct Meter<'a> {
     claimed: AtomicU64,
     schedules: AtomicU64,
     classes: AtomicU64,
+    /// The schedules and causal orders of the search before it began anew.
+    least: (u64, u64),
 }
 
 impl<'a> Meter<'a> {
@@ -33,6 +35,19 @@ impl<'a> Meter<'a> {
             claimed: AtomicU64::new(0),
             schedules: AtomicU64::new(0),
             classes: AtomicU64::new(0),
+            least: (0, 0),
+        }
+    }
+
+    /// Returns the meter of the same search, which begins anew. Its progress never says less than before.
+    pub(super) fn again(self) -> Self {
+        let Self {
+            settings, ticker, ..
+        } = self;
+        Self {
+            least: (self.schedules.into_inner(), self.classes.into_inner()),
+            ticker,
+            ..Self::new(settings)
         }
     }
 
@@ -70,12 +85,21 @@ impl<'a> Meter<'a> {
         if self.settings.progress.is_none() {
             return;
         }
-        let add = |count: &AtomicU64, new: u64| count.fetch_add(new, Ordering::Relaxed) + new;
-        let schedules = add(&self.schedules, 1);
-        let classes = add(&self.classes, u64::from(is_new));
-        let (Some(report), Some(elapsed)) = (&self.settings.progress, self.ticker.due()) else {
+        self.schedules.fetch_add(1, Ordering::Relaxed);
+        self.classes.fetch_add(u64::from(is_new), Ordering::Relaxed);
+        self.tick();
+    }
+
+    /// Reports the progress if that is due. A run that counts nowhere takes time as well.
+    pub(super) fn tick(&self) {
+        let Some(report) = &self.settings.progress else {
             return;
         };
+        let Some(elapsed) = self.ticker.due() else {
+            return;
+        };
+        let schedules = self.schedules.load(Ordering::Relaxed).max(self.least.0);
+        let classes = self.classes.load(Ordering::Relaxed).max(self.least.1);
         report(&Progress {
             schedules,
             of: self.most,

@@ -180,6 +180,30 @@ impl Tally {
         self.complete = self.bound.is_none();
     }
 
+    /// Keeps what the same search has found before it began anew, and a limit ended it. A schedule counts
+    /// once: the number is that of the run which has more. What is kept completes and proves nothing.
+    pub(super) fn keep(&mut self, mut first: Self) {
+        if first.schedules > self.schedules {
+            self.schedules = first.schedules;
+            self.classes = first.classes;
+            self.repeated = first.repeated;
+        }
+        self.outcomes.append(&mut first.outcomes);
+        for (outcome, found) in first.firsts {
+            self.firsts.entry(outcome).or_insert(found);
+        }
+        self.held.append(&mut first.held);
+        if let Some(bound) = first.bound.filter(|_| first.has_cut && !self.has_cut) {
+            let limit = self.bound.replace(bound);
+            limit.into_iter().for_each(|limit| self.end_by(limit));
+        }
+        self.has_cut |= first.has_cut;
+        self.has_choice |= first.has_choice;
+        self.is_reordered |= first.is_reordered;
+        self.turns = self.turns.max(first.turns);
+        self.faults.keep(first.faults);
+    }
+
     /// Adds what another thread has found.
     pub(super) fn merge(&mut self, other: Self) {
         self.schedules += other.schedules;

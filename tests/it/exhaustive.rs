@@ -2,6 +2,7 @@
 
 mod daemons;
 pub(crate) mod every;
+mod kept;
 mod proved;
 pub(crate) mod random;
 pub(crate) mod rest;
