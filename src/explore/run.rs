@@ -122,6 +122,14 @@ where
             let why = "`audit` does not go with `preemptions`: leave one of them out";
             panic!("the search cannot begin: {why}");
         }
+        let space = &self.settings.space;
+        if space.most > 0 && space.faults.is_empty() {
+            panic!(
+                "the search cannot begin: `faults` lets up to {} happen, and the list is empty: name those that \
+                 may happen, or leave it out",
+                space.most
+            );
+        }
         if self.settings.estimates && !self.settings.draws() {
             let why = match self.settings.strategy {
                 SearchStrategy::Rff => {

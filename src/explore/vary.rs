@@ -72,7 +72,7 @@ where
     /// [`SimDisk::images`](crate::SimDisk::images) that a crash may leave. The report of a failure
     /// names its faults, and what has felt them. Its schedule has none that does not matter.
     ///
-    /// *Panics* if a text is no fault.
+    /// *Panics* if a text is no fault. A search with an empty list panics when it begins, unless `most` is 0.
     ///
     /// ```
     /// use std::io;

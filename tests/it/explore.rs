@@ -1232,6 +1232,12 @@ fn what_a_search_cannot_honour_is_refused() {
         why,
         "the search cannot begin: `audit` does not go with `preemptions`: leave one of them out"
     );
+    let search = || check(order).faults(2, [""; 0]).explore();
+    let panic = catch_unwind(search).expect_err("no fault can happen");
+    let why = panic.downcast_ref::<String>().expect("it is text");
+    let expected = "the search cannot begin: `faults` lets up to 2 happen, and the list is empty: ";
+    assert!(why.starts_with(expected), "{why}");
+    check(order).faults(0, [""; 0]).schedules(1).run();
     let panic = catch_unwind(|| check(order).pct(1001)).expect_err("no replay names so many");
     let why = panic.downcast_ref::<String>().expect("it is text");
     assert_eq!(why, "pct takes at most 1000 changes");
