@@ -125,6 +125,9 @@ impl fmt::Display for Failure {
     }
 }
 
+/// Why no schedule ran, if nothing else has kept the search from it.
+const NO_SCHEDULES: &str = "the limit is 0 schedules";
+
 /// Why a complete search whose audit left out nothing has proved nothing.
 const ONE_ORDER: &str = "all orders of turns have one causal order, so the search cannot tell whether \
      tasks share what it does not see";
@@ -157,6 +160,10 @@ impl fmt::Display for Explored {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(failure) = &self.failure {
             return failure.fmt(f);
+        }
+        if self.schedules == 0 && self.part.is_none() {
+            let why = self.bound.as_deref().unwrap_or(NO_SCHEDULES);
+            return write!(f, "no schedule ran to its end: {why}");
         }
         let part = self.part.as_ref();
         let part = part.map_or(String::new(), |part| format!(" of part {part}"));

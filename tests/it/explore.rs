@@ -804,6 +804,18 @@ fn a_replay_without_a_hash_claims_no_change() {
 fn a_check_without_a_schedule_panics() {
     let none = report(check(order).schedules(0));
     assert!(none.contains("proves nothing with 0 schedules"), "{none}");
+    for search in [
+        || check(order),
+        || check(order).exhaustive(),
+        || check(order).rff(),
+        || check(order).pct(1),
+    ] {
+        let none = search().schedules(0).explore().to_string();
+        let why = none.strip_prefix("no schedule ran to its end: ");
+        assert!(why.is_some_and(|why| why.contains("0 schedules")), "{none}");
+    }
+    let part = check(order).schedules(1).shard(1, 2).explore().to_string();
+    assert_eq!(part, "0 schedules of part 1/2 pass");
     let short = check(order).time(Duration::from_nanos(1));
     let expected = "no schedule ran to its end within 1ns: give the search more time";
     assert_eq!(report(short), expected);
