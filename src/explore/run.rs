@@ -156,10 +156,19 @@ where
         let is_unfelt = faults.values().all(|counts| counts.felt == 0);
         let has_run = tally.schedules > 0 && tally.failure.is_none();
         (self.settings.is_chaotic && has_run && is_unfelt).then(|| {
-            let schedules = tally.schedules;
+            let schedules = match tally.schedules {
+                1 => "1 schedule".to_string(),
+                n => format!("{n} schedules"),
+            };
             let applied: u64 = faults.values().map(|counts| counts.applied).sum();
+            if applied == 0 && tally.faults.hosts.len() < 2 {
+                return format!(
+                    "no task felt a fault of chaos: none happened in {schedules}, since chaos breaks what \
+                     is between hosts, and the test has one"
+                );
+            }
             format!(
-                "no task felt a fault of chaos: in {schedules} schedules {applied} faults happened, after which \
+                "no task felt a fault of chaos: in {schedules} {applied} faults happened, after which \
                  no call failed and no task was killed"
             )
         })

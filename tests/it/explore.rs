@@ -1230,6 +1230,30 @@ fn process_few_preemptions() {
 }
 
 #[test]
+fn process_chaos_of_one_host() {
+    if is_process() {
+        check(order).chaos(1).schedules(3).run();
+    }
+}
+
+#[test]
+fn a_search_says_that_chaos_has_nothing_to_break() {
+    let why = "no task felt a fault of chaos: none happened in 3 schedules, since chaos breaks what is \
+               between hosts, and the test has one";
+    for search in [
+        || check(sum),
+        || check(sum).exhaustive(),
+        || check(sum).preemptions(1),
+    ] {
+        let explored = search().chaos(1).schedules(3).explore();
+        assert_eq!(explored.unfelt.as_deref(), Some(why));
+        assert_eq!(search().schedules(3).explore().unfelt, None);
+    }
+    let (passes, text) = process("process_chaos_of_one_host", &[]);
+    assert!(passes && text.contains(why), "{text}");
+}
+
+#[test]
 fn the_strategy_of_the_environment_replaces_a_limit_on_preemptions() {
     let (passes, text) = process("process_few_preemptions", &[("STRATEGY", "exhaustive")]);
     assert!(passes && text.contains("complete: true"), "{text}");
