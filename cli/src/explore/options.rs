@@ -167,6 +167,12 @@ impl Explore {
         {
             return Err(format!("{why}: --estimate goes with random, pct or surw"));
         }
+        if matches!(self.strategy, Some(SearchStrategy::Rff))
+            && self.jobs.is_some_and(|jobs| jobs > 1)
+        {
+            let why = "rff learns from each schedule, so it searches on one thread";
+            return Err(format!("{why}: leave --jobs out, or give --jobs 1"));
+        }
         if self.shard.is_some() && self.shards.is_some() {
             return clash("--shards", "--shard");
         }

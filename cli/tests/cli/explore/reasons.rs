@@ -158,3 +158,19 @@ fn an_estimate_goes_with_strategies_that_draw() {
         has(&err, "--estimate goes with random, pct or surw");
     }
 }
+
+#[test]
+fn rff_searches_on_one_thread_and_refuses_more() {
+    let search = |jobs: &str| {
+        let options = ["--strategy", "rff", "--schedules", "4"];
+        run(&[&options[..], &["wait", "--jobs", jobs]].concat(), &[])
+    };
+    let (code, out, err) = search("2");
+    assert_eq!((code, &*out), (2, ""));
+    has(
+        &err,
+        "rff learns from each schedule, so it searches on one thread: leave --jobs out",
+    );
+    let (code, _, err) = search("1");
+    assert_eq!((code, &*err), (0, ""));
+}
