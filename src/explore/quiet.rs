@@ -3,11 +3,11 @@
 use std::{
     any::Any,
     cell::{Cell, RefCell},
-    panic::{self, AssertUnwindSafe, catch_unwind},
+    panic::{self, AssertUnwindSafe, Location, catch_unwind},
     sync::Once,
 };
 
-use crate::Kernel;
+use crate::{Kernel, Place};
 
 thread_local! {
     static IS_QUIET: Cell<bool> = const { Cell::new(false) };
@@ -24,7 +24,7 @@ pub(super) fn contain<T>(body: impl FnOnce() -> T) -> Result<T, String> {
         let before = panic::take_hook();
         panic::set_hook(Box::new(move |info| {
             if IS_QUIET.get() {
-                PLACE.set(info.location().map(ToString::to_string));
+                PLACE.set(info.location().map(text_of));
                 Kernel::note_panic(info);
             } else {
                 before(info);
@@ -39,6 +39,16 @@ pub(super) fn contain<T>(body: impl FnOnce() -> T) -> Result<T, String> {
         let place = place.map_or(String::new(), |place| format!("\n  at {place}"));
         format!("{}{place}", message(&*panic))
     })
+}
+
+/// Names a place as others are named, without detours, and with its column.
+fn text_of(location: &Location<'_>) -> String {
+    let place = Place {
+        file: location.file().to_string().into(),
+        line: location.line(),
+        ..Place::default()
+    };
+    format!("{place}:{}", location.column())
 }
 
 fn message(panic: &(dyn Any + Send)) -> &str {

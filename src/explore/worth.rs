@@ -108,10 +108,14 @@ pub struct Survivor {
 impl fmt::Display for Mutants {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (killed, all) = (self.killed, self.killed + self.survivors.len() as u64);
-        write!(
-            f,
-            "mutations: {killed} of {all} calls are needed, since the test fails without them"
-        )?;
+        match (all, self.left.is_empty()) {
+            (0, true) => write!(f, "mutations: there is no call to leave out")?,
+            (0, false) => write!(f, "mutations: no call was left out")?,
+            _ => write!(
+                f,
+                "mutations: {killed} of {all} calls are needed, since the test fails without them"
+            )?,
+        }
         for survivor in &self.survivors {
             write!(f, "\n  {survivor}")?;
         }

@@ -1,5 +1,7 @@
 //! The search for a schedule that breaks a program.
 
+#[path = "explore/../explore/detour.rs"]
+mod detour;
 mod excerpt;
 mod rates;
 mod report;
@@ -1251,6 +1253,12 @@ fn a_search_says_that_chaos_has_nothing_to_break() {
     }
     let (passes, text) = process("process_chaos_of_one_host", &[]);
     assert!(passes && text.contains(why), "{text}");
+}
+
+#[test]
+fn the_place_of_a_panic_has_no_detour() {
+    let why = check(detour::panics).explore().failure.unwrap().why;
+    assert_eq!(why, "a panic\n  at tests/it/explore/detour.rs:7:5");
 }
 
 #[test]

@@ -425,6 +425,25 @@ fn a_number_of_no_operation_and_a_second_return_are_ignored() {
 }
 
 #[test]
+fn one_operation_is_named_in_the_singular() {
+    let window = sequence(Model::counter(), &[("get", "7")]).unwrap_err();
+    let text = window.to_string();
+    assert!(
+        text.starts_with("no order explains this operation:\n"),
+        "{text}"
+    );
+    let undecided = sequence(Model::counter().steps(0), &[("get", "0")]).unwrap_err();
+    let text = undecided.to_string();
+    assert!(
+        text.contains("explains the 1 operation is not decided"),
+        "{text}"
+    );
+    let history = History::new(Model::counter());
+    history.called(tid(1), "get");
+    assert_eq!(format!("{history:?}"), "History(1 operation)");
+}
+
+#[test]
 fn a_window_begins_where_nothing_is_under_way() {
     let history = History::new(Model::map());
     let done = |task, input: &str, answer: &str| {

@@ -105,7 +105,7 @@ const EXPLORE: &[Row] = &[
     (
         &["--mutate"],
         "wait",
-        Text("mutations: 0 of 0 calls are needed"),
+        Text("mutations: there is no call to leave out"),
     ),
     (
         &["--signal", "0s:TERM"],

@@ -155,6 +155,7 @@ impl History {
 impl fmt::Debug for History {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let count = self.0.noted.borrow().operations.len();
-        write!(f, "History({count} operations)")
+        let s = if count == 1 { "" } else { "s" };
+        write!(f, "History({count} operation{s})")
     }
 }

@@ -96,18 +96,25 @@ impl Window {
         let on = self.key.as_ref();
         let on = on.map_or(String::new(), |key| format!(" on {key:?}"));
         let count = self.operations.len();
+        let (these, all) = match count {
+            1 => ("this operation".to_string(), "1 operation".to_string()),
+            _ => (
+                format!("these {count} operations"),
+                format!("{count} operations"),
+            ),
+        };
         match (&self.why, self.before) {
-            (Why::Unordered(..), 0) => format!("no order explains these {count} operations{on}"),
+            (Why::Unordered(..), 0) => format!("no order explains {these}{on}"),
             (Why::Unordered(..), before) => {
                 let s = if before == 1 { "" } else { "s" };
-                format!("no order explains these {count} operations{on}, behind {before} other{s}")
+                format!("no order explains {these}{on}, behind {before} other{s}")
             }
             (Why::NoOperation(usage), _) => {
                 let Operation { task, input, .. } = &self.operations[0];
                 format!("the model does not know {input:?}, an operation of task {task}: {usage}")
             }
             (Why::Undecided(most), _) => format!(
-                "whether an order explains the {count} operations{on} is not decided after {most} steps: \
+                "whether an order explains the {all}{on} is not decided after {most} steps: \
                  check fewer at a time, divide them by Model::by_key, or raise Model::steps"
             ),
         }

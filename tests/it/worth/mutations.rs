@@ -365,4 +365,9 @@ fn a_search_that_is_stopped_says_which_calls_it_has_not_tried() {
     let explored = check(stops).fifo().mutate().stop_when(stop).explore();
     let mutants = explored.mutants.expect("no schedule has failed");
     assert_eq!((mutants.killed, mutants.left.len()), (0, 1), "{mutants}");
+    let text = mutants.to_string();
+    assert!(
+        text.starts_with("mutations: no call was left out\n"),
+        "{text}"
+    );
 }
