@@ -186,6 +186,9 @@ where
     /// common. If the search ends without a limit, it is [complete](crate::Explored::complete), and
     /// mostly [proved](crate::Explored::proved).
     ///
+    /// It replaces a strategy that was set before, and its limit of [`Check::preemptions`] too: set after
+    /// `preemptions`, it runs each causal order, however many preemptions that takes.
+    ///
     /// The search sees what tasks share through the kernel, its types such as
     /// [`Queue`](crate::Queue) and [`sync`](crate::sync), and [`Shared`](crate::Shared), and not what
     /// they share otherwise, such as an `Rc<Cell>`. So it audits itself. Each causal order runs twice,
@@ -224,6 +227,9 @@ where
     /// Makes the search exhaustive, and runs every schedule with at most so many preemptions: turns
     /// at which the task that is next, first in first out, is not resumed. Many defects need one or
     /// two. This search looks at no causal orders. It is complete if no schedule has more.
+    ///
+    /// It replaces a strategy that was set before, [`Check::exhaustive`] too. A strategy that is set after it
+    /// removes the limit. So of `preemptions` and `exhaustive` the one that is called last holds.
     pub fn preemptions(mut self, preemptions: usize) -> Self {
         self = self.exhaustive();
         self.settings.preemptions = Some(preemptions);

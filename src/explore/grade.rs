@@ -195,7 +195,8 @@ where
         self
     }
 
-    /// Sets the threads that search: [`Check::threads`](crate::Check::threads). Default: one per processor.
+    /// Sets the threads that search: [`Check::threads`](crate::Check::threads). Default: one per
+    /// processor, which 0 is as well.
     pub fn threads(mut self, threads: usize) -> Self {
         self.bounds.threads = threads;
         self
