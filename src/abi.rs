@@ -410,7 +410,7 @@ calls! {
         /// [`Reply::Random`], below that number, or [`Errno::Invalid`] if it is 0.
         83 "choose" Choose(of: Number(u64)) + Text => Nothing, World; Asks Fails,
         /// [`Sender::put`](crate::Sender::put). Returns [`Reply::Done`]: the message is put then.
-        84 "post" Post + Mail => All, Queues,
+        84 "post" Post + Mail => Mail, Queues,
     }
 }
 

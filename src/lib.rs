@@ -109,9 +109,9 @@ pub use abi::{
 pub use cores::Kernels;
 pub use explore::linear;
 pub use explore::{
-    Check, CheckKernels, CutPlace, Cuts, Difference, Explored, Failure, FaultCounts, Grade, Graded,
-    MayFault, Mutants, Outcome, Progress, RunEnd, SearchStrategy, Searched, Shared, Survivor,
-    Verdict, check, check_kernels, grade,
+    Check, CutPlace, Cuts, Difference, Explored, Failure, FaultCounts, Grade, Graded, MayFault,
+    Mutants, Outcome, Progress, RunEnd, SearchStrategy, Searched, Shared, Survivor, Verdict, check,
+    check_kernels, grade,
 };
 pub use interrupt::{External, Interrupt, Interrupts, Remote, Remotes};
 pub use kernel::{

@@ -19,7 +19,7 @@
 //! | `mutation.rs` | calls that are left out: [`Mutation`] |
 //! | `noting.rs`, `deferring.rs` | the notes of a search; what a task leaves without a trap |
 //! | `accesses.rs` | accesses to shared values, for the event log |
-//! | `mailboxes.rs` | the mailboxes that belong to a kernel |
+//! | `mailboxes.rs`, `mail_notes.rs` | the mailboxes that belong to a kernel; what tasks do to all of them, for a search |
 //! | `pause.rs` | how blocking work pauses |
 //! | `unread.rs` | what was read of standard input ahead |
 //! | `status.rs` | the status of a queue, which its handles read without a trap |
@@ -33,6 +33,7 @@ mod drops;
 mod footprint;
 mod frame;
 mod lanes;
+pub(crate) mod mail_notes;
 mod mailboxes;
 mod mutation;
 mod new_task;

@@ -63,6 +63,8 @@ pub(crate) enum Touches {
     Ends(QueueId),
     /// The tasks that wait at a queue without handles.
     Waiters(QueueId),
+    /// A mailbox. The call itself touches only its caller, but what another thread does is unknown.
+    Mail,
     Processor(Nanos),
 }
 

@@ -23,8 +23,9 @@ use std::{
 use crate::{
     abi::KernelId,
     interrupt::{Remote, Remotes},
-    kernel::{Error, Kernel, Report},
+    kernel::{Conductor, Error, Kernel, Report},
     panic::lock,
+    sched::Runnable,
     world::affinity,
 };
 
@@ -57,8 +58,8 @@ pub struct Kernels {
     count: usize,
     /// The seed of kernels that share a thread and a clock.
     seed: Option<u64>,
-    /// Whether the tasks of those are in a random order, too.
-    mixes: bool,
+    /// Whether another kernel conducts them.
+    is_conducted: bool,
     /// Whether the threads may be pinned.
     pins: bool,
 }
@@ -70,7 +71,7 @@ impl Kernels {
         Self {
             count: count.max(1),
             seed: None,
-            mixes: false,
+            is_conducted: false,
             pins: true,
         }
     }
@@ -120,14 +121,19 @@ impl Kernels {
         }
     }
 
-    /// As [`Kernels::simulated`], with the tasks of each kernel in a random order.
+    /// The most kernels that another one conducts.
     #[doc(hidden)]
-    #[must_use]
-    pub fn searched(count: usize, seed: u64) -> Self {
-        Self {
-            mixes: true,
-            ..Self::simulated(count, seed)
-        }
+    pub const MOST_CONDUCTED: usize = Runnable::KERNELS;
+
+    /// Runs this with kernels as [`Kernels::simulated`] makes them, of which another kernel decides all turns:
+    /// the one whose policy it is has no tasks of its own.
+    #[doc(hidden)]
+    pub fn under<T>(kernel: &mut Kernel, count: usize, run: impl FnOnce(&mut Self) -> T) -> T {
+        let mut kernels = Self {
+            is_conducted: true,
+            ..Self::simulated(count, kernel.seed())
+        };
+        kernel.conduct(|| run(&mut kernels))
     }
 
     /// Leaves the threads to the system instead of pinning each to a core. This is for a machine whose
@@ -200,7 +206,10 @@ impl Kernels {
         F: Fn(KernelId) -> Result<Kernel, Error> + Send + Sync,
     {
         match self.seed {
-            Some(seed) => simulated::run(self.count, seed, self.mixes, boot),
+            Some(seed) => {
+                let conductor = Conductor::current().filter(|_| self.is_conducted);
+                simulated::run(self.count, seed, conductor, boot)
+            }
             None => self.run_on_threads(boot),
         }
     }

@@ -1,12 +1,12 @@
 //! Kernels on one thread and one clock. A seed decides which has the next turn, and so in which order
-//! mail arrives.
+//! mail arrives; or, in a search, the policy of a kernel that conducts them.
 
 use std::{cell::Cell, rc::Rc, time::Duration};
 
 use super::stuck;
 use crate::{
     abi::KernelId,
-    kernel::{Error, Kernel, Report, Step},
+    kernel::{Conductor, Error, Kernel, Part, Report, Step},
     sched::Draws,
     world::Pace,
 };
@@ -15,6 +15,8 @@ use crate::{
 struct Member {
     id: KernelId,
     kernel: Option<(Kernel, Rc<Pace>)>,
+    /// What it shares with the conductor, if there is one.
+    part: Rc<Part>,
     result: Option<Result<Report, Error>>,
     /// The failure of another kernel that has shut it down.
     peer: Option<(KernelId, String)>,
@@ -24,44 +26,51 @@ struct Crew {
     members: Vec<Member>,
     clock: Rc<Cell<Duration>>,
     draws: Draws,
+    conductor: Option<Rc<Conductor>>,
 }
 
-/// Boots so many kernels, one after the other, and runs them. `mixes` has the tasks of each in a random
-/// order, too.
+/// Boots so many kernels, one after the other, and runs them.
 pub(super) fn run(
     count: usize,
     seed: u64,
-    mixes: bool,
+    conductor: Option<Rc<Conductor>>,
     boot: impl Fn(KernelId) -> Result<Kernel, Error>,
 ) -> Vec<Result<Report, Error>> {
     let mut crew = Crew {
         members: Vec::new(),
         clock: Rc::default(),
         draws: Draws::new(seed),
+        conductor,
     };
     for id in (0..count).map(KernelId::at) {
         let (own, is_shown) = (crew.draws.draw(), count > 1);
         let booted = boot(id).and_then(|mut kernel| {
             kernel.enlist(id, is_shown);
-            let pace = kernel
-                .keep_step(&crew.clock, own, mixes)
-                .map_err(Error::from)?;
-            Ok((kernel, pace))
+            let kept = kernel.keep_step(&crew.clock, own, crew.conductor.as_ref());
+            let (pace, part) = kept.map_err(Error::from)?;
+            Ok((kernel, pace, part.unwrap_or_default()))
         });
-        let (kernel, result) = match booted {
-            Ok(booted) => (Some(booted), None),
-            Err(error) => (None, Some(Err(error))),
+        let (kernel, part, result) = match booted {
+            Ok((kernel, pace, part)) => (Some((kernel, pace)), part, None),
+            Err(error) => (None, Rc::default(), Some(Err(error))),
         };
         crew.members.push(Member {
             id,
             kernel,
+            part,
             result,
             peer: None,
         });
     }
     drop(boot);
     crew.fail_for_boot();
-    while crew.turn() {}
+    match crew.conductor.clone() {
+        None => while crew.turn() {},
+        Some(conductor) => {
+            crew.settle_all(&conductor);
+            while crew.conducted_turn(&conductor) {}
+        }
+    }
     let results = crew.members.into_iter().map(|member| member.result);
     results
         .map(|result| result.expect("all have ended"))
@@ -91,10 +100,16 @@ impl Crew {
             return self.let_time_pass();
         }
         let at = ready[self.draws.below(ready.len() as u64) as usize];
-        let member = &mut self.members[at];
-        let (kernel, pace) = member.kernel.as_mut().expect("it runs");
+        self.step(at, Kernel::step);
+        true
+    }
+
+    fn step(&mut self, at: usize, step: impl FnOnce(&mut Kernel) -> Result<Step, Error>) {
+        let Some((kernel, pace)) = self.members[at].kernel.as_mut() else {
+            return;
+        };
         pace.wake();
-        match kernel.step() {
+        match step(kernel) {
             Ok(Step::Ran(_) | Step::Idle) => {}
             Ok(Step::Finished) => {
                 let report = kernel.report();
@@ -102,7 +117,89 @@ impl Crew {
             }
             Err(error) => self.end(at, Err(error)),
         }
-        true
+    }
+
+    /// Gives the task its turn that the conductor chooses, or lets the time pass if all wait. What the turn
+    /// has sent arrives at once: the other kernels could not tell whether it is still under way. Returns whether
+    /// any kernel is left.
+    fn conducted_turn(&mut self, conductor: &Conductor) -> bool {
+        let due = self.places(|kernel, _| kernel.has_turn_due());
+        let is_ready = |member: &Member| member.kernel.is_some() && member.part.is_ready();
+        let at = if let Some(at) = due.first() {
+            self.step(*at, Kernel::step);
+            *at
+        } else if !self.members.iter().any(is_ready) {
+            return self.let_time_pass_for_all(conductor);
+        } else if conductor.is_at_limit() {
+            return self.abandon(conductor, |kernel| kernel.over_limit(conductor));
+        } else if let Some((kernel, task)) = conductor.next() {
+            let at = kernel.index();
+            if !task.tid.is_kernel() {
+                self.members[at].part.resume(task);
+                self.step(at, Kernel::step);
+            }
+            at
+        } else {
+            let why = conductor.failure();
+            return self.abandon(conductor, |_| Error::Policy(why.clone()));
+        };
+        self.settle(at, conductor);
+        loop {
+            let raised = self.places(|kernel, _| kernel.remote().is_raised());
+            match raised.first() {
+                Some(at) => self.settle(*at, conductor),
+                None => return true,
+            }
+        }
+    }
+
+    /// Lets the time pass. The kernels whose time has come look at the world in any order, and mail of the first
+    /// may reach another before.
+    fn let_time_pass_for_all(&mut self, conductor: &Conductor) -> bool {
+        conductor.note_wait();
+        let goes_on = self.let_time_pass();
+        for Member {
+            id, kernel, part, ..
+        } in &self.members
+        {
+            let waits = |(_, pace): &(Kernel, Rc<Pace>)| pace.asleep().is_some();
+            if !kernel.as_ref().is_none_or(waits) {
+                conductor.wake(*id, part);
+            }
+        }
+        goes_on
+    }
+
+    /// Has a kernel take what has come, and tells the conductor what it has done.
+    fn settle(&mut self, at: usize, conductor: &Conductor) {
+        conductor.polls(self.members[at].id, &self.members[at].part);
+        loop {
+            self.step(at, Kernel::look);
+            let Member {
+                id, kernel, part, ..
+            } = &self.members[at];
+            conductor.follow(*id, kernel.as_ref().map(|(kernel, _)| kernel), part);
+            let waits = |(_, pace): &(Kernel, Rc<Pace>)| pace.asleep().is_some();
+            if part.is_ready() || kernel.as_ref().is_none_or(waits) {
+                break;
+            }
+        }
+    }
+
+    fn settle_all(&mut self, conductor: &Conductor) {
+        (0..self.members.len()).for_each(|at| self.settle(at, conductor));
+    }
+
+    /// Ends all kernels that run with an error.
+    fn abandon(&mut self, conductor: &Conductor, error: impl Fn(&Kernel) -> Error) -> bool {
+        for member in &mut self.members {
+            if let Some((kernel, _)) = member.kernel.take() {
+                member.result = Some(Err(error(&kernel)));
+                drop(kernel);
+                conductor.follow(member.id, None, &member.part);
+            }
+        }
+        false
     }
 
     /// Returns the places of the kernels that run and that are so.

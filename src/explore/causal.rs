@@ -187,6 +187,11 @@ impl Causality {
             Object::Cycles => Name::Cycles,
             Object::Scopes => Name::Scopes,
             Object::Budget(task) => Name::Budget(task),
+            Object::Mailbox(maker, number) => Name::Mailbox((maker, number)),
+            Object::Home(maker, number) => Name::Home((maker, number)),
+            Object::Senders(maker, number) => Name::Senders((maker, number)),
+            Object::Takers(maker, number) => Name::Takers((maker, number)),
+            Object::Poll(kernel) => Name::Poll(kernel),
         }
     }
 

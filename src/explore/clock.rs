@@ -23,9 +23,16 @@ enum Node {
     Inner([Option<Rc<Node>>; WIDTH]),
 }
 
-/// Daemons have no turns here. The first place is that of [`Tid::FAULTS`], the next that of the kernel.
+/// The most kernels whose tasks have places.
+pub(super) const KERNELS: usize = 32;
+
+/// Daemons have no turns here. The first place is that of [`Tid::FAULTS`], the next that of the kernel. Tasks of
+/// several kernels have those places behind these that are free while no task is of a kernel alone.
 pub(super) fn index(task: Tid) -> usize {
-    u64::from(task).wrapping_add(1) as usize
+    match task.kernel() {
+        Some(kernel) => u64::from(task.alone()) as usize * KERNELS + kernel.index() + 2,
+        None => u64::from(task).wrapping_add(1) as usize,
+    }
 }
 
 /// Returns the place in a node of this height of what leads to an index.

@@ -31,6 +31,11 @@ pub(super) enum Name {
     Cycles,
     Scopes,
     Budget(Tid),
+    Mailbox(Made),
+    Home(Made),
+    Senders(Made),
+    Takers(Made),
+    Poll(Tid),
     Shared(Made),
 }
 

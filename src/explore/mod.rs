@@ -80,7 +80,7 @@ pub use check::{Check, check};
 pub use explored::{Explored, Failure, Progress};
 pub use felt::FaultCounts;
 pub use grade::{Difference, Grade, Graded, Searched, Verdict, grade};
-pub use kernels::{CheckKernels, check_kernels};
+pub use kernels::check_kernels;
 pub use may::MayFault;
 pub use outcome::{Outcome, RunEnd};
 pub use shared::Shared;

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use crate::{Kernel, Remote, Tid};
+use crate::{Kernel, Kernels, Remote, Tid};
 
 #[derive(Debug, Default)]
 pub(super) struct Notes {
@@ -156,6 +156,15 @@ impl Kernel {
     /// }).schedules(100).explore();
     /// assert!(explored.outcomes.iter().eq(["ab", "ba"]));
     /// ```
+    pub fn outcome(&mut self, text: impl Into<String>) {
+        let text = text.into();
+        note(|notes| notes.outcomes.push(text));
+    }
+}
+
+impl Kernels {
+    /// Names what a schedule came to, inside the closure of a [`check_kernels`](crate::check_kernels), as
+    /// [`Kernel::outcome`] does for one kernel.
     pub fn outcome(&mut self, text: impl Into<String>) {
         let text = text.into();
         note(|notes| notes.outcomes.push(text));

@@ -141,6 +141,11 @@ where
             };
             panic!("the search cannot begin: {why}: leave it out");
         }
+        if self.settings.kernels.is_some()
+            && let Some(what) = self.settings.for_one_kernel()
+        {
+            panic!("the search cannot begin: {what} is for a search of one kernel: leave it out");
+        }
         if self.settings.mutation.is_some() && self.settings.shard.of > 1 {
             panic!(
                 "the search cannot begin: `mutate` does not go with a shard: leave one of them out"
@@ -210,7 +215,8 @@ where
             true => tally.faults.idle(&settings.space.faults),
             false => BTreeMap::default(),
         };
-        let claims = claims_in(std::any::type_name::<F>());
+        let body = settings.kernels.unwrap_or(std::any::type_name::<F>());
+        let claims = claims_in(body);
         let never = claims.filter(|claim| !tally.held.contains(claim));
         let explored = Explored {
             schedules: tally.schedules,

@@ -76,6 +76,8 @@ pub(super) struct Settings {
     pub(super) space: Limits,
     /// Set in a search that takes every end of a run as an outcome.
     pub(super) judge: Option<Judge>,
+    /// The type of the closure, if the schedules are of several kernels.
+    pub(super) kernels: Option<&'static str>,
 }
 
 type Report = dyn Fn(&Progress) + Send + Sync;
@@ -214,6 +216,22 @@ impl Settings {
             (None, space) if asks_space => builder.inject_each(move |_, call| space.at_call(call)),
             _ => builder,
         }
+    }
+
+    /// Returns which setting there is that no search of several kernels takes.
+    pub(super) fn for_one_kernel(&self) -> Option<&'static str> {
+        let settings = [
+            ("`turns_take`", self.space.turn.is_some()),
+            ("`faults`", self.space.most > 0),
+            ("`chaos`", self.chaos.is_some()),
+            ("`net`", self.net.is_some()),
+            ("`inject`", self.inject.is_some()),
+            ("`cut`", !self.cuts.is_empty()),
+            ("`mutate`", self.mutation.is_some()),
+            ("`max_tasks`", self.tasks.is_some()),
+        ];
+        let set = settings.iter().find(|(_, is_set)| *is_set);
+        set.map(|(name, _)| *name)
     }
 
     /// Whether there may be faults in a schedule, of the list or of chaos.

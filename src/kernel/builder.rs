@@ -460,6 +460,7 @@ impl Builder {
             published: None,
             is_watched: false,
             is_asked: world.is_asked(),
+            is_conducted: false,
             world,
             frame: Rc::new(TrapFrame::new(remote.clone())),
             restarts: Default::default(),

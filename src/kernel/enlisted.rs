@@ -3,14 +3,13 @@
 use std::{cell::Cell, io, rc::Rc, sync::Arc, time::Duration};
 
 use super::{
-    Kernel,
+    Conductor, Kernel, Part,
     report::Error,
     task::{State, WaitingOn},
 };
 use crate::{
     abi::{End, Exit, Interest, KernelId, On, QueueId, TaskInfo, TaskState, Tid},
     interrupt::Remote,
-    sched::Random,
     trap::{BoundMailbox, SharedMailbox},
     world::{InStep, Pace, SimWorld, World},
 };
@@ -74,16 +73,15 @@ impl Kernel {
         }
     }
 
-    /// Has the kernel wait on a common clock, with random numbers of this seed. If it `mixes`, a policy
-    /// that was not set is random.
+    /// Has the kernel wait on a common clock, with random numbers of this seed, and perhaps under a conductor.
     ///
     /// *Errors:* the world is not a simulated one, or is on a tape.
     pub(crate) fn keep_step(
         &mut self,
         clock: &Rc<Cell<Duration>>,
         seed: u64,
-        mixes: bool,
-    ) -> io::Result<Rc<Pace>> {
+        conductor: Option<&Rc<Conductor>>,
+    ) -> io::Result<(Rc<Pace>, Option<Rc<Part>>)> {
         if self.world.spins() {
             let why = "Kernels::simulated is for kernels of the simulated world: boot each with \
                        Kernel::simulated, or with a SimWorld of its own";
@@ -97,12 +95,8 @@ impl Kernel {
         let inner = std::mem::replace(&mut self.world, Box::new(SimWorld::new(seed)));
         self.world = Box::new(InStep::new(inner, &pace));
         self.world.reseed(seed);
-        if mixes && self.ready.is_plain() {
-            self.ready
-                .set_next(("of a search", Box::new(Random::new(seed))));
-            self.replace_policy();
-        }
-        Ok(pace)
+        let part = conductor.map(|conductor| self.obey(conductor));
+        Ok((pace, part))
     }
 
     /// Returns the error of a kernel that waits, and has no others beside it.

@@ -12,7 +12,8 @@ use crate::{
     abi::{DeviceId, Direction, Nanos, QueueId, Reply, Signal},
     interrupt::Interrupt,
     log::Wake,
-    trap::{Mail as _, Note, Received, Receiving},
+    panic::contain,
+    trap::{Mail as _, Note, Object, Received, Receiving},
     world::Happening,
 };
 
@@ -30,15 +31,18 @@ impl Kernel {
             };
             match interrupt {
                 Interrupt::Close(queue) => {
+                    self.touch_queue(queue);
                     self.close_queue(queue);
                 }
                 Interrupt::Mail(queue) => self.take_mail(queue),
                 Interrupt::Over(what) => self.over[what as usize] += 1,
                 Interrupt::Shutdown => {
+                    self.touch(Object::All);
                     self.console.hurry();
                     self.end_all(|_| true);
                 }
                 Interrupt::Signal(signal) => {
+                    self.touch(Object::All);
                     self.remote.has_come(signal);
                     self.signal(signal);
                 }
@@ -53,17 +57,26 @@ impl Kernel {
             return;
         };
         let received = Received::default();
+        let is_gone = from.is_gone();
         let mut mail = Receiving { from, received };
         match queue.is_of_daemon() {
             // What daemons get is not on tapes.
             true => mail.take(None),
             false => self.pass_mail(&mut mail),
         }
-        for number in mail.received.numbers {
+        if self.frame.is_noted() {
+            self.note_try_put(queue);
+        }
+        for number in mail.received.numbers.clone() {
             self.put_message(queue, number);
         }
         if mail.received.closes {
+            self.touch_queue(queue);
             self.close_queue(queue);
+        }
+        if is_gone {
+            let gone = self.frame.mailboxes.forget(queue);
+            contain(|| drop((mail, gone)));
         }
     }
 

@@ -30,6 +30,7 @@
 //! | `accesses.rs` | accesses to shared values, as events |
 //! | `access.rs`, `reset.rs` | the other calls of the host; a kernel for one more run |
 //! | `enlisted.rs` | a kernel among several: its number, and its place on their common clock |
+//! | `conduct.rs` | a kernel whose policy decides the turns of others, for a search of several |
 //! | `published.rs` | the turn under way, for other threads |
 //! | `stall.rs`, `standstill.rs` | a wait that only threads end; a task that stops the clock |
 //! | `audit.rs` | the check of the invariant |
@@ -43,6 +44,7 @@ mod accesses;
 mod answer;
 mod audit;
 mod builder;
+mod conduct;
 mod console;
 mod daemons;
 mod deadlines;
@@ -101,6 +103,7 @@ mod waiters;
 use std::{collections::BTreeSet, io, rc::Rc, time::Duration};
 
 pub use builder::Builder;
+pub(crate) use conduct::{Conductor, Part};
 pub use deadlock::Deadlock;
 pub(crate) use enlisted::{Ender, Known, Stuck};
 pub use failures::Failures;
@@ -149,6 +152,8 @@ pub struct Kernel {
     is_watched: bool,
     /// Whether the world is asked before each turn.
     is_asked: bool,
+    /// Whether another kernel decides the turns.
+    is_conducted: bool,
     world: Box<dyn World>,
     frame: Rc<TrapFrame>,
     log: Log,
@@ -219,28 +224,36 @@ impl Kernel {
     /// *Errors:* as [`Kernel::run`]. The limits on ticks and time count from the first step after
     /// boot, a run, an error or [`Step::Finished`]. The step after the last tick fails.
     pub fn step(&mut self) -> Result<Step, Error> {
+        self.step_by(|kernel, ends| {
+            loop {
+                let ticks = ends.ticks.min(kernel.stats.ticks + 1);
+                if let Some(tid) = kernel.run_pass(ticks) {
+                    return Ok(Step::Ran(tid));
+                }
+                kernel.check_policy()?;
+                if kernel.is_over() {
+                    return Ok(Step::Finished);
+                }
+                let waits = kernel.is_waiting();
+                kernel.poll_world(ends)?;
+                if waits {
+                    return Ok(Step::Idle);
+                }
+            }
+        })
+    }
+
+    /// Begins a step, and ends it as the last of its sequence if it has finished or failed.
+    fn step_by(
+        &mut self,
+        step: impl FnOnce(&mut Self, Ends) -> Result<Step, Error>,
+    ) -> Result<Step, Error> {
         let (now, ends) = match self.stepping {
             Some(ends) => (self.world.now_for_log(), ends),
             None => self.begin(),
         };
         self.enter(now)?;
-        let mut step = loop {
-            let ticks = ends.ticks.min(self.stats.ticks + 1);
-            if let Some(tid) = self.run_pass(ticks) {
-                break Ok(Step::Ran(tid));
-            }
-            if let Err(error) = self.check_policy() {
-                break Err(error);
-            }
-            if self.is_over() {
-                break Ok(Step::Finished);
-            }
-            let waits = self.is_waiting();
-            match self.poll_world(ends) {
-                Ok(()) if !waits => {}
-                polled => break polled.map(|()| Step::Idle),
-            }
-        };
+        let mut step = step(self, ends);
         self.leave();
         let goes_on = matches!(step, Ok(Step::Ran(_) | Step::Idle));
         self.stepping = goes_on.then_some(ends);

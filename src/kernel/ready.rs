@@ -174,6 +174,25 @@ impl Ready {
         }
     }
 
+    /// Adds a task of another kernel. The policy gets no facts of it.
+    pub(super) fn push_apart(&mut self, task: Runnable, cause: Cause) {
+        match &mut self.turns {
+            None => self.plain.push(task, cause),
+            Some(turns) => {
+                turns.handed += 1;
+                turns.ask("push", |policy| policy.push(task, cause));
+            }
+        }
+    }
+
+    /// Takes the task of another kernel that has the next turn.
+    pub(super) fn pop_apart(&mut self) -> Option<Runnable> {
+        match &mut self.turns {
+            None => self.plain.pop(),
+            Some(turns) => turns.pop(),
+        }
+    }
+
     pub(super) fn pop_daemon(&mut self) -> Option<Runnable> {
         self.daemons.pop()
     }

@@ -35,7 +35,7 @@ impl Kernel {
 
     pub(super) fn mark_run(&self) {
         let (watched, _) = WATCHED.get();
-        if watched != self.number {
+        if watched != self.number && !self.is_conducted {
             WATCHED.set((watched, true));
         }
     }

@@ -132,6 +132,13 @@ impl Log {
         }
     }
 
+    /// Passes an event of another kernel on.
+    pub(crate) fn pass(&mut self, event: &Event<'_>) {
+        if self.is_observed() {
+            self.send(event);
+        }
+    }
+
     /// One tracer is the usual case. It needs neither a loop nor the registers of one.
     #[cold]
     fn send(&mut self, event: &Event<'_>) {

@@ -35,7 +35,7 @@ pub(crate) use surw::Counting;
 pub use surw::{Surw, TurnCounts};
 pub use table::{Make, NamedPolicy, POLICIES};
 
-use crate::abi::{Nanos, Tid};
+use crate::abi::{KernelId, Nanos, Tid};
 
 /// A task on a queue: its number, and its slot in the task map.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,6 +51,35 @@ impl Runnable {
         tid: Tid::KERNEL,
         slot: Slot::LAST,
     };
+
+    /// The most kernels whose tasks a policy can have together.
+    pub(crate) const KERNELS: usize = 32;
+
+    /// The slots for one of each kernel.
+    const ROOM: usize = 2 * Self::KERNELS;
+
+    /// Returns the task as one of several kernels: policies tell tasks by their slots, too.
+    pub(crate) fn beside(self, kernel: KernelId) -> Self {
+        Self {
+            tid: self.tid.beside(kernel),
+            slot: Slot::new(self.slot.index() * Self::ROOM + kernel.index()),
+        }
+    }
+
+    /// Returns the kernel of a task among several, and the task as it has it.
+    pub(crate) fn alone(self) -> Option<(KernelId, Self)> {
+        let slot = Slot::new((self.slot.index() / Self::ROOM).max(1));
+        let tid = self.tid.alone();
+        Some((self.tid.kernel()?, Self { tid, slot }))
+    }
+
+    /// Returns a kernel among several, as if it was a task.
+    pub(crate) fn kernel(kernel: KernelId) -> Self {
+        Self {
+            tid: Tid::KERNEL.beside(kernel),
+            slot: Slot::new(kernel.index() + 1),
+        }
+    }
 }
 
 /// A task's slot in the task map. No task has slot 0, so `Option<Slot>` needs no extra memory.

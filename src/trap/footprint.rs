@@ -10,7 +10,7 @@ use std::{
 };
 
 use crate::{
-    abi::{DeviceId, QueueId, Tid},
+    abi::{DeviceId, KernelId, QueueId, Tid},
     panic::awaiting,
 };
 
@@ -63,6 +63,49 @@ pub enum Object {
     Scopes,
     /// What is left of the budgets of this task, whose limits it shares with what it spawns.
     Budget(Tid),
+    /// What is put into a mailbox and was not taken. Its maker names it, and the maker's count of them.
+    Mailbox(Tid, u64),
+    /// The kernel to which that mailbox belongs, if it does.
+    Home(Tid, u64),
+    /// The handles that put into that mailbox: dropping the last one closes it.
+    Senders(Tid, u64),
+    /// The handles that take from it: without one, no message is put.
+    Takers(Tid, u64),
+    /// That a kernel, of which this is the number with no task, takes what has come at an instant.
+    Poll(Tid),
+}
+
+impl Object {
+    /// Returns the object as one of several kernels. Those that have no number are one object for all.
+    fn beside(self, kernel: KernelId) -> Self {
+        match self {
+            Self::Life(tid) => Self::Life(tid.beside(kernel)),
+            Self::Exit(tid) => Self::Exit(tid.beside(kernel)),
+            Self::Waits(tid) => Self::Waits(tid.beside(kernel)),
+            Self::Family(tid) => Self::Family(tid.beside(kernel)),
+            Self::Budget(tid) => Self::Budget(tid.beside(kernel)),
+            Self::Poll(tid) => Self::Poll(tid.beside(kernel)),
+            Self::PutEnd(queue) => Self::PutEnd(queue.beside(kernel)),
+            Self::GetEnd(queue) => Self::GetEnd(queue.beside(kernel)),
+            Self::Beside(queue) => Self::Beside(queue.beside(kernel)),
+            Self::Handles(device) => Self::Handles(device.beside(kernel)),
+            Self::All
+            | Self::Lasting
+            | Self::Tids
+            | Self::Random
+            | Self::World
+            | Self::Devices
+            | Self::Connection(_)
+            | Self::Clock
+            | Self::Calls(_)
+            | Self::Cycles
+            | Self::Scopes
+            | Self::Mailbox(..)
+            | Self::Home(..)
+            | Self::Senders(..)
+            | Self::Takers(..) => self,
+        }
+    }
 }
 
 /// A line of the notes that a kernel takes of a turn.
@@ -121,6 +164,44 @@ pub enum Note {
     Barrier,
 }
 
+impl Note {
+    /// Returns the note with the number of its kernel before those of the tasks, queues and devices.
+    pub(crate) fn beside(self, kernel: KernelId) -> Self {
+        match self {
+            Self::Touched { object, writes } => Self::Touched {
+                object: object.beside(kernel),
+                writes,
+            },
+            Self::Counted {
+                object,
+                before,
+                left,
+            } => Self::Counted {
+                object: object.beside(kernel),
+                before,
+                left,
+            },
+            Self::Closes {
+                task,
+                object,
+                handed,
+            } => Self::Closes {
+                task: task.beside(kernel),
+                object: object.beside(kernel),
+                handed: handed.map(|object| object.beside(kernel)),
+            },
+            Self::NewQueue(queue, room) => Self::NewQueue(queue.beside(kernel), room),
+            Self::Woken(tid) => Self::Woken(tid.beside(kernel)),
+            Self::Sent(queue, number) => Self::Sent(queue.beside(kernel), number),
+            Self::Taken(queue, number) => Self::Taken(queue.beside(kernel), number),
+            Self::Stored(queue) => Self::Stored(queue.beside(kernel)),
+            Self::Removed(queue, tid) => Self::Removed(queue.beside(kernel), tid.beside(kernel)),
+            Self::Joined(tid) => Self::Joined(tid.beside(kernel)),
+            Self::Called(_) | Self::Barrier => self,
+        }
+    }
+}
+
 /// The notes of a kernel: what its turns touch. Clones are handles to the same notes.
 ///
 /// ```
@@ -170,6 +251,16 @@ impl Footprints {
 
     pub(crate) fn note(&self, note: Note) {
         self.0.borrow_mut().notes.push(note);
+    }
+
+    /// Moves the notes of a kernel among several to these. Its barriers are none for the others.
+    pub(crate) fn take_beside(&self, other: &Self, kernel: KernelId) {
+        let (mut this, mut other) = (self.0.borrow_mut(), other.0.borrow_mut());
+        let notes = other.notes.drain(..).filter(|note| *note != Note::Barrier);
+        this.notes.extend(notes.map(|note| note.beside(kernel)));
+        if let Some(continued) = other.continued.take() {
+            this.continued = Some(continued);
+        }
     }
 
     pub(crate) fn reset(&self) {

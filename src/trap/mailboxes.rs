@@ -152,16 +152,13 @@ impl Mailboxes {
         of_kernel.map_or(Detail::None, |(kernel, put)| Detail::Mail(kernel, put))
     }
 
-    /// Adds a mailbox, and forgets those that are gone.
     pub(crate) fn bind(&self, queue: QueueId, mailbox: Rc<dyn BoundMailbox>) {
-        let mut all = self.bound.borrow_mut();
-        let gone = all.iter().filter(|(_, other)| other.is_gone());
-        let gone: Vec<_> = gone.map(|(queue, _)| *queue).collect();
-        let gone: Vec<_> = gone.iter().map(|queue| all.remove(queue)).collect();
-        all.insert(queue, mailbox);
-        // Destructors of messages may use mailboxes.
-        drop(all);
-        drop(gone);
+        self.bound.borrow_mut().insert(queue, mailbox);
+    }
+
+    /// Takes a mailbox that is gone. Its messages go with it, and their destructors may use mailboxes.
+    pub(crate) fn forget(&self, queue: QueueId) -> Option<Rc<dyn BoundMailbox>> {
+        self.bound.borrow_mut().remove(&queue)
     }
 
     /// Notes that a task puts into a mailbox which belongs to no kernel. Nothing looks at this in the real

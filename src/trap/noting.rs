@@ -16,6 +16,10 @@ impl TrapFrame {
         self.is_locating.set(true);
     }
 
+    pub(crate) fn is_located(&self) -> bool {
+        self.is_locating.get()
+    }
+
     /// Puts a reply aside, if the place where the task continues is to be noted. The stub looks here
     /// when it finds no reply, so that a reply in its usual place costs nothing more.
     pub(crate) fn put_located_reply(&self, reply: &mut Option<Reply>) {

@@ -28,7 +28,9 @@ use crate::{
     abi::{Kind, Reply, SystemCall},
     interrupt::{External, ExternalWork},
     panic::lock,
-    trap::{BoundMailbox, Caller, Lack, Received, SharedMailbox, Store, TrapFrame},
+    trap::{
+        BoundMailbox, Caller, Lack, Object, Received, SharedMailbox, Store, TrapFrame, mail_notes,
+    },
 };
 
 /// The end of a mailbox that takes messages, which tasks of any kernel and other threads put. Clones are
@@ -110,6 +112,7 @@ impl<T: Send + 'static> Mailbox<T> {
     ) -> (Sender<T>, Self) {
         let shared = Arc::new(Shared {
             name,
+            made: mail_notes::name(),
             capacity,
             codec,
             home: OnceLock::new(),
@@ -201,7 +204,9 @@ impl<T: Send + 'static> Mailbox<T> {
 
     /// Returns what the kernel of the caller has of the mailbox; `None` if it belongs to no kernel yet.
     fn bound(&self, os: &Os) -> Option<Rc<Bound<T>>> {
-        let home = self.0.0.home.get()?;
+        let shared = &self.0.0;
+        mail_notes::touch(Object::Home, shared.made, false);
+        let home = shared.home.get()?;
         let found = home.remote.is(&os.frame().remote);
         let found = found
             .then(|| os.frame().mailboxes.get(home.queue))
@@ -221,7 +226,8 @@ impl<T: Send + 'static> Mailbox<T> {
         let shared = &self.0.0;
         let queue = Queue::required(os, Kind::Mailbox, shared.name.as_deref()).await;
         let (remote, id) = (os.frame().remote.clone(), queue.id());
-        let mut state = lock(&shared.state);
+        mail_notes::touch(Object::Senders, shared.made, false);
+        let mut state = shared.change();
         if shared.home.get().is_some() {
             drop(state);
             return self.bound(os).expect("it belongs to a kernel");
@@ -241,6 +247,7 @@ impl<T: Send + 'static> Mailbox<T> {
             queue: id,
         };
         let _ = shared.home.set(home);
+        mail_notes::touch(Object::Home, shared.made, true);
         drop(state);
         shared.tell_apart();
         let bound = Rc::new(Bound {
@@ -473,19 +480,43 @@ impl<T: Send + 'static> Bound<T> {
 
 impl<T: Send + 'static> Drop for Bound<T> {
     fn drop(&mut self) {
-        self.shared.refuse();
+        if !self.is_gone() {
+            self.shared.refuse();
+        }
     }
 }
 
 impl<T> Clone for Mailbox<T> {
     fn clone(&self) -> Self {
+        let handles = || Arc::strong_count(&self.0);
+        mail_notes::count(Object::Takers, self.0.0.made, || (handles(), handles() + 1));
         Self(Arc::clone(&self.0))
+    }
+}
+
+impl<T> Drop for Mailbox<T> {
+    fn drop(&mut self) {
+        let handles = || Arc::strong_count(&self.0);
+        mail_notes::count(Object::Takers, self.0.0.made, || (handles(), handles() - 1));
     }
 }
 
 impl<T> Clone for Sender<T> {
     fn clone(&self) -> Self {
+        let handles = || Arc::strong_count(&self.0);
+        mail_notes::count(Object::Senders, self.0.0.made, || {
+            (handles(), handles() + 1)
+        });
         Self(Arc::clone(&self.0))
+    }
+}
+
+impl<T> Drop for Sender<T> {
+    fn drop(&mut self) {
+        let handles = || Arc::strong_count(&self.0);
+        mail_notes::count(Object::Senders, self.0.0.made, || {
+            (handles(), handles() - 1)
+        });
     }
 }
 

@@ -383,6 +383,23 @@ fn a_sender_that_waits_learns_that_the_mailbox_is_gone() {
     }
 }
 
+/// Else a task that waits for an answer to such a message would wait as long as the kernel runs.
+#[test]
+fn s95_the_messages_that_no_task_has_taken_are_dropped_with_the_mailbox() {
+    sim(async |os: &mut Os| {
+        let (sender, mailbox) = Mailbox::<Sender<u32>>::unbounded();
+        let (first, _) = Mailbox::unbounded();
+        let (second, answer) = Mailbox::<u32>::unbounded();
+        sender.try_put(first).unwrap();
+        sender.try_put(second).unwrap();
+        let server = async move |os: &mut Os| drop(mailbox.get(os).await);
+        os.spawn("server", server).await.unwrap();
+        let answer = async |os: &mut Os| answer.get(os).await;
+        let answer = os.timeout(milli(1), answer).await;
+        assert_eq!(answer, Ok(Err(Closed(()))));
+    });
+}
+
 #[test]
 fn a_mailbox_that_no_kernel_has_taken_from_is_gone_with_its_last_handle() {
     let (sender, mailbox) = Mailbox::bounded(1);

@@ -13,6 +13,7 @@ mod children;
 mod console;
 mod cores;
 mod cores_cycles;
+mod cores_searched;
 mod cores_simulated;
 mod daemons;
 mod devices;

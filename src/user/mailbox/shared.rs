@@ -3,7 +3,7 @@
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::{
-        Arc, Mutex, OnceLock, Weak,
+        Arc, Mutex, MutexGuard, OnceLock, Weak,
         atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
     },
 };
@@ -12,7 +12,10 @@ use crate::{
     abi::{KernelId, QueueId},
     interrupt::{ExternalWork, Remote},
     panic::{contain, lock},
-    trap::SharedMailbox,
+    trap::{
+        Object, SharedMailbox,
+        mail_notes::{self, MailboxName},
+    },
     user::queue::{Closed, TryPutError},
 };
 
@@ -30,6 +33,8 @@ pub(in crate::user) struct Codec<T> {
 
 pub(super) struct Shared<T> {
     pub(super) name: Option<Box<str>>,
+    /// For the notes of a search.
+    pub(super) made: MailboxName,
     /// How many messages may be put and not taken.
     pub(super) capacity: usize,
     /// Has their values on tapes.
@@ -62,6 +67,10 @@ pub(super) struct PuttingEnd<T>(pub(super) Arc<Shared<T>>);
 impl<T> Drop for TakingEnd<T> {
     fn drop(&mut self) {
         self.0.refuse();
+        if let Some(home) = self.0.home.get() {
+            // It forgets the mailbox, and with it the messages that no task has taken.
+            home.remote.mail(home.queue);
+        }
     }
 }
 
@@ -115,6 +124,12 @@ pub(super) struct Waiting<T> {
 }
 
 impl<T> Shared<T> {
+    /// Returns the state, for a call that may change it.
+    pub(super) fn change(&self) -> MutexGuard<'_, State<T>> {
+        mail_notes::touch(Object::Mailbox, self.made, true);
+        lock(&self.state)
+    }
+
     /// Notes that a task of this kernel puts.
     ///
     /// *Panics* as [`Self::tell_apart`] does.
@@ -156,7 +171,7 @@ impl<T> Shared<T> {
     }
 
     pub(super) fn try_put(&self, key: Key, message: T) -> Result<(), TryPutError<T>> {
-        let mut state = lock(&self.state);
+        let mut state = self.change();
         if state.is_gone {
             return Err(TryPutError::Closed(message));
         }
@@ -183,7 +198,7 @@ impl<T> Shared<T> {
 
     /// Puts a message that the tape says was put, whether there is room or not.
     pub(super) fn put_again(&self, key: Key, message: T) {
-        let mut state = lock(&self.state);
+        let mut state = self.change();
         if state.is_gone {
             return;
         }
@@ -196,7 +211,7 @@ impl<T> Shared<T> {
 
     /// Has a message wait for room. Returns its ticket.
     pub(super) fn wait(&self, key: Key, message: T, remote: Remote, room: QueueId) -> u64 {
-        let mut state = lock(&self.state);
+        let mut state = self.change();
         state.last_ticket += 1;
         let ticket = state.last_ticket;
         if remote.plays() && !room.is_of_daemon() {
@@ -226,6 +241,7 @@ impl<T> Shared<T> {
     /// Notes that a message is taken, without the lock. Returns whether a task may wait for room.
     #[inline]
     pub(super) fn take_one(&self) -> bool {
+        mail_notes::touch(Object::Mailbox, self.made, true);
         self.taken.count.fetch_add(1, SeqCst);
         self.taken.is_awaited.load(SeqCst)
     }
@@ -234,7 +250,7 @@ impl<T> Shared<T> {
     #[cold]
     #[inline(never)]
     pub(super) fn admit(&self) {
-        let mut state = lock(&self.state);
+        let mut state = self.change();
         // One that waits although the mailbox is gone is about to be refused.
         while !state.is_gone
             && self.has_room(&mut state)
@@ -251,7 +267,7 @@ impl<T> Shared<T> {
 
     /// Refuses all messages, because no task can take one any more.
     pub(super) fn refuse(&self) {
-        let mut state = lock(&self.state);
+        let mut state = self.change();
         state.is_gone = true;
         let (coming, external) = (std::mem::take(&mut state.coming), state.external.take());
         let waiting = std::mem::take(&mut state.waiting);
@@ -270,6 +286,7 @@ impl<T> Shared<T> {
     }
 
     pub(super) fn close(&self) {
+        mail_notes::touch(Object::Senders, self.made, true);
         let mut state = lock(&self.state);
         state.has_senders = false;
         let external = state.external.take();
@@ -316,7 +333,7 @@ pub(super) struct Ticket<'a, T> {
 
 impl<T> Ticket<'_, T> {
     pub(super) fn result(self) -> Result<(), Closed<T>> {
-        let refused = lock(&self.shared.state).refused.remove(&self.ticket);
+        let refused = self.shared.change().refused.remove(&self.ticket);
         refused.map_or(Ok(()), |(_, message)| Err(Closed(message)))
     }
 }
@@ -324,7 +341,7 @@ impl<T> Ticket<'_, T> {
 impl<T> Drop for Ticket<'_, T> {
     /// A put that is cut is withdrawn.
     fn drop(&mut self) {
-        let mut state = lock(&self.shared.state);
+        let mut state = self.shared.change();
         let mut waiting = state.waiting.iter();
         let at = waiting.position(|waiting| waiting.ticket == self.ticket);
         let withdrawn = at.and_then(|at| state.waiting.remove(at));

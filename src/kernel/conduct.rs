@@ -1,0 +1,313 @@
+//! A kernel that conducts others on its thread: its policy decides which task of which kernel has each turn, and
+//! its log and its notes have what they do. So a search of several kernels is a search of one.
+
+use std::{
+    cell::{Cell, RefCell},
+    mem,
+    rc::Rc,
+};
+
+use super::{Error, Kernel, Step, ready::Ready, report::Limit};
+use crate::{
+    abi::{KernelId, Tid},
+    interrupt::Remote,
+    log::{Event, Log},
+    sched::{Cause, Policy, Runnable},
+    trap::{Footprints, Note, Object, mail_notes},
+};
+
+thread_local! {
+    static CONDUCTOR: RefCell<Option<Rc<Conductor>>> = const { RefCell::new(None) };
+}
+
+/// What a kernel lends while it conducts.
+pub(crate) struct Conductor {
+    ready: RefCell<Ready>,
+    log: RefCell<Log>,
+    /// Its notes, and whether they have the places where turns continue.
+    footprints: Option<(Footprints, bool)>,
+    remote: Remote,
+    turns: Cell<u64>,
+    most: u64,
+}
+
+/// The part of a kernel under a conductor that both use.
+#[derive(Default)]
+pub(crate) struct Part {
+    /// The notes of the kernel, which it may not live to give away.
+    notes: Option<Footprints>,
+    /// What the kernel has told its policy, in order.
+    told: RefCell<Vec<Told>>,
+    /// The task that has the next turn.
+    next: Cell<Option<Runnable>>,
+    ready: Cell<usize>,
+    /// The ready tasks that the conductor has, and those that it has not, since every processor computes.
+    handed: RefCell<Vec<Runnable>>,
+    withheld: RefCell<Vec<Runnable>>,
+    /// Whether its time has come, and it has not looked yet.
+    is_due: Cell<bool>,
+}
+
+enum Told {
+    Pushed(Runnable, Cause),
+    Removed(Runnable),
+    Ended(Runnable),
+}
+
+/// The policy of a kernel under a conductor.
+struct Conducted(Rc<Part>);
+
+impl Policy for Conducted {
+    fn push(&mut self, task: Runnable, cause: Cause) {
+        self.0.ready.update(|ready| ready + 1);
+        self.0.told.borrow_mut().push(Told::Pushed(task, cause));
+    }
+
+    fn pop(&mut self) -> Option<Runnable> {
+        let next = self.0.next.take()?;
+        self.0.ready.update(|ready| ready - 1);
+        Some(next)
+    }
+
+    fn remove(&mut self, task: Runnable) {
+        self.0.ready.update(|ready| ready - 1);
+        self.0.told.borrow_mut().push(Told::Removed(task));
+    }
+
+    fn ended(&mut self, task: Runnable) {
+        self.0.told.borrow_mut().push(Told::Ended(task));
+    }
+
+    fn len(&self) -> usize {
+        self.0.ready.get()
+    }
+
+    fn wants_facts(&self) -> bool {
+        false
+    }
+
+    fn stays(&self) -> bool {
+        true
+    }
+}
+
+impl Part {
+    /// Whether the conductor has a ready task of the kernel, or the kernel itself.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.is_due.get() || !self.handed.borrow().is_empty()
+    }
+
+    /// Gives this task the next turn of the kernel.
+    pub(crate) fn resume(&self, task: Runnable) {
+        self.handed.borrow_mut().retain(|other| *other != task);
+        self.next.set(Some(task));
+    }
+}
+
+/// Gives a kernel back what it has lent.
+struct Lent<'a>(&'a mut Kernel, Rc<Conductor>);
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        mail_notes::close();
+        CONDUCTOR.take();
+        let Self(kernel, conductor) = self;
+        mem::swap(&mut kernel.ready, &mut conductor.ready.borrow_mut());
+        mem::swap(&mut kernel.log, &mut conductor.log.borrow_mut());
+        kernel.remote.runs(Tid::KERNEL);
+        kernel.stats.ticks = conductor.turns.get();
+    }
+}
+
+impl Kernel {
+    /// Conducts the kernels that run meanwhile. It has no tasks of its own.
+    pub(crate) fn conduct<T>(&mut self, run: impl FnOnce() -> T) -> T {
+        let footprints = self.frame.footprints();
+        if footprints.is_some() {
+            mail_notes::open(&self.remote);
+        }
+        let conductor = Rc::new(Conductor {
+            ready: RefCell::new(mem::replace(&mut self.ready, Ready::new(None, 1))),
+            log: RefCell::new(mem::take(&mut self.log)),
+            footprints: footprints.map(|notes| (notes, self.frame.is_located())),
+            remote: self.remote.clone(),
+            turns: Cell::new(0),
+            most: self.limits.ticks,
+        });
+        CONDUCTOR.set(Some(Rc::clone(&conductor)));
+        let _lent = Lent(self, conductor);
+        run()
+    }
+
+    /// Puts the kernel under a conductor, which knows its tasks from now on.
+    pub(super) fn obey(&mut self, conductor: &Rc<Conductor>) -> Rc<Part> {
+        let located = conductor.footprints.as_ref().map(|(_, located)| *located);
+        let notes = located.map(|is_located| match is_located {
+            true => self.located_footprints(),
+            false => self.footprints(),
+        });
+        let part = Rc::new(Part {
+            notes,
+            ..Part::default()
+        });
+        self.is_conducted = true;
+        self.ready = Ready::new(None, 1);
+        let policy = Box::new(Conducted(Rc::clone(&part)));
+        self.ready.set_next(("of a search", policy));
+        self.replace_policy();
+        if conductor.log.borrow().is_observed() {
+            let (conductor, id, of) = (Rc::clone(conductor), self.id, Rc::clone(&part));
+            self.log.add(Box::new(move |event: &Event<'_>| {
+                conductor.take_notes(id, &of);
+                let event = event.clone().beside(id);
+                conductor.log.borrow_mut().pass(&event);
+            }));
+            for task in self.tasks.ready().collect::<Vec<_>>() {
+                self.emit_spawned(task, None);
+            }
+        }
+        part
+    }
+
+    /// Polls the world without a wait, and gives no task a turn.
+    pub(crate) fn look(&mut self) -> Result<Step, Error> {
+        self.step_by(|kernel, ends| {
+            if !kernel.is_over() {
+                kernel.poll_world(ends)?;
+            }
+            Ok(match kernel.is_over() {
+                true => Step::Finished,
+                false => Step::Idle,
+            })
+        })
+    }
+
+    /// Returns whether a task has its turn before others that are ready: its computation is over.
+    pub(crate) fn has_turn_due(&self) -> bool {
+        self.processors.has_done()
+    }
+
+    /// Returns whether no ready task can have a turn: every processor computes.
+    fn computes_only(&self) -> bool {
+        !self.ready.is_empty() && self.is_waiting()
+    }
+
+    /// Returns the error of a kernel whose conductor has reached its limit.
+    pub(crate) fn over_limit(&self, conductor: &Conductor) -> Error {
+        self.limit(Limit::Ticks(conductor.most))
+    }
+}
+
+impl Conductor {
+    /// Returns the conductor of this thread.
+    pub(crate) fn current() -> Option<Rc<Self>> {
+        CONDUCTOR.with_borrow(Clone::clone)
+    }
+
+    /// Takes what a kernel has told its policy, and its notes. It may have ended.
+    pub(crate) fn follow(&self, id: KernelId, kernel: Option<&Kernel>, part: &Part) {
+        let mut ready = self.ready.borrow_mut();
+        let mut has_ended = false;
+        let (mut handed, mut withheld) = (part.handed.borrow_mut(), part.withheld.borrow_mut());
+        for told in part.told.take() {
+            match told {
+                Told::Pushed(task, cause) => {
+                    ready.push_apart(task.beside(id), cause);
+                    handed.push(task);
+                }
+                Told::Removed(task) => {
+                    ready.remove(task.beside(id));
+                    handed.retain(|other| *other != task);
+                    withheld.retain(|other| *other != task);
+                }
+                Told::Ended(task) => {
+                    has_ended = true;
+                    ready.ended(task.beside(id));
+                }
+            }
+        }
+        if kernel.is_some_and(Kernel::computes_only) {
+            for task in handed.drain(..) {
+                ready.remove(task.beside(id));
+                withheld.push(task);
+            }
+        } else {
+            for task in withheld.drain(..) {
+                ready.push_apart(task.beside(id), Cause::Woken);
+                handed.push(task);
+            }
+        }
+        drop(ready);
+        self.take_notes(id, part);
+        if has_ended {
+            // The last end is that of the kernel.
+            self.touch(Object::Life(Tid::KERNEL.beside(id)));
+        }
+    }
+
+    fn touch(&self, object: Object) {
+        let writes = true;
+        self.note(Note::Touched { object, writes });
+    }
+
+    fn note(&self, note: Note) {
+        if let Some((footprints, _)) = &self.footprints {
+            footprints.note(note);
+        }
+    }
+
+    /// Takes the notes of a kernel, and those of mailboxes.
+    fn take_notes(&self, id: KernelId, part: &Part) {
+        if let (Some((footprints, _)), Some(notes)) = (&self.footprints, &part.notes) {
+            footprints.take_beside(notes, id);
+            mail_notes::take()
+                .into_iter()
+                .for_each(|note| footprints.note(note));
+        }
+    }
+
+    /// Has a kernel look at the world in a turn of its own: its time has come. Mail may come before.
+    pub(crate) fn wake(&self, id: KernelId, part: &Part) {
+        part.is_due.set(true);
+        let mut ready = self.ready.borrow_mut();
+        ready.push_apart(Runnable::kernel(id), Cause::Woken);
+    }
+
+    /// Notes that a kernel takes what has come.
+    pub(crate) fn polls(&self, id: KernelId, part: &Part) {
+        let was_due = part.is_due.take();
+        if was_due {
+            self.ready.borrow_mut().remove(Runnable::kernel(id));
+        }
+        self.note(Note::Touched {
+            object: Object::Poll(Tid::KERNEL.beside(id)),
+            writes: was_due,
+        });
+    }
+
+    /// Notes that the clock goes on, for all kernels.
+    pub(crate) fn note_wait(&self) {
+        self.remote.runs(Tid::KERNEL);
+        self.note(Note::Barrier);
+    }
+
+    /// Returns the task that has the next turn, and its kernel. `None` if the policy gives none, or has
+    /// failed.
+    pub(crate) fn next(&self) -> Option<(KernelId, Runnable)> {
+        self.remote.runs(Tid::KERNEL);
+        let task = self.ready.borrow_mut().pop_apart()?;
+        self.remote.runs(task.tid);
+        self.turns.update(|turns| turns + 1);
+        task.alone()
+    }
+
+    pub(crate) fn is_at_limit(&self) -> bool {
+        self.turns.get() >= self.most
+    }
+
+    /// Says why the policy gives no task.
+    pub(crate) fn failure(&self) -> String {
+        let failure = self.ready.borrow_mut().take_failure();
+        failure.unwrap_or_else(|| "the policy of the search withholds a task".into())
+    }
+}
