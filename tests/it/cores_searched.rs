@@ -191,8 +191,8 @@ fn own_policy(seed: u64) -> impl Fn() -> Result<Kernel, Error> {
 #[test]
 fn a_search_of_kernels_finds_what_runs_come_to_that_it_does_not_decide() {
     let first = wanted("TRAPLINE_FUZZ_FIRST", 0);
-    let programs = wanted("TRAPLINE_FUZZ_PROGRAMS", 40);
-    let schedules = wanted("TRAPLINE_FUZZ_SCHEDULES", 400);
+    let programs = wanted("TRAPLINE_FUZZ_PROGRAMS", 15);
+    let schedules = wanted("TRAPLINE_FUZZ_SCHEDULES", 150);
     let (mut complete, mut whole) = (0, 0);
     for number in first..first + programs {
         let program = program(number);
@@ -287,7 +287,7 @@ fn a_search_of_kernels_runs_each_order_of_mail() {
     let bounded = |kernels: &mut Kernels| senders(kernels, 2, || Mailbox::bounded(1));
     let explored = check_kernels(3, bounded)
         .exhaustive()
-        .schedules(20_000)
+        .schedules(1_000)
         .explore();
     assert!(explored.outcomes.iter().eq(orders), "{explored}");
     println!("{} schedules", explored.schedules);
