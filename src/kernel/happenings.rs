@@ -57,7 +57,6 @@ impl Kernel {
             return;
         };
         let received = Received::default();
-        let is_gone = from.is_gone();
         let mut mail = Receiving { from, received };
         match queue.is_of_daemon() {
             // What daemons get is not on tapes.
@@ -74,7 +73,7 @@ impl Kernel {
             self.touch_queue(queue);
             self.close_queue(queue);
         }
-        if is_gone {
+        if mail.received.is_gone {
             let gone = self.frame.mailboxes.forget(queue);
             contain(|| drop((mail, gone)));
         }

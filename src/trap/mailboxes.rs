@@ -49,6 +49,8 @@ pub(crate) struct Received {
     pub(crate) numbers: Range<u64>,
     /// Whether nothing comes after them.
     pub(crate) closes: bool,
+    /// Whether no task can take from the mailbox any more.
+    pub(crate) is_gone: bool,
 }
 
 /// What the two ends of a mailbox share.
@@ -83,9 +85,6 @@ pub(crate) trait BoundMailbox {
 
     /// Drops the messages that no task has taken. No task of any kernel has another turn.
     fn discard(&self);
-
-    /// Whether no task can take from it any more.
-    fn is_gone(&self) -> bool;
 
     /// Admits messages that wait for the room of those that were taken.
     fn admit(&self);

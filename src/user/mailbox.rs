@@ -404,17 +404,17 @@ impl<T: Send + 'static> BoundMailbox for Bound<T> {
         let mut state = lock(&self.shared.state);
         state.is_told = false;
         let coming = std::mem::replace(&mut state.coming, spare);
-        let closes = !state.has_senders;
+        let (closes, is_gone) = (!state.has_senders, state.is_gone);
         drop(state);
         if let Some(tape) = tape {
             taped::write(tape, closes, &coming, self.shared.codec.as_ref());
         }
-        self.store(coming, closes)
+        self.store(coming, closes, is_gone)
     }
 
     fn receive_again(&self, tape: &[u8]) -> Result<Received, Lack> {
         let (coming, closes) = taped::read(tape, &self.shared)?;
-        Ok(self.store(coming, closes))
+        Ok(self.store(coming, closes, self.is_gone()))
     }
 
     fn post_of(&self, message: u64) -> Option<Key> {
@@ -430,10 +430,6 @@ impl<T: Send + 'static> BoundMailbox for Bound<T> {
         self.queue.side().clear();
     }
 
-    fn is_gone(&self) -> bool {
-        lock(&self.shared.state).is_gone
-    }
-
     fn admit(&self) {
         self.room.set(0);
         self.shared.admit();
@@ -445,6 +441,10 @@ impl<T: Send + 'static> BoundMailbox for Bound<T> {
 }
 
 impl<T: Send + 'static> Bound<T> {
+    fn is_gone(&self) -> bool {
+        lock(&self.shared.state).is_gone
+    }
+
     /// Notes room for a message that a task may wait for. In the real world that task is told when half of
     /// the mailbox is free, or at the next poll, which comes before the kernel sleeps: to wake a kernel for
     /// each message would take ten times as long as the message.
@@ -461,7 +461,7 @@ impl<T: Send + 'static> Bound<T> {
     }
 
     /// Moves messages into the store of the queue.
-    fn store(&self, mut coming: VecDeque<(Key, T)>, closes: bool) -> Received {
+    fn store(&self, mut coming: VecDeque<(Key, T)>, closes: bool, is_gone: bool) -> Received {
         let side = self.queue.side();
         let mut numbers = 0..0;
         for message in coming.drain(..) {
@@ -474,7 +474,11 @@ impl<T: Send + 'static> Bound<T> {
         if coming.capacity() <= REUSED {
             self.spare.replace(coming);
         }
-        Received { numbers, closes }
+        Received {
+            numbers,
+            closes,
+            is_gone,
+        }
     }
 }
 

@@ -191,21 +191,21 @@ impl<T> Mail for Post<T> {
 pub(super) struct Room<T> {
     shared: Arc<Shared<T>>,
     ticket: u64,
-    is_over: Cell<bool>,
 }
 
 /// Ends the wait with its task's.
-pub(super) struct OfTask<T>(Rc<Room<T>>);
+pub(super) struct OfTask {
+    frame: Rc<TrapFrame>,
+    queue: QueueId,
+}
 
 impl<T: Send + 'static> Room<T> {
-    pub(super) fn bind(os: &Os, shared: &Arc<Shared<T>>, ticket: u64, queue: QueueId) -> OfTask<T> {
-        let room = Rc::new(Self {
-            shared: Arc::clone(shared),
-            ticket,
-            is_over: Cell::new(false),
-        });
-        os.frame().mailboxes.bind(queue, Rc::clone(&room) as _);
-        OfTask(room)
+    pub(super) fn bind(os: &Os, shared: &Arc<Shared<T>>, ticket: u64, queue: QueueId) -> OfTask {
+        let shared = Arc::clone(shared);
+        let room = Rc::new(Self { shared, ticket });
+        let frame = Rc::clone(os.frame());
+        frame.mailboxes.bind(queue, room);
+        OfTask { frame, queue }
     }
 }
 
@@ -242,10 +242,6 @@ impl<T: Send + 'static> BoundMailbox for Room<T> {
 
     fn discard(&self) {}
 
-    fn is_gone(&self) -> bool {
-        self.is_over.get()
-    }
-
     fn admit(&self) {}
 
     fn as_any(self: Rc<Self>) -> Rc<dyn std::any::Any> {
@@ -258,11 +254,12 @@ fn over() -> Received {
     Received {
         numbers: 0..0,
         closes: true,
+        is_gone: false,
     }
 }
 
-impl<T> Drop for OfTask<T> {
+impl Drop for OfTask {
     fn drop(&mut self) {
-        self.0.is_over.set(true);
+        self.frame.mailboxes.forget(self.queue);
     }
 }
