@@ -10,7 +10,7 @@ use rustc_hash::{FxHashMap, FxHasher};
 
 use super::{
     clock::{Clock, index},
-    foot::{Closes, Foot, Name, conflict},
+    foot::{self, Closes, Foot, Name, Own, conflict},
     notes::Made,
     space::{Move, Pick},
 };
@@ -161,7 +161,8 @@ impl Causality {
         std::mem::take(&mut self.turns)
     }
 
-    fn name(&self, object: Object) -> Name {
+    /// Returns the name of an object, of this kernel if it has no number.
+    fn name(&self, object: Object, own: Own) -> Name {
         let made = |queue: QueueId| {
             let known = self.queues.get(&queue).and_then(|known| known.name);
             known.unwrap_or((Tid::KERNEL, queue.number()))
@@ -172,20 +173,20 @@ impl Causality {
             Object::Exit(task) => Name::Exit(task),
             Object::Waits(task) => Name::Waits(task),
             Object::Family(task) => Name::Family(task),
-            Object::Lasting => Name::Lasting,
-            Object::Tids => Name::Tids,
-            Object::Random => Name::Random,
-            Object::World => Name::World,
-            Object::Devices => Name::Devices,
-            Object::Connection(number) => Name::Connection(number),
-            Object::Clock => Name::Clock,
-            Object::Calls(number) => Name::Calls(number),
+            Object::Lasting => Name::Lasting(own),
+            Object::Tids => Name::Tids(own),
+            Object::Random => Name::Random(own),
+            Object::World => Name::World(own),
+            Object::Devices => Name::Devices(own),
+            Object::Connection(number) => Name::Connection(own, number),
+            Object::Clock => Name::Clock(own),
+            Object::Calls(number) => Name::Calls(own, number),
             Object::PutEnd(queue) => Name::PutEnd(made(queue)),
             Object::GetEnd(queue) => Name::GetEnd(made(queue)),
             Object::Beside(queue) => Name::Beside(made(queue)),
             Object::Handles(device) => Name::Handles(device),
-            Object::Cycles => Name::Cycles,
-            Object::Scopes => Name::Scopes,
+            Object::Cycles => Name::Cycles(own),
+            Object::Scopes => Name::Scopes(own),
             Object::Budget(task) => Name::Budget(task),
             Object::Mailbox(maker, number) => Name::Mailbox((maker, number)),
             Object::Home(maker, number) => Name::Home((maker, number)),
@@ -201,24 +202,26 @@ impl Causality {
         let mut foot = Foot::default();
         foot.names.reserve(8);
         foot.add(Name::Life(task), false);
+        let mut own = foot::own(task.kernel());
         for note in notes {
             match *note {
-                Note::Touched { object, writes } => foot.add(self.name(object), writes),
+                Note::Of(kernel) => own = foot::own(Some(kernel)),
+                Note::Touched { object, writes } => foot.add(self.name(object, own), writes),
                 // A kill after this turn finds the task elsewhere than a kill before it.
                 Note::Woken(woken) => foot.add(Name::Life(woken), false),
                 Note::Counted {
                     object,
                     before,
                     left,
-                } => foot.count(self.name(object), before, left),
+                } => foot.count(self.name(object, own), before, left),
                 Note::Closes {
                     task,
                     object,
                     handed,
                 } => foot.closes.push(Closes {
                     task,
-                    name: self.name(object),
-                    handed: handed.map(|lock| self.name(lock)),
+                    name: self.name(object, own),
+                    handed: handed.map(|lock| self.name(lock, own)),
                 }),
                 _ => {}
             }

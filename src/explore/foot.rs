@@ -5,7 +5,10 @@ use std::hash::{Hash, Hasher};
 use rustc_hash::FxHasher;
 
 use super::notes::Made;
-use crate::{DeviceId, Object, Tid};
+use crate::{DeviceId, KernelId, Object, Tid};
+
+/// The number of the kernel that has an object, from 1 upward; 0 for a kernel alone.
+pub(super) type Own = u16;
 
 /// The name of an object, the same in every schedule. Queues and shared values are named by their
 /// maker and its count of them. Devices have their numbers: turns that open one do not commute.
@@ -16,20 +19,20 @@ pub(super) enum Name {
     Exit(Tid),
     Waits(Tid),
     Family(Tid),
-    Lasting,
-    Tids,
-    Random,
-    World,
-    Devices,
-    Connection(u32),
-    Clock,
-    Calls(u8),
+    Lasting(Own),
+    Tids(Own),
+    Random(Own),
+    World(Own),
+    Devices(Own),
+    Connection(Own, u32),
+    Clock(Own),
+    Calls(Own, u8),
     PutEnd(Made),
     GetEnd(Made),
     Beside(Made),
     Handles(DeviceId),
-    Cycles,
-    Scopes,
+    Cycles(Own),
+    Scopes(Own),
     Budget(Tid),
     Mailbox(Made),
     Home(Made),
@@ -37,6 +40,10 @@ pub(super) enum Name {
     Takers(Made),
     Poll(Tid),
     Shared(Made),
+}
+
+pub(super) fn own(kernel: Option<KernelId>) -> Own {
+    kernel.map_or(0, |kernel| kernel.index() as Own + 1)
 }
 
 #[derive(Clone, Debug, Default)]
@@ -99,14 +106,14 @@ impl Foot {
 
     /// Whether it may disarm a timer, or keep a packet from its arrival.
     pub(super) fn changes_clock(&self) -> bool {
-        self.has_all() || self.touches(Name::Clock) || self.touches(Name::World)
+        self.has_all() || self.touches(Name::Clock(0)) || self.touches(Name::World(0))
     }
 
     /// Adds an object that has no number, and is changed.
     pub(super) fn touch(&mut self, object: Object) {
         match object {
-            Object::Clock => self.add(Name::Clock, true),
-            Object::World => self.add(Name::World, true),
+            Object::Clock => self.add(Name::Clock(0), true),
+            Object::World => self.add(Name::World(0), true),
             _ => self.touch_all(),
         }
     }
@@ -149,7 +156,7 @@ impl Foot {
         };
         let closes = |closes: &Closes| {
             closes.task == task
-                && next.touches(Name::Cycles)
+                && next.touches(Name::Cycles(own(task.kernel())))
                 && next.touches(closes.name)
                 && closes.handed.is_none_or(|lock| next.touches(lock))
         };

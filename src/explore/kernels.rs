@@ -21,8 +21,7 @@ const _: () = assert!(KERNELS == Kernels::MOST_CONDUCTED);
 ///
 /// An exhaustive search sees what kernels send to each other by a [`Mailbox`](crate::Mailbox), and not what they
 /// share otherwise, such as an [`Arc`](std::sync::Arc) of an atomic number: see
-/// [`Check::exhaustive`]. The clock, the random numbers and the network of each kernel are its own, and yet the
-/// search takes them for one: it runs more schedules than there are causal orders where several kernels use them.
+/// [`Check::exhaustive`].
 ///
 /// What a search decides besides the order of turns is for a kernel alone: faults, chaos, the time of turns,
 /// injections, cuts and mutations. The search panics if it is asked for them.

@@ -76,7 +76,7 @@ pub enum Object {
 }
 
 impl Object {
-    /// Returns the object as one of several kernels. Those that have no number are one object for all.
+    /// Returns the object as one of several kernels. [`Note::Of`] tells those apart that have no number.
     fn beside(self, kernel: KernelId) -> Self {
         match self {
             Self::Life(tid) => Self::Life(tid.beside(kernel)),
@@ -159,6 +159,8 @@ pub enum Note {
     Joined(Tid),
     /// The turn makes a call at this place of the source. Calls that never block have none.
     Called(&'static Location<'static>),
+    /// What follows is of this kernel, one of several.
+    Of(KernelId),
     /// The world reports something, the clock jumps, or the host acts: it commutes with no turn. It
     /// ends the notes of a turn.
     Barrier,
@@ -197,7 +199,7 @@ impl Note {
             Self::Stored(queue) => Self::Stored(queue.beside(kernel)),
             Self::Removed(queue, tid) => Self::Removed(queue.beside(kernel), tid.beside(kernel)),
             Self::Joined(tid) => Self::Joined(tid.beside(kernel)),
-            Self::Called(_) | Self::Barrier => self,
+            Self::Called(_) | Self::Of(_) | Self::Barrier => self,
         }
     }
 }
@@ -256,10 +258,13 @@ impl Footprints {
     /// Moves the notes of a kernel among several to these. Its barriers are none for the others.
     pub(crate) fn take_beside(&self, other: &Self, kernel: KernelId) {
         let (mut this, mut other) = (self.0.borrow_mut(), other.0.borrow_mut());
-        let notes = other.notes.drain(..).filter(|note| *note != Note::Barrier);
-        this.notes.extend(notes.map(|note| note.beside(kernel)));
         if let Some(continued) = other.continued.take() {
             this.continued = Some(continued);
+        }
+        if !other.notes.is_empty() {
+            this.notes.push(Note::Of(kernel));
+            let notes = other.notes.drain(..).filter(|note| *note != Note::Barrier);
+            this.notes.extend(notes.map(|note| note.beside(kernel)));
         }
     }
 
