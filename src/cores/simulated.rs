@@ -22,6 +22,10 @@ struct Member {
     peer: Option<(KernelId, String)>,
 }
 
+/// The most times that kernels take what a turn has sent, and what was sent for that. Only daemons send more
+/// before a task has its turn.
+const MOST_ANSWERS: usize = 100_000;
+
 struct Crew {
     members: Vec<Member>,
     clock: Rc<Cell<Duration>>,
@@ -67,8 +71,10 @@ pub(super) fn run(
     match crew.conductor.clone() {
         None => while crew.turn() {},
         Some(conductor) => {
-            crew.settle_all(&conductor);
+            conductor.begin();
+            (0..count).for_each(|at| crew.settle(at, &conductor));
             while crew.conducted_turn(&conductor) {}
+            conductor.note_wait();
         }
     }
     let results = crew.members.into_iter().map(|member| member.result);
@@ -126,7 +132,7 @@ impl Crew {
         let due = self.places(|kernel, _| kernel.has_turn_due());
         let is_ready = |member: &Member| member.kernel.is_some() && member.part.is_ready();
         let at = if let Some(at) = due.first() {
-            self.step(*at, Kernel::step);
+            self.step(*at, Kernel::have_turn);
             *at
         } else if !self.members.iter().any(is_ready) {
             return self.let_time_pass_for_all(conductor);
@@ -136,7 +142,7 @@ impl Crew {
             let at = kernel.index();
             if !task.tid.is_kernel() {
                 self.members[at].part.resume(task);
-                self.step(at, Kernel::step);
+                self.step(at, Kernel::have_turn);
             }
             at
         } else {
@@ -144,13 +150,15 @@ impl Crew {
             return self.abandon(conductor, |_| Error::Policy(why.clone()));
         };
         self.settle(at, conductor);
-        loop {
+        for _ in 0..MOST_ANSWERS {
             let raised = self.places(|kernel, _| kernel.remote().is_raised());
             match raised.first() {
                 Some(at) => self.settle(*at, conductor),
                 None => return true,
             }
         }
+        let why = "daemons of several kernels send each other mail without an end";
+        self.abandon(conductor, |_| Error::Policy(why.into()))
     }
 
     /// Lets the time pass. The kernels whose time has come look at the world in any order, and mail of the first
@@ -172,7 +180,9 @@ impl Crew {
 
     /// Has a kernel take what has come, and tells the conductor what it has done.
     fn settle(&mut self, at: usize, conductor: &Conductor) {
-        conductor.polls(self.members[at].id, &self.members[at].part);
+        let member = &self.members[at];
+        let kernel = member.kernel.as_ref().map(|(kernel, _)| kernel);
+        conductor.polls(member.id, kernel, &member.part);
         loop {
             self.step(at, Kernel::look);
             let Member {
@@ -180,14 +190,11 @@ impl Crew {
             } = &self.members[at];
             conductor.follow(*id, kernel.as_ref().map(|(kernel, _)| kernel), part);
             let waits = |(_, pace): &(Kernel, Rc<Pace>)| pace.asleep().is_some();
-            if part.is_ready() || kernel.as_ref().is_none_or(waits) {
+            let is_due = |(kernel, _): &(Kernel, Rc<Pace>)| kernel.has_turn_due();
+            if part.is_ready() || kernel.as_ref().is_none_or(|it| waits(it) || is_due(it)) {
                 break;
             }
         }
-    }
-
-    fn settle_all(&mut self, conductor: &Conductor) {
-        (0..self.members.len()).for_each(|at| self.settle(at, conductor));
     }
 
     /// Ends all kernels that run with an error.

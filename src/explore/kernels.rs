@@ -13,7 +13,7 @@ const _: () = assert!(KERNELS == Kernels::MOST_CONDUCTED);
 ///
 /// The closure is called once for each schedule, with kernels as [`Kernels::simulated`] makes them. The search
 /// decides which task of which kernel has each turn, and so in which order mail arrives, by any strategy that there
-/// is. A policy that a kernel has of its own is replaced. The random numbers of all kernels follow from the seed.
+/// is. A policy and a quantum that a kernel has of its own are replaced. The random numbers of all kernels follow from the seed.
 /// Reports show a task with the number of its kernel, such as `2:1`.
 ///
 /// A schedule fails by an error or a panic of the closure, so a test checks the results that [`Kernels::run`]
@@ -23,8 +23,8 @@ const _: () = assert!(KERNELS == Kernels::MOST_CONDUCTED);
 /// share otherwise, such as an [`Arc`](std::sync::Arc) of an atomic number: see
 /// [`Check::exhaustive`].
 ///
-/// What a search decides besides the order of turns is for a kernel alone: faults, chaos, the time of turns,
-/// injections, cuts and mutations. The search panics if it is asked for them.
+/// What a search decides besides the order of turns is for a kernel alone: faults, chaos and networks, the time of turns,
+/// injections, cuts, mutations and the limit of tasks. The search panics if it is asked for them.
 ///
 /// *Panics* if there are more than 32 kernels.
 ///

@@ -150,6 +150,9 @@ impl<'a> Trials<'a> {
 
 const NOT_RUN: &str = "the closure has made tasks, and has not run them: call kernel.run()";
 
+const NOT_CONDUCTED: &str = "the closure has run a kernel besides those that it is given: the search decides \
+     the turns of these alone. Boot each kernel in kernels.run(..)";
+
 const NOT_ALONE: &str = "the closure has run another kernel than the one that it is given, or has \
      replaced or reset that one: the search decides the turns of that kernel alone. Spawn the tasks \
      on it, and call kernel.run()";
@@ -203,7 +206,11 @@ impl Test<'_> {
         }
         if !was_alone {
             // What it came to was no schedule of the search.
-            failure = Some(NOT_ALONE.to_string());
+            let why = match self.settings.kernels {
+                Some(_) => NOT_CONDUCTED,
+                None => NOT_ALONE,
+            };
+            failure = Some(why.to_string());
         }
         if let (Some(judge), Some(end), true) = (&self.settings.judge, end, has_run) {
             let notes = notes.get_or_insert_default();

@@ -10,7 +10,7 @@ use std::{
 use super::{Error, Kernel, Step, ready::Ready, report::Limit};
 use crate::{
     abi::{KernelId, Tid},
-    interrupt::Remote,
+    interrupt::{External, ExternalWork, Remote},
     log::{Event, Log},
     sched::{Cause, Policy, Runnable},
     trap::{Footprints, Note, Object, mail_notes},
@@ -29,6 +29,8 @@ pub(crate) struct Conductor {
     remote: Remote,
     turns: Cell<u64>,
     most: u64,
+    /// Whether another thread may have decided what a kernel did.
+    counts_on_threads: Cell<bool>,
 }
 
 /// The part of a kernel under a conductor that both use.
@@ -116,12 +118,19 @@ impl Drop for Lent<'_> {
         mem::swap(&mut kernel.log, &mut conductor.log.borrow_mut());
         kernel.remote.runs(Tid::KERNEL);
         kernel.stats.ticks = conductor.turns.get();
+        if conductor.counts_on_threads.get() {
+            drop(ExternalWork::new(&kernel.remote, External::Setter));
+        }
     }
 }
 
 impl Kernel {
     /// Conducts the kernels that run meanwhile. It has no tasks of its own.
     pub(crate) fn conduct<T>(&mut self, run: impl FnOnce() -> T) -> T {
+        assert!(
+            Conductor::current().is_none(),
+            "a search of several kernels cannot begin within another one"
+        );
         let footprints = self.frame.footprints();
         if footprints.is_some() {
             mail_notes::open(&self.remote);
@@ -132,6 +141,7 @@ impl Kernel {
             footprints: footprints.map(|notes| (notes, self.frame.is_located())),
             remote: self.remote.clone(),
             turns: Cell::new(0),
+            counts_on_threads: Cell::new(false),
             most: self.limits.ticks,
         });
         CONDUCTOR.set(Some(Rc::clone(&conductor)));
@@ -151,9 +161,8 @@ impl Kernel {
             ..Part::default()
         });
         self.is_conducted = true;
-        self.ready = Ready::new(None, 1);
         let policy = Box::new(Conducted(Rc::clone(&part)));
-        self.ready.set_next(("of a search", policy));
+        self.ready.obey(("of a search", policy));
         self.replace_policy();
         if conductor.log.borrow().is_observed() {
             let (conductor, id, of) = (Rc::clone(conductor), self.id, Rc::clone(&part));
@@ -167,6 +176,16 @@ impl Kernel {
             }
         }
         part
+    }
+
+    /// Gives the task that is next its turn, or one whose computation is over.
+    pub(crate) fn have_turn(&mut self) -> Result<Step, Error> {
+        self.step_by(|kernel, ends| {
+            let ticks = ends.ticks.min(kernel.stats.ticks + 1);
+            let ran = kernel.run_pass(ticks);
+            kernel.check_policy()?;
+            Ok(ran.map_or(Step::Idle, Step::Ran))
+        })
     }
 
     /// Polls the world without a wait, and gives no task a turn.
@@ -192,6 +211,10 @@ impl Kernel {
         !self.ready.is_empty() && self.is_waiting()
     }
 
+    fn counts_on_setters(&self) -> bool {
+        self.remote.started(External::Setter) > 0
+    }
+
     /// Returns the error of a kernel whose conductor has reached its limit.
     pub(crate) fn over_limit(&self, conductor: &Conductor) -> Error {
         self.limit(Limit::Ticks(conductor.most))
@@ -207,6 +230,9 @@ impl Conductor {
     /// Takes what a kernel has told its policy, and its notes. It may have ended.
     pub(crate) fn follow(&self, id: KernelId, kernel: Option<&Kernel>, part: &Part) {
         let mut ready = self.ready.borrow_mut();
+        if kernel.is_some_and(Kernel::counts_on_setters) {
+            self.counts_on_threads.set(true);
+        }
         let mut has_ended = false;
         let (mut handed, mut withheld) = (part.handed.borrow_mut(), part.withheld.borrow_mut());
         for told in part.told.take() {
@@ -230,6 +256,8 @@ impl Conductor {
             for task in handed.drain(..) {
                 ready.remove(task.beside(id));
                 withheld.push(task);
+                // It could have had its turn before.
+                self.touch(Object::Life(task.tid.beside(id)));
             }
         } else {
             for task in withheld.drain(..) {
@@ -269,20 +297,32 @@ impl Conductor {
     /// Has a kernel look at the world in a turn of its own: its time has come. Mail may come before.
     pub(crate) fn wake(&self, id: KernelId, part: &Part) {
         part.is_due.set(true);
+        self.note(Note::Woken(Tid::KERNEL.beside(id)));
         let mut ready = self.ready.borrow_mut();
         ready.push_apart(Runnable::kernel(id), Cause::Woken);
     }
 
     /// Notes that a kernel takes what has come.
-    pub(crate) fn polls(&self, id: KernelId, part: &Part) {
+    pub(crate) fn polls(&self, id: KernelId, kernel: Option<&Kernel>, part: &Part) {
+        let of = Tid::KERNEL.beside(id);
         let was_due = part.is_due.take();
         if was_due {
             self.ready.borrow_mut().remove(Runnable::kernel(id));
+            // It could have looked before.
+            self.touch(Object::Life(of));
         }
+        // Daemons have their turns in the next poll, whoever causes it.
+        let has_daemons = kernel.is_some_and(|kernel| kernel.ready.daemons() > 0);
         self.note(Note::Touched {
-            object: Object::Poll(Tid::KERNEL.beside(id)),
-            writes: was_due,
+            object: Object::Poll(of),
+            writes: was_due || has_daemons,
         });
+    }
+
+    /// Forgets what was noted of mailboxes while kernels were booted: the host has done it.
+    pub(crate) fn begin(&self) {
+        drop(mail_notes::take());
+        self.note_wait();
     }
 
     /// Notes that the clock goes on, for all kernels.

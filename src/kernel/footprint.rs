@@ -44,10 +44,11 @@ impl Kernel {
         }
         match touches {
             Touches::Nothing | Touches::Processor(Nanos::ZERO) => {}
-            // Each turn of another task may have to wait for the processor.
             // Mailboxes have notes of their own then.
             Touches::Mail if self.is_conducted => {}
-            Touches::All | Touches::Mail | Touches::Processor(_) => self.touch(Object::All),
+            Touches::All | Touches::Mail => self.touch(Object::All),
+            // Each turn of another task may have to wait for the processor.
+            Touches::Processor(_) => self.touch(Object::All),
             Touches::World => self.touch(Object::World),
             Touches::Net => self.frame.touch(Object::World, false),
             Touches::Device(device) => self.touch_device(device),

@@ -69,7 +69,7 @@ impl Kernel {
         for number in mail.received.numbers.clone() {
             self.put_message(queue, number);
         }
-        if mail.received.closes {
+        if mail.received.closes || mail.received.is_gone {
             self.touch_queue(queue);
             self.close_queue(queue);
         }

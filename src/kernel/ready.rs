@@ -72,6 +72,12 @@ impl Ready {
         }
     }
 
+    /// Has this policy replace any other before the next pass, with turns of one tick.
+    pub(super) fn obey(&mut self, policy: Named) {
+        self.turns = None;
+        self.next = Some(policy);
+    }
+
     /// Has the policy replaced before the next pass, unless it stays. Returns whether it will be.
     pub(super) fn set_next(&mut self, policy: Named) -> bool {
         let turns = self.turns.as_ref();

@@ -82,7 +82,7 @@ impl Kernel {
             let turn = self.turn(me);
             if turn == Turn::Void {
                 self.ready.leave();
-                if self.is_asked {
+                if self.is_asked || self.is_conducted {
                     self.poll_soon();
                 }
             } else {

@@ -404,17 +404,17 @@ impl<T: Send + 'static> BoundMailbox for Bound<T> {
         let mut state = lock(&self.shared.state);
         state.is_told = false;
         let coming = std::mem::replace(&mut state.coming, spare);
-        let (closes, is_gone) = (!state.has_senders, state.is_gone);
+        let ends = [!state.has_senders, state.is_gone];
         drop(state);
         if let Some(tape) = tape {
-            taped::write(tape, closes, &coming, self.shared.codec.as_ref());
+            taped::write(tape, ends, &coming, self.shared.codec.as_ref());
         }
-        self.store(coming, closes, is_gone)
+        self.store(coming, ends)
     }
 
     fn receive_again(&self, tape: &[u8]) -> Result<Received, Lack> {
-        let (coming, closes) = taped::read(tape, &self.shared)?;
-        Ok(self.store(coming, closes, self.is_gone()))
+        let (coming, ends) = taped::read(tape, &self.shared)?;
+        Ok(self.store(coming, ends))
     }
 
     fn post_of(&self, message: u64) -> Option<Key> {
@@ -460,8 +460,9 @@ impl<T: Send + 'static> Bound<T> {
         }
     }
 
-    /// Moves messages into the store of the queue.
-    fn store(&self, mut coming: VecDeque<(Key, T)>, closes: bool, is_gone: bool) -> Received {
+    /// Moves messages into the store of the queue. The ends tell whether there are no senders, and whether no task
+    /// can take any more.
+    fn store(&self, mut coming: VecDeque<(Key, T)>, [closes, is_gone]: [bool; 2]) -> Received {
         let side = self.queue.side();
         let mut numbers = 0..0;
         for message in coming.drain(..) {

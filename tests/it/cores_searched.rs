@@ -4,8 +4,8 @@
 use std::{cell::OnceCell, collections::BTreeSet, rc::Rc, sync::Arc, time::Duration};
 
 use trapline::{
-    Error, Kernel, Kernels, Mailbox, Os, Report, Sender, SimWorld, TryPutError, check_kernels,
-    sched::Random, sometimes, sync::Mutex,
+    Either2, Error, Kernel, Kernels, Mailbox, Os, Report, Sender, SimWorld, TryPutError, after,
+    check_kernels, sched::Random, sometimes, sync::Mutex,
 };
 
 use crate::exhaustive::{every::wanted, random::draw};
@@ -27,6 +27,9 @@ enum Step {
     Random,
     /// With a yield while it has the lock of its kernel.
     Lock,
+    Compute,
+    /// Waits for mail without a handle of the mailbox, for a millisecond at most.
+    Arm,
     Exit,
 }
 
@@ -50,7 +53,14 @@ fn program(seed: u64) -> Program {
         11 => Step::Ask(draw(state, kernels)),
         12 => Step::Drop(draw(state, kernels)),
         13 => Step::Yield,
-        14 => [Step::Sleep, Step::Spawn, Step::Random, Step::Lock][draw(state, 4)],
+        14 => [
+            Step::Sleep,
+            Step::Spawn,
+            Step::Random,
+            Step::Lock,
+            Step::Compute,
+            Step::Arm,
+        ][draw(state, 6)],
         _ => Step::Exit,
     };
     let task = |state: &mut u64| (0..1 + draw(state, 3)).map(|_| step(state)).collect();
@@ -143,6 +153,15 @@ async fn steps(os: &mut Os, number: u64, steps: Vec<Step>, mut ends: Ends, log: 
                 let _guard = lock.lock(os).await;
                 os.yield_now().await;
                 say("locked,");
+            }
+            Step::Compute => os.compute(Duration::from_millis(1)).await,
+            Step::Arm => {
+                let mail = ends.own.get_arm(os).await;
+                match os.first((mail, after(Duration::from_millis(1)))).await {
+                    Either2::First(Ok(mail)) => answer(number, mail, &log),
+                    Either2::First(Err(_)) => say("end,"),
+                    Either2::Second(()) => say("late,"),
+                }
             }
             Step::Exit => return,
         }
@@ -473,4 +492,175 @@ fn what_is_for_one_kernel_is_refused() {
     }
     let why = panics(Box::new(move || check_kernels(33, test).run()));
     assert_eq!(why, "a search takes at most 32 kernels, and not 33");
+}
+
+/// Searches kernels of one task or more, and compares with what runs come to that it does not decide.
+fn compare(count: usize, make: impl Fn(&Kernels, u64) -> String + Sync) -> BTreeSet<String> {
+    let searched = |kernels: &mut Kernels| {
+        let outcome = make(kernels, 0);
+        kernels.outcome(outcome);
+        Ok(())
+    };
+    let explored = check_kernels(count, searched).exhaustive().explore();
+    assert_eq!(explored.failure, None, "{explored}");
+    assert!(explored.complete, "{explored}");
+    let by_seed = |seed| make(&Kernels::simulated(count, seed), seed);
+    let drawn: BTreeSet<String> = (0..500).map(by_seed).collect();
+    assert_eq!(drawn, explored.outcomes);
+    explored.outcomes
+}
+
+fn told(results: &[Result<Report, Error>], log: &Log) -> String {
+    let ends = results.iter().map(|result| match result {
+        Ok(_) => "ends",
+        Err(Error::Peer { .. }) => "is ended",
+        Err(_) => "fails",
+    });
+    let ends: Vec<_> = ends.collect();
+    format!("{}: {}", ends.join(", "), log.lock().unwrap())
+}
+
+#[test]
+fn a_computation_that_ends_alone_and_one_beside_ready_tasks_are_searched() {
+    for processors in [1, 2] {
+        let make = |kernels: &Kernels, seed| {
+            let (sender, mailbox) = Mailbox::<u64>::unbounded();
+            let said = Log::default();
+            let log = Arc::clone(&said);
+            let results = kernels.run(move |id| {
+                let builder = Kernel::builder()
+                    .world(SimWorld::new(0))
+                    .processors(processors);
+                let mut kernel = builder.policy(Random::new(seed)).build()?;
+                let (sender, mailbox, log) = (sender.clone(), mailbox.clone(), Arc::clone(&log));
+                if id.index() > 0 {
+                    kernel.spawn("takes", async move |os: &mut Os| {
+                        drop(sender);
+                        let get = async |os: &mut Os| mailbox.get(os).await;
+                        let got = os.timeout(Duration::from_micros(500), get).await;
+                        *log.lock().unwrap() += &format!("{got:?}");
+                    })?;
+                    return Ok(kernel);
+                }
+                kernel.spawn("computes", async |os: &mut Os| {
+                    os.compute(Duration::from_millis(1)).await;
+                })?;
+                kernel.spawn("sends", async move |os: &mut Os| {
+                    os.yield_now().await;
+                    let _ = sender.put(os, 7).await;
+                })?;
+                Ok(kernel)
+            });
+            told(&results, &said)
+        };
+        let outcomes = compare(2, make);
+        // With one processor, the mail may have to wait for the computation.
+        assert_eq!(outcomes.len(), 3 - processors, "{outcomes:?}");
+    }
+}
+
+#[test]
+fn the_limit_of_a_kernel_that_comes_with_mail_is_searched() {
+    let make = |kernels: &Kernels, seed| {
+        let (sender, mailbox) = Mailbox::<u64>::unbounded();
+        let said = [Log::default(), Log::default()];
+        let logs = said.clone();
+        let results = kernels.run(move |id| {
+            let second = Duration::from_secs(1);
+            let builder = Kernel::builder()
+                .world(SimWorld::new(0))
+                .policy(Random::new(seed));
+            let (sender, mailbox) = (sender.clone(), mailbox.clone());
+            let log = Arc::clone(&logs[id.index()]);
+            if id.index() > 0 {
+                let mut kernel = builder.max_time(second).build()?;
+                kernel.spawn("takes", async move |os: &mut Os| {
+                    let got = mailbox.get(os).await;
+                    *log.lock().unwrap() += &format!("{got:?}");
+                })?;
+                return Ok(kernel);
+            }
+            let mut kernel = builder.build()?;
+            kernel.spawn("says", async move |os: &mut Os| {
+                os.sleep(second).await;
+                *log.lock().unwrap() += "x";
+            })?;
+            kernel.spawn("sends", async move |os: &mut Os| {
+                os.sleep(second).await;
+                let _ = sender.try_put(7);
+            })?;
+            Ok(kernel)
+        });
+        told(&results, &said[0]) + &said[1].lock().unwrap()
+    };
+    let outcomes = compare(2, make);
+    assert!(outcomes.len() > 2, "{outcomes:?}");
+}
+
+#[test]
+fn daemons_of_kernels_run_in_a_search() {
+    let make = |kernels: &Kernels, _| {
+        let (sender, mailbox) = Mailbox::<u64>::unbounded();
+        let said = Log::default();
+        let log = Arc::clone(&said);
+        let results = kernels.run(move |id| {
+            let mut kernel = Kernel::simulated(0);
+            let (sender, mailbox, log) = (sender.clone(), mailbox.clone(), Arc::clone(&log));
+            if id.index() > 0 {
+                drop(sender);
+                kernel.spawn("takes", async move |os: &mut Os| {
+                    let got = mailbox.get(os).await;
+                    *log.lock().unwrap() += &format!("{got:?}");
+                })?;
+            } else {
+                kernel.spawn_daemon("sends", async move |os: &mut Os| {
+                    let _ = sender.put(os, 7).await;
+                });
+                kernel.spawn("sleeps", async |os: &mut Os| {
+                    os.sleep(Duration::from_secs(1)).await
+                })?;
+            }
+            Ok(kernel)
+        });
+        told(&results, &said)
+    };
+    assert!(compare(2, make).iter().eq(["ends, ends: Ok(7)"]));
+}
+
+#[test]
+fn a_closure_may_run_kernels_twice() {
+    let test = |kernels: &mut Kernels| {
+        senders(kernels, 1, Mailbox::unbounded)?;
+        senders(kernels, 1, Mailbox::unbounded)
+    };
+    let explored = check_kernels(3, test).exhaustive().explore();
+    assert!(explored.proved, "{explored}");
+    assert!(explored.outcomes.iter().eq(["23", "32"]), "{explored}");
+}
+
+#[test]
+fn a_search_of_kernels_within_another_is_refused() {
+    let test = |_: &mut Kernels| {
+        check_kernels(1, |_| Ok(())).schedules(1).run();
+        Ok(())
+    };
+    let failure = check_kernels(1, test)
+        .schedules(1)
+        .explore()
+        .failure
+        .unwrap();
+    assert!(
+        failure.why.contains("besides those that it is given"),
+        "{failure}"
+    );
+    let other = |_: &mut Kernels| Kernel::simulated(0).run().map(drop);
+    let failure = check_kernels(1, other)
+        .schedules(1)
+        .explore()
+        .failure
+        .unwrap();
+    assert!(
+        failure.why.contains("besides those that it is given"),
+        "{failure}"
+    );
 }

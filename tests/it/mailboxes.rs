@@ -10,8 +10,8 @@ use std::{
 };
 
 use trapline::{
-    Calls, Closed, Elapsed, Error, Event, Exit, Kernel, Kernels, Limits, Mailbox, Os, Report,
-    Sender, SimWorld, Step, TryPutError,
+    Calls, Closed, Either2, Elapsed, Error, Event, Exit, Kernel, Kernels, Limits, Mailbox, Os,
+    Report, Sender, SimWorld, Step, TryPutError, after,
 };
 
 fn milli(n: u64) -> Duration {
@@ -397,6 +397,19 @@ fn s95_the_messages_that_no_task_has_taken_are_dropped_with_the_mailbox() {
         let answer = async |os: &mut Os| answer.get(os).await;
         let answer = os.timeout(milli(1), answer).await;
         assert_eq!(answer, Ok(Err(Closed(()))));
+    });
+}
+
+#[test]
+fn an_arm_of_a_mailbox_without_another_handle_ends() {
+    sim(async |os: &mut Os| {
+        let (sender, mailbox) = Mailbox::<u32>::unbounded();
+        let arm = mailbox.get_arm(os).await;
+        drop(mailbox);
+        os.sleep(milli(1)).await;
+        assert!(sender.try_put(7).is_err());
+        let first = os.first((arm, after(milli(1)))).await;
+        assert_eq!(first, Either2::First(Err(Closed(()))));
     });
 }
 

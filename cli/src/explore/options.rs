@@ -168,7 +168,7 @@ impl Explore {
             return Err(format!("{why}: --estimate goes with random, pct or surw"));
         }
         if matches!(self.strategy, Some(SearchStrategy::Rff))
-            && self.jobs.is_some_and(|jobs| jobs > 1)
+            && self.jobs.is_some_and(|jobs| jobs != 1)
         {
             let why = "rff learns from each schedule, so it searches on one thread";
             return Err(format!("{why}: leave --jobs out, or give --jobs 1"));

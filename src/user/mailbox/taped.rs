@@ -23,11 +23,11 @@ use crate::{
 /// of a value there is one more than that, or 0 where the tape does not hold it.
 pub(super) fn write<T>(
     tape: &mut Vec<u8>,
-    closes: bool,
+    [closes, is_gone]: [bool; 2],
     coming: &VecDeque<(Key, T)>,
     codec: Option<&Codec<T>>,
 ) {
-    tape.push(closes.into());
+    tape.push(u8::from(closes) | u8::from(is_gone) << 1);
     for ((kernel, number), message) in coming {
         let value = codec.and_then(|codec| (codec.encode)(message));
         let len = value.as_ref().map_or(0, |value| value.len() as u64 + 1);
@@ -41,9 +41,12 @@ pub(super) fn write<T>(
 /// Takes the messages that the tape has, and whether they are the last.
 ///
 /// *Errors:* one is not there, and then none is taken; the tape is not of this mailbox.
-pub(super) fn read<T>(tape: &[u8], shared: &Shared<T>) -> Result<(VecDeque<(Key, T)>, bool), Lack> {
+pub(super) fn read<T>(
+    tape: &[u8],
+    shared: &Shared<T>,
+) -> Result<(VecDeque<(Key, T)>, [bool; 2]), Lack> {
     const WRONG: Lack = Lack::Wrong("mail that cannot be read");
-    let (closes, mut rest) = tape.split_first().ok_or(WRONG)?;
+    let (ends, mut rest) = tape.split_first().ok_or(WRONG)?;
     let mut state = lock(&shared.state);
     let (mut taken, mut put_again) = (VecDeque::new(), Vec::new());
     let ended = loop {
@@ -78,7 +81,7 @@ pub(super) fn read<T>(tape: &[u8], shared: &Shared<T>) -> Result<(VecDeque<(Key,
     drop(state);
     // Destructors of messages may use mailboxes.
     drop(put_again);
-    ended.map(|()| (taken, *closes != 0))
+    ended.map(|()| (taken, [ends & 1 != 0, ends & 2 != 0]))
 }
 
 /// Takes the next record off the tape: a key, and a value if there is one.
