@@ -167,6 +167,33 @@ pub enum Note {
 }
 
 impl Note {
+    /// A handle of an object is cloned, of which there were so many.
+    #[inline(always)]
+    pub(super) fn cloned(object: Object, before: usize) -> Self {
+        let (before, left) = (before as u64, before as u64 + 1);
+        Self::Counted {
+            object,
+            before,
+            left,
+        }
+    }
+
+    /// A handle of an object is dropped, and so many are left. The order of the drops decides which is the last.
+    /// All others commute.
+    #[inline(always)]
+    pub(super) fn dropped(object: Object, left: usize) -> [Self; 2] {
+        let writes = left == 0;
+        let (before, left) = (left as u64 + 1, left as u64);
+        [
+            Self::Touched { object, writes },
+            Self::Counted {
+                object,
+                before,
+                left,
+            },
+        ]
+    }
+
     /// Returns the note with the number of its kernel before those of the tasks, queues and devices.
     pub(crate) fn beside(self, kernel: KernelId) -> Self {
         match self {

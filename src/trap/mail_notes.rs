@@ -61,27 +61,28 @@ pub(crate) fn touch(object: fn(Tid, u64) -> Object, (maker, number): MailboxName
     }
 }
 
-/// Notes that a handle of a mailbox is cloned or dropped: how many of its kind there were and are.
+/// Notes that a handle of a mailbox is cloned, of which there were so many.
 #[inline]
-pub(crate) fn count(
+pub(crate) fn cloned(
     handles: fn(Tid, u64) -> Object,
     (maker, number): MailboxName,
-    counts: impl FnOnce() -> (usize, usize),
+    before: impl FnOnce() -> usize,
 ) {
     if IS_OPEN.get() {
-        let object = handles(maker, number);
-        let (before, left) = counts();
-        if left < before {
-            // The order of the drops decides which is the last. All others commute.
-            let writes = left == 0;
-            note(Note::Touched { object, writes });
-        }
-        let (before, left) = (before as u64, left as u64);
-        note(Note::Counted {
-            object,
-            before,
-            left,
-        });
+        note(Note::cloned(handles(maker, number), before()));
+    }
+}
+
+/// Notes that one is dropped, itself counted among so many.
+#[inline]
+pub(crate) fn dropped(
+    handles: fn(Tid, u64) -> Object,
+    (maker, number): MailboxName,
+    before: impl FnOnce() -> usize,
+) {
+    if IS_OPEN.get() {
+        let notes = Note::dropped(handles(maker, number), before() - 1);
+        notes.into_iter().for_each(note);
     }
 }
 

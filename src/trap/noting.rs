@@ -69,22 +69,14 @@ impl TrapFrame {
 
     #[inline(always)]
     pub(crate) fn note_clone(&self, object: Object, before: usize) {
-        self.note(Note::Counted {
-            object,
-            before: before as u64,
-            left: before as u64 + 1,
-        });
+        self.note(Note::cloned(object, before));
     }
 
     #[inline(always)]
     pub(crate) fn note_drop(&self, object: Object, left: usize) {
-        // The order of the drops decides which is the last. All others commute.
-        self.touch(object, left == 0);
-        self.note(Note::Counted {
-            object,
-            before: left as u64 + 1,
-            left: left as u64,
-        });
+        for note in Note::dropped(object, left) {
+            self.note(note);
+        }
     }
 
     #[inline(always)]

@@ -493,24 +493,21 @@ impl<T: Send + 'static> Drop for Bound<T> {
 
 impl<T> Clone for Mailbox<T> {
     fn clone(&self) -> Self {
-        let handles = || Arc::strong_count(&self.0);
-        mail_notes::count(Object::Takers, self.0.0.made, || (handles(), handles() + 1));
+        mail_notes::cloned(Object::Takers, self.0.0.made, || Arc::strong_count(&self.0));
         Self(Arc::clone(&self.0))
     }
 }
 
 impl<T> Drop for Mailbox<T> {
     fn drop(&mut self) {
-        let handles = || Arc::strong_count(&self.0);
-        mail_notes::count(Object::Takers, self.0.0.made, || (handles(), handles() - 1));
+        mail_notes::dropped(Object::Takers, self.0.0.made, || Arc::strong_count(&self.0));
     }
 }
 
 impl<T> Clone for Sender<T> {
     fn clone(&self) -> Self {
-        let handles = || Arc::strong_count(&self.0);
-        mail_notes::count(Object::Senders, self.0.0.made, || {
-            (handles(), handles() + 1)
+        mail_notes::cloned(Object::Senders, self.0.0.made, || {
+            Arc::strong_count(&self.0)
         });
         Self(Arc::clone(&self.0))
     }
@@ -518,9 +515,8 @@ impl<T> Clone for Sender<T> {
 
 impl<T> Drop for Sender<T> {
     fn drop(&mut self) {
-        let handles = || Arc::strong_count(&self.0);
-        mail_notes::count(Object::Senders, self.0.0.made, || {
-            (handles(), handles() - 1)
+        mail_notes::dropped(Object::Senders, self.0.0.made, || {
+            Arc::strong_count(&self.0)
         });
     }
 }
