@@ -38,13 +38,13 @@ pub(super) fn write<T>(
     }
 }
 
+/// Messages, and whether no sender is left, and no task that can take.
+type Arrived<T> = (VecDeque<(Key, T)>, [bool; 2]);
+
 /// Takes the messages that the tape has, and whether they are the last.
 ///
 /// *Errors:* one is not there, and then none is taken; the tape is not of this mailbox.
-pub(super) fn read<T>(
-    tape: &[u8],
-    shared: &Shared<T>,
-) -> Result<(VecDeque<(Key, T)>, [bool; 2]), Lack> {
+pub(super) fn read<T>(tape: &[u8], shared: &Shared<T>) -> Result<Arrived<T>, Lack> {
     const WRONG: Lack = Lack::Wrong("mail that cannot be read");
     let (ends, mut rest) = tape.split_first().ok_or(WRONG)?;
     let mut state = lock(&shared.state);
