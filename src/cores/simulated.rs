@@ -138,11 +138,18 @@ impl Crew {
             return self.let_time_pass_for_all(conductor);
         } else if conductor.is_at_limit() {
             return self.abandon(conductor, |kernel| kernel.over_limit(conductor));
-        } else if let Some((kernel, task)) = conductor.next() {
+        } else if let Some((kernel, task)) =
+            conductor.next(|kernel| &self.members[kernel.index()].part)
+        {
             let at = kernel.index();
+            let Member { kernel, part, .. } = &self.members[at];
             if !task.tid.is_kernel() {
-                self.members[at].part.resume(task);
+                part.resume(task);
                 self.step(at, Kernel::have_turn);
+            } else if part.look()
+                && let Some((kernel, _)) = kernel
+            {
+                kernel.remote().shutdown();
             }
             at
         } else {
@@ -272,6 +279,9 @@ impl Crew {
         let id = member.id;
         drop(member.kernel.take());
         if let Some(why) = why {
+            if let Some(conductor) = &self.conductor {
+                conductor.note_failure();
+            }
             self.shut_down(id, &why);
         }
     }
@@ -282,7 +292,10 @@ impl Crew {
                 && member.peer.is_none()
             {
                 member.peer = Some((id, why.to_string()));
-                kernel.remote().shutdown();
+                match &self.conductor {
+                    Some(conductor) => conductor.end(member.id, &member.part),
+                    None => kernel.remote().shutdown(),
+                }
             }
         }
     }

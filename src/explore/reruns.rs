@@ -183,6 +183,9 @@ impl Reruns<'_> {
         };
         let turn = match story.turn(found.turn) {
             Some(turn) if found.turn > 0 => turn,
+            None if found.turn > 0 => {
+                return Ok(format!("doomed from turn {}: {found}\n", found.turn));
+            }
             _ => return Ok(format!("doomed from the start: {found}\n")),
         };
         let saved = match &found.before.passing {

@@ -407,9 +407,12 @@ impl Told {
             Some((call, row)) => (format!("after {call}"), Place::Of(*row)),
             None => ("where it begins".into(), Place::None),
         };
-        let name = self.ledger.comm(task);
+        let text = match task.kernel().filter(|_| task.is_kernel()) {
+            Some(kernel) => format!("kernel {kernel}, whose time has come, has to wait"),
+            None => format!("{} {task} is preempted {before}", self.ledger.comm(task)),
+        };
         self.rows.push(Row {
-            text: format!("    !  {name} {task} is preempted {before}"),
+            text: format!("    !  {text}"),
             place,
             task: Some(task),
             preemptions: 1,

@@ -14,6 +14,7 @@ use crate::{
     log::{Event, Log},
     sched::{Cause, Policy, Runnable},
     trap::{Footprints, Note, Object, mail_notes},
+    world::{SimWorld, World},
 };
 
 thread_local! {
@@ -27,6 +28,7 @@ pub(crate) struct Conductor {
     /// Its notes, and whether they have the places where turns continue.
     footprints: Option<(Footprints, bool)>,
     remote: Remote,
+    world: RefCell<Box<dyn World>>,
     turns: Cell<u64>,
     most: u64,
     /// Whether another thread may have decided what a kernel did.
@@ -48,6 +50,8 @@ pub(crate) struct Part {
     withheld: RefCell<Vec<Runnable>>,
     /// Whether its time has come, and it has not looked yet.
     is_due: Cell<bool>,
+    /// Whether another kernel has failed, which shuts this one down, too.
+    must_end: Cell<bool>,
 }
 
 enum Told {
@@ -99,6 +103,19 @@ impl Part {
         self.is_due.get() || !self.handed.borrow().is_empty()
     }
 
+    /// Whether the task, or the kernel itself, can have a turn.
+    fn has(&self, task: Runnable) -> bool {
+        match task.tid.is_kernel() {
+            true => self.is_due.get(),
+            false => self.handed.borrow().contains(&task),
+        }
+    }
+
+    /// Begins a turn of the kernel itself. Returns whether it is to be shut down.
+    pub(crate) fn look(&self) -> bool {
+        self.must_end.take()
+    }
+
     /// Gives this task the next turn of the kernel.
     pub(crate) fn resume(&self, task: Runnable) {
         self.handed.borrow_mut().retain(|other| *other != task);
@@ -116,6 +133,7 @@ impl Drop for Lent<'_> {
         let Self(kernel, conductor) = self;
         mem::swap(&mut kernel.ready, &mut conductor.ready.borrow_mut());
         mem::swap(&mut kernel.log, &mut conductor.log.borrow_mut());
+        mem::swap(&mut kernel.world, &mut conductor.world.borrow_mut());
         kernel.remote.runs(Tid::KERNEL);
         kernel.stats.ticks = conductor.turns.get();
         if conductor.counts_on_threads.get() {
@@ -140,6 +158,7 @@ impl Kernel {
             log: RefCell::new(mem::take(&mut self.log)),
             footprints: footprints.map(|notes| (notes, self.frame.is_located())),
             remote: self.remote.clone(),
+            world: RefCell::new(mem::replace(&mut self.world, Box::new(SimWorld::new(0)))),
             turns: Cell::new(0),
             counts_on_threads: Cell::new(false),
             most: self.limits.ticks,
@@ -265,6 +284,11 @@ impl Conductor {
                 handed.push(task);
             }
         }
+        if kernel.is_none() && part.is_due.take() {
+            // It has ended by itself.
+            ready.remove(Runnable::kernel(id));
+            part.must_end.set(false);
+        }
         drop(ready);
         self.take_notes(id, part);
         if has_ended {
@@ -296,22 +320,41 @@ impl Conductor {
 
     /// Has a kernel look at the world in a turn of its own: its time has come. Mail may come before.
     pub(crate) fn wake(&self, id: KernelId, part: &Part) {
-        part.is_due.set(true);
+        if part.is_due.replace(true) {
+            return;
+        }
         self.note(Note::Woken(Tid::KERNEL.beside(id)));
         let mut ready = self.ready.borrow_mut();
         ready.push_apart(Runnable::kernel(id), Cause::Woken);
     }
 
+    /// Has a kernel shut down in a turn of its own: another one has failed. It may have other turns before.
+    pub(crate) fn end(&self, id: KernelId, part: &Part) {
+        part.must_end.set(true);
+        self.wake(id, part);
+    }
+
+    /// Notes that a kernel has failed: nothing commutes with that.
+    pub(crate) fn note_failure(&self) {
+        self.touch(Object::All);
+    }
+
+    /// Decides a choice of a task.
+    pub(crate) fn choose(&self, of: u64, drawn: u64) -> u64 {
+        self.world.borrow_mut().choose(of, drawn)
+    }
+
     /// Notes that a kernel takes what has come.
     pub(crate) fn polls(&self, id: KernelId, kernel: Option<&Kernel>, part: &Part) {
         let of = Tid::KERNEL.beside(id);
-        let was_due = part.is_due.take();
+        // What shuts it down is still under way.
+        let was_due = !part.must_end.get() && part.is_due.take();
         if was_due {
             self.ready.borrow_mut().remove(Runnable::kernel(id));
             // It could have looked before.
             self.touch(Object::Life(of));
         }
-        // Daemons have their turns in the next poll, whoever causes it.
+        // Daemons have their turns in the next poll, whatever causes it.
         let has_daemons = kernel.is_some_and(|kernel| kernel.ready.daemons() > 0);
         self.note(Note::Touched {
             object: Object::Poll(of),
@@ -331,14 +374,23 @@ impl Conductor {
         self.note(Note::Barrier);
     }
 
-    /// Returns the task that has the next turn, and its kernel. `None` if the policy gives none, or has
-    /// failed.
-    pub(crate) fn next(&self) -> Option<(KernelId, Runnable)> {
+    /// Returns the task that has the next turn, and its kernel, of which this returns the part. `None` if the
+    /// policy gives none, or has failed.
+    pub(crate) fn next<'a>(
+        &self,
+        part: impl Fn(KernelId) -> &'a Part,
+    ) -> Option<(KernelId, Runnable)> {
         self.remote.runs(Tid::KERNEL);
-        let task = self.ready.borrow_mut().pop_apart()?;
-        self.remote.runs(task.tid);
-        self.turns.update(|turns| turns + 1);
-        task.alone()
+        loop {
+            let task = self.ready.borrow_mut().pop_apart()?;
+            let (kernel, alone) = task.alone()?;
+            // A policy may keep a task that is gone.
+            if part(kernel).has(alone) {
+                self.remote.runs(task.tid);
+                self.turns.update(|turns| turns + 1);
+                return Some((kernel, alone));
+            }
+        }
     }
 
     pub(crate) fn is_at_limit(&self) -> bool {

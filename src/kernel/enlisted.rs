@@ -91,7 +91,11 @@ impl Kernel {
             let why = "a kernel of Kernels::simulated has no tape: its seed repeats the run";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
-        let pace = Rc::new(Pace::new(clock));
+        let choose = conductor.map(|conductor| {
+            let conductor = Rc::clone(conductor);
+            Box::new(move |of, drawn| conductor.choose(of, drawn)) as _
+        });
+        let pace = Rc::new(Pace::new(clock, choose));
         let inner = std::mem::replace(&mut self.world, Box::new(SimWorld::new(seed)));
         self.world = Box::new(InStep::new(inner, &pace));
         self.world.reseed(seed);

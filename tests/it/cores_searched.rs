@@ -403,3 +403,134 @@ fn a_search_of_kernels_within_another_is_refused() {
         "{failure}"
     );
 }
+
+/// The turn after the put has it arrive, and may come before the mailbox belongs to a kernel.
+#[test]
+fn a_put_and_a_get_and_the_ends_of_both_kernels_are_searched() {
+    let test = |kernels: &mut Kernels| {
+        let mailbox = Mailbox::<u32>::bounded(2);
+        let results = kernels.run(move |id| {
+            let mut kernel = Kernel::simulated(0);
+            let (sender, mailbox) = mailbox.clone();
+            if id.index() == 0 {
+                drop(sender);
+                kernel.spawn("gets", async move |os: &mut Os| {
+                    let _ = mailbox.get(os).await;
+                    os.yield_now().await;
+                })?;
+            } else {
+                drop(mailbox);
+                kernel.spawn("puts", async move |os: &mut Os| {
+                    let _ = sender.put(os, 1).await;
+                    os.yield_now().await;
+                })?;
+            }
+            Ok(kernel)
+        });
+        results.into_iter().try_for_each(|result| result?.check())
+    };
+    let explored = check_kernels(2, test).exhaustive().explore();
+    assert!(explored.proved, "{explored}");
+}
+
+#[test]
+fn a_choice_of_a_task_of_a_kernel_is_a_branch() {
+    let test = |kernels: &mut Kernels| {
+        let said = Log::default();
+        let log = Arc::clone(&said);
+        let results = kernels.run(move |_| {
+            let (mut kernel, log) = (Kernel::simulated(0), Arc::clone(&log));
+            kernel.spawn("tosses", async move |os: &mut Os| {
+                let side = os.choose(3).await;
+                *log.lock().unwrap() += &side.to_string();
+            })?;
+            Ok(kernel)
+        });
+        kernels.outcome(said.lock().unwrap().clone());
+        results.into_iter().try_for_each(|result| result?.check())
+    };
+    for check in [
+        check_kernels(1, test).exhaustive(),
+        check_kernels(1, test).schedules(100),
+    ] {
+        let explored = check.explore();
+        assert!(explored.outcomes.iter().eq(["0", "1", "2"]), "{explored}");
+    }
+}
+
+#[test]
+fn a_kill_in_a_kernel_is_searched_first_in_first_out_too() {
+    let test = |kernels: &mut Kernels| {
+        let results = kernels.run(|id| {
+            let mut kernel = Kernel::simulated(0);
+            if id.index() == 0 {
+                let victim = kernel.spawn("victim", async |os: &mut Os| os.yield_now().await)?;
+                kernel.spawn("killer", async move |os: &mut Os| {
+                    os.kill(victim).await;
+                })?;
+            } else {
+                kernel.spawn("other", async |os: &mut Os| os.yield_now().await)?;
+            }
+            Ok(kernel)
+        });
+        results.into_iter().try_for_each(|result| result?.check())
+    };
+    check_kernels(2, test).fifo().schedules(1).run();
+    assert!(check_kernels(2, test).exhaustive().explore().proved);
+}
+
+/// A kernel that fails shuts the others down, and each learns of it in its own time.
+#[test]
+fn what_comes_between_a_failure_and_its_effects_is_searched() {
+    let make = |kernels: &Kernels, seed: u64| {
+        let logs = [Log::default(), Log::default()];
+        let (mailbox, own) = (Mailbox::<u32>::bounded(1), logs.clone());
+        let results = kernels.run(move |id| {
+            let (sender, mailbox) = mailbox.clone();
+            let log = own.get(id.index()).map(Arc::clone);
+            let builder = Kernel::builder()
+                .world(SimWorld::new(0))
+                .policy(Random::new(seed));
+            let Some(log) = log else {
+                let mut kernel = builder.max_ticks(2).build()?;
+                kernel.spawn("bad", async move |os: &mut Os| {
+                    let _sender = sender;
+                    loop {
+                        os.yield_now().await;
+                    }
+                })?;
+                return Ok(kernel);
+            };
+            let mut kernel = builder.build()?;
+            if id.index() == 0 {
+                drop(sender);
+                kernel.spawn("takes", async move |os: &mut Os| {
+                    while let Ok(number) = mailbox.get(os).await {
+                        *log.lock().unwrap() += &format!("{number},");
+                    }
+                })?;
+            } else {
+                drop(mailbox);
+                kernel.spawn("puts", async move |os: &mut Os| {
+                    for number in 0..2 {
+                        let put = sender.put(os, number).await.is_ok();
+                        *log.lock().unwrap() += &format!("{put},");
+                    }
+                })?;
+            }
+            Ok(kernel)
+        });
+        told(&results, &logs[0]) + " put " + &logs[1].lock().unwrap()
+    };
+    let searched = |kernels: &mut Kernels| {
+        let outcome = make(kernels, 0);
+        kernels.outcome(outcome);
+        Ok(())
+    };
+    let explored = check_kernels(3, searched).exhaustive().explore();
+    assert!(explored.proved, "{explored}");
+    let by_seed = |seed| make(&Kernels::simulated(3, seed), seed);
+    let drawn: BTreeSet<String> = (0..2_000).map(by_seed).collect();
+    let missed: Vec<_> = drawn.difference(&explored.outcomes).collect();
+    assert!(missed.is_empty(), "{missed:?}");
+}

@@ -267,6 +267,7 @@ impl<T> Shared<T> {
 
     /// Refuses all messages, because no task can take one any more.
     pub(super) fn refuse(&self) {
+        mail_notes::touch(Object::Takers, self.made, true);
         let mut state = self.change();
         state.is_gone = true;
         let (coming, external) = (std::mem::take(&mut state.coming), state.external.take());
@@ -287,6 +288,8 @@ impl<T> Shared<T> {
 
     pub(super) fn close(&self) {
         mail_notes::touch(Object::Senders, self.made, true);
+        // A kernel that takes no more learns nothing.
+        mail_notes::touch(Object::Takers, self.made, false);
         let mut state = lock(&self.state);
         state.has_senders = false;
         let external = state.external.take();

@@ -10,13 +10,18 @@ pub(crate) struct Pace {
     clock: Rc<Cell<Duration>>,
     /// Since when the kernel waits, and until when; for ever without an instant.
     asleep: Cell<Option<Option<Duration>>>,
+    /// Decides the choices of tasks, if not the seed.
+    choose: Option<Box<Choose>>,
 }
 
+type Choose = dyn Fn(u64, u64) -> u64;
+
 impl Pace {
-    pub(crate) fn new(clock: &Rc<Cell<Duration>>) -> Self {
+    pub(crate) fn new(clock: &Rc<Cell<Duration>>, choose: Option<Box<Choose>>) -> Self {
         Self {
             clock: Rc::clone(clock),
             asleep: Cell::new(None),
+            choose,
         }
     }
 
@@ -55,8 +60,15 @@ impl InStep {
 
 impl World for InStep {
     forward_world!(inner: now, now_for_log, random, reseed, seed, reset, print, take_console);
-    forward_world!(inner: holds_tasks, is_idle, remote, submit, io, spins, spin, net, choose);
+    forward_world!(inner: holds_tasks, is_idle, remote, submit, io, spins, spin, net);
     forward_world!(inner: is_asked, before_turn, mail);
+
+    fn choose(&mut self, of: u64, drawn: u64) -> u64 {
+        match &self.pace.choose {
+            Some(choose) => choose(of, drawn),
+            None => self.inner.choose(of, drawn),
+        }
+    }
 
     fn wait(&mut self, deadline: Option<Duration>, happened: &mut Vec<Happening>) -> Result<()> {
         let before = happened.len();
