@@ -38,7 +38,7 @@ pub(crate) struct Conductor {
 /// The part of a kernel under a conductor that both use.
 #[derive(Default)]
 pub(crate) struct Part {
-    /// The notes of the kernel, which it may not live to give away.
+    /// The notes of the kernel, if there are any. They outlive it.
     notes: Option<Footprints>,
     /// What the kernel has told its policy, in order.
     told: RefCell<Vec<Told>>,
@@ -246,7 +246,7 @@ impl Conductor {
         CONDUCTOR.with_borrow(Clone::clone)
     }
 
-    /// Takes what a kernel has told its policy, and its notes. It may have ended.
+    /// Takes what a kernel has told its policy, and its notes. Without a kernel, it has ended.
     pub(crate) fn follow(&self, id: KernelId, kernel: Option<&Kernel>, part: &Part) {
         let mut ready = self.ready.borrow_mut();
         if kernel.is_some_and(Kernel::counts_on_setters) {
@@ -368,7 +368,7 @@ impl Conductor {
         self.note_wait();
     }
 
-    /// Notes that the clock goes on, for all kernels.
+    /// Notes that what follows commutes with nothing: the clock goes on for all kernels, or the host acts.
     pub(crate) fn note_wait(&self) {
         self.remote.runs(Tid::KERNEL);
         self.note(Note::Barrier);
