@@ -14,6 +14,9 @@ pub(crate) const MAX_REPLY: usize = 256 << 20;
 
 /// The most arrays in each other that a reply has.
 const MAX_DEPTH: usize = 32;
+const QUOTES: Unread = Wrong(
+    "ERR Protocol error: quotes in a plain line go around a whole word, which has no escapes: send an array",
+);
 const STRANGE: Unread = Wrong("this is no reply of redis' protocol: is another server there?");
 
 /// Why there is no request, or no reply, to read.
@@ -32,8 +35,7 @@ pub(crate) fn request<'a>(bytes: &'a [u8], words: &mut Vec<&'a [u8]>) -> Result<
     words.clear();
     if bytes.first() != Some(&b'*') {
         let (line, end) = line(bytes, 0, MAX_LINE)?;
-        let all = line.split(u8::is_ascii_whitespace);
-        words.extend(all.filter(|word| !word.is_empty()));
+        plain(line, words)?;
         return Ok(end);
     }
     let (count, mut at) = header(bytes, 0, b'*', MAX_TEXTS)?;
@@ -55,6 +57,33 @@ pub(crate) fn request<'a>(bytes: &'a [u8], words: &mut Vec<&'a [u8]>) -> Result<
         }
     }
     Ok(at)
+}
+
+/// Reads the words of a plain line. One in quotes may have blanks.
+fn plain<'a>(line: &'a [u8], words: &mut Vec<&'a [u8]>) -> Result<(), Unread> {
+    let mut rest = line.trim_ascii_start();
+    while let [first, others @ ..] = rest {
+        let is_quoted = matches!(first, b'"' | b'\'');
+        let (word, behind) = if is_quoted {
+            let len = others.iter().position(|byte| byte == first).ok_or(QUOTES)?;
+            (&others[..len], &others[len + 1..])
+        } else {
+            let len = rest.iter().position(u8::is_ascii_whitespace);
+            rest.split_at(len.unwrap_or(rest.len()))
+        };
+        let strange: &[u8] = if is_quoted { b"\\" } else { b"\"'" };
+        let is_strange = word.iter().any(|byte| strange.contains(byte));
+        if is_strange
+            || behind
+                .first()
+                .is_some_and(|byte| !byte.is_ascii_whitespace())
+        {
+            return Err(QUOTES);
+        }
+        words.push(word);
+        rest = behind.trim_ascii_start();
+    }
+    Ok(())
 }
 
 /// Reads the line that begins here. Returns it without its end, and where the next one begins.
@@ -82,7 +111,9 @@ fn header(bytes: &[u8], from: usize, kind: u8, most: usize) -> Result<(usize, us
     let digits = line.strip_prefix(&[kind]).and_then(number);
     match digits.map(usize::try_from) {
         Some(Ok(len)) if len <= most => Ok((len, end)),
-        _ => Err(Wrong("ERR Protocol error: invalid length")),
+        _ => Err(Wrong(
+            "ERR Protocol error: invalid length: a request has at most 64 MiB and 1048576 words",
+        )),
     }
 }
 

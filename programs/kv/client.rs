@@ -120,7 +120,7 @@ impl Client<'_> {
                     self.least = least;
                     break;
                 }
-                Err(Unread::Part(_)) => "ERR Protocol error: too big request",
+                Err(Unread::Part(_)) => "ERR Protocol error: a request has at most 64 MiB",
                 Err(Unread::Wrong(refusal)) => refusal,
             };
             resp::error(&mut self.out, refusal);

@@ -78,7 +78,7 @@ use Kind::{Alone, Control, Grow, Read, Write};
 
 /// The commands of each kind that have so many words, or at least so many if that is negative. The most
 /// frequent ones are found first.
-const COMMANDS: [(Kind, i64, &[&str]); 19] = [
+const COMMANDS: [(Kind, i64, &[&str]); 18] = [
     (Read, -1, &["ping", "command", "info"]),
     (Read, 2, &["get"]),
     (Grow, -3, &["set", "mset"]),
@@ -87,8 +87,7 @@ const COMMANDS: [(Kind, i64, &[&str]); 19] = [
     (Grow, 3, &["append", "decrby", "incrby", "setnx"]),
     (Read, 1, &["bgrewriteaof", "dbsize", "unwatch"]),
     (Read, 3, &["publish"]),
-    (Read, -2, &["client", "exists", "mget", "scan"]),
-    (Read, -3, &["config"]),
+    (Read, -2, &["client", "config", "exists", "mget", "scan"]),
     (Write, 2, &["persist"]),
     (Write, 3, &["expire", "pexpire"]),
     (Write, -1, &["flushall"]),
@@ -134,9 +133,13 @@ pub(super) fn answer(call: &mut Call<'_>) {
 }
 
 /// Finds the command of a call that may be carried out, or queued.
-fn allowed(call: &Call<'_>) -> Result<Command, Cow<'static, str>> {
-    let (db, session, words) = (&call.db, &call.session, call.words);
+fn allowed(call: &mut Call<'_>) -> Result<Command, Cow<'static, str>> {
+    let (db, session, words) = (&*call.db, &mut *call.session, call.words);
     let command = find(words[0]).ok_or_else(|| {
+        if are(&words[..1], &["post", "host:"]) {
+            // A browser was made to send it: what follows is not from its user.
+            session.stop = Some(Stop::Quit);
+        }
         let name = String::from_utf8_lossy(&words[0][..words[0].len().min(128)]);
         format!("ERR unknown command '{}'", name.escape_debug())
     })?;
@@ -237,7 +240,7 @@ fn run(call: &mut Call<'_>, name: &str, args: &[&[u8]]) -> Answer {
         ("pttl", [key]) => integer(out, left(db, key, 1)),
         ("type", [key]) => status(out, db.get(key).map_or("none", |_| "string")),
         ("dbsize", _) => integer(out, db.entries.len() as i64),
-        ("flushall", _) => {
+        ("flushall", [] | [_]) if are(args, &["async", "sync"]) => {
             db.clear();
             status(out, "OK");
         }
@@ -297,7 +300,7 @@ fn run_other(call: &mut Call<'_>, name: &str, args: &[&[u8]]) -> Answer {
             session.stop = Some(Stop::Quit);
             status(out, "OK");
         }
-        ("shutdown", _) => {
+        ("shutdown", [] | [_]) if are(args, &["nosave", "save", "now", "force"]) => {
             session.stop = Some(Stop::Shutdown);
             status(out, "OK");
         }
@@ -313,6 +316,7 @@ fn run_other(call: &mut Call<'_>, name: &str, args: &[&[u8]]) -> Answer {
         }
         ("client", [what, args @ ..]) => client(session, out, what, args)?,
         ("command", args) => list(out, args)?,
+        ("flushall" | "shutdown", _) => return Err(SYNTAX.into()),
         _ => return Err(wrong_number(name)),
     }
     Ok(())
@@ -320,8 +324,20 @@ fn run_other(call: &mut Call<'_>, name: &str, args: &[&[u8]]) -> Answer {
 
 // ---- keys
 
+/// Reads a number as this server writes it.
 fn whole(word: &[u8]) -> Result<i64, &'static str> {
-    number(word).ok_or(NO_NUMBER)
+    let is_padded = word.len() > 1 && word.starts_with(b"0") || word.starts_with(b"-0");
+    number(word).filter(|_| !is_padded).ok_or(NO_NUMBER)
+}
+
+/// Whether each of the words is one of these.
+fn are(words: &[&[u8]], names: &[&str]) -> bool {
+    let is_one = |word: &[u8]| {
+        names
+            .iter()
+            .any(|name| word.eq_ignore_ascii_case(name.as_bytes()))
+    };
+    words.iter().all(|word| is_one(word))
 }
 
 /// The instant so many units from now on.
@@ -518,6 +534,9 @@ fn config(db: &Db, out: &mut Vec<u8>, what: &[u8], asked: &[&[u8]]) -> Answer {
         let text = "ERR only CONFIG GET is here: the options of the command line set the rest";
         return Err(text.into());
     }
+    if asked.is_empty() {
+        return Err(wrong_number("config get"));
+    }
     let facts = db.facts();
     let is_asked = |name: &str| asked.iter().any(|asked| is_like(asked, name.as_bytes()));
     let found = facts[..Db::SETTINGS]
@@ -540,6 +559,7 @@ fn client(session: &mut Session, out: &mut Vec<u8>, what: &[u8], args: &[&[u8]])
             return Err("ERR a name has no blanks and no special characters".into());
         }
         (b"setinfo", [_, _]) => status(out, "OK"),
+        (b"id" | b"getname" | b"setname" | b"setinfo", _) => return Err(wrong_number("client")),
         _ => return Err("ERR only CLIENT ID, GETNAME, SETNAME and SETINFO are here".into()),
     }
     Ok(())

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, UNIX_EPOCH},
 };
 
-use clap::ValueEnum;
+use clap::{ValueEnum, builder::RangedU64ValueParser};
 use trapline::{Journal, Os, Shared, TcpStream, sync::Flag};
 
 use crate::resp::{number, request, texts};
@@ -24,11 +24,15 @@ const PIECE: usize = 256 << 10;
 #[derive(Clone, Copy, Default, clap::Args)]
 pub(crate) struct Limits {
     /// The most clients at once
-    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = one_or_more())]
     pub(super) maxclients: usize,
     /// The most bytes of keys and values, about, before changes that need more are refused; 0 is no limit
     #[arg(long, value_name = "BYTES", default_value_t = 0)]
     pub(super) maxmemory: usize,
+}
+
+fn one_or_more() -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..)
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -180,10 +184,12 @@ impl Db {
         self.log(|out| texts(out, &[b"FLUSHALL"]));
     }
 
-    /// Looks at so many keys from this number on. Returns those that live, and the number to go on with:
+    /// Looks at so many keys from this number down, or from the youngest if it is zero: a walk does not meet
+    /// the keys that are made meanwhile, and so ends. Returns those that live, and the number to go on with:
     /// zero at the end.
     pub(super) fn scan(&self, from: u64, count: usize) -> (u64, Vec<&Key>) {
-        let mut keys = self.order.range(from..);
+        let first = if from == 0 { u64::MAX } else { from };
+        let mut keys = self.order.range(..=first).rev();
         let found = keys.by_ref().take(count).map(|(_, key)| key);
         let found = found.filter(|key| self.get(key).is_some()).collect();
         (keys.next().map_or(0, |(number, _)| *number), found)

@@ -140,3 +140,36 @@ fn replies_are_shown_as_by_redis_cli() {
         );
     }
 }
+
+/// Redis' promise, too: each key that is there all the time comes once, and the walk ends.
+#[test]
+fn a_walk_ends_while_keys_are_made_and_removed() {
+    let mut db = Db::default();
+    for key in 0..50 {
+        ask(&mut db, &format!("SET stable{key} 1"));
+    }
+    let (mut from, mut stable) = ("0".to_string(), Vec::new());
+    for step in 0..100 {
+        ask(&mut db, &format!("SET new{step} 1"));
+        ask(&mut db, "DEL stir");
+        ask(&mut db, "SET stir 1");
+        let reply = ask(&mut db, &format!("SCAN {from} COUNT 2"));
+        let mut texts = reply
+            .split("\r\n")
+            .filter(|text| !text.starts_with(['*', '$']));
+        from = texts.next().expect("it has a cursor").to_string();
+        stable.extend(
+            texts
+                .filter(|key| key.starts_with("stable"))
+                .map(String::from),
+        );
+        if from == "0" {
+            assert_eq!(stable.len(), 50);
+            stable.sort();
+            stable.dedup();
+            assert_eq!(stable.len(), 50);
+            return;
+        }
+    }
+    panic!("the walk has no end");
+}

@@ -119,15 +119,32 @@ fn each_command_has_the_reply_of_redis() {
             "EXPIRE e -1 / EXISTS e / EXPIRE e 5 / PEXPIRE a 100000 / TTL a",
             ":1 :0 :0 :1 :100",
         ),
-        ("FLUSHALL / DBSIZE / KEYS *", "+OK :0 *0"),
+        (
+            "FLUSHALL foo / FLUSHALL ASYNC SYNC / SHUTDOWN ABORT / EXISTS a",
+            "-ERR syntax error -ERR syntax error -ERR syntax error :1",
+        ),
+        (
+            "FLUSHALL async / DBSIZE / KEYS * / FLUSHALL",
+            "+OK :0 *0 +OK",
+        ),
+        (
+            "SET o 007 / INCR o / SET o -0 / INCR o / INCRBY p 05 / INCRBY p 0 / DEL o p",
+            "+OK -ERR value is not an integer or out of range +OK \
+          -ERR value is not an integer or out of range \
+          -ERR value is not an integer or out of range :0 :2",
+        ),
+        (
+            "SET \"a b\" 'c \"d' / GET \"a b\" / SET \"\" x / GET '' / DEL 'a b' ''",
+            "+OK $4 c \"d +OK $1 x :2",
+        ),
         (
             "MSET ab 1 ac 2 b 3 / KEYS a* / KEYS a[^b] / KEYS [a-b] / KEYS ? / KEYS \\b",
             "+OK *2 $2 ab $2 ac *1 $2 ac *1 $1 b *1 $1 b *1 $1 b",
         ),
         (
             "SCAN 0 COUNT 2 / SCAN x / SCAN 0 MATCH a*",
-            "*2 $2 27 *2 $2 ab $2 ac -ERR invalid cursor \
-          *2 $1 0 *2 $2 ab $2 ac",
+            "*2 $2 30 *2 $1 b $2 ac -ERR invalid cursor \
+          *2 $1 0 *2 $2 ac $2 ab",
         ),
         (
             "MULTI / SET k 1 / INCR k / GET k / EXEC",
@@ -155,7 +172,17 @@ fn each_command_has_the_reply_of_redis() {
             "*2 $10 maxclients $5 10000 -ERR only CONFIG GET is \
           here: the options of the command line set the rest",
         ),
+        (
+            "CONFIG GET / CONFIG RESETSTAT",
+            "-ERR wrong number of arguments for 'config get' command \
+          -ERR only CONFIG GET is here: the options of the command line set the rest",
+        ),
         ("CLIENT SETNAME x / CLIENT GETNAME", "+OK $1 x"),
+        (
+            "CLIENT SETNAME / CLIENT LIST",
+            "-ERR wrong number of arguments for 'client' command \
+          -ERR only CLIENT ID, GETNAME, SETNAME and SETINFO are here",
+        ),
         (
             "GET / NOSUCH a",
             "-ERR wrong number of arguments for 'get' command -ERR unknown command 'NOSUCH'",
@@ -186,9 +213,20 @@ fn each_command_has_the_reply_of_redis() {
         "*9999999\r\n",
         "*1\r\n$-2\r\n",
         "*1\r\n$1\r\nabc",
+        "ECHO \"abc\r\n",
+        "ECHO a\"b\r\n",
+        "ECHO \"a\"b\r\n",
+        "ECHO \"a\\n\"\r\n",
     ] {
         let refusal = kv.server.ask(wrong);
         assert!(refusal.starts_with("-ERR Protocol error: "), "{refusal}");
+    }
+    for begin in ["POST / HTTP/1.1", "host: localhost"] {
+        let replies = kv.ask(&format!("{begin} / DEL k"));
+        assert!(
+            replies.starts_with("-ERR unknown command") && !replies.contains(" :"),
+            "{replies}"
+        );
     }
     let big = "x".repeat(60_000);
     for n in 0..17 {

@@ -60,12 +60,15 @@ impl Wire {
     }
 }
 
+const LENGTH: &str =
+    "-ERR Protocol error: invalid length: a request has at most 64 MiB and 1048576 words";
+
 #[test]
 fn a_request_has_at_most_64_mib() {
     serve(&[], async |os: &mut Os| {
         for (begin, refusal) in [
-            ("*1\r\n$67108865\r\n", "-ERR Protocol error: invalid length"),
-            ("*1048577\r\n", "-ERR Protocol error: invalid length"),
+            ("*1\r\n$67108865\r\n", LENGTH),
+            ("*1048577\r\n", LENGTH),
             ("", "-ERR Protocol error: too big inline request"),
         ] {
             let mut wire = Wire::connect(os).await?;
@@ -76,7 +79,7 @@ fn a_request_has_at_most_64_mib() {
         let key = "k".repeat(200_000);
         let begin = format!("*3\r\n$3\r\nSET\r\n$200000\r\n{key}\r\n$67108864\r\n");
         let (line, sent) = wire.refusal(os, &begin).await?;
-        assert_eq!(line, "-ERR Protocol error: too big request");
+        assert_eq!(line, "-ERR Protocol error: a request has at most 64 MiB");
         assert!(sent < 1 << 20, "{sent}");
         Ok(())
     });
