@@ -208,8 +208,10 @@ impl Filter {
         let is_any = |names: &[String], name: &str| {
             names.is_empty() || names.iter().any(|wanted| wanted == name)
         };
-        let is_of_call = fact.blocked_on().is_some() || fact.answer().is_some();
-        let call = || recent.last(tid).map_or("", |call| call.call.name());
+        let is_of_last = fact.blocked_on().is_some() || fact.answer().is_some();
+        let is_of_call = is_of_last || fact.deferred().is_some();
+        let last = || recent.last(tid).map(|call| call.call);
+        let call = || fact.deferred().or_else(last).map_or("", |call| call.name());
         log::is_shown(fact, !self.calls.is_empty(), self.sched, self.console)
             && (self.tasks.is_empty() || self.tasks.iter().any(is_task))
             && (!is_of_call || is_any(&self.calls, call()))

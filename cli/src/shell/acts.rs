@@ -85,6 +85,9 @@ impl Session {
             Change::Kill { tid } if self.shared.terminal() == Some(tid) => Err(format!(
                 "task {tid} reads this terminal: exit leaves the shell"
             )),
+            Change::Kill { tid } if self.shared.shells.borrow().contains(&tid) => {
+                Err(format!("task {tid} is a shell: exit leaves it"))
+            }
             Change::Kill { tid } => match os.kill(tid).await {
                 true => Ok(()),
                 false => Err(format!("there is no task {tid}: see ps")),
@@ -123,7 +126,7 @@ impl Session {
     async fn wait(&mut self, os: &mut Os) -> End {
         while let Some(mut job) = self.jobs.first_entry() {
             if !self.shared.wait_for(os, job.get_mut()).await {
-                return Err("wait: interrupted: see jobs".into());
+                return Err(Failure::interrupt("wait: interrupted: see jobs".into()));
             }
             let job = job.remove();
             Failure::check(&job.line, job.end())?;

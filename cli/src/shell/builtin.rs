@@ -146,6 +146,15 @@ A &            run it behind the prompt, as a job
 fn span(text: &str) -> Result<Duration, String> {
     match text.parse() {
         Ok(seconds) => Ok(Duration::from_secs(seconds)),
+        Err(_)
+            if text
+                .bytes()
+                .all(|byte| byte == b'.' || byte.is_ascii_digit()) =>
+        {
+            Err(format!(
+                "it takes whole seconds, or a number and a unit, such as {text}s"
+            ))
+        }
         Err(_) => duration(text),
     }
 }

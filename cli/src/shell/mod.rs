@@ -11,7 +11,7 @@ use std::{
     cell::{Cell, RefCell},
     collections::{BTreeMap, VecDeque},
     error::Error,
-    fs, mem,
+    fs, io, mem,
     rc::Rc,
 };
 
@@ -32,6 +32,9 @@ use job::{Job, Work};
 use line::{Step, steps};
 use terminal::Terminal;
 use words::Words;
+
+/// The exit code after an interrupt, as of a run that it ends.
+const INTERRUPTED: u8 = 130;
 
 /// The name of the program, and of the command that boots it.
 pub(super) const NAME: &str = "shell";
@@ -112,6 +115,8 @@ struct Shared {
     left: RefCell<VecDeque<String>>,
     /// What is left of the line.
     steps: RefCell<VecDeque<Step>>,
+    /// The tasks of the shells: each but the first is on a host, and the one before waits for it.
+    shells: RefCell<Vec<Tid>>,
     recent: Rc<RefCell<Ledger>>,
     trace: RefCell<Option<Observer>>,
     /// The events since the shell was told to record them.
@@ -150,14 +155,14 @@ impl Shared {
         }
     }
 
-    /// Waits for the tasks of a job. Returns `false` at an interrupt, which at a terminal drops what was
-    /// to follow the command under way: the lines of a pasted text, too.
+    /// Waits for the tasks of a job. Returns `false` at an interrupt, which drops what was to follow the
+    /// command under way: the lines of a script, and of a text that was pasted at a terminal.
     async fn wait_for(&self, os: &mut Os, job: &mut Job) -> bool {
         while let Some(tid) = job.next() {
             let sources = [Source::exit(tid), Source::signal(&self.signals)];
             if os.select(&sources).await == 1 {
                 self.signals.next(os).await;
-                if self.terminal().is_some() {
+                if !matches!(self.lines, Lines::Input) {
                     self.left.borrow_mut().clear();
                     self.steps.borrow_mut().clear();
                 }
@@ -209,6 +214,13 @@ impl Failure {
         }
     }
 
+    fn interrupt(text: String) -> Self {
+        Self {
+            code: INTERRUPTED,
+            ..text.into()
+        }
+    }
+
     /// An end with this exit code, which says nothing more.
     fn exit(code: u8) -> Self {
         Self {
@@ -252,6 +264,7 @@ impl Shell {
             is_asked: Cell::default(),
             left: RefCell::new(left.collect()),
             steps: RefCell::default(),
+            shells: RefCell::default(),
             recent,
             trace: RefCell::default(),
             recording: RefCell::default(),
@@ -319,6 +332,8 @@ impl Session {
 
     /// Runs all lines, and ends as the last command.
     async fn run(&mut self, os: &mut Os) -> End {
+        let own = os.running();
+        self.shared.shells.borrow_mut().push(own);
         while !self.is_over
             && let Some(step) = self.next(os).await
         {
@@ -338,6 +353,7 @@ impl Session {
                 job.kill(os).await;
             }
         }
+        self.shared.shells.borrow_mut().pop();
         self.last.take().map_or(Ok(()), Err)
     }
 
@@ -358,34 +374,39 @@ impl Session {
             if let Some(step) = self.shared.steps.borrow_mut().pop_front() {
                 return Some(Ok(step));
             }
-            let Some(line) = self.line(os).await else {
-                match self.leaves(os).await {
-                    true => return None,
-                    false => continue,
+            match self.line(os).await {
+                Ok(Some(line)) => match steps(&line) {
+                    Ok(steps) => self.shared.steps.borrow_mut().extend(steps),
+                    Err(error) => return Some(Err(error)),
+                },
+                Ok(None) if self.leaves(os).await => return None,
+                Ok(None) => {}
+                Err(error) => {
+                    self.is_over = true;
+                    return Some(Err(format!("cannot read the next line: {error}")));
                 }
-            };
-            match steps(&line) {
-                Ok(steps) => self.shared.steps.borrow_mut().extend(steps),
-                Err(error) => return Some(Err(error)),
             }
         }
     }
 
-    /// Returns the next line.
-    async fn line(&mut self, os: &mut Os) -> Option<String> {
+    /// Returns the next line, if there is one.
+    async fn line(&mut self, os: &mut Os) -> io::Result<Option<String>> {
         self.tell(os).await;
         let shared = Rc::clone(&self.shared);
         let line = shared.left.borrow_mut().pop_front();
         let text = match &shared.lines {
-            _ if line.is_some() => return line,
-            Lines::Script => return None,
-            Lines::Input => return os.read_line().await.ok().flatten(),
-            Lines::Terminal(asks, typed, _) => self.typed(os, asks, typed).await?,
+            _ if line.is_some() => return Ok(line),
+            Lines::Script => return Ok(None),
+            Lines::Input => return os.read_line().await,
+            Lines::Terminal(asks, typed, _) => self.typed(os, asks, typed).await,
+        };
+        let Some(text) = text else {
+            return Ok(None);
         };
         // A text that was pasted may have several.
         let mut left = shared.left.borrow_mut();
         left.extend(text.lines().map(Into::into));
-        Some(left.pop_front().unwrap_or_default())
+        Ok(Some(left.pop_front().unwrap_or_default()))
     }
 
     /// Returns the next text of the terminal. While one is typed it says which jobs end.
@@ -458,7 +479,12 @@ impl Session {
 
     async fn step(&mut self, os: &mut Os, mut step: Step) -> End {
         let first = &mut step.stages[0];
-        if first.len() > 1 && first[0] == "time" {
+        if first[0] == "time" && first.get(1).is_some_and(|word| !word.starts_with('-')) {
+            if step.is_behind {
+                return Err(
+                    "time: it waits for its command, so that cannot be behind the prompt".into(),
+                );
+            }
             first.remove(0);
             let since = os.now().await;
             let end = Box::pin(self.step(os, step)).await;
@@ -541,10 +567,15 @@ impl Session {
 
     /// Waits for the job. An interrupt ends it, and not the shell.
     async fn front(&mut self, os: &mut Os, mut job: Job) -> End {
+        let mut is_interrupted = false;
         while !self.shared.wait_for(os, &mut job).await {
+            is_interrupted = true;
             job.kill(os).await;
         }
-        Failure::check(&job.line, job.end())
+        match is_interrupted {
+            true => Err(Failure::interrupt(format!("{}: killed", job.line))),
+            false => Failure::check(&job.line, job.end()),
+        }
     }
 }
 

@@ -117,7 +117,9 @@ impl ShowCommand {
     }
 
     fn selects(&self, event: &Event<'_>, tasks: &Ledger) -> bool {
-        let (fact, call) = (&event.fact, tasks.last(event.tid).map(|call| call.call));
+        let fact = &event.fact;
+        let last = || tasks.last(event.tid).map(|call| call.call);
+        let call = fact.deferred().or_else(last);
         let is_its = |task: &String| is_task(task, event.tid, tasks);
         let has_call = |call: SystemCall| self.calls.iter().any(|name| name == call.name());
         let has_device = |n| is_about_device(fact, call, DeviceId::from_raw(n));

@@ -55,6 +55,9 @@ fn a_line_runs_its_commands_under_their_conditions() {
     let (_, _, err) = shell("run head nothing");
     has(&err, "\"head\" failed: cannot open nothing on the disk");
     prints("time sleep 1500ms", (0, "1.500s\n"));
+    let (code, out, _) = shell("time --help");
+    assert_eq!(code, 0);
+    has(&out, "Usage: time <COMMAND>...");
     prints("sleep 3; time sleep 2", (0, "2.000s\n"));
 }
 
@@ -130,6 +133,47 @@ fn without_a_terminal_exit_leaves_at_once_also_if_jobs_run() {
     }
 }
 
+/// The lines behind it do not run, and the exit code says so, as that of bash does.
+#[test]
+fn an_interrupt_ends_a_script() {
+    for (line, why) in [
+        ("sleep 100; seq 1", "sleep 100: killed"),
+        ("sleep 100\nseq 1", "sleep 100: killed"),
+        ("sleep 100 || seq 1", "sleep 100: killed"),
+        ("sleep 100 | cat\nseq 1\n", "sleep 100 | cat: killed"),
+        ("sleep 100 & wait || seq 1", "wait: interrupted: see jobs"),
+    ] {
+        let args = [
+            "shell",
+            "--virtual",
+            "--seed=1",
+            "--signal=1s:INT",
+            "-c",
+            line,
+        ];
+        let (code, out, err) = run(&args);
+        assert_eq!(
+            (code, out.replace("[1] task 2\n", "")),
+            (130, String::new()),
+            "{line}: {err}"
+        );
+        assert!(err.ends_with(&format!("error: {why}\n")), "{line}: {err}");
+    }
+}
+
+#[test]
+fn a_line_that_cannot_be_read_ends_the_shell() {
+    let folder = Folder::new("shell-bytes");
+    let lines = folder.path("lines");
+    fs::write(&lines, b"seq 1\n\xff\nseq 2\n").unwrap();
+    let (code, out, err) = run(&["shell", "--virtual", "--seed=1", "--stdin", &lines]);
+    assert_eq!((code, &*out), (1, "1\n"), "{err}");
+    has(
+        &err,
+        "error: cannot read the next line: a line of standard input is not UTF-8",
+    );
+}
+
 #[test]
 fn a_job_runs_behind_the_prompt() {
     prints(
@@ -190,6 +234,12 @@ fn a_wrong_line_says_what_is_wrong_and_fails() {
             "nothing: there is no such program or command: see help",
         ),
         ("seq 'a", "a quote is not closed: seq 'a"),
+        ("kill 1", "kill: task 1 is a shell: exit leaves it"),
+        ("time sleep 1 &", "time: it waits for its command"),
+        (
+            "sleep 1.5",
+            "it takes whole seconds, or a number and a unit, such as 1.5s",
+        ),
         ("seq 1 <<< word", "<< is no part of a line here"),
         ("seq 1 |", "there is no command at the end of the line"),
         ("| wc", "there is no command before |"),

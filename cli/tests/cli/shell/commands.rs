@@ -66,6 +66,17 @@ fn a_trace_goes_on_and_off() {
          00:01.000000    2 sleep        ... sleep(1s)                = ok\n",
     );
     assert!(!err.contains("sleep(2s)"), "{err}");
+    // What a task does without a trap is not of its last call.
+    let deferred = |call: &str| shell(&format!("trace on --call {call}; seq 2 | wc")).2;
+    assert_eq!(deferred("sleep"), "");
+    assert!(
+        deferred("close")
+            .lines()
+            .all(|line| line.contains("close(")),
+        "{}",
+        deferred("close")
+    );
+    has(&deferred("close"), " deferred\n");
 }
 
 #[test]
