@@ -172,10 +172,12 @@ fn work(test: Test<'_>, claims: &Claims, meter: &Meter<'_>) -> Result<Tally, Err
         }
         tally.add(&mut trial);
         meter.count(false);
-        let failure = trial.failure.map(|why| Found::new(schedule, why)).or(found);
-        if failure.is_some() {
+        if let Some(why) = trial.failure {
+            found = Some(Found::new(schedule, why));
+        }
+        if found.is_some() {
             claims.end_at(schedule);
-            tally.failure = failure;
+            tally.failure = found;
             break;
         }
         // The time may end within the repetition.

@@ -169,20 +169,21 @@ impl Test<'_> {
             kernel.keep_choices();
         }
         kernel.watch_alone();
-        let result = quiet::contain(|| (self.body)(kernel));
+        // In a box, so that a result without an error is a word.
+        let result = quiet::contain(|| (self.body)(kernel).map_err(Box::new));
         let mut notes = notes::close();
-        let has_stalled = matches!(result, Ok(Err(Error::Stalled(_))));
+        let error = match &result {
+            Ok(Err(error)) => Some(&**error),
+            _ => None,
+        };
+        let has_stalled = matches!(error, Some(Error::Stalled(_)));
         let was_alone = kernel.was_alone();
         if !was_alone {
             // The next trial resets a kernel, which one of the real world cannot.
             *kernel = Kernel::simulated(kernel.seed());
         }
-        let end = match &result {
-            Ok(ran) if was_alone && self.settings.judge.is_some() => {
-                end_of(kernel, ran.as_ref().err())
-            }
-            _ => None,
-        };
+        let is_judged = was_alone && result.is_ok() && self.settings.judge.is_some();
+        let end = is_judged.then(|| end_of(kernel, error)).flatten();
         if let Some(judge) = &self.settings.judge {
             judge.note_choices(kernel.take_choices());
         }

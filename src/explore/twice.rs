@@ -164,14 +164,14 @@ impl<'a> Logged<'a> {
         };
         self.trials.by_seed(seed)?;
         self.trials.space.begin();
-        self.trials.kernel().with_tracer(tracer, |kernel| {
+        let trial = self.trials.kernel().with_tracer(tracer, |kernel| {
             let trial = test.run_in(&space, kernel, &watch);
             if watch.is_set() {
                 self.turns = kernel.report().ticks;
             }
-            // The tasks that are left end, and the log has their ends.
-            kernel.reset(seed)?;
-            Ok(trial)
-        })
+            kernel.end_run();
+            trial
+        });
+        Ok(trial)
     }
 }

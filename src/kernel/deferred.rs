@@ -73,7 +73,7 @@ impl Kernel {
                 calls = self.open_deferred(owner);
             } else if let Some(outer) = under_way.pop() {
                 self.end_output(owner);
-                self.publish_exit(owner, Exit::Killed);
+                self.publish_exit(owner, &Exit::Killed);
                 (owner, calls) = outer;
             } else {
                 self.frame.reuse_deferred(calls);

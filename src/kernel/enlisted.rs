@@ -175,7 +175,7 @@ impl Kernel {
     pub(crate) fn end_each(&mut self, mut ended: impl FnMut(&[Tid])) {
         let mut left = self.tasks.youngest_first();
         while let Some(task) = left.first() {
-            self.end(*task, Exit::Killed);
+            self.end(*task, &Exit::Killed);
             let gone = left.extract_if(.., |task| !self.tasks.is_live(*task));
             let gone: Vec<Tid> = gone.map(|task| task.tid).collect();
             ended(&gone);

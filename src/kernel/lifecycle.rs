@@ -10,7 +10,7 @@ use super::{
     waiters::Waiters,
 };
 use crate::{
-    abi::{Errno, Exit, Place, Tid},
+    abi::{Errno, Exit, Tid},
     log::{Fact, Wake, tracing::warn_of},
     sched::{Cause, Runnable},
     trap::{Object, Program, Start},
@@ -65,14 +65,14 @@ impl Kernel {
     }
 
     #[inline(always)]
-    pub(super) fn end(&mut self, me: Runnable, exit: Exit) {
+    pub(super) fn end(&mut self, me: Runnable, exit: &Exit) {
         let dies = matches!(exit, Exit::Killed | Exit::Faulted(_));
         self.end_as(me, exit, dies);
     }
 
     /// The same. A task that `dies` poisons the locks that it holds: their values may be half changed.
     #[inline(never)]
-    pub(super) fn end_as(&mut self, me: Runnable, exit: Exit, dies: bool) {
+    pub(super) fn end_as(&mut self, me: Runnable, exit: &Exit, dies: bool) {
         self.teardown(me, dies);
         if self.frame.has_deferred() {
             self.run_deferred(me);
@@ -108,8 +108,12 @@ impl Kernel {
         if let Some(injection) = &mut self.injection {
             injection.ended(me.tid);
         }
-        self.disarm_all(me);
-        if let Some(program) = self.tasks[me].take_program() {
+        let task = &mut self.tasks[me];
+        let (timeouts, program) = (task.take_all_timeouts(), task.take_program());
+        if let Some(timeouts) = timeouts {
+            self.disarm_taken(me, *timeouts);
+        }
+        if let Some(program) = program {
             self.drop_replied(program, sent);
         }
         self.frame.killing.set(outer);
@@ -120,17 +124,13 @@ impl Kernel {
 
     /// The second half of an end: the waiters wake, and the children become orphans.
     #[inline(always)]
-    pub(super) fn publish_exit(&mut self, me: Runnable, exit: Exit) {
+    pub(super) fn publish_exit(&mut self, me: Runnable, exit: &Exit) {
         if self.frame.is_noted() {
             self.note_end(me, self.tasks[me].on_exit);
         }
-        let waiters = self.tasks[me].bury(&exit);
-        let place = self.places.take_fault(me.tid);
-        if let Exit::Failed(_) | Exit::Faulted(_) = exit {
-            self.count_failure(me, &exit, waiters.as_deref(), place.as_ref());
-        }
-        if self.log.is_observed() {
-            self.emit_exited(me.tid, &exit, place);
+        let waiters = self.tasks[me].bury(exit);
+        if !matches!(exit, Exit::Done) || self.log.is_observed() {
+            self.tell_exit(me, exit, waiters.as_deref());
         }
         let answered = waiters.as_ref().is_some_and(|all| !all.is_empty());
         if let Some(mut waiters) = waiters {
@@ -142,7 +142,7 @@ impl Kernel {
             }
             let keeper = waiters.keeper.take();
             self.tasks.spare(waiters);
-            if let Some((queue, message)) = keeper.and_then(|keeper| keeper.ended(me.tid, &exit)) {
+            if let Some((queue, message)) = keeper.and_then(|keeper| keeper.ended(me.tid, exit)) {
                 self.put_for_keeper(queue, message);
             }
         }
@@ -159,21 +159,22 @@ impl Kernel {
         self.reap(me);
     }
 
+    /// Counts a failure, and emits the end. Most tasks of most runs do neither.
     #[cold]
     #[inline(never)]
-    fn count_failure(
-        &mut self,
-        me: Runnable,
-        exit: &Exit,
-        waiters: Option<&Waiters>,
-        place: Option<&Place>,
-    ) {
-        let task = &self.tasks[me];
-        warn_of(self.log.kernel().get(), me.tid, task.name(), exit, place);
-        if !me.tid.is_daemon() {
-            let standing = Standing::of(task, waiters);
-            self.stats
-                .count_failure(me.tid, task.name(), exit, place, standing);
+    fn tell_exit(&mut self, me: Runnable, exit: &Exit, waiters: Option<&Waiters>) {
+        let place = self.places.take_fault(me.tid);
+        if let Exit::Failed(_) | Exit::Faulted(_) = exit {
+            let (task, at) = (&self.tasks[me], place.as_ref());
+            warn_of(self.log.kernel().get(), me.tid, task.name(), exit, at);
+            if !me.tid.is_daemon() {
+                let standing = Standing::of(task, waiters);
+                self.stats
+                    .count_failure(me.tid, task.name(), exit, at, standing);
+            }
+        }
+        if self.log.is_observed() {
+            self.emit_exited(me.tid, exit, place);
         }
     }
 
@@ -213,7 +214,7 @@ impl Kernel {
         for task in self.tasks.youngest_first() {
             // The destructors of another task may have ended this one.
             if self.tasks.is_live(task) && is_meant(&self.tasks[task]) {
-                self.end(task, Exit::Killed);
+                self.end(task, &Exit::Killed);
             }
         }
     }

@@ -285,7 +285,8 @@ impl Kernel {
             if let Err(error) = self.check_policy() {
                 break Err(error);
             }
-            if self.is_over() || !goes_on(self) {
+            // Most runs end so: without daemons of programs, there is nothing to end.
+            if self.tasks.live() == 0 || self.is_over() || !goes_on(self) {
                 break Ok(());
             }
             if let Err(error) = self.poll_world(ends) {

@@ -43,8 +43,14 @@ impl Places {
         let spot = Spot { spawned, called };
         match self.slots.get_mut(task.slot.index()) {
             Some(free) => *free = spot,
-            None => self.slots.resize(task.slot.index() + 1, spot),
+            None => self.add(task, spot),
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn add(&mut self, task: Runnable, spot: Spot) {
+        self.slots.resize(task.slot.index() + 1, spot);
     }
 
     /// Notes the place of a task's call.

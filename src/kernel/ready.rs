@@ -384,17 +384,18 @@ impl Turns {
     /// Takes the next task: the one whose turn continues, or the one that the policy chooses.
     #[inline(always)]
     fn pop(&mut self) -> Option<Runnable> {
-        if let Some(holder) = self.holder.take() {
+        if self.holder.is_some() {
             self.left -= 1;
-            return Some(holder);
+            return self.holder.take();
         }
         self.left = self.quantum - 1;
         let task = self.ask("pop", |policy| policy.pop())?;
-        if task.is_none() || self.handed == 0 {
+        let rest = self.handed.checked_sub(1);
+        let (Some(_), Some(rest)) = (task, rest) else {
             self.check_chosen(task);
             return None;
-        }
-        self.handed -= 1;
+        };
+        self.handed = rest;
         task
     }
 
@@ -432,14 +433,14 @@ impl Turns {
 
     /// Calls a method that does not change the policy; returns `None` if it has failed.
     fn view<T>(&self, method: &str, view: impl FnOnce(&dyn Policy) -> T) -> Option<T> {
-        guarded(&self.failure, self.name, method, || view(&*self.policy))
+        guarded(&self.failure, &self.name, method, || view(&*self.policy))
     }
 
     /// Calls a method of the policy; returns `None` if it has failed.
     #[inline(always)]
     fn ask<T>(&mut self, method: &str, ask: impl FnOnce(&mut dyn Policy) -> T) -> Option<T> {
         let policy = &mut *self.policy;
-        guarded(&self.failure, self.name, method, || ask(policy))
+        guarded(&self.failure, &self.name, method, || ask(policy))
     }
 
     fn fail(&self, why: &str) {
@@ -476,7 +477,7 @@ impl Drop for Turns {
 #[inline(always)]
 fn guarded<T>(
     failure: &OnceCell<String>,
-    name: &str,
+    name: &&'static str,
     method: &str,
     call: impl FnOnce() -> T,
 ) -> Option<T> {

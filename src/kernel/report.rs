@@ -62,12 +62,12 @@ impl Exits {
     }
 
     #[inline(always)]
-    fn insert(&mut self, tid: Tid, exit: Exit) {
+    fn insert(&mut self, tid: Tid, exit: &Exit) {
         let is_first = self.all.get().is_none() && self.done == Tid::KERNEL;
         if is_first && matches!(exit, Exit::Done) {
             self.done = tid;
         } else {
-            self.insert_into_all(tid, exit);
+            self.insert_into_all(tid, exit.clone());
         }
     }
 
@@ -109,7 +109,7 @@ impl Report {
     }
 
     #[inline(always)]
-    pub(super) fn ended(&mut self, tid: Tid, exit: Exit) {
+    pub(super) fn ended(&mut self, tid: Tid, exit: &Exit) {
         self.exits.insert(tid, exit);
     }
 

@@ -73,8 +73,7 @@ impl Kernel {
     /// ```
     pub fn reset(&mut self, seed: u64) -> Result<(), Error> {
         // To clear an empty map takes long, so most parts look first.
-        self.restarts.reset();
-        self.end_everything();
+        self.end_run();
         if !self.world.reset(seed) {
             let why = "this world cannot begin anew: build another kernel";
             return Err(io::Error::new(io::ErrorKind::Unsupported, why).into());
@@ -125,6 +124,12 @@ impl Kernel {
 
     /// Makes the frame as new. A handle that outlives its run must not name what this run makes: it
     /// keeps the frame of its run.
+    /// Ends what the last run has left, as a reset does: a log has these ends.
+    pub(crate) fn end_run(&mut self) {
+        self.restarts.reset();
+        self.end_everything();
+    }
+
     fn reset_frame(&mut self) {
         let footprints = self.frame.footprints();
         // The world has another line only if a thread may yet use that of the last run.

@@ -34,7 +34,9 @@ impl Stdio {
         if self.are_used() {
             self.of.clear();
         }
-        self.outputs.clear();
+        if !self.outputs.is_empty() {
+            self.outputs.clear();
+        }
         self.waiting = None;
     }
 

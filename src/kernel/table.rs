@@ -20,8 +20,11 @@ use crate::{
 /// serves kill, wait and `ps`.
 pub(super) struct Tasks {
     slots: Vec<Task>,
-    /// The free slots. Their tasks have the number 0, which no task has.
+    /// The slots that tasks have left. Their tasks have the number 0, which no task has.
     free: Vec<Slot>,
+    /// How many slots have had a task in this run, with the first, which has none. Those behind them are
+    /// free, too.
+    begun: usize,
     /// The tasks, and the daemons, which count nowhere.
     lists: [ByTid; 2],
     /// The number of live tasks that keep a run alive.
@@ -40,7 +43,8 @@ impl Default for Tasks {
         Self {
             slots: vec![Task::vacant(Rc::default())],
             free: Vec::new(),
-            lists: Default::default(),
+            begun: 1,
+            lists: ByTid::LASTS.map(ByTid::after),
             lasting: 0,
             attendants: 0,
             spare: Vec::new(),
@@ -59,13 +63,15 @@ impl Tasks {
         is_daemon: bool,
     ) -> Runnable {
         let slot = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Task::vacant(Rc::clone(&name)));
-            Slot::new(self.slots.len() - 1)
+            if self.begun == self.slots.len() {
+                self.add_slot(&name);
+            }
+            self.begun += 1;
+            Slot::new(self.begun - 1)
         });
         let list = &mut self.lists[usize::from(is_daemon)];
         list.last += 1;
-        let first = if is_daemon { Tid::DAEMONS } else { 0 };
-        let tid = Tid::from(first + list.last);
+        let tid = Tid::from(list.last);
         let task = Runnable { tid, slot };
         list.all.push(task);
         self.lasting += usize::from(!is_daemon);
@@ -85,22 +91,27 @@ impl Tasks {
         task
     }
 
+    /// Adds a slot. Apart, because the task that is moved there takes an aligned stack.
+    #[cold]
+    #[inline(never)]
+    fn add_slot(&mut self, name: &Rc<str>) {
+        self.slots.push(Task::vacant(Rc::clone(name)));
+    }
+
     pub(super) fn reset(&mut self) {
         debug_assert!(self.is_empty());
-        // In the order of a new table, so that a run finds its tasks in the same slots.
+        // As in a new table, so that a run finds its tasks in the same slots.
         self.free.clear();
-        self.free.extend((1..self.slots.len()).rev().map(Slot::new));
-        for list in &mut self.lists {
+        self.begun = 1;
+        for (list, last) in self.lists.iter_mut().zip(ByTid::LASTS) {
             list.all.clear();
-            (list.stale, list.last) = (0, 0);
+            (list.stale, list.last) = (0, last);
         }
     }
 
     /// Returns whether a task had this number, dead or alive.
     pub(super) fn was_made(&self, tid: Tid) -> bool {
-        let number = u64::from(tid);
-        let nth = number.checked_sub(Tid::DAEMONS).unwrap_or(number);
-        nth <= self.lists[usize::from(tid.is_daemon())].last
+        u64::from(tid) <= self.lists[usize::from(tid.is_daemon())].last
     }
 
     /// Returns the number of live tasks, daemons of the host apart.
@@ -120,7 +131,7 @@ impl Tasks {
 
     /// Returns whether no task is left, zombies and daemons included.
     pub(super) fn is_empty(&self) -> bool {
-        self.free.len() + 1 == self.slots.len()
+        self.free.len() + 1 == self.begun
     }
 
     /// Returns the ready tasks by tid, daemons apart.
@@ -283,15 +294,25 @@ impl Tasks {
 
 /// Tasks by tid. Tids only rise, so appending keeps the list in order. Reaped tasks stay listed;
 /// removing one would need a search. The list is swept when half of it is stale.
-#[derive(Default)]
 struct ByTid {
     all: Vec<Runnable>,
     stale: usize,
-    /// How many there were.
+    /// The number of the last one that was made.
     last: u64,
 }
 
 impl ByTid {
+    /// The numbers before the first task, and before the first daemon.
+    const LASTS: [u64; 2] = [0, Tid::DAEMONS];
+
+    fn after(last: u64) -> Self {
+        Self {
+            all: Vec::new(),
+            stale: 0,
+            last,
+        }
+    }
+
     /// Returns the entry of that number, which may be stale. Most searches are for the youngest.
     fn find(&self, tid: Tid) -> Option<Runnable> {
         let last = self.all.last().filter(|last| last.tid == tid);

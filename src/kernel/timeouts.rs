@@ -170,7 +170,6 @@ impl Kernel {
         }
     }
 
-    #[inline(always)]
     pub(super) fn disarm_all(&mut self, me: Runnable) {
         if let Some(timeouts) = self.tasks[me].take_all_timeouts() {
             self.disarm_taken(me, *timeouts);
@@ -179,7 +178,7 @@ impl Kernel {
 
     #[cold]
     #[inline(never)]
-    fn disarm_taken(&mut self, me: Runnable, mut timeouts: Timeouts) {
+    pub(super) fn disarm_taken(&mut self, me: Runnable, mut timeouts: Timeouts) {
         timeouts.end_scopes(None);
         self.touch_clock();
         for timer in timeouts.armed {

@@ -262,7 +262,7 @@ impl Kernel {
             .copy_from_slice(&held.bytes);
         let Some(call) = held.call else {
             let exit = self.frame.take_exit();
-            return self.end(me, exit);
+            return self.end(me, &exit);
         };
         if let Ticket::Text(_) = ticket
             && self.is_broken(me)
@@ -314,7 +314,7 @@ impl Kernel {
                 {
                     exit = Exit::Faulted(why);
                 }
-                self.end(me, exit);
+                self.end(me, &exit);
             }
             Some(true) => {
                 self.frame.put(Payload::Exit(exit));
@@ -341,7 +341,7 @@ impl Kernel {
             }
             None => self.frame.take_exit(),
         };
-        self.end(me, exit);
+        self.end(me, &exit);
     }
 
     /// Handles the deferred calls of the task that has stopped. Returns whether it waits for room for
@@ -428,7 +428,7 @@ impl Kernel {
     /// victim may have killed it, and it may be the victim.
     #[cold]
     fn kill(&mut self, me: Runnable, victim: Runnable) -> bool {
-        self.end(victim, Exit::Killed);
+        self.end(victim, &Exit::Killed);
         self.tasks.is_live(me)
     }
 
@@ -515,8 +515,8 @@ impl Kernel {
             Outcome::BlockOnTask(on) => self.block_on_task(me, on),
             Outcome::Cut(task, number) => self.cut_by_call(me, call, task, number),
             // It has chosen the moment, so it poisons no lock.
-            Outcome::Exit(exit) => self.end_as(me, exit, false),
-            Outcome::Die(exit) => self.end(me, exit),
+            Outcome::Exit(exit) => self.end_as(me, &exit, false),
+            Outcome::Die(exit) => self.end(me, &exit),
             Outcome::Kill(victim) => {
                 if self.kill(me, victim) {
                     self.reply(me, call, Reply::Yes.into());
@@ -548,7 +548,7 @@ impl Kernel {
             return;
         }
         if inject == Inject::KillIn {
-            return self.end(me, Exit::Killed);
+            return self.end(me, &Exit::Killed);
         }
         let mut armed = self.tasks[me].timeouts();
         let Some(timer) = innermost.filter(|timer| armed.any(|it| it == timer)) else {
@@ -579,7 +579,7 @@ impl Kernel {
     fn block_on_task(&mut self, me: Runnable, on: WaitingOn) {
         self.block(me, on);
         if let Some(victim) = self.follow_wait(me, on) {
-            self.end(victim, Exit::Killed);
+            self.end(victim, &Exit::Killed);
         }
     }
 

@@ -64,7 +64,13 @@ impl OwnedEvent {
 
 impl From<&Event<'_>> for OwnedEvent {
     fn from(event: &Event<'_>) -> Self {
-        event.clone().into_owned()
+        // Part by part: an event is large.
+        Event {
+            at: event.at,
+            tid: event.tid,
+            fact: event.fact.clone().into_owned(),
+            place: event.place.clone(),
+        }
     }
 }
 

@@ -98,13 +98,14 @@ impl Random {
         Some(task)
     }
 
-    /// Notes the place behind the others.
+    /// Notes the place behind the others, and makes room there.
     #[cold]
     #[inline(never)]
-    fn note_last(&mut self, task: Runnable) {
+    fn push_apart(&mut self, task: Runnable) {
         if let Some(places) = &mut self.places {
             *places.of.at(task) = self.ready.len() + 1;
         }
+        self.ready.push(task);
     }
 
     fn trim(&mut self) {
@@ -133,8 +134,10 @@ impl Random {
 impl Policy for Random {
     #[inline]
     fn push(&mut self, task: Runnable, _: Cause) {
-        if self.places.is_some() {
-            self.note_last(task);
+        // Behind a call for more memory, each push would save registers.
+        let is_full = self.ready.len() == self.ready.capacity();
+        if is_full || self.places.is_some() {
+            return self.push_apart(task);
         }
         self.ready.push(task);
     }

@@ -64,7 +64,10 @@ impl TrapFrame {
 
     #[inline(always)]
     pub(crate) fn touch(&self, object: Object, writes: bool) {
-        self.note(Note::Touched { object, writes });
+        // Not by `note`: the note would be made before the question.
+        if self.is_noted() {
+            self.note_in_full(Note::Touched { object, writes });
+        }
     }
 
     #[inline(always)]

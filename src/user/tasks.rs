@@ -274,11 +274,14 @@ impl Os {
     ) -> impl Future<Output = Result<Exit, Errno>> + use<'_> {
         self.call(
             move |_| SystemCall::WaitTask(tid),
-            |reply, frame| match (reply, frame.take()) {
-                (Reply::Exit, None) => Ok(Exit::Done),
-                (Reply::Exit, Some(Payload::Exit(exit))) => Ok(exit),
-                (Reply::Err(errno), _) => Err(errno),
-                (other, _) => mismatch(other),
+            |reply, frame| match reply {
+                // Apart: a payload that may be there is moved as a whole.
+                Reply::Exit if !frame.has_payload() => Ok(Exit::Done),
+                _ => match (reply, frame.take()) {
+                    (Reply::Exit, Some(Payload::Exit(exit))) => Ok(exit),
+                    (Reply::Err(errno), _) => Err(errno),
+                    (other, _) => mismatch(other),
+                },
             },
         )
     }
