@@ -122,14 +122,14 @@ impl Kernel {
         Ok(())
     }
 
-    /// Makes the frame as new. A handle that outlives its run must not name what this run makes: it
-    /// keeps the frame of its run.
     /// Ends what the last run has left, as a reset does: a log has these ends.
     pub(crate) fn end_run(&mut self) {
         self.restarts.reset();
         self.end_everything();
     }
 
+    /// Makes the frame as new. A handle that outlives its run must not name what this run makes: it
+    /// keeps the frame of its run.
     fn reset_frame(&mut self) {
         let footprints = self.frame.footprints();
         // The world has another line only if a thread may yet use that of the last run.
