@@ -175,6 +175,11 @@ impl Kernel {
             true => self.located_footprints(),
             false => self.footprints(),
         });
+        if let Some(notes) = &notes {
+            // The host has made them: none could have had a turn in an earlier run.
+            let made = self.tasks.ready().map(|task| Note::Woken(task.tid));
+            made.for_each(|note| notes.note(note));
+        }
         let part = Rc::new(Part {
             notes,
             ..Part::default()

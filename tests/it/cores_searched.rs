@@ -375,6 +375,21 @@ fn a_closure_may_run_kernels_twice() {
     let explored = check_kernels(3, test).exhaustive().explore();
     assert!(explored.proved, "{explored}");
     assert!(explored.outcomes.iter().eq(["23", "32"]), "{explored}");
+    // Those of the second run could not come before the end of the first.
+    let test = |kernels: &mut Kernels| {
+        for _ in 0..2 {
+            let results = kernels.run(|_| {
+                let mut kernel = Kernel::simulated(0);
+                kernel.spawn("ends", async |_: &mut Os| {})?;
+                Ok(kernel)
+            });
+            results.into_iter().try_for_each(|result| result?.check())?;
+        }
+        Ok(())
+    };
+    let explored = check_kernels(3, test).exhaustive().explore();
+    assert_eq!(explored.schedules, 1, "{explored}");
+    assert_eq!(explored.unaudited, None);
 }
 
 #[test]
