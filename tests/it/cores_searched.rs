@@ -140,7 +140,7 @@ fn a_failure_of_kernels_is_minimised_and_told_by_their_turns() {
     }
 }
 
-/// A task that fails ends its kernel and so all kernels. All of that is part of its turn.
+/// A kernel that fails ends all kernels.
 #[test]
 fn a_search_of_kernels_sees_what_the_failure_of_one_does_to_the_others() {
     let test = |kernels: &mut Kernels| {
@@ -548,4 +548,73 @@ fn what_comes_between_a_failure_and_its_effects_is_searched() {
     let drawn: BTreeSet<String> = (0..2_000).map(by_seed).collect();
     let missed: Vec<_> = drawn.difference(&explored.outcomes).collect();
     assert!(missed.is_empty(), "{missed:?}");
+}
+
+/// A kernel has asked when it reaches its limit: the other answers before its end, or in vain.
+#[test]
+fn what_comes_between_the_last_turn_of_a_kernel_and_its_end_is_searched() {
+    let make = |kernels: &Kernels, _| {
+        let (sender, mailbox) = Mailbox::<Sender<u32>>::bounded(1);
+        let said = Log::default();
+        let log = Arc::clone(&said);
+        let results = kernels.run(move |id| {
+            let (sender, mailbox, log) = (sender.clone(), mailbox.clone(), Arc::clone(&log));
+            let limit = if id.index() == 0 { 2 } else { u64::MAX };
+            let builder = Kernel::builder().world(SimWorld::new(0));
+            let mut kernel = builder.max_ticks(limit).build()?;
+            if id.index() == 0 {
+                kernel.spawn("asks", async move |os: &mut Os| {
+                    let (back, answer) = Mailbox::bounded(1);
+                    let _ = sender.put(os, back).await;
+                    let _ = answer.get(os).await;
+                })?;
+            } else {
+                drop(sender);
+                kernel.spawn("answers", async move |os: &mut Os| {
+                    let Ok(back) = mailbox.get(os).await else {
+                        return;
+                    };
+                    let is_answered = back.try_put(7).is_ok();
+                    *log.lock().unwrap() += &format!("{is_answered}");
+                })?;
+            }
+            Ok(kernel)
+        });
+        told(&results, &said)
+    };
+    let outcomes = compare(2, make);
+    let wanted = [
+        "fails, ends: true",
+        "fails, is ended: ",
+        "fails, is ended: false",
+        "fails, is ended: true",
+    ];
+    assert!(outcomes.iter().eq(wanted), "{outcomes:?}");
+}
+
+/// A kernel whose last task has ended may yet be ended by the failure of another.
+#[test]
+fn a_kernel_that_ends_well_commutes_with_all_but_a_failure() {
+    let make = |kernels: &Kernels, limit: u64| {
+        let results = kernels.run(move |id| {
+            let builder = Kernel::builder().world(SimWorld::new(0));
+            let limit = if id.index() == 0 { limit } else { u64::MAX };
+            let mut kernel = builder.max_ticks(limit).build()?;
+            kernel.spawn("yields", async |os: &mut Os| os.yield_now().await)?;
+            Ok(kernel)
+        });
+        told(&results, &Log::default())
+    };
+    let searched = |limit| {
+        move |kernels: &mut Kernels| {
+            let outcome = make(kernels, limit);
+            kernels.outcome(outcome);
+            Ok(())
+        }
+    };
+    let well = check_kernels(3, searched(2)).exhaustive().explore();
+    assert!(well.complete, "{well}");
+    assert_eq!(well.schedules, 1, "{well}");
+    assert!(well.outcomes.iter().eq(["ends, ends, ends: "]), "{well}");
+    assert_eq!(compare(3, |kernels, _| make(kernels, 1)).len(), 4);
 }
