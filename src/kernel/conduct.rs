@@ -385,8 +385,8 @@ impl Conductor {
         }
         drop(ready);
         let of = Tid::KERNEL.beside(id);
-        if !kernel.tasks.is_empty() {
-            // What comes for them could have come before.
+        if !kernel.tasks.is_empty() || kernel.frame.mailboxes.are_held() {
+            // What comes could have come before, when the kernel looked at it.
             self.touch(Object::Poll(of));
         }
         if part.must_end.take() {

@@ -618,3 +618,43 @@ fn a_kernel_that_ends_well_commutes_with_all_but_a_failure() {
     assert!(well.outcomes.iter().eq(["ends, ends, ends: "]), "{well}");
     assert_eq!(compare(3, |kernels, _| make(kernels, 1)).len(), 4);
 }
+
+/// A mailbox ends with its kernel, although a task of another one has a handle of it.
+#[test]
+fn the_end_of_a_kernel_with_a_mailbox_that_another_holds_is_searched() {
+    let make = |kernels: &Kernels, seed: u64| {
+        let said = [Log::default(), Log::default()];
+        let logs = said.clone();
+        let (sender, mailbox) = Mailbox::<u64>::bounded(1);
+        let (idle_sender, idle) = Mailbox::<u64>::bounded(1);
+        let results = kernels.run(move |id| {
+            let builder = Kernel::builder().world(SimWorld::new(0));
+            let mut kernel = builder.policy(Random::new(seed)).build()?;
+            let log = Arc::clone(&logs[id.index()]);
+            let (sender, mailbox) = (sender.clone(), mailbox.clone());
+            let (idle_sender, idle) = (idle_sender.clone(), idle.clone());
+            if id.index() == 0 {
+                kernel.spawn("arm", async move |os: &mut Os| {
+                    let _held = (sender, idle_sender, idle);
+                    let get = async |os: &mut Os| mailbox.get(os).await;
+                    let got = os.timeout(Duration::from_millis(1), get).await;
+                    *log.lock().unwrap() += if got.is_ok() { "got" } else { "late" };
+                })?;
+            } else {
+                kernel.spawn("puts", async move |os: &mut Os| {
+                    let _held = (mailbox, idle_sender);
+                    let get = async |os: &mut Os| idle.get(os).await;
+                    let _ = os.timeout(Duration::from_millis(1), get).await;
+                    os.yield_now().await;
+                    let put = sender.put(os, 1).await.is_ok();
+                    *log.lock().unwrap() += if put { "put" } else { "closed" };
+                })?;
+            }
+            Ok(kernel)
+        });
+        told(&results, &said[0]) + &said[1].lock().unwrap()
+    };
+    let outcomes = compare(2, make);
+    assert!(outcomes.contains("ends, ends: lateput"), "{outcomes:?}");
+    assert!(outcomes.contains("ends, ends: lateclosed"), "{outcomes:?}");
+}
