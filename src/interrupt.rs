@@ -165,6 +165,11 @@ impl Remote {
         self.0.raised.load(Ordering::Relaxed)
     }
 
+    /// Returns how many interrupts the world has not taken yet.
+    pub(crate) fn pending(&self) -> usize {
+        self.0.lock().len()
+    }
+
     /// Notes that the world is on a tape, or `plays` one.
     pub(crate) fn note_tape(&self, plays: bool) {
         let _ = self.0.tape.set(plays);

@@ -6,7 +6,7 @@ use std::{cell::Cell, rc::Rc, time::Duration};
 use super::stuck;
 use crate::{
     abi::KernelId,
-    kernel::{Conductor, Error, Kernel, Part, Report, Step},
+    kernel::{Conductor, Error, Kernel, Own, Part, Report, Step},
     sched::Draws,
     world::Pace,
 };
@@ -17,9 +17,19 @@ struct Member {
     kernel: Option<(Kernel, Rc<Pace>)>,
     /// What it shares with the conductor, if there is one.
     part: Rc<Part>,
+    /// Why the kernel fails, until the turn of its own in which it ends.
+    failure: Option<Error>,
     result: Option<Result<Report, Error>>,
     /// The failure of another kernel that has shut it down.
     peer: Option<(KernelId, String)>,
+}
+
+impl Member {
+    /// Whether all that is left to the kernel is its end: it has failed, or no task keeps it running.
+    fn is_over(&self) -> bool {
+        let has_tasks = |(kernel, _): &(Kernel, Rc<Pace>)| kernel.has_tasks();
+        self.failure.is_some() || !self.kernel.as_ref().is_none_or(has_tasks)
+    }
 }
 
 /// The most times that kernels take what a turn has sent, and what was sent for that. Only daemons send more
@@ -62,6 +72,7 @@ pub(super) fn run(
             id,
             kernel,
             part,
+            failure: None,
             result,
             peer: None,
         });
@@ -110,8 +121,13 @@ impl Crew {
         true
     }
 
+    /// Has a kernel do this. One that has failed ends: other kernels may have had turns between the two.
     fn step(&mut self, at: usize, step: impl FnOnce(&mut Kernel) -> Result<Step, Error>) {
-        let Some((kernel, pace)) = self.members[at].kernel.as_mut() else {
+        let member = &mut self.members[at];
+        if let Some(error) = member.failure.take() {
+            return self.end(at, Err(error));
+        }
+        let Some((kernel, pace)) = member.kernel.as_mut() else {
             return;
         };
         pace.wake();
@@ -121,7 +137,11 @@ impl Crew {
                 let report = kernel.report();
                 self.end(at, Ok(report));
             }
-            Err(error) => self.end(at, Err(error)),
+            Err(error) => {
+                // It waits for nothing any more.
+                pace.wake();
+                member.failure = Some(error);
+            }
         }
     }
 
@@ -129,7 +149,7 @@ impl Crew {
     /// has sent arrives at once: the other kernels could not tell whether it is still under way. Returns whether
     /// any kernel is left.
     fn conducted_turn(&mut self, conductor: &Conductor) -> bool {
-        let due = self.places(|kernel, _| kernel.has_turn_due());
+        let due = self.places_of_live(Kernel::has_turn_due);
         let is_ready = |member: &Member| member.kernel.is_some() && member.part.is_ready();
         let at = if let Some(at) = due.first() {
             self.step(*at, Kernel::have_turn);
@@ -142,14 +162,11 @@ impl Crew {
             conductor.next(|kernel| &self.members[kernel.index()].part)
         {
             let at = kernel.index();
-            let Member { kernel, part, .. } = &self.members[at];
-            if !task.tid.is_kernel() {
-                part.resume(task);
+            if task.tid.is_kernel() {
+                self.own_turn(at);
+            } else {
+                self.members[at].part.resume(task);
                 self.step(at, Kernel::have_turn);
-            } else if part.look()
-                && let Some((kernel, _)) = kernel
-            {
-                kernel.remote().shutdown();
             }
             at
         } else {
@@ -158,14 +175,32 @@ impl Crew {
         };
         self.settle(at, conductor);
         for _ in 0..MOST_ANSWERS {
-            let raised = self.places(|kernel, _| kernel.remote().is_raised());
+            let raised = self.places_of_live(|kernel| kernel.remote().is_raised());
             match raised.first() {
                 Some(at) => self.settle(*at, conductor),
-                None => return true,
+                None => return self.pass_by(conductor),
             }
         }
         let why = "daemons of several kernels send each other mail without an end";
         self.abandon(conductor, |_| Error::Policy(why.into()))
+    }
+
+    /// Gives a kernel itself a turn: it ends, or is shut down, or will look at the world.
+    fn own_turn(&mut self, at: usize) {
+        let member = &self.members[at];
+        match (member.part.own_turn(), &member.kernel) {
+            (Own::End, _) => self.step(at, Kernel::look),
+            (Own::Shutdown, Some((kernel, _))) => kernel.remote().shutdown(),
+            (Own::Shutdown | Own::Look, _) => {}
+        }
+    }
+
+    /// Notes what has come to kernels that are over or gone. Returns that the others go on.
+    fn pass_by(&self, conductor: &Conductor) -> bool {
+        let members = self.members.iter();
+        let passed = members.filter(|member| member.kernel.is_none() || member.part.is_over());
+        passed.for_each(|member| conductor.pass_by(member.id, &member.part));
+        true
     }
 
     /// Lets the time pass. The kernels whose time has come look at the world in any order, and mail of the first
@@ -191,11 +226,19 @@ impl Crew {
         let kernel = member.kernel.as_ref().map(|(kernel, _)| kernel);
         conductor.polls(member.id, kernel, &member.part);
         loop {
-            self.step(at, Kernel::look);
+            if !self.members[at].is_over() {
+                self.step(at, Kernel::look);
+            }
+            let member = &self.members[at];
             let Member {
                 id, kernel, part, ..
-            } = &self.members[at];
+            } = member;
             conductor.follow(*id, kernel.as_ref().map(|(kernel, _)| kernel), part);
+            if let Some((kernel, _)) = kernel
+                && member.is_over()
+            {
+                return conductor.finish(*id, kernel, part);
+            }
             let waits = |(_, pace): &(Kernel, Rc<Pace>)| pace.asleep().is_some();
             let is_due = |(kernel, _): &(Kernel, Rc<Pace>)| kernel.has_turn_due();
             if part.is_ready() || kernel.as_ref().is_none_or(|it| waits(it) || is_due(it)) {
@@ -208,7 +251,8 @@ impl Crew {
     fn abandon(&mut self, conductor: &Conductor, error: impl Fn(&Kernel) -> Error) -> bool {
         for member in &mut self.members {
             if let Some((kernel, _)) = member.kernel.take() {
-                member.result = Some(Err(error(&kernel)));
+                let error = member.failure.take().unwrap_or_else(|| error(&kernel));
+                member.result = Some(Err(error));
                 drop(kernel);
                 conductor.follow(member.id, None, &member.part);
             }
@@ -224,6 +268,13 @@ impl Crew {
             is_so(kernel, pace).then_some(at)
         });
         places.collect()
+    }
+
+    /// Returns those of them that are not over.
+    fn places_of_live(&self, is_so: impl Fn(&Kernel) -> bool) -> Vec<usize> {
+        let mut places = self.places(|kernel, _| is_so(kernel));
+        places.retain(|at| !self.members[*at].part.is_over());
+        places
     }
 
     /// Sets the clock to the next instant for which a kernel waits. If no kernel waits for one, none can
@@ -293,6 +344,7 @@ impl Crew {
             {
                 member.peer = Some((id, why.to_string()));
                 match &self.conductor {
+                    Some(_) if member.part.is_over() => {}
                     Some(conductor) => conductor.end(member.id, &member.part),
                     None => kernel.remote().shutdown(),
                 }

@@ -23,8 +23,9 @@ const _: () = assert!(KERNELS == Kernels::MOST_CONDUCTED);
 /// share otherwise, such as an [`Arc`](std::sync::Arc) of an atomic number: see
 /// [`Check::exhaustive`].
 ///
-/// The end of a kernel, by its last task or by a failure, is part of the turn that causes it. On threads, other
-/// kernels may have turns between the two.
+/// The end of a kernel, by its last task or by a failure, is a turn of its own: others may have turns before. All of
+/// it happens at once. On threads, others may have turns after the tasks of a failed kernel are dropped, and before
+/// its failure shuts them down.
 ///
 /// What a search decides besides the order of turns is for a kernel alone: faults, chaos and networks, the time of turns,
 /// injections, cuts, mutations and the limit of tasks. The search panics if it is asked for them.

@@ -408,7 +408,7 @@ impl Told {
             None => ("where it begins".into(), Place::None),
         };
         let text = match task.kernel().filter(|_| task.is_kernel()) {
-            Some(kernel) => format!("kernel {kernel}, whose time has come, has to wait"),
+            Some(kernel) => format!("kernel {kernel} itself has to wait"),
             None => format!("{} {task} is preempted {before}", self.ledger.comm(task)),
         };
         self.rows.push(Row {

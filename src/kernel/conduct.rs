@@ -40,6 +40,7 @@ pub(crate) struct Conductor {
 pub(crate) struct Part {
     /// The notes of the kernel, if there are any. They outlive it.
     notes: Option<Footprints>,
+    remote: Option<Remote>,
     /// What the kernel has told its policy, in order.
     told: RefCell<Vec<Told>>,
     /// The task that has the next turn.
@@ -52,6 +53,17 @@ pub(crate) struct Part {
     is_due: Cell<bool>,
     /// Whether another kernel has failed, which shuts this one down, too.
     must_end: Cell<bool>,
+    /// Whether the kernel ends in its own next turn.
+    is_over: Cell<bool>,
+    /// The interrupts that had come before the last turn, and that it will not take.
+    come: Cell<usize>,
+}
+
+/// What a turn of a kernel itself is for.
+pub(crate) enum Own {
+    Look,
+    Shutdown,
+    End,
 }
 
 enum Told {
@@ -111,9 +123,25 @@ impl Part {
         }
     }
 
-    /// Begins a turn of the kernel itself. Returns whether it is to be shut down.
-    pub(crate) fn look(&self) -> bool {
-        self.must_end.take()
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_over.get()
+    }
+
+    /// How many interrupts the kernel has not taken.
+    fn pending(&self) -> usize {
+        self.remote.as_ref().map_or(0, Remote::pending)
+    }
+
+    /// Begins a turn of the kernel itself.
+    pub(crate) fn own_turn(&self) -> Own {
+        if self.is_over.take() {
+            self.is_due.set(false);
+            return Own::End;
+        }
+        match self.must_end.take() {
+            true => Own::Shutdown,
+            false => Own::Look,
+        }
     }
 
     /// Gives this task the next turn of the kernel.
@@ -175,8 +203,14 @@ impl Kernel {
             true => self.located_footprints(),
             false => self.footprints(),
         });
+        if let Some(notes) = &notes {
+            // The host has made them: none could have had a turn in an earlier run.
+            let made = self.tasks.ready().map(|task| Note::Woken(task.tid));
+            made.for_each(|note| notes.note(note));
+        }
         let part = Rc::new(Part {
             notes,
+            remote: Some(self.remote.clone()),
             ..Part::default()
         });
         self.is_conducted = true;
@@ -228,6 +262,11 @@ impl Kernel {
     /// Returns whether no ready task can have a turn: every processor computes.
     fn computes_only(&self) -> bool {
         !self.ready.is_empty() && self.is_waiting()
+    }
+
+    /// Returns whether a task is left that keeps the kernel running.
+    pub(crate) fn has_tasks(&self) -> bool {
+        self.tasks.lasting() > 0
     }
 
     fn counts_on_setters(&self) -> bool {
@@ -285,14 +324,14 @@ impl Conductor {
             }
         }
         if kernel.is_none() && part.is_due.take() {
-            // It has ended by itself.
+            // It has been given up.
             ready.remove(Runnable::kernel(id));
             part.must_end.set(false);
         }
         drop(ready);
         self.take_notes(id, part);
         if has_ended {
-            // The last end is that of the kernel.
+            // After the last one, the kernel looks at nothing any more.
             self.touch(Object::Life(Tid::KERNEL.beside(id)));
         }
     }
@@ -332,6 +371,43 @@ impl Conductor {
     pub(crate) fn end(&self, id: KernelId, part: &Part) {
         part.must_end.set(true);
         self.wake(id, part);
+    }
+
+    /// Has a kernel that is over end in a turn of its own: others may have turns before. Its tasks have none any
+    /// more, and it does not look at what comes.
+    pub(crate) fn finish(&self, id: KernelId, kernel: &Kernel, part: &Part) {
+        let mut ready = self.ready.borrow_mut();
+        part.withheld.take();
+        for task in part.handed.take() {
+            ready.remove(task.beside(id));
+            // It could have had its turn before.
+            self.touch(Object::Life(task.tid.beside(id)));
+        }
+        drop(ready);
+        let of = Tid::KERNEL.beside(id);
+        if !kernel.tasks.is_empty() || kernel.frame.mailboxes.are_held() {
+            // What comes could have come before, when the kernel looked at it.
+            self.touch(Object::Poll(of));
+        }
+        if part.must_end.take() {
+            // So could what shuts it down.
+            self.touch(Object::Life(of));
+        }
+        part.is_over.set(true);
+        part.come.set(part.pending());
+        self.wake(id, part);
+    }
+
+    /// Notes whether something has come in the last turn to a kernel that is over or gone: a turn touches the same
+    /// as when the kernel looks at what comes.
+    pub(crate) fn pass_by(&self, id: KernelId, part: &Part) {
+        let come = part.pending();
+        if part.come.replace(come) < come {
+            self.note(Note::Touched {
+                object: Object::Poll(Tid::KERNEL.beside(id)),
+                writes: false,
+            });
+        }
     }
 
     /// Notes that a kernel has failed: nothing commutes with that.

@@ -103,7 +103,7 @@ mod waiters;
 use std::{collections::BTreeSet, io, rc::Rc, time::Duration};
 
 pub use builder::Builder;
-pub(crate) use conduct::{Conductor, Part};
+pub(crate) use conduct::{Conductor, Own, Part};
 pub use deadlock::Deadlock;
 pub(crate) use enlisted::{Ender, Known, Stuck};
 pub use failures::Failures;

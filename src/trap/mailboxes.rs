@@ -140,6 +140,13 @@ impl Mailboxes {
         self.bound.borrow().is_empty()
     }
 
+    /// Whether one of them has a handle that takes from it: a task of another kernel may hold it.
+    pub(crate) fn are_held(&self) -> bool {
+        let bound = self.bound.borrow();
+        let mut shared = bound.values().filter_map(|mailbox| mailbox.shared());
+        shared.any(|mailbox| mailbox.ends()[1] > 0)
+    }
+
     /// Returns for logs which message of a mailbox an answer delivers.
     #[cold]
     pub(crate) fn detail(&self, reply: Reply, queue: QueueId) -> Detail<'static> {

@@ -485,6 +485,8 @@ impl<T: Send + 'static> Bound<T> {
 
 impl<T: Send + 'static> Drop for Bound<T> {
     fn drop(&mut self) {
+        // Whether the last handle went before decides what follows.
+        mail_notes::touch(Object::Takers, self.shared.made, false);
         if !self.is_gone() {
             self.shared.refuse();
         }

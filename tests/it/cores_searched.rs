@@ -140,7 +140,7 @@ fn a_failure_of_kernels_is_minimised_and_told_by_their_turns() {
     }
 }
 
-/// A task that fails ends its kernel and so all kernels. All of that is part of its turn.
+/// A kernel that fails ends all kernels.
 #[test]
 fn a_search_of_kernels_sees_what_the_failure_of_one_does_to_the_others() {
     let test = |kernels: &mut Kernels| {
@@ -375,6 +375,21 @@ fn a_closure_may_run_kernels_twice() {
     let explored = check_kernels(3, test).exhaustive().explore();
     assert!(explored.proved, "{explored}");
     assert!(explored.outcomes.iter().eq(["23", "32"]), "{explored}");
+    // Those of the second run could not come before the end of the first.
+    let test = |kernels: &mut Kernels| {
+        for _ in 0..2 {
+            let results = kernels.run(|_| {
+                let mut kernel = Kernel::simulated(0);
+                kernel.spawn("ends", async |_: &mut Os| {})?;
+                Ok(kernel)
+            });
+            results.into_iter().try_for_each(|result| result?.check())?;
+        }
+        Ok(())
+    };
+    let explored = check_kernels(3, test).exhaustive().explore();
+    assert_eq!(explored.schedules, 1, "{explored}");
+    assert_eq!(explored.unaudited, None);
 }
 
 #[test]
@@ -533,4 +548,113 @@ fn what_comes_between_a_failure_and_its_effects_is_searched() {
     let drawn: BTreeSet<String> = (0..2_000).map(by_seed).collect();
     let missed: Vec<_> = drawn.difference(&explored.outcomes).collect();
     assert!(missed.is_empty(), "{missed:?}");
+}
+
+/// A kernel has asked when it reaches its limit: the other answers before its end, or in vain.
+#[test]
+fn what_comes_between_the_last_turn_of_a_kernel_and_its_end_is_searched() {
+    let make = |kernels: &Kernels, _| {
+        let (sender, mailbox) = Mailbox::<Sender<u32>>::bounded(1);
+        let said = Log::default();
+        let log = Arc::clone(&said);
+        let results = kernels.run(move |id| {
+            let (sender, mailbox, log) = (sender.clone(), mailbox.clone(), Arc::clone(&log));
+            let limit = if id.index() == 0 { 2 } else { u64::MAX };
+            let builder = Kernel::builder().world(SimWorld::new(0));
+            let mut kernel = builder.max_ticks(limit).build()?;
+            if id.index() == 0 {
+                kernel.spawn("asks", async move |os: &mut Os| {
+                    let (back, answer) = Mailbox::bounded(1);
+                    let _ = sender.put(os, back).await;
+                    let _ = answer.get(os).await;
+                })?;
+            } else {
+                drop(sender);
+                kernel.spawn("answers", async move |os: &mut Os| {
+                    let Ok(back) = mailbox.get(os).await else {
+                        return;
+                    };
+                    let is_answered = back.try_put(7).is_ok();
+                    *log.lock().unwrap() += &format!("{is_answered}");
+                })?;
+            }
+            Ok(kernel)
+        });
+        told(&results, &said)
+    };
+    let outcomes = compare(2, make);
+    let wanted = [
+        "fails, ends: true",
+        "fails, is ended: ",
+        "fails, is ended: false",
+        "fails, is ended: true",
+    ];
+    assert!(outcomes.iter().eq(wanted), "{outcomes:?}");
+}
+
+/// A kernel whose last task has ended may yet be ended by the failure of another.
+#[test]
+fn a_kernel_that_ends_well_commutes_with_all_but_a_failure() {
+    let make = |kernels: &Kernels, limit: u64| {
+        let results = kernels.run(move |id| {
+            let builder = Kernel::builder().world(SimWorld::new(0));
+            let limit = if id.index() == 0 { limit } else { u64::MAX };
+            let mut kernel = builder.max_ticks(limit).build()?;
+            kernel.spawn("yields", async |os: &mut Os| os.yield_now().await)?;
+            Ok(kernel)
+        });
+        told(&results, &Log::default())
+    };
+    let searched = |limit| {
+        move |kernels: &mut Kernels| {
+            let outcome = make(kernels, limit);
+            kernels.outcome(outcome);
+            Ok(())
+        }
+    };
+    let well = check_kernels(3, searched(2)).exhaustive().explore();
+    assert!(well.complete, "{well}");
+    assert_eq!(well.schedules, 1, "{well}");
+    assert!(well.outcomes.iter().eq(["ends, ends, ends: "]), "{well}");
+    assert_eq!(compare(3, |kernels, _| make(kernels, 1)).len(), 4);
+}
+
+/// A mailbox ends with its kernel, although a task of another one has a handle of it.
+#[test]
+fn the_end_of_a_kernel_with_a_mailbox_that_another_holds_is_searched() {
+    let make = |kernels: &Kernels, seed: u64| {
+        let said = [Log::default(), Log::default()];
+        let logs = said.clone();
+        let (sender, mailbox) = Mailbox::<u64>::bounded(1);
+        let (idle_sender, idle) = Mailbox::<u64>::bounded(1);
+        let results = kernels.run(move |id| {
+            let builder = Kernel::builder().world(SimWorld::new(0));
+            let mut kernel = builder.policy(Random::new(seed)).build()?;
+            let log = Arc::clone(&logs[id.index()]);
+            let (sender, mailbox) = (sender.clone(), mailbox.clone());
+            let (idle_sender, idle) = (idle_sender.clone(), idle.clone());
+            if id.index() == 0 {
+                kernel.spawn("arm", async move |os: &mut Os| {
+                    let _held = (sender, idle_sender, idle);
+                    let get = async |os: &mut Os| mailbox.get(os).await;
+                    let got = os.timeout(Duration::from_millis(1), get).await;
+                    *log.lock().unwrap() += if got.is_ok() { "got" } else { "late" };
+                })?;
+            } else {
+                kernel.spawn("puts", async move |os: &mut Os| {
+                    let _held = (mailbox, idle_sender);
+                    let get = async |os: &mut Os| idle.get(os).await;
+                    let _ = os.timeout(Duration::from_millis(1), get).await;
+                    os.yield_now().await;
+                    let put = sender.put(os, 1).await.is_ok();
+                    *log.lock().unwrap() += if put { "put" } else { "closed" };
+                })?;
+            }
+            Ok(kernel)
+        });
+        told(&results, &said[0]) + &said[1].lock().unwrap()
+    };
+    let outcomes = compare(2, make);
+    assert!(outcomes.contains("ends, ends: lateput"), "{outcomes:?}");
+    assert!(outcomes.contains("ends, ends: lateclosed"), "{outcomes:?}");
 }
