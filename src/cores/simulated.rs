@@ -146,8 +146,7 @@ impl Crew {
     }
 
     /// Gives the task its turn that the conductor chooses, or lets the time pass if all wait. What the turn
-    /// has sent arrives at once: the other kernels could not tell whether it is still under way. Returns whether
-    /// any kernel is left.
+    /// has sent arrives at once. Returns whether any kernel is left.
     fn conducted_turn(&mut self, conductor: &Conductor) -> bool {
         let due = self.places_of_live(Kernel::has_turn_due);
         let is_ready = |member: &Member| member.kernel.is_some() && member.part.is_ready();
