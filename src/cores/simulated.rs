@@ -177,7 +177,10 @@ impl Crew {
             let raised = self.places_of_live(|kernel| kernel.remote().is_raised());
             match raised.first() {
                 Some(at) => self.settle(*at, conductor),
-                None => return self.pass_by(conductor),
+                None => {
+                    self.pass_by(conductor);
+                    return true;
+                }
             }
         }
         let why = "daemons of several kernels send each other mail without an end";
@@ -194,12 +197,11 @@ impl Crew {
         }
     }
 
-    /// Notes what has come to kernels that are over or gone. Returns that the others go on.
-    fn pass_by(&self, conductor: &Conductor) -> bool {
+    /// Notes what has come to kernels that are over or gone.
+    fn pass_by(&self, conductor: &Conductor) {
         let members = self.members.iter();
         let passed = members.filter(|member| member.kernel.is_none() || member.part.is_over());
         passed.for_each(|member| conductor.pass_by(member.id, &member.part));
-        true
     }
 
     /// Lets the time pass. The kernels whose time has come look at the world in any order, and mail of the first

@@ -148,10 +148,13 @@ impl Session {
             })
         };
         let line = format!("host {host}");
+        let outer = self.shared.shells.borrow().len();
         let end = match os.spawn_on(host, "shell", run).await {
             Ok(tid) => Failure::check(&line, os.wait(tid).await.unwrap_or(Exit::Killed)),
             Err(errno) => Err(format!("{line}: {errno}").into()),
         };
+        // A crash of its host may have ended it.
+        self.shared.shells.borrow_mut().truncate(outer);
         end.map_err(|failure| Failure {
             code: code.get(),
             ..failure

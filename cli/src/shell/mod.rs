@@ -353,7 +353,6 @@ impl Session {
                 job.kill(os).await;
             }
         }
-        self.shared.shells.borrow_mut().pop();
         self.last.take().map_or(Ok(()), Err)
     }
 

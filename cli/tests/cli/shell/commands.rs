@@ -108,6 +108,27 @@ fn a_recording_begins_and_ends() {
 }
 
 #[test]
+fn no_shell_is_killed_and_one_that_a_crash_has_ended_is_none() {
+    let line = "host b; kill 2; kill 3; fault crash b; seq 1\nkill 3";
+    let (code, out, err) = run(&[
+        "shell",
+        "--virtual",
+        "--seed=1",
+        "--on",
+        "b:cat",
+        "-c",
+        line,
+    ]);
+    assert_eq!((code, &*out), (1, ""), "{err}");
+    let shell = |tid: u64| format!("error: kill: task {tid} is a shell: exit leaves it\n");
+    has(&err, &(shell(2) + &shell(3)));
+    has(
+        &err,
+        "error: host b: killed\nerror: kill: there is no task 3: see ps\n",
+    );
+}
+
+#[test]
 fn a_network_is_changed_and_broken() {
     let on = |line: &str| {
         let args = [
