@@ -121,6 +121,11 @@ impl Kind {
         matches!(self, Self::Semaphore | Self::RwLock)
     }
 
+    /// Returns whether its queue contains a message from the begin, the token of a lock.
+    pub(crate) fn has_token(self) -> bool {
+        matches!(self, Self::Mutex | Self::Once)
+    }
+
     /// Returns whether only the task that holds it can end a wait for it.
     pub(crate) fn is_lock(self) -> bool {
         matches!(self, Self::Mutex | Self::RwLock | Self::Once)

@@ -20,12 +20,17 @@ impl Kernel {
         let Some(Payload::Queue(store, status)) = self.frame.take() else {
             return Errno::Invalid.into();
         };
+        let has_token = status.kind.has_token();
         let of_daemon = me.tid.is_daemon();
         let has_room = self.queues.len(of_daemon) < self.limits.queues;
         let queue = has_room.then(|| self.queues.insert(of_daemon, capacity, store, status));
         match queue.flatten() {
             Some(queue) => {
                 self.frame.note(Note::NewQueue(queue, capacity));
+                if has_token {
+                    self.frame.note(Note::Sent(queue, MessageQueue::TOKEN));
+                    self.frame.note(Note::Stored(queue));
+                }
                 Reply::Queue(queue).into()
             }
             None => {
@@ -207,7 +212,10 @@ impl Kernel {
 
     /// Frees a queue after its last handle. Only tasks with a raw number can still wait at it.
     pub(super) fn free_queue(&mut self, queue: QueueId) -> Outcome {
-        self.close_queue(queue);
+        let found = self.queues.get(queue);
+        if found.is_some_and(MessageQueue::is_waited_at) {
+            self.close_queue(queue);
+        }
         if let Some((store, status)) = self.queues.remove(queue) {
             drop(store);
             self.frame.kept.keep_status(status);

@@ -59,6 +59,9 @@ pub(super) enum Took {
 }
 
 impl MessageQueue {
+    /// The number of the token of a lock, its first message.
+    pub(super) const TOKEN: u64 = 0;
+
     fn vacant(gone: Rc<QueueStatus>) -> Self {
         Self {
             id: QueueId::of_none_in(0),
@@ -112,6 +115,12 @@ impl MessageQueue {
     /// Returns whether a task waits for a message, or selects one.
     pub(super) fn is_awaited(&self) -> bool {
         !self.getters.is_empty() || !self.watchers[End::Get as usize].is_empty()
+    }
+
+    /// Returns whether a task may wait at one of its ends.
+    pub(super) fn is_waited_at(&self) -> bool {
+        let is_quiet = self.getters.is_empty() && self.putters.is_empty();
+        !is_quiet || self.permits.is_some() || self.is_watched()
     }
 
     pub(super) fn watchers(&self, end: End) -> Watchers {
@@ -425,6 +434,9 @@ impl Queues {
             status.len.set(capacity as usize);
         }
         (queue.store, queue.status) = (Some(store), status);
+        if queue.status.kind.has_token() {
+            queue.store(MessageQueue::TOKEN);
+        }
         Some(id)
     }
 

@@ -23,6 +23,18 @@ impl Drops {
         let values = values.into_iter();
         let values = values.map(|value| Box::new(value) as Box<dyn Any>);
         self.pending.borrow_mut().extend(values);
+        self.run();
+    }
+
+    /// The same for a value in its own memory, which is all that is left of many.
+    pub(super) fn drop_box<T: 'static>(&self, value: Box<T>) {
+        if std::mem::needs_drop::<T>() {
+            self.pending.borrow_mut().push_back(value);
+            self.run();
+        }
+    }
+
+    fn run(&self) {
         if !self.is_running.replace(true) {
             Running(self).drop_pending();
         }

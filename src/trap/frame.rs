@@ -486,6 +486,11 @@ impl TrapFrame {
         self.drops.drop_all([value]);
     }
 
+    /// The same, for a value that has its own memory.
+    pub(crate) fn drop_box_iteratively<T: 'static>(&self, value: Box<T>) {
+        self.drops.drop_box(value);
+    }
+
     /// The same, for values that are dropped one by one. In a collection, the panics of two
     /// destructors would end the process.
     pub(crate) fn drop_all_iteratively<T: 'static>(&self, values: impl IntoIterator<Item = T>) {

@@ -410,8 +410,13 @@ impl<T: 'static> Queue<T> {
     }
 }
 
-/// A queue that counts permits.
+/// The queue of a lock, and one that counts permits.
 impl Queue<()> {
+    /// Stores the message of a new lock. The kernel has its number from the begin.
+    pub(crate) fn store_token(&self) {
+        self.side.messages.push(());
+    }
+
     /// Takes so many permits. *Blocks* until there are enough.
     pub(crate) fn take_permits<'a>(
         &'a self,

@@ -92,12 +92,12 @@ impl<T: 'static> Mutex<T> {
 
     /// Returns a mutex whose lock is the message of this queue.
     fn around(token: Queue<()>, value: T) -> Self {
-        token.defer_put(());
+        token.store_token();
         let inner = Rc::new(Locked {
             token,
             poisoned: Cell::new(false),
             value: Cell::new(Some(Box::new(value))),
-            drop: TrapFrame::drop_iteratively,
+            drop: TrapFrame::drop_box_iteratively,
         });
         Self { inner }
     }

@@ -47,7 +47,7 @@ impl<T: 'static> Once<T> {
 
     async fn maybe_named(os: &mut Os, name: Option<&str>) -> Self {
         let token = Queue::required(os, Kind::Once, name).await;
-        token.defer_put(());
+        token.store_token();
         let inner = Rc::new(Made {
             token,
             value: OnceCell::new(),
