@@ -1,6 +1,6 @@
 //! What the world reports: interrupts of other threads, and devices that are ready.
 
-use std::time::Duration;
+use std::{ops::Range, time::Duration};
 
 use super::{
     Kernel,
@@ -66,7 +66,10 @@ impl Kernel {
         if self.frame.is_noted() {
             self.note_try_put(queue);
         }
-        for number in mail.received.numbers.clone() {
+        let mut numbers = mail.received.numbers.clone();
+        while !self.store_all(queue, &numbers)
+            && let Some(number) = numbers.next()
+        {
             self.put_message(queue, number);
         }
         if mail.received.closes || mail.received.is_gone {
@@ -77,6 +80,13 @@ impl Kernel {
             let gone = self.frame.mailboxes.forget(queue);
             contain(|| drop((mail, gone)));
         }
+    }
+
+    /// Stores messages that no task waits for, where no search takes notes of each. Returns whether they were
+    /// stored.
+    fn store_all(&mut self, queue: QueueId, messages: &Range<u64>) -> bool {
+        let found = self.queues.get_mut(queue);
+        !self.frame.is_noted() && found.is_some_and(|found| found.store_all(messages.clone()))
     }
 
     /// Takes the signals whose timers have fired.

@@ -5,7 +5,7 @@
 //! are queues that get closed; a mutex is a queue of one token. A semaphore and a lock that readers share
 //! count permits instead of messages: `permits.rs`.
 
-use std::{collections::VecDeque, rc::Rc};
+use std::{collections::VecDeque, ops::Range, rc::Rc};
 
 use super::{permits::Permits, selects::Watchers, waiters::position};
 use crate::{
@@ -134,6 +134,16 @@ impl MessageQueue {
     pub(super) fn store(&mut self, message: u64) {
         self.available.push_back(message);
         self.publish();
+    }
+
+    /// Stores messages if each has room, and no task waits for one. Returns whether it was so.
+    pub(super) fn store_all(&mut self, messages: Range<u64>) -> bool {
+        let may_store = self.is_unbounded() && !self.is_closed() && !self.is_awaited();
+        if may_store {
+            self.available.extend(messages);
+            self.publish();
+        }
+        may_store
     }
 
     /// Takes the first message, if there is one and no task waits for room.

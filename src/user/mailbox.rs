@@ -17,7 +17,7 @@ use std::{
 };
 
 pub(super) use shared::Codec;
-use shared::{Home, Key, OF_THREAD, PuttingEnd, Shared, State, Taken, TakingEnd, Ticket};
+use shared::{Apart, Home, Key, OF_THREAD, PuttingEnd, Shared, State, TakingEnd, Ticket};
 
 use super::{
     os::{Decode, Os, mismatch},
@@ -116,9 +116,9 @@ impl<T: Send + 'static> Mailbox<T> {
             capacity,
             codec,
             home: OnceLock::new(),
-            taken: Taken::default(),
+            taken: Apart::default(),
             ends: OnceLock::new(),
-            state: Mutex::new(State {
+            state: Apart(Mutex::new(State {
                 coming: VecDeque::new(),
                 is_told: false,
                 put: 0,
@@ -131,7 +131,7 @@ impl<T: Send + 'static> Mailbox<T> {
                 has_senders: true,
                 is_gone: false,
                 external: None,
-            }),
+            })),
         });
         let putting = Arc::new(PuttingEnd(Arc::clone(&shared)));
         let taking = Arc::new(TakingEnd(Arc::clone(&shared)));
@@ -401,7 +401,7 @@ struct Bound<T: Send + 'static> {
 impl<T: Send + 'static> BoundMailbox for Bound<T> {
     fn receive(&self, tape: Option<&mut Vec<u8>>) -> Received {
         let spare = self.spare.take();
-        let mut state = lock(&self.shared.state);
+        let mut state = lock(&self.shared.state.0);
         state.is_told = false;
         let coming = std::mem::replace(&mut state.coming, spare);
         let ends = [!state.has_senders, state.is_gone];
@@ -442,7 +442,7 @@ impl<T: Send + 'static> BoundMailbox for Bound<T> {
 
 impl<T: Send + 'static> Bound<T> {
     fn is_gone(&self) -> bool {
-        lock(&self.shared.state).is_gone
+        lock(&self.shared.state.0).is_gone
     }
 
     /// Notes room for a message that a task may wait for. In the real world that task is told when half of
@@ -463,15 +463,7 @@ impl<T: Send + 'static> Bound<T> {
     /// Moves messages into the store of the queue. The ends tell whether there are no senders, and whether no task
     /// can take any more.
     fn store(&self, mut coming: VecDeque<(Key, T)>, [closes, is_gone]: [bool; 2]) -> Received {
-        let side = self.queue.side();
-        let mut numbers = 0..0;
-        for message in coming.drain(..) {
-            let number = side.push(message);
-            if numbers.is_empty() {
-                numbers.start = number;
-            }
-            numbers.end = number + 1;
-        }
+        let numbers = self.queue.side().push_all(coming.drain(..));
         if coming.capacity() <= REUSED {
             self.spare.replace(coming);
         }

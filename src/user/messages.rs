@@ -6,6 +6,7 @@
 use std::{
     cell::{Cell, RefCell},
     collections::{BTreeMap, VecDeque},
+    ops::Range,
     rc::Rc,
 };
 
@@ -45,6 +46,11 @@ impl<T> Side<T> {
     /// For a message that the kernel puts.
     pub(crate) fn push(&self, message: T) -> u64 {
         self.messages.push(message)
+    }
+
+    /// The same for several, which get the numbers returned.
+    pub(super) fn push_all(&self, messages: impl Iterator<Item = T>) -> Range<u64> {
+        self.messages.push_all(messages)
     }
 
     pub(super) fn take(&self, number: u64) -> T {
@@ -147,6 +153,14 @@ impl<T> Messages<T> {
         let mut kept = self.kept.borrow_mut();
         kept.push_back(Some(message));
         self.first.get() + kept.len() as u64 - 1
+    }
+
+    fn push_all(&self, messages: impl Iterator<Item = T>) -> Range<u64> {
+        debug_assert!(!Self::ARE_UNITS, "those are not in `kept`");
+        let mut kept = self.kept.borrow_mut();
+        let next = self.first.get() + kept.len() as u64;
+        kept.extend(messages.map(Some));
+        next..self.first.get() + kept.len() as u64
     }
 
     fn is_empty(&self) -> bool {

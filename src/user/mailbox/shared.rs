@@ -41,15 +41,20 @@ pub(super) struct Shared<T> {
     pub(super) codec: Option<Codec<T>>,
     /// The kernel that takes. Set once, with the lock held.
     pub(super) home: OnceLock<Home>,
-    pub(super) taken: Taken,
+    pub(super) taken: Apart<Taken>,
     /// Its two ends, for their numbers.
     pub(super) ends: OnceLock<Ends<T>>,
-    pub(super) state: Mutex<State<T>>,
+    pub(super) state: Apart<Mutex<State<T>>>,
 }
 
-/// What a get notes without the lock. In a cache line of its own: a put rarely looks at it.
+/// A part that one end changes often. In cache lines of its own, two at a time as processors fetch them, or the
+/// other end would fetch again what lies beside it.
 #[derive(Default)]
-#[repr(align(64))]
+#[repr(align(128))]
+pub(super) struct Apart<T>(pub(super) T);
+
+/// What a get notes without the lock: a put rarely looks at it.
+#[derive(Default)]
 pub(super) struct Taken {
     /// How many messages were taken.
     count: AtomicUsize,
@@ -127,7 +132,7 @@ impl<T> Shared<T> {
     /// Returns the state, for a call that may change it.
     pub(super) fn change(&self) -> MutexGuard<'_, State<T>> {
         mail_notes::touch(Object::Mailbox, self.made, true);
-        lock(&self.state)
+        lock(&self.state.0)
     }
 
     /// Notes that a task of this kernel puts.
@@ -137,7 +142,7 @@ impl<T> Shared<T> {
         if self.home.get().is_some_and(|home| !home.remote.is_taped()) {
             return;
         }
-        let mut state = lock(&self.state);
+        let mut state = lock(&self.state.0);
         let mut known = state.putters.iter().filter(|(other, _)| *other == kernel);
         match known.next() {
             None => state.putters.push((kernel, remote.clone())),
@@ -153,7 +158,7 @@ impl<T> Shared<T> {
     /// *Panics* if two have the same, and the kernel that takes is on a tape.
     pub(super) fn tell_apart(&self) {
         let is_taped = self.home.get().is_some_and(|home| home.remote.is_taped());
-        let twins = lock(&self.state).twins.filter(|_| is_taped);
+        let twins = lock(&self.state.0).twins.filter(|_| is_taped);
         if let Some(kernel) = twins {
             panic!(
                 "two kernels with the number {kernel} put into one mailbox, and the tape of its kernel cannot \
@@ -165,7 +170,7 @@ impl<T> Shared<T> {
     /// Whether fewer messages are put and not taken than there is room for.
     fn has_room(&self, state: &mut State<T>) -> bool {
         if state.put - state.seen >= self.capacity {
-            state.seen = self.taken.count.load(SeqCst);
+            state.seen = self.taken.0.count.load(SeqCst);
         }
         state.put - state.seen < self.capacity
     }
@@ -226,7 +231,7 @@ impl<T> Shared<T> {
             remote,
             room,
         });
-        self.taken.is_awaited.store(true, SeqCst);
+        self.taken.0.is_awaited.store(true, SeqCst);
         if state.is_gone {
             drop(state);
             self.refuse();
@@ -242,8 +247,8 @@ impl<T> Shared<T> {
     #[inline]
     pub(super) fn take_one(&self) -> bool {
         mail_notes::touch(Object::Mailbox, self.made, true);
-        self.taken.count.fetch_add(1, SeqCst);
-        self.taken.is_awaited.load(SeqCst)
+        self.taken.0.count.fetch_add(1, SeqCst);
+        self.taken.0.is_awaited.load(SeqCst)
     }
 
     /// Admits the messages that wait for room.
@@ -262,7 +267,7 @@ impl<T> Shared<T> {
             tell(&next.remote, next.room);
         }
         let is_awaited = !state.waiting.is_empty();
-        self.taken.is_awaited.store(is_awaited, SeqCst);
+        self.taken.0.is_awaited.store(is_awaited, SeqCst);
     }
 
     /// Refuses all messages, because no task can take one any more.
@@ -290,7 +295,7 @@ impl<T> Shared<T> {
         mail_notes::touch(Object::Senders, self.made, true);
         // A kernel that takes no more learns nothing.
         mail_notes::touch(Object::Takers, self.made, false);
-        let mut state = lock(&self.state);
+        let mut state = lock(&self.state.0);
         state.has_senders = false;
         let external = state.external.take();
         drop(state);
@@ -311,7 +316,7 @@ impl<T: Send + 'static> SharedMailbox for Shared<T> {
     }
 
     fn rooms(&self) -> Vec<(Remote, QueueId)> {
-        let state = lock(&self.state);
+        let state = lock(&self.state.0);
         let waiting = state.waiting.iter();
         waiting.map(|one| (one.remote.clone(), one.room)).collect()
     }
@@ -321,7 +326,7 @@ impl<T: Send + 'static> SharedMailbox for Shared<T> {
     }
 
     fn discard(&self) {
-        let coming = std::mem::take(&mut lock(&self.state).coming);
+        let coming = std::mem::take(&mut lock(&self.state.0).coming);
         for message in coming {
             contain(|| drop(message));
         }

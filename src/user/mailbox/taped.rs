@@ -47,7 +47,7 @@ type Arrived<T> = (VecDeque<(Key, T)>, [bool; 2]);
 pub(super) fn read<T>(tape: &[u8], shared: &Shared<T>) -> Result<Arrived<T>, Lack> {
     const WRONG: Lack = Lack::Wrong("mail that cannot be read");
     let (ends, mut rest) = tape.split_first().ok_or(WRONG)?;
-    let mut state = lock(&shared.state);
+    let mut state = lock(&shared.state.0);
     let (mut taken, mut put_again) = (VecDeque::new(), Vec::new());
     let ended = loop {
         if rest.is_empty() {
@@ -214,7 +214,9 @@ impl<T: Send + 'static> Room<T> {
 
 impl<T: Send + 'static> BoundMailbox for Room<T> {
     fn receive(&self, tape: Option<&mut Vec<u8>>) -> Received {
-        let is_refused = lock(&self.shared.state).refused.contains_key(&self.ticket);
+        let is_refused = lock(&self.shared.state.0)
+            .refused
+            .contains_key(&self.ticket);
         if let Some(tape) = tape {
             tape.push(if is_refused { CLOSED } else { DONE });
         }
@@ -225,7 +227,7 @@ impl<T: Send + 'static> BoundMailbox for Room<T> {
         match tape {
             [CLOSED] => {}
             [DONE] => {
-                let held = lock(&self.shared.state).refused.remove(&self.ticket);
+                let held = lock(&self.shared.state.0).refused.remove(&self.ticket);
                 if let Some((key, message)) = held {
                     self.shared.put_again(key, message);
                 }
