@@ -30,6 +30,14 @@ impl Member {
         let has_tasks = |(kernel, _): &(Kernel, Rc<Pace>)| kernel.has_tasks();
         self.failure.is_some() || !self.kernel.as_ref().is_none_or(has_tasks)
     }
+
+    /// Returns the error with the number of the kernel before those of its tasks, if it has others beside it.
+    fn numbered(&self, error: Error, has_others: bool) -> Error {
+        match has_others {
+            true => error.beside(self.id),
+            false => error,
+        }
+    }
 }
 
 /// The most times that kernels take what a turn has sent, and what was sent for that. Only daemons send more
@@ -121,7 +129,8 @@ impl Crew {
         true
     }
 
-    /// Has a kernel do this. One that has failed ends: other kernels may have had turns between the two.
+    /// Carries out a step of a kernel. One that has failed before ends instead: other kernels may have had turns
+    /// between the two.
     fn step(&mut self, at: usize, step: impl FnOnce(&mut Kernel) -> Result<Step, Error>) {
         let member = &mut self.members[at];
         if let Some(error) = member.failure.take() {
@@ -178,7 +187,7 @@ impl Crew {
             match raised.first() {
                 Some(at) => self.settle(*at, conductor),
                 None => {
-                    self.pass_by(conductor);
+                    self.note_missed(conductor);
                     return true;
                 }
             }
@@ -198,10 +207,10 @@ impl Crew {
     }
 
     /// Notes what has come to kernels that are over or gone.
-    fn pass_by(&self, conductor: &Conductor) {
+    fn note_missed(&self, conductor: &Conductor) {
         let members = self.members.iter();
         let passed = members.filter(|member| member.kernel.is_none() || member.part.is_over());
-        passed.for_each(|member| conductor.pass_by(member.id, &member.part));
+        passed.for_each(|member| conductor.note_missed(member.id, &member.part));
     }
 
     /// Lets the time pass. The kernels whose time has come look at the world in any order, and mail of the first
@@ -250,10 +259,11 @@ impl Crew {
 
     /// Ends all kernels that run with an error.
     fn abandon(&mut self, conductor: &Conductor, error: impl Fn(&Kernel) -> Error) -> bool {
+        let has_others = self.members.len() > 1;
         for member in &mut self.members {
             if let Some((kernel, _)) = member.kernel.take() {
                 let error = member.failure.take().unwrap_or_else(|| error(&kernel));
-                member.result = Some(Err(error));
+                member.result = Some(Err(member.numbered(error, has_others)));
                 drop(kernel);
                 conductor.follow(member.id, None, &member.part);
             }
@@ -319,10 +329,7 @@ impl Crew {
     fn end(&mut self, at: usize, result: Result<Report, Error>) {
         let has_others = self.members.len() > 1;
         let member = &mut self.members[at];
-        let result = result.map_err(|error| match has_others {
-            true => error.beside(member.id),
-            false => error,
-        });
+        let result = result.map_err(|error| member.numbered(error, has_others));
         let why = result.as_ref().err().map(ToString::to_string);
         member.result = Some(match (result, member.peer.take()) {
             (Ok(_), Some((kernel, why))) => Err(Error::Peer { kernel, why }),

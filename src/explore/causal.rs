@@ -385,7 +385,8 @@ impl Causality {
                 }
                 Note::Taken(queue, message) => self.sent.get(&(queue, message)).copied(),
                 Note::Removed(queue, by) => {
-                    let last = self.lane(by).last;
+                    // A daemon of the host has no turns, and its number is no place in a list.
+                    let last = (!by.is_daemon()).then(|| self.lane(by).last).flatten();
                     let removed = &mut self.queues.entry(queue).or_default().removed;
                     removed.push(last.unwrap_or(here));
                     None

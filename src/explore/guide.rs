@@ -10,7 +10,7 @@ use super::{
     trial::{Test, Trial, Trials},
     watchdog::TrialWatch,
 };
-use crate::{Cause, Error, Policy, Runnable};
+use crate::{Cause, Error, Policy, Runnable, Tid};
 
 /// First in, first out, with the departures of a plan. Clones are handles to the same policy.
 #[derive(Clone, Default)]
@@ -38,6 +38,16 @@ struct Guided {
     decided: usize,
     /// The task that the last departure has sent back, and its turn.
     preempted: Option<(u32, Runnable)>,
+    /// The turns of kernels themselves.
+    own: VecDeque<Own>,
+}
+
+/// A turn of a kernel itself, in which no task is resumed.
+pub(super) struct Own {
+    pub(super) turn: u32,
+    pub(super) kernel: Tid,
+    /// The task that it has sent back.
+    pub(super) preempted: Option<Tid>,
 }
 
 /// A place in a schedule where there are several decisions.
@@ -124,6 +134,10 @@ impl Guide {
     pub(super) fn preempted(&self) -> Option<Runnable> {
         let (turn, task) = self.0.borrow().preempted?;
         (turn == self.turns()).then_some(task)
+    }
+
+    pub(super) fn take_own(&self) -> Option<Own> {
+        self.0.borrow_mut().own.pop_front()
     }
 }
 
@@ -278,6 +292,13 @@ impl Policy for Guide {
             this.ready.rotate_left(by as usize);
         }
         let next = this.ready.pop_front();
+        let own = next.map(|task| task.tid).filter(|tid| tid.is_kernel());
+        let preempted = this.preempted.filter(|(of, _)| *of == turn);
+        this.own.extend(own.map(|kernel| Own {
+            turn,
+            kernel,
+            preempted: preempted.map(|(_, task)| task.tid),
+        }));
         if let (Some(chooser), Some(next)) = (&mut this.chooser, next)
             && turn <= this.until
         {

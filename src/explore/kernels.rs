@@ -23,9 +23,9 @@ const _: () = assert!(KERNELS == Kernels::MOST_CONDUCTED);
 /// share otherwise, such as an [`Arc`](std::sync::Arc) of an atomic number: see
 /// [`Check::exhaustive`].
 ///
-/// Mail arrives with the turn that sends it. By seed and on threads, the receiver may have a turn more before, and may
-/// drop its mailbox there; that outcome is not searched. Nor is that of a kernel which comes to its limit of time at
-/// the instant at which another one shuts it down.
+/// Mail arrives with the turn that sends it. By seed and on threads, the receiver may have more turns before, up to its
+/// next poll. If another of its tasks cuts a get there that waits, the mail is late: that outcome is not searched. Nor is
+/// it searched that a kernel comes to its limit of time at the very instant at which another one shuts it down.
 ///
 /// The end of a kernel, by its last task or by a failure, is a turn of its own: others may have turns before. All of
 /// it happens at once. On threads, others may have turns after the tasks of a failed kernel are dropped, and before

@@ -122,12 +122,16 @@ impl Story {
             place => format!(" at {place}"),
         };
         let task = row.task.unwrap_or(Tid::KERNEL);
-        Some(format!("{} {task}: {what}{place}", row.name))
+        Some(match task.is_kernel() {
+            true => row.name.clone(),
+            false => format!("{} {task}: {what}{place}", row.name),
+        })
     }
 
     /// Returns the text, and how many turns it leaves out. Each line is indented.
     pub(super) fn text(&self, is_whole: bool) -> (String, usize) {
         let mut told = self.0.borrow_mut();
+        told.begin_own_turns();
         told.end_turn();
         told.note_host();
         let rows = &told.rows;
@@ -158,6 +162,7 @@ impl Told {
             return;
         }
         self.ledger.event(event);
+        self.begin_own_turns();
         self.feel(event);
         let fact = &event.fact;
         if fact.is_resumed() {
@@ -236,24 +241,39 @@ impl Told {
     }
 
     fn begin_turn(&mut self, task: Tid) {
+        let name = self.ledger.comm(task).to_string();
+        let victim = self.guide.preempted().map(|victim| victim.tid);
+        let who = format!("{name} {task}");
+        self.begin_row(self.guide.turns(), victim, task, who, name);
+    }
+
+    /// Begins the turns that kernels have had themselves since the last event.
+    fn begin_own_turns(&mut self) {
+        while !self.is_full
+            && let Some(own) = self.guide.take_own()
+        {
+            let name = kernel_itself(own.kernel);
+            self.begin_row(own.turn, own.preempted, own.kernel, name.clone(), name);
+        }
+    }
+
+    fn begin_row(&mut self, turn: u32, victim: Option<Tid>, task: Tid, who: String, name: String) {
         self.end_turn();
         self.note_host();
         if self.rows.len() >= MOST {
             self.is_full = true;
             return self.tell_apart("the later turns are not kept", BTreeSet::new());
         }
-        if let Some(victim) = self.guide.preempted() {
-            self.preempt(victim.tid);
+        if let Some(victim) = victim {
+            self.preempt(victim);
         }
         self.held.remove(&task);
-        let name = self.ledger.comm(task);
-        let who = format!("{name} {task}");
         self.turn = Some(Turn {
             row: Row {
-                text: format!("{:>5}  {who:<14}", self.guide.turns()),
+                text: format!("{turn:>5}  {who:<14}"),
                 task: Some(task),
-                turn: self.guide.turns(),
-                name: name.to_string(),
+                turn,
+                name,
                 ..Row::default()
             },
             has_call: false,
@@ -297,7 +317,7 @@ impl Told {
         }
         match self.is_turn_of(task) {
             true => format!("exits: {exit}"),
-            // The task of the turn has ended it.
+            // The turn of another task, or of its kernel, has ended it.
             false => format!("[{} {task} exits: {exit}]", self.ledger.comm(task)),
         }
     }
@@ -407,9 +427,9 @@ impl Told {
             Some((call, row)) => (format!("after {call}"), Place::Of(*row)),
             None => ("where it begins".into(), Place::None),
         };
-        let text = match task.kernel().filter(|_| task.is_kernel()) {
-            Some(kernel) => format!("kernel {kernel} itself has to wait"),
-            None => format!("{} {task} is preempted {before}", self.ledger.comm(task)),
+        let text = match task.is_kernel() {
+            true => format!("{} has to wait", kernel_itself(task)),
+            false => format!("{} {task} is preempted {before}", self.ledger.comm(task)),
         };
         self.rows.push(Row {
             text: format!("    !  {text}"),
@@ -440,6 +460,14 @@ impl Told {
             Place::Of(row) => self.place(&self.rows[*row].place),
         }
     }
+}
+
+/// A kernel whose own turn it is: it looks at what has come, shuts down or ends.
+fn kernel_itself(of: Tid) -> String {
+    let number = of
+        .kernel()
+        .map_or(String::new(), |kernel| format!(" {kernel}"));
+    format!("kernel{number} itself")
 }
 
 /// The file of a place: as the compiler names it, and as it is shown.

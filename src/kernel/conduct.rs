@@ -55,8 +55,8 @@ pub(crate) struct Part {
     must_end: Cell<bool>,
     /// Whether the kernel ends in its own next turn.
     is_over: Cell<bool>,
-    /// The interrupts that had come before the last turn, and that it will not take.
-    come: Cell<usize>,
+    /// How many interrupts had come before the last turn that it will not take.
+    missed: Cell<usize>,
 }
 
 /// What a turn of a kernel itself is for.
@@ -269,6 +269,11 @@ impl Kernel {
         self.tasks.lasting() > 0
     }
 
+    /// Whether it has a limit of turns, which any of them may use up.
+    fn counts_turns(&self) -> bool {
+        self.limits.ticks < u64::MAX
+    }
+
     fn counts_on_setters(&self) -> bool {
         self.remote.started(External::Setter) > 0
     }
@@ -324,14 +329,14 @@ impl Conductor {
             }
         }
         if kernel.is_none() && part.is_due.take() {
-            // It has been given up.
+            // It is gone: the search has given it up, or it has ended while it looked.
             ready.remove(Runnable::kernel(id));
             part.must_end.set(false);
         }
         drop(ready);
         self.take_notes(id, part);
-        if has_ended {
-            // After the last one, the kernel looks at nothing any more.
+        if has_ended || kernel.is_some_and(Kernel::counts_turns) {
+            // After its last turn, the kernel looks at nothing any more.
             self.touch(Object::Life(Tid::KERNEL.beside(id)));
         }
     }
@@ -394,15 +399,15 @@ impl Conductor {
             self.touch(Object::Life(of));
         }
         part.is_over.set(true);
-        part.come.set(part.pending());
+        part.missed.set(part.pending());
         self.wake(id, part);
     }
 
     /// Notes whether something has come in the last turn to a kernel that is over or gone: a turn touches the same
     /// as when the kernel looks at what comes.
-    pub(crate) fn pass_by(&self, id: KernelId, part: &Part) {
+    pub(crate) fn note_missed(&self, id: KernelId, part: &Part) {
         let come = part.pending();
-        if part.come.replace(come) < come {
+        if part.missed.replace(come) < come {
             self.note(Note::Touched {
                 object: Object::Poll(Tid::KERNEL.beside(id)),
                 writes: false,

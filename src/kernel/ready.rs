@@ -473,7 +473,8 @@ impl Drop for Turns {
     }
 }
 
-/// Calls a method, unless the policy has failed. A panic is its failure.
+/// Calls a method, unless the policy has failed. A panic is its failure, and only that reads the name: the reference to
+/// it takes one register where the text takes two.
 #[inline(always)]
 fn guarded<T>(
     failure: &OnceCell<String>,

@@ -101,7 +101,7 @@ impl Random {
     /// Notes the place behind the others, and makes room there.
     #[cold]
     #[inline(never)]
-    fn push_apart(&mut self, task: Runnable) {
+    fn push_with_room(&mut self, task: Runnable) {
         if let Some(places) = &mut self.places {
             *places.of.at(task) = self.ready.len() + 1;
         }
@@ -137,7 +137,7 @@ impl Policy for Random {
         // Behind a call for more memory, each push would save registers.
         let is_full = self.ready.len() == self.ready.capacity();
         if is_full || self.places.is_some() {
-            return self.push_apart(task);
+            return self.push_with_room(task);
         }
         self.ready.push(task);
     }
