@@ -10,8 +10,8 @@ use std::{
 };
 
 use trapline::{
-    Error, Kernel, Kernels, Mailbox, Os, Report, Sender, SimWorld, check_kernels, sched::Random,
-    sometimes,
+    Closed, Error, Kernel, Kernels, Mailbox, Os, Report, Sender, SimWorld, check_kernels,
+    sched::Random, sometimes,
 };
 
 type Log = Arc<Mutex<String>>;
@@ -364,6 +364,158 @@ fn daemons_of_kernels_run_in_a_search() {
         told(&results, &said)
     };
     assert!(compare(2, make).iter().eq(["ends, ends: Ok(7)"]));
+}
+
+#[test]
+fn a_daemon_of_the_host_may_wait_at_a_mailbox() {
+    let make = |kernels: &Kernels, _| {
+        let (sender, mailbox) = Mailbox::<u64>::unbounded();
+        let said = Log::default();
+        let log = Arc::clone(&said);
+        let results = kernels.run(move |id| {
+            let mut kernel = Kernel::simulated(0);
+            let (sender, mailbox, log) = (sender.clone(), mailbox.clone(), Arc::clone(&log));
+            if id.index() > 0 {
+                kernel.spawn("sends", async move |os: &mut Os| {
+                    for number in 0..3 {
+                        let _ = sender.put(os, number).await;
+                    }
+                })?;
+            } else {
+                drop(sender);
+                kernel.spawn_daemon("takes", async move |os: &mut Os| {
+                    while let Ok(number) = mailbox.get(os).await {
+                        *log.lock().unwrap() += &number.to_string();
+                    }
+                });
+                kernel.spawn("yields", async |os: &mut Os| os.yield_now().await)?;
+            }
+            Ok(kernel)
+        });
+        told(&results, &said)
+    };
+    let test = |kernels: &mut Kernels| {
+        let outcome = make(kernels, 0);
+        kernels.outcome(outcome);
+        Ok(())
+    };
+    let explored = check_kernels(2, test).exhaustive().explore();
+    assert!(explored.proved, "{explored}");
+    for seed in 0..500 {
+        let outcome = make(&Kernels::simulated(2, seed), seed);
+        assert!(explored.outcomes.contains(&outcome), "{outcome}");
+    }
+    // Mail arrives with the turn that sends it, so the daemon takes more than by seed.
+    assert!(explored.outcomes.len() > 2, "{explored}");
+}
+
+#[test]
+fn a_kernel_of_several_tasks_that_comes_to_its_limit_of_turns_is_proved() {
+    for count in 1..3 {
+        let test = |kernels: &mut Kernels| {
+            let results = kernels.run(move |id| {
+                let builder = Kernel::builder().world(SimWorld::new(0));
+                let mut kernel = match id.index() + 1 == count {
+                    true => builder.max_ticks(3).build()?,
+                    false => builder.build()?,
+                };
+                for _ in 0..3 {
+                    kernel.spawn("sleeps", async |os: &mut Os| {
+                        os.sleep(Duration::from_millis(1)).await;
+                    })?;
+                }
+                Ok(kernel)
+            });
+            kernels.outcome(told(&results, &Log::default()));
+            Ok(())
+        };
+        let explored = check_kernels(count, test).exhaustive().explore();
+        assert!(explored.proved, "{explored}");
+    }
+}
+
+#[test]
+fn what_a_kernel_does_in_its_own_turn_has_a_row_of_its_own() {
+    let test = |kernels: &mut Kernels| {
+        let (sender, mailbox) = Mailbox::<u64>::unbounded();
+        let results = kernels.run(move |id| {
+            let builder = Kernel::builder().world(SimWorld::new(0));
+            let (sender, mailbox) = (sender.clone(), mailbox.clone());
+            if id.index() == 0 {
+                let mut kernel = builder.max_ticks(3).build()?;
+                for _ in 0..2 {
+                    kernel.spawn("yields", async |os: &mut Os| {
+                        for _ in 0..4 {
+                            os.yield_now().await;
+                        }
+                    })?;
+                }
+                kernel.spawn("gets", async move |os: &mut Os| {
+                    drop(sender);
+                    let _ = mailbox.get(os).await;
+                })?;
+                return Ok(kernel);
+            }
+            let mut kernel = builder.build()?;
+            kernel.spawn("puts", async move |os: &mut Os| {
+                for number in 0..2 {
+                    sender.put(os, number).await?;
+                }
+                Ok::<(), Closed<u64>>(())
+            })?;
+            Ok(kernel)
+        });
+        assert!(results[1].is_ok(), "it was shut down");
+        Ok(())
+    };
+    let text = match check_kernels(3, test).explore().failure {
+        Some(failure) => failure.to_string(),
+        None => panic!("the first kernel ends the others"),
+    };
+    let ended: Vec<&str> = text
+        .lines()
+        .filter(|line| line.contains("exits: killed]"))
+        .collect();
+    assert!(!ended.is_empty(), "{text}");
+    for line in ended {
+        let (_, name) = line.split_at(7);
+        let (kernel, exits) = name.trim().split_once(" itself").expect(line);
+        let number = kernel.strip_prefix("kernel ").expect(line);
+        let tasks = exits.split('[').filter(|exit| exit.contains("exits"));
+        for task in tasks {
+            assert!(task.contains(&format!(" {number}:")), "{line}");
+        }
+    }
+}
+
+#[test]
+fn kernels_that_a_search_gives_up_name_their_tasks_with_their_numbers() {
+    let test = |kernels: &mut Kernels| {
+        let results = kernels.run(|id| {
+            let limit = if id.index() == 0 { 2 } else { u64::MAX };
+            let world = SimWorld::new(0);
+            let mut kernel = Kernel::builder().world(world).max_ticks(limit).build()?;
+            kernel.spawn("sleeps", async |os: &mut Os| {
+                os.sleep(Duration::from_secs(1)).await;
+            })?;
+            kernel.spawn("yields", async |os: &mut Os| {
+                loop {
+                    os.yield_now().await;
+                }
+            })?;
+            Ok(kernel)
+        });
+        results.into_iter().try_for_each(|result| result?.check())
+    };
+    for steps in 3..7 {
+        let failure = check_kernels(2, test).steps(steps).explore().failure;
+        let text = failure.expect("no task ends").to_string();
+        assert!(
+            text.contains("tid 1:1 ") || text.contains("tid 2:1 "),
+            "{text}"
+        );
+        assert!(!text.contains("tid 1 "), "{text}");
+    }
 }
 
 #[test]

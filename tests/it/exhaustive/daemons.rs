@@ -1,12 +1,13 @@
 //! Daemons of programs: the last other task ends them, before or after each of their turns.
 
 use std::{
-    cell::RefCell,
+    cell::{OnceCell, RefCell},
     collections::{BTreeMap, BTreeSet},
     rc::Rc,
+    time::Duration,
 };
 
-use trapline::{Errno, Error, Kernel, Os, Queue, check};
+use trapline::{Closed, Errno, Error, Kernel, Os, Queue, check};
 
 use super::{
     every::{compare_programs, wanted},
@@ -148,4 +149,29 @@ fn a_daemon_whose_children_keep_the_run_alive_is_searched_whole() {
         missed.is_empty() && drawn.outcomes.contains("{}"),
         "{missed:?}"
     );
+}
+
+/// Its number is above those of all tasks.
+#[test]
+fn a_daemon_of_the_host_may_wait_at_a_bounded_queue() {
+    let test = |kernel: &mut Kernel| {
+        let shared = Rc::new(OnceCell::new());
+        let known = Rc::clone(&shared);
+        kernel.spawn_daemon("takes", async move |os: &mut Os| {
+            let queue = Queue::bounded(os, 1).await;
+            known.set(queue.clone()).expect("no other task sets it");
+            while queue.get(os).await.is_ok() {}
+        });
+        kernel.spawn("puts", async move |os: &mut Os| {
+            os.sleep(Duration::from_millis(3)).await;
+            for number in 0..3 {
+                let queue: &Queue<i32> = shared.get().expect("the daemon has had a turn");
+                queue.put(os, number).await?;
+            }
+            Ok::<(), Closed<i32>>(())
+        })?;
+        kernel.run()?.check()
+    };
+    let explored = check(test).exhaustive().explore();
+    assert!(explored.proved, "{explored}");
 }
