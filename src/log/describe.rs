@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use super::{
-    Detail, Wake,
+    Detail, Event, Wake,
     calls::CallInfo,
     ledger::Ledger,
     spans::{Doing, Ending, Moment, Span, Task},
@@ -81,6 +81,14 @@ impl Ledger {
     /// The calls of a task that are kept, the oldest first.
     pub fn calls(&self, tid: Tid) -> impl DoubleEndedIterator<Item = &CallInfo> {
         self.task(tid).into_iter().flat_map(|task| &task.calls)
+    }
+
+    /// The call that an event is about: one without a trap, or else the last one of its task. The ledger has the
+    /// event already.
+    #[must_use]
+    pub fn call_of(&self, event: &Event<'_>) -> Option<SystemCall> {
+        let last = || self.last(event.tid).map(|call| call.call);
+        event.fact.deferred().or_else(last)
     }
 
     /// The last call of a task.

@@ -210,8 +210,7 @@ impl Filter {
         };
         let is_of_last = fact.blocked_on().is_some() || fact.answer().is_some();
         let is_of_call = is_of_last || fact.deferred().is_some();
-        let last = || recent.last(tid).map(|call| call.call);
-        let call = || fact.deferred().or_else(last).map_or("", |call| call.name());
+        let call = || recent.call_of(event).map_or("", |call| call.name());
         log::is_shown(fact, !self.calls.is_empty(), self.sched, self.console)
             && (self.tasks.is_empty() || self.tasks.iter().any(is_task))
             && (!is_of_call || is_any(&self.calls, call()))

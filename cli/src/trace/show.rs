@@ -118,8 +118,7 @@ impl ShowCommand {
 
     fn selects(&self, event: &Event<'_>, tasks: &Ledger) -> bool {
         let fact = &event.fact;
-        let last = || tasks.last(event.tid).map(|call| call.call);
-        let call = fact.deferred().or_else(last);
+        let call = tasks.call_of(event);
         let is_its = |task: &String| is_task(task, event.tid, tasks);
         let has_call = |call: SystemCall| self.calls.iter().any(|name| name == call.name());
         let has_device = |n| is_about_device(fact, call, DeviceId::from_raw(n));
@@ -171,18 +170,21 @@ fn is_about_device(fact: &Fact<'_>, call: Option<SystemCall>, wanted: DeviceId) 
         (_, Some(Wake::Device(device, _) | Wake::Closed(device))) => Some(device),
         _ => fact.device_io().map(|(device, ..)| device),
     };
-    let is_answer = |Answered(reply, _)| {
-        reply == Reply::Device(wanted) || call.and_then(SystemCall::device) == Some(wanted)
-    };
-    device == Some(wanted) || fact.answer().is_some_and(is_answer)
+    let is_new = |Answered(reply, _)| reply == Reply::Device(wanted);
+    let is_of_call = is_call(fact) && call.and_then(SystemCall::device) == Some(wanted);
+    device == Some(wanted) || is_of_call || fact.answer().is_some_and(is_new)
+}
+
+/// Whether an event is a whole call: its answer, or one without a trap.
+fn is_call(fact: &Fact<'_>) -> bool {
+    fact.answer().is_some() || fact.deferred().is_some()
 }
 
 fn is_about_queue(fact: &Fact<'_>, call: Option<SystemCall>, wanted: u64) -> bool {
     let queue = match (fact.blocked_on(), fact.woken_by(), fact.answer()) {
         (Some(On::Queue(queue, _)), ..) | (_, Some(Wake::Queue(queue)), _) => Some(queue),
         (.., Some(Answered(Reply::Queue(queue), _))) => Some(queue),
-        (.., Some(_)) => call.and_then(SystemCall::queue),
-        _ => None,
+        _ => call.filter(|_| is_call(fact)).and_then(SystemCall::queue),
     };
     queue.is_some_and(|queue| queue.number() == wanted)
 }

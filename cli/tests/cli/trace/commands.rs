@@ -98,6 +98,35 @@ fn show_follows_a_queue() {
     assert_golden("show-queue.txt", &place.print(&show));
 }
 
+#[test]
+fn show_follows_calls_without_a_trap() {
+    let place = Place::new("show-deferred");
+    let record = [
+        "shell",
+        "-q",
+        "--virtual",
+        "--seed",
+        "1",
+        "--record",
+        "run.trap",
+        "-c",
+    ];
+    place.print(&[&record[..], &["seq 2 | wc"]].concat());
+    for (about, name, expected) in [
+        ("--device", "1", &["close(1) deferred"][..]),
+        (
+            "--queue",
+            "2",
+            &["try_put(queue 2) deferred", "free(queue 2) deferred"],
+        ),
+    ] {
+        let shown = place.print(&["trace", "show", about, name, "run.trap"]);
+        for line in expected {
+            assert!(shown.contains(line), "{line}: {shown}");
+        }
+    }
+}
+
 /// A recording of what happens nowhere in a simulated world.
 pub(super) fn devices(place: &Place) {
     let path = place.0.join("run.trap");
