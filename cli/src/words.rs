@@ -29,7 +29,8 @@ pub(super) fn split(line: &str) -> Result<Vec<String>, &'static str> {
     Ok(tokens.iter().map(|token| token.text().into()).collect())
 }
 
-/// The same, where each of these characters is an operator unless it is quoted.
+/// The same for a shell: each of these characters is an operator unless it is quoted, and `#` before a word
+/// begins a comment.
 pub(super) fn tokens(line: &str, operators: &str) -> Result<Vec<Token>, &'static str> {
     let mut tokens = Vec::new();
     // A word begins with its first character or quote, so that '' is a word.
@@ -39,6 +40,7 @@ pub(super) fn tokens(line: &str, operators: &str) -> Result<Vec<Token>, &'static
     while let Some(c) = rest.next() {
         match (quote, c) {
             (None, c) if c.is_whitespace() => tokens.extend(word.take().map(Token::Word)),
+            (None, '#') if word.is_none() && !operators.is_empty() => break,
             (None, c) if operators.contains(c) => {
                 tokens.extend(word.take().map(Token::Word));
                 let operator = [Some(c), rest.next_if_eq(&c)];
@@ -88,7 +90,7 @@ pub(super) fn binary() -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{quoted, split};
+    use super::{Token, quoted, split, tokens};
 
     #[test]
     fn a_quoted_word_is_one_word() {
@@ -111,9 +113,24 @@ mod tests {
             ("", Ok("")),
             ("a 'b", Err("a quote is not closed")),
             ("a\\", Err("nothing follows the last backslash")),
+            ("# a", Ok("#|a")),
         ] {
             let split = split(line).map(|words| words.join("|"));
             assert_eq!(split.as_deref().map_err(|why| *why), words);
+        }
+    }
+
+    #[test]
+    fn only_what_is_not_quoted_is_an_operator_or_a_comment() {
+        for (line, parts) in [
+            ("a;b# c", "a ; b# c"),
+            ("a '#' b # 'c", "a # b"),
+            (r"\# ;; ';' #;", "# ;; ;"),
+            ("#", ""),
+        ] {
+            let tokens = tokens(line, ";").unwrap();
+            let texts: Vec<&str> = tokens.iter().map(Token::text).collect();
+            assert_eq!(texts.join(" "), parts, "{line}");
         }
     }
 }

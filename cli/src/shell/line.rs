@@ -70,8 +70,7 @@ pub(super) const OPERATORS: &str = "&;|<>";
 /// Reads a line. An error is a line for the user.
 pub(super) fn steps(line: &str) -> Result<Vec<Step>, String> {
     let tokens = words::tokens(line, OPERATORS).map_err(|error| format!("{error}: {line}"))?;
-    let is_comment = |token: &Token| matches!(token, Token::Word(word) if word.starts_with('#'));
-    let mut tokens = tokens.into_iter().take_while(|token| !is_comment(token));
+    let mut tokens = tokens.into_iter();
     let (mut steps, mut step, mut words) = (Vec::new(), Step::default(), Vec::new());
     while let Some(token) = tokens.next() {
         let operator = match token {
