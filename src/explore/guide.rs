@@ -39,14 +39,16 @@ struct Guided {
     /// The task that the last departure has sent back, and its turn.
     preempted: Option<(u32, Runnable)>,
     /// The turns of kernels themselves.
-    own: VecDeque<Own>,
+    own: VecDeque<Begun>,
 }
 
-/// A turn of a kernel itself, in which no task is resumed.
-pub(super) struct Own {
+/// The begin of a turn.
+#[derive(Clone, Copy)]
+pub(super) struct Begun {
     pub(super) turn: u32,
-    pub(super) kernel: Tid,
-    /// The task that it has sent back.
+    /// The task, or the kernel itself.
+    pub(super) task: Tid,
+    /// The task that is sent back.
     pub(super) preempted: Option<Tid>,
 }
 
@@ -136,7 +138,7 @@ impl Guide {
         (turn == self.turns()).then_some(task)
     }
 
-    pub(super) fn take_own(&self) -> Option<Own> {
+    pub(super) fn take_own(&self) -> Option<Begun> {
         self.0.borrow_mut().own.pop_front()
     }
 }
@@ -294,9 +296,9 @@ impl Policy for Guide {
         let next = this.ready.pop_front();
         let own = next.map(|task| task.tid).filter(|tid| tid.is_kernel());
         let preempted = this.preempted.filter(|(of, _)| *of == turn);
-        this.own.extend(own.map(|kernel| Own {
+        this.own.extend(own.map(|task| Begun {
             turn,
-            kernel,
+            task,
             preempted: preempted.map(|(_, task)| task.tid),
         }));
         if let (Some(chooser), Some(next)) = (&mut this.chooser, next)

@@ -10,7 +10,7 @@ use super::{
     befell::{Befell, Feelings, Felt, fault_of},
     cut::Await,
     excerpt::{self, Place, Row, Used},
-    guide::Guide,
+    guide::{Begun, Guide},
     notes::{self, Made},
 };
 use crate::{Call, Event, Exit, Fact, Footprints, Ledger, Note, SystemCall, Tid, Tracer};
@@ -241,10 +241,11 @@ impl Told {
     }
 
     fn begin_turn(&mut self, task: Tid) {
-        let name = self.ledger.comm(task).to_string();
-        let victim = self.guide.preempted().map(|victim| victim.tid);
-        let who = format!("{name} {task}");
-        self.begin_row(self.guide.turns(), victim, task, who, name);
+        self.begin(Begun {
+            turn: self.guide.turns(),
+            task,
+            preempted: self.guide.preempted().map(|victim| victim.tid),
+        });
     }
 
     /// Begins the turns that kernels have had themselves since the last event.
@@ -252,22 +253,34 @@ impl Told {
         while !self.is_full
             && let Some(own) = self.guide.take_own()
         {
-            let name = kernel_itself(own.kernel);
-            self.begin_row(own.turn, own.preempted, own.kernel, name.clone(), name);
+            self.begin(own);
         }
     }
 
-    fn begin_row(&mut self, turn: u32, victim: Option<Tid>, task: Tid, who: String, name: String) {
+    fn begin(&mut self, begun: Begun) {
+        let Begun {
+            turn,
+            task,
+            preempted,
+        } = begun;
         self.end_turn();
         self.note_host();
         if self.rows.len() >= MOST {
             self.is_full = true;
             return self.tell_apart("the later turns are not kept", BTreeSet::new());
         }
-        if let Some(victim) = victim {
+        if let Some(victim) = preempted {
             self.preempt(victim);
         }
         self.held.remove(&task);
+        let (name, who) = match task.is_kernel() {
+            true => (kernel_itself(task), kernel_itself(task)),
+            false => {
+                let name = self.ledger.comm(task).to_string();
+                let who = format!("{name} {task}");
+                (name, who)
+            }
+        };
         self.turn = Some(Turn {
             row: Row {
                 text: format!("{turn:>5}  {who:<14}"),
