@@ -197,7 +197,7 @@ pub(crate) fn error(out: &mut Vec<u8>, text: &str) {
     head(out, b'-', text.replace(['\r', '\n'], " ").as_bytes());
 }
 
-pub(crate) fn integer(out: &mut Vec<u8>, number: i64) {
+pub(crate) fn integer(out: &mut Vec<u8>, number: impl itoa::Integer) {
     head(out, b':', itoa::Buffer::new().format(number).as_bytes());
 }
 

@@ -5,8 +5,8 @@ use std::{io, mem, rc::Rc};
 use trapline::{Os, Shared, Source, TcpStream, sync::Flag};
 
 use super::{
-    commands::{Call, MAX_LETTERS, Session, Stop, answer},
-    db::{Db, Outbox, Server, wall_clock},
+    commands::{MAX_LETTERS, Session, Stop, answer},
+    db::{Db, Outbox, Server, leave, wall_clock},
 };
 use crate::{
     resp::{self, Unread},
@@ -23,19 +23,17 @@ struct Client<'a> {
     outbox: Rc<Outbox>,
     /// How many bytes of requests there must be before they are read.
     least: usize,
-    out: Vec<u8>,
     /// Where the reply to the first change is.
     change: Option<usize>,
 }
 
 impl Drop for Client<'_> {
     fn drop(&mut self) {
-        let Session { id, channels, .. } = &self.session;
+        let session = &self.session;
         self.server.db.update(|db| {
-            db.clients.remove(id);
-            for channel in channels {
-                db.unsubscribe(*id, channel);
-            }
+            db.clients.remove(&session.id);
+            leave(&mut db.watched, session.id, &session.watched);
+            leave(&mut db.channels, session.id, &session.channels);
         });
     }
 }
@@ -55,12 +53,11 @@ pub(super) async fn serve(os: &mut Os, stream: TcpStream, server: &Server) -> io
         },
         outbox,
         least: 1,
-        out: Vec::new(),
         change: None,
     };
     let is_full = |db: &mut Db| db.clients.len() > db.limits.maxclients;
     if server.db.update(is_full) {
-        resp::error(&mut client.out, "ERR max number of clients reached");
+        resp::error(&mut client.session.out, "ERR max number of clients reached");
         return client.send(os).await;
     }
     let mut input = Vec::new();
@@ -99,7 +96,7 @@ impl Client<'_> {
                 break;
             }
             outbox.nudge.clear(os).await;
-            self.out = outbox.letters.update(mem::take);
+            self.session.out = outbox.letters.update(mem::take);
             self.send(os).await?;
         }
         Ok(outbox.stream.recv_into(os, input).await? > 0)
@@ -109,7 +106,7 @@ impl Client<'_> {
     fn answer(&mut self, db: &mut Db, input: &[u8]) -> usize {
         let (mut used, mut words) = (0, Vec::with_capacity(8));
         self.least = 1;
-        while self.session.stop.is_none() && self.out.len() < BATCH {
+        while self.session.stop.is_none() && self.session.out.len() < BATCH {
             let refusal = match resp::request(&input[used..], &mut words) {
                 Ok(len) => {
                     used += len;
@@ -123,7 +120,7 @@ impl Client<'_> {
                 Err(Unread::Part(_)) => "ERR Protocol error: a request has at most 64 MiB",
                 Err(Unread::Wrong(refusal)) => refusal,
             };
-            resp::error(&mut self.out, refusal);
+            resp::error(&mut self.session.out, refusal);
             self.session.stop = Some(Stop::Quit);
         }
         used
@@ -134,14 +131,8 @@ impl Client<'_> {
             return;
         }
         db.requests += 1;
-        let (begin, before) = (self.out.len(), db.logged);
-        let (session, out) = (&mut self.session, &mut self.out);
-        answer(&mut Call {
-            db,
-            session,
-            words,
-            out,
-        });
+        let (begin, before) = (self.session.out.len(), db.logged);
+        answer(&mut self.session, db, words);
         if db.logged != before {
             self.change.get_or_insert(begin);
         }
@@ -168,21 +159,21 @@ impl Client<'_> {
             && log.commit(os).await.is_err()
             && let Some(change) = change
         {
-            self.out.truncate(change);
+            self.session.out.truncate(change);
             let text = "MISCONF the change is made, and may not be on the disk";
-            resp::error(&mut self.out, text);
+            resp::error(&mut self.session.out, text);
             self.session.stop = Some(Stop::Quit);
         }
     }
 
     /// Sends the replies. A client that reads nothing of them for a while is disconnected.
     async fn send(&mut self, os: &mut Os) -> io::Result<()> {
-        if self.out.len() > resp::MAX_REPLY {
+        if self.session.out.len() > resp::MAX_REPLY {
             return Err(io::Error::other("a reply is too long"));
         }
-        send_all(os, &self.outbox.stream, &self.out, self.server.slow).await?;
-        self.out.clear();
-        self.out.shrink_to(4 * BATCH);
+        send_all(os, &self.outbox.stream, &self.session.out, self.server.slow).await?;
+        self.session.out.clear();
+        self.session.out.shrink_to(4 * BATCH);
         Ok(())
     }
 }

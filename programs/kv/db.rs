@@ -15,6 +15,8 @@ use trapline::{Journal, Os, Shared, TcpStream, sync::Flag};
 use crate::resp::{number, request, texts};
 
 pub(super) type Key = Rc<[u8]>;
+/// Clients, each with others under a key.
+pub(super) type Groups = BTreeMap<Key, BTreeSet<u64>>;
 
 /// What a key takes beside its bytes, about.
 const OVERHEAD: usize = 128;
@@ -75,11 +77,13 @@ pub(super) struct Db {
     /// When the expiry worker looks again.
     pub(super) expiry_at: u64,
     pub(super) changes: u64,
+    /// The clients that watch a key, and know of no change of it since.
+    pub(super) watched: Groups,
     /// About the memory that keys and values take.
     pub(super) bytes: usize,
     pub(super) clients: BTreeMap<u64, Rc<Outbox>>,
     /// The clients that have subscribed to each channel.
-    pub(super) channels: BTreeMap<Key, BTreeSet<u64>>,
+    pub(super) channels: Groups,
     /// The number of the last client.
     pub(super) last: u64,
     pub(super) requests: u64,
@@ -89,9 +93,7 @@ pub(super) struct Entry {
     pub(super) value: Vec<u8>,
     /// In milliseconds of the wall clock.
     pub(super) expires: Option<u64>,
-    /// The number of the last change.
-    version: u64,
-    /// That of the first: a key keeps it as long as it exists.
+    /// The number of the first change: a key keeps it as long as it exists.
     number: u64,
 }
 
@@ -120,20 +122,15 @@ impl Db {
         self.get(key).and_then(|entry| entry.expires)
     }
 
-    /// Returns the number of a key's last change; zero if it does not exist.
-    pub(super) fn version(&self, key: &[u8]) -> u64 {
-        self.get(key).map_or(0, |entry| entry.version)
-    }
-
     /// Sets a value, and when it expires.
     pub(super) fn set(&mut self, key: &[u8], value: &[u8], expires: Option<u64>) {
         self.changes += 1;
+        self.watched.remove(key);
         match self.entries.get_mut(key) {
             Some(entry) if entry.expires == expires => {
                 self.bytes = self.bytes - entry.value.len() + value.len();
                 entry.value.clear();
                 entry.value.extend_from_slice(value);
-                entry.version = self.changes;
             }
             _ => self.insert(key, value, expires),
         }
@@ -141,8 +138,7 @@ impl Db {
     }
 
     fn insert(&mut self, key: &[u8], value: &[u8], expires: Option<u64>) {
-        let version = self.changes;
-        let number = self.take(key).map_or(version, |old| old.number);
+        let number = self.take(key).map_or(self.changes, |old| old.number);
         let key: Key = key.into();
         self.bytes += key.len() + value.len() + OVERHEAD;
         self.order.insert(number, Rc::clone(&key));
@@ -151,7 +147,6 @@ impl Db {
         let entry = Entry {
             value: value.to_vec(),
             expires,
-            version,
             number,
         };
         self.entries.insert(key, entry);
@@ -168,6 +163,7 @@ impl Db {
 
     fn take(&mut self, key: &[u8]) -> Option<Entry> {
         let (key, entry) = self.entries.remove_entry(key)?;
+        self.watched.remove(&key);
         self.bytes -= key.len() + entry.value.len() + OVERHEAD;
         self.order.remove(&entry.number);
         if let Some(at) = entry.expires {
@@ -177,6 +173,8 @@ impl Db {
     }
 
     pub(super) fn clear(&mut self) {
+        self.watched
+            .retain(|key, _| !self.entries.contains_key(key));
         self.entries.clear();
         self.order.clear();
         self.expiries.clear();
@@ -193,6 +191,13 @@ impl Db {
         let found = keys.by_ref().take(count).map(|(_, key)| key);
         let found = found.filter(|key| self.get(key).is_some()).collect();
         (keys.next().map_or(0, |(number, _)| *number), found)
+    }
+
+    /// Removes a key, if it has expired.
+    pub(super) fn expire_one(&mut self, key: &[u8]) {
+        if self.get(key).is_none() {
+            self.take(key);
+        }
     }
 
     /// Removes some keys that have expired. Returns how long the others may wait: not long, since the wall
@@ -246,10 +251,8 @@ impl Db {
             entries = &entries[len..];
         }
         let strange = "the file of --aof has an entry that is none of this program";
-        match entries {
-            [] => Ok(()),
-            _ => Err(io::Error::other(strange)),
-        }
+        let is_whole = entries.is_empty().then_some(());
+        is_whole.ok_or_else(|| io::Error::other(strange))
     }
 
     // ---- clients
@@ -259,15 +262,6 @@ impl Db {
         self.last += 1;
         self.clients.insert(self.last, outbox);
         self.last
-    }
-
-    pub(super) fn unsubscribe(&mut self, id: u64, channel: &[u8]) {
-        if let Some(subscribers) = self.channels.get_mut(channel) {
-            subscribers.remove(&id);
-            if subscribers.is_empty() {
-                self.channels.remove(channel);
-            }
-        }
     }
 
     /// What INFO tells. The first ones, [`Db::SETTINGS`], are options by the names that redis gives them.
@@ -292,6 +286,18 @@ impl Db {
     }
 
     pub(super) const SETTINGS: usize = 5;
+}
+
+/// Removes a client from what is under these keys.
+pub(super) fn leave<'a>(groups: &mut Groups, id: u64, keys: impl IntoIterator<Item = &'a Key>) {
+    for key in keys {
+        if let Some(clients) = groups.get_mut(key) {
+            clients.remove(&id);
+            if clients.is_empty() {
+                groups.remove(key);
+            }
+        }
+    }
 }
 
 fn put(out: &mut Vec<u8>, key: &[u8], value: &[u8], expires: Option<u64>) {

@@ -1,12 +1,12 @@
 //! The work of the parser, and a limit that takes much memory to reach. The tests of the server are with
 //! those of the command line.
 
-use std::io;
+use std::{io, mem};
 
 use trapline::{Durability, Journal, Kernel, Os};
 
 use super::{
-    commands::{Call, MAX_PENDING, Session, answer},
+    commands::{MAX_PENDING, Session, answer},
     db::Db,
 };
 use crate::resp::{Unread, reply, request};
@@ -53,17 +53,15 @@ fn a_request_in_pieces_is_read_again_few_times() {
 }
 
 fn ask(db: &mut Db, line: &str) -> String {
-    let (mut out, mut words) = (Vec::new(), Vec::new());
+    ask_in(&mut Session::default(), db, line)
+}
+
+fn ask_in(session: &mut Session, db: &mut Db, line: &str) -> String {
+    let mut words = Vec::new();
     let line = format!("{line}\r\n");
     assert!(request(line.as_bytes(), &mut words).is_ok());
-    let mut call = Call {
-        db,
-        session: &mut Session::default(),
-        words: &words,
-        out: &mut out,
-    };
-    answer(&mut call);
-    String::from_utf8(out).expect("it is text")
+    answer(session, db, &words);
+    String::from_utf8(mem::take(&mut session.out)).expect("it is text")
 }
 
 /// An entry has the whole value of its key, so a short request may make a long one, whatever it is.
@@ -93,6 +91,40 @@ fn entries_that_wait_for_the_file_have_a_limit() {
     kernel.spawn("main", main).expect("there is room");
     let report = kernel.run().expect("it ends");
     report.check().expect("it ends well");
+}
+
+/// Each of these changes the keys that are watched, or none of them.
+#[test]
+fn a_change_of_a_watched_key_voids_a_transaction() {
+    let (void, empty) = ("*-1\r\n", "*0\r\n");
+    for (key, change, expected) in [
+        ("k", "PING", empty),
+        ("k", "SET k 1", void),
+        ("k", "EXPIRE k 9", void),
+        ("k", "DEL k", void),
+        ("k", "FLUSHALL", void),
+        ("k", "expired", void),
+        ("none", "FLUSHALL", empty),
+        ("none", "DEL none", empty),
+        ("none", "SET other 1", empty),
+        ("old", "PING", empty),
+        ("old", "SET old 1", void),
+    ] {
+        let (mut db, mut session) = (Db::default(), Session::default());
+        for line in ["SET k 1 PX 100", "SET old 1 PX 10"] {
+            ask(&mut db, line);
+        }
+        db.now = 50;
+        ask_in(&mut session, &mut db, &format!("WATCH {key}"));
+        match change {
+            "expired" => db.now = 150,
+            change => drop(ask(&mut db, change)),
+        }
+        ask_in(&mut session, &mut db, "MULTI");
+        let reply = ask_in(&mut session, &mut db, "EXEC");
+        assert_eq!(reply, expected, "{key} {change}");
+        assert!(db.watched.is_empty(), "{key} {change}");
+    }
 }
 
 #[test]

@@ -167,6 +167,11 @@ fn each_command_has_the_reply_of_redis() {
             "WATCH k / SET k 9 / UNWATCH / MULTI / SET k 8 / EXEC",
             "+OK +OK +OK +OK +QUEUED *1 +OK",
         ),
+        // A key is watched from the first time on, and what was made and deleted again has changed.
+        (
+            "WATCH w / SET w 1 / WATCH w / DEL w / MULTI / PING / EXEC",
+            "+OK +OK +OK :1 +OK +QUEUED *-1",
+        ),
         (
             "CONFIG GET maxclients / CONFIG SET a b",
             "*2 $10 maxclients $5 10000 -ERR only CONFIG GET is \
