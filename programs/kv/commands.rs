@@ -65,13 +65,14 @@ use Kind::{Alone, Control, Grow, Read, Write};
 
 /// The commands of each kind that have so many words, or at least so many if that is negative. The most
 /// frequent ones are found first.
-const COMMANDS: [(Kind, i64, &[&str]); 18] = [
+const COMMANDS: [(Kind, i64, &[&str]); 19] = [
     (Read, -1, &["ping", "command", "info"]),
     (Read, 2, &["get"]),
     (Grow, -3, &["set", "mset"]),
     (Grow, 2, &["incr", "decr"]),
     (Read, 2, &["echo", "keys", "pttl", "strlen", "ttl", "type"]),
     (Grow, 3, &["append", "decrby", "incrby", "setnx"]),
+    (Grow, 4, &["psetex", "setex"]),
     (Read, 1, &["bgrewriteaof", "dbsize", "unwatch"]),
     (Read, 3, &["publish"]),
     (Read, -2, &["client", "config", "exists", "mget", "scan"]),
@@ -175,6 +176,8 @@ fn run(session: &mut Session, db: &mut Db, name: &str, args: &[&[u8]]) -> Answer
     match (name, args) {
         ("get", [key]) => value(out, db.value(key)),
         ("set", [key, new, options @ ..]) => set(db, out, (key, new), options)?,
+        ("setex", [key, span, new]) => set(db, out, (key, new), &[b"ex", span])?,
+        ("psetex", [key, span, new]) => set(db, out, (key, new), &[b"px", span])?,
         ("setnx", [key, _]) if db.get(key).is_some() => integer(out, 0),
         ("setnx", [key, new]) => {
             db.set(key, new, None);

@@ -138,8 +138,8 @@ fn each_command_has_the_reply_of_redis() {
             "+OK $4 c \"d +OK $1 x :2",
         ),
         (
-            "MSET ab 1 ac 2 b 3 / KEYS a* / KEYS a[^b] / KEYS [a-b] / KEYS ? / KEYS \\b",
-            "+OK *2 $2 ab $2 ac *1 $2 ac *1 $1 b *1 $1 b *1 $1 b",
+            "MSET ab 1 ac 2 b 3 / KEYS a* / KEYS a[^b] / KEYS [a-b] / KEYS ? / KEYS \\b / KEYS [ab",
+            "+OK *2 $2 ab $2 ac *1 $2 ac *1 $1 b *1 $1 b *1 $1 b *1 $1 b",
         ),
         (
             "SCAN 0 COUNT 2 / SCAN x / SCAN 0 MATCH a*",
@@ -172,6 +172,11 @@ fn each_command_has_the_reply_of_redis() {
             "WATCH w / SET w 1 / WATCH w / DEL w / MULTI / PING / EXEC",
             "+OK +OK +OK :1 +OK +QUEUED *-1",
         ),
+        (
+            "SETEX w 100 1 / TTL w / PSETEX w 50000 2 / TTL w / GET w / SETEX w 0 3 / DEL w",
+            "+OK :100 +OK :50 $1 2 -ERR invalid expire time in 'set' command :1",
+        ),
+        ("*-1 / *0 / PING", "+PONG"),
         (
             "CONFIG GET maxclients / CONFIG SET a b",
             "*2 $10 maxclients $5 10000 -ERR only CONFIG GET is \
