@@ -144,17 +144,12 @@ A &            run it behind the prompt, as a job
 ";
 
 fn span(text: &str) -> Result<Duration, String> {
+    let has_no_unit = |text: &str| text.bytes().all(|byte| b".0123456789".contains(&byte));
     match text.parse() {
         Ok(seconds) => Ok(Duration::from_secs(seconds)),
-        Err(_)
-            if text
-                .bytes()
-                .all(|byte| byte == b'.' || byte.is_ascii_digit()) =>
-        {
-            Err(format!(
-                "it takes whole seconds, or a number and a unit, such as {text}s"
-            ))
-        }
+        Err(_) if has_no_unit(text) => Err(format!(
+            "it takes whole seconds, or a number and a unit, such as {text}s"
+        )),
         Err(_) => duration(text),
     }
 }

@@ -11,7 +11,7 @@ use std::{
     cell::{Cell, RefCell},
     collections::{BTreeMap, VecDeque},
     error::Error,
-    fs, io, mem,
+    fs, mem,
     rc::Rc,
 };
 
@@ -24,7 +24,7 @@ use super::{
     live::feed,
     options::Boot,
     output::FAILURE,
-    program::{Entry, Programs, Run, made},
+    program::{Entry, Programs, made},
     record::Recorded,
 };
 use builtin::BuiltIn;
@@ -124,10 +124,6 @@ struct Shared {
 }
 
 impl Shared {
-    fn is_script(&self) -> bool {
-        matches!(self.lines, Lines::Script)
-    }
-
     /// Says why a command has failed, unless the run does: on standard error, where there is a run and
     /// no terminal that has both streams. A debugger shows nothing, and makes the same calls.
     async fn tell(&self, os: &mut Os, failure: &mut Failure) {
@@ -348,7 +344,7 @@ impl Session {
             }
         }
         // Those of a script go on, as in other shells.
-        if !self.shared.is_script() {
+        if !matches!(self.shared.lines, Lines::Script) {
             for job in self.jobs.values() {
                 job.kill(os).await;
             }
@@ -369,43 +365,38 @@ impl Session {
 
     /// Returns the next step, of a new line if none is left. An error says what is wrong with that line.
     async fn next(&mut self, os: &mut Os) -> Option<Result<Step, String>> {
+        let shared = Rc::clone(&self.shared);
         loop {
-            if let Some(step) = self.shared.steps.borrow_mut().pop_front() {
+            if let Some(step) = shared.steps.borrow_mut().pop_front() {
                 return Some(Ok(step));
             }
-            match self.line(os).await {
-                Ok(Some(line)) => match steps(&line) {
-                    Ok(steps) => self.shared.steps.borrow_mut().extend(steps),
-                    Err(error) => return Some(Err(error)),
-                },
-                Ok(None) if self.leaves(os).await => return None,
-                Ok(None) => {}
-                Err(error) => {
-                    self.is_over = true;
-                    return Some(Err(format!("cannot read the next line: {error}")));
+            self.tell(os).await;
+            if shared.left.borrow().is_empty() {
+                let text = match &shared.lines {
+                    Lines::Script => Ok(None),
+                    Lines::Input => os.read_line().await,
+                    Lines::Terminal(asks, typed, _) => Ok(self.typed(os, asks, typed).await),
+                };
+                match text {
+                    // One that was pasted may have several.
+                    Ok(Some(text)) => {
+                        let lines = text.lines().map(Into::into);
+                        shared.left.borrow_mut().extend(lines);
+                    }
+                    Ok(None) if self.leaves(os).await => return None,
+                    Ok(None) => {}
+                    Err(error) => {
+                        self.is_over = true;
+                        return Some(Err(format!("cannot read the next line: {error}")));
+                    }
                 }
             }
+            let line = shared.left.borrow_mut().pop_front();
+            match steps(&line.unwrap_or_default()) {
+                Ok(steps) => shared.steps.borrow_mut().extend(steps),
+                Err(error) => return Some(Err(error)),
+            }
         }
-    }
-
-    /// Returns the next line, if there is one.
-    async fn line(&mut self, os: &mut Os) -> io::Result<Option<String>> {
-        self.tell(os).await;
-        let shared = Rc::clone(&self.shared);
-        let line = shared.left.borrow_mut().pop_front();
-        let text = match &shared.lines {
-            _ if line.is_some() => return Ok(line),
-            Lines::Script => return Ok(None),
-            Lines::Input => return os.read_line().await,
-            Lines::Terminal(asks, typed, _) => self.typed(os, asks, typed).await,
-        };
-        let Some(text) = text else {
-            return Ok(None);
-        };
-        // A text that was pasted may have several.
-        let mut left = shared.left.borrow_mut();
-        left.extend(text.lines().map(Into::into));
-        Ok(Some(left.pop_front().unwrap_or_default()))
     }
 
     /// Returns the next text of the terminal. While one is typed it says which jobs end.
@@ -539,12 +530,11 @@ impl Session {
             None => self.program(words, desk),
             Some(Err(error)) => answer(name, error),
             Some(Ok(BuiltIn::Sleep { time })) => {
-                let sleep = async move |os: &mut Os| os.sleep(time).await;
-                Ok((name.clone(), run(sleep)))
+                Ok(task(name, async move |os: &mut Os| os.sleep(time).await))
             }
             Some(Ok(BuiltIn::Run { program })) => self.program(&program, desk),
             Some(Ok(BuiltIn::Say(say))) => match self.say(os, &say).await {
-                Ok(text) => Ok(print(name, text)),
+                Ok(text) => Ok(task(name, async move |os: &mut Os| write!(os, "{text}"))),
                 Err(why) => Err(format!("{name}: {why}")),
             },
             Some(Ok(_)) => Err(format!("{name} is a command of the shell: write it alone")),
@@ -582,22 +572,14 @@ impl Session {
 fn answer(name: &str, error: clap::Error) -> Result<Work, String> {
     match error.use_stderr() {
         true => Err(message(error)),
-        false => Ok(print(name, error.to_string())),
+        false => Ok(task(name, async move |os: &mut Os| write!(os, "{error}"))),
     }
 }
 
-fn print(name: &str, text: String) -> Work {
-    (
-        name.into(),
-        run(async move |os: &mut Os| write!(os, "{text}")),
-    )
-}
-
-fn run(work: impl AsyncFnOnce(&mut Os) + 'static) -> Run {
-    Box::new(move |os| {
-        Box::pin(async move {
-            work(os).await;
-            Ok(())
-        })
-    })
+fn task(name: &str, work: impl AsyncFnOnce(&mut Os) + 'static) -> Work {
+    let run = async move |os: &mut Os| {
+        work(os).await;
+        Ok(())
+    };
+    (name.into(), Box::new(move |os| Box::pin(run(os))))
 }
