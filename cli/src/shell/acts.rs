@@ -187,16 +187,26 @@ impl Session {
     async fn record(&mut self, os: &mut Os, file: PathBuf) -> Result<(), String> {
         let desk = self.desk()?;
         let (header, is_shown) = (desk.header.clone(), desk.shown.is_some());
+        let is_again = {
+            let before = self.shared.recording.borrow();
+            before
+                .as_ref()
+                .is_some_and(|(_, before)| before.is_to(&file))
+        };
         let (opened, recording) = mpsc::channel();
         let open = move || {
+            if is_again {
+                let file = file.display();
+                return Err(format!("{file} is being recorded to: name another file"));
+            }
             if is_shown {
                 // The other end is waiting for this thread.
                 let _ = opened.send(Recorded::create("the file", &file, &header)?);
             }
-            Ok::<(), String>(())
+            Ok(())
         };
-        self.shared.close_recording()?;
         os.run_recorded(open).await.map_err(|error| error.0)??;
+        self.shared.close_recording()?;
         match recording.try_recv() {
             Ok((recorder, recorded)) => {
                 let recording = (feed::join(os, recorder).await, recorded);

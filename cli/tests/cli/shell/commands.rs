@@ -99,6 +99,17 @@ fn a_recording_begins_and_ends() {
     has(&second, "    2 sleep ");
     has(&second, "6 seq          exited: done");
     assert!(!second.contains("    4 seq "), "{second}");
+    // It would replace what is recorded so far, which goes on instead.
+    let third = folder.path("third");
+    let (code, out, err) = shell(&format!("record {third}; seq 1; record {third} || seq 2"));
+    assert_eq!((code, &*out), (0, "1\n1\n2\n"));
+    has(
+        &err,
+        &format!("error: record: {third} is being recorded to: name another file\n"),
+    );
+    let third = shown(&third);
+    has(&third, "2 seq          exited: done");
+    has(&third, "3 seq          exited: done");
     let (code, out, err) = shell("record /nowhere/x");
     assert_eq!((code, &*out), (1, ""));
     has(
