@@ -47,11 +47,11 @@ impl Session {
         Some(done.map_err(|why| format!("{name}: {why}").into()))
     }
 
-    /// Leaves with this code, or as the last command has ended.
+    /// Leaves with this code, or as the last command has ended. If it is asked to do so again, that is this one.
     async fn exit(&mut self, os: &mut Os, code: Option<u8>) -> End {
         let last = self.last.take().map_or(Ok(()), Err);
         self.is_over = self.leaves(os).await;
-        match code.filter(|_| self.is_over) {
+        match code {
             Some(0) => Ok(()),
             Some(code) => Err(Failure::exit(code)),
             None => last,
