@@ -45,18 +45,22 @@ pub(super) async fn serve(os: &mut Os, stream: TcpStream, server: &Server) -> io
         nudge: Flag::new(os).await,
         stream,
     });
+    let (id, is_full) = server.db.update(|db| {
+        db.last += 1;
+        db.clients.insert(db.last, Rc::clone(&outbox));
+        (db.last, db.clients.len() > db.limits.maxclients)
+    });
     let mut client = Client {
         server,
         session: Session {
-            id: server.db.update(|db| db.join(Rc::clone(&outbox))),
+            id,
             ..Session::default()
         },
         outbox,
         least: 1,
         change: None,
     };
-    let is_full = |db: &mut Db| db.clients.len() > db.limits.maxclients;
-    if server.db.update(is_full) {
+    if is_full {
         resp::error(&mut client.session.out, "ERR max number of clients reached");
         return client.send(os).await;
     }
@@ -69,7 +73,7 @@ pub(super) async fn serve(os: &mut Os, stream: TcpStream, server: &Server) -> io
         }
         let now = wall_clock(os).await;
         let used = server.db.update(|db| {
-            db.now = now;
+            db.expire(now);
             client.answer(db, &input)
         });
         input.drain(..used);
@@ -151,7 +155,7 @@ impl Client<'_> {
             }
         }
         let server = self.server;
-        if server.db.update(|db| db.expires_sooner()) && !server.expires.is_set() {
+        if !server.expires.is_set() && server.db.update(|db| !db.expiries.is_empty()) {
             server.expires.set(os).await;
         }
         let change = self.change.take();

@@ -1,6 +1,6 @@
 //! The commands: which there are, and what each does.
 
-use std::{borrow::Cow, collections::BTreeSet, mem, rc::Rc};
+use std::{collections::BTreeSet, mem, rc::Rc};
 
 use trapline::Journal;
 
@@ -39,8 +39,7 @@ pub(super) enum Stop {
 }
 
 /// A refusal takes the place of all that was written.
-type Answer = Result<(), Refusal>;
-type Refusal = Cow<'static, str>;
+type Answer = Result<(), String>;
 
 const SYNTAX: &str = "ERR syntax error";
 const NO_NUMBER: &str = "ERR value is not an integer or out of range";
@@ -120,7 +119,7 @@ pub(super) fn answer(session: &mut Session, db: &mut Db, words: &[&[u8]]) {
 }
 
 /// Finds the command of a request that may be carried out, or queued.
-fn allowed(session: &mut Session, db: &Db, words: &[&[u8]]) -> Result<Command, Refusal> {
+fn allowed(session: &mut Session, db: &Db, words: &[&[u8]]) -> Result<Command, String> {
     let command = find(words[0]).ok_or_else(|| {
         if are(&words[..1], &["post", "host:"]) {
             // A browser was made to send it: what follows is not from its user.
@@ -154,7 +153,9 @@ fn may_change(db: &Db, kind: Kind) -> Answer {
         return Ok(());
     }
     if let Some(why) = db.refused() {
-        return Err(format!("MISCONF the append-only file cannot be written: {why}").into());
+        return Err(format!(
+            "MISCONF the append-only file cannot be written: {why}"
+        ));
     }
     // An entry may have the whole value of its key, whatever the command is.
     if db.log.as_ref().map_or(0, Journal::waiting) > MAX_PENDING {
@@ -166,8 +167,8 @@ fn may_change(db: &Db, kind: Kind) -> Answer {
     Ok(())
 }
 
-fn wrong_number(name: &str) -> Refusal {
-    format!("ERR wrong number of arguments for '{name}' command").into()
+fn wrong_number(name: &str) -> String {
+    format!("ERR wrong number of arguments for '{name}' command")
 }
 
 /// Carries out the commands on keys.

@@ -53,7 +53,7 @@ pub(super) struct Server {
     pub(super) log: Option<Journal>,
     /// How long a client may read nothing of its replies.
     pub(super) slow: Duration,
-    /// Set when a key expires before the expiry worker looks again.
+    /// Set when there are keys that expire.
     pub(super) expires: Flag,
     /// Set to have the server end.
     pub(super) stop: Flag,
@@ -74,8 +74,6 @@ pub(super) struct Db {
     /// The keys in the order in which they came, for SCAN.
     pub(super) order: BTreeMap<u64, Key>,
     pub(super) expiries: BTreeSet<(u64, Key)>,
-    /// When the expiry worker looks again.
-    pub(super) expiry_at: u64,
     pub(super) changes: u64,
     /// The clients that watch a key, and know of no change of it since.
     pub(super) watched: Groups,
@@ -200,25 +198,18 @@ impl Db {
         }
     }
 
-    /// Removes some keys that have expired. Returns how long the others may wait: not long, since the wall
-    /// clock may step. The log needs no entry: a key expires there, too.
-    pub(super) fn expire(&mut self, now: u64) -> Duration {
+    /// Sets the clock, and removes some keys that have expired by it. Returns how long the others may wait: not
+    /// long, since the wall clock may step. The log needs no entry: a key expires there, too.
+    pub(super) fn expire(&mut self, now: u64) -> Option<Duration> {
+        self.now = now;
         for _ in 0..100 {
             match self.expiries.first() {
                 Some((at, key)) if *at <= now => self.take(&Rc::clone(key)),
                 _ => break,
             };
         }
-        let first = self.expiries.first().map(|(at, _)| *at);
-        let next = first.map(|at| at.clamp(now, now + 1000));
-        self.expiry_at = next.unwrap_or(u64::MAX);
-        Duration::from_millis(self.expiry_at - now)
-    }
-
-    /// Returns whether a key expires before the expiry worker looks again.
-    pub(super) fn expires_sooner(&self) -> bool {
-        let first = self.expiries.first();
-        first.is_some_and(|(at, _)| *at < self.expiry_at)
+        let (first, _) = self.expiries.first()?;
+        Some(Duration::from_millis(first.saturating_sub(now).min(1000)))
     }
 
     // ---- the append-only file: its entries are requests, and each says all about its key
@@ -253,15 +244,6 @@ impl Db {
         let strange = "the file of --aof has an entry that is none of this program";
         let is_whole = entries.is_empty().then_some(());
         is_whole.ok_or_else(|| io::Error::other(strange))
-    }
-
-    // ---- clients
-
-    /// Returns the number of the new client.
-    pub(super) fn join(&mut self, outbox: Rc<Outbox>) -> u64 {
-        self.last += 1;
-        self.clients.insert(self.last, outbox);
-        self.last
     }
 
     /// What INFO tells. The first ones, [`Db::SETTINGS`], are options by the names that redis gives them.

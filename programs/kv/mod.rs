@@ -147,15 +147,16 @@ async fn serve(
     Ok(())
 }
 
-/// The worker that removes keys which have expired.
+/// The worker that removes keys which have expired while no client asks.
 async fn expire(os: &mut Os, server: &Server) {
     let Server { expires, stop, .. } = server;
     while !stop.is_set() {
         let now = wall_clock(os).await;
         let span = server.db.update(|db| db.expire(now));
-        let due = Source::after(span);
-        let sources = [Source::flag(stop), Source::flag(expires), due];
-        os.select(&sources).await;
-        expires.clear(os).await;
+        let next = span.map_or(Source::flag(expires), Source::after);
+        os.select(&[Source::flag(stop), next]).await;
+        if span.is_none() {
+            expires.clear(os).await;
+        }
     }
 }

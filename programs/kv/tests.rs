@@ -1,13 +1,15 @@
 //! The work of the parser, and a limit that takes much memory to reach. The tests of the server are with
 //! those of the command line.
 
-use std::{io, mem};
+use std::{io, mem, rc::Rc};
 
-use trapline::{Durability, Journal, Kernel, Os};
+use trapline::{Durability, Journal, Kernel, Os, Shared, sync::Flag};
 
 use super::{
+    SECOND,
     commands::{MAX_PENDING, Session, answer},
-    db::Db,
+    db::{Db, Server, wall_clock},
+    expire,
 };
 use crate::resp::{Unread, reply, request};
 
@@ -125,6 +127,42 @@ fn a_change_of_a_watched_key_voids_a_transaction() {
         assert_eq!(reply, expected, "{key} {change}");
         assert!(db.watched.is_empty(), "{key} {change}");
     }
+}
+
+#[test]
+fn keys_expire_while_no_client_asks() {
+    let main = async |os: &mut Os| {
+        let server = Rc::new(Server {
+            db: Shared::new(Db::default()),
+            log: None,
+            slow: SECOND,
+            expires: Flag::new(os).await,
+            stop: Flag::new(os).await,
+        });
+        let theirs = Rc::clone(&server);
+        let worker = async move |os: &mut Os| expire(os, &theirs).await;
+        let worker = os.spawn("expiry", worker).await?;
+        let count = || server.db.with(|db| db.entries.len());
+        // The second time the worker has had nothing to do.
+        for seconds in [3, 5] {
+            let at = wall_clock(os).await + 1000 * u64::from(seconds);
+            for key in 0_u32..300 {
+                let key = key.to_le_bytes();
+                server.db.update(|db| db.set(&key, b"1", Some(at)));
+            }
+            server.expires.set(os).await;
+            os.sleep(seconds * SECOND - SECOND / 10).await;
+            assert_eq!(count(), 300);
+            os.sleep(2 * SECOND).await;
+            assert_eq!(count(), 0);
+        }
+        server.stop.set(os).await;
+        os.wait(worker).await.map(drop)
+    };
+    let mut kernel = Kernel::simulated(1);
+    kernel.spawn("main", main).expect("there is room");
+    let report = kernel.run().expect("it ends");
+    report.check().expect("it ends well");
 }
 
 #[test]
