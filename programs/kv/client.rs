@@ -21,10 +21,6 @@ struct Client<'a> {
     server: &'a Server,
     session: Session,
     outbox: Rc<Outbox>,
-    /// How many bytes of requests there must be before they are read.
-    least: usize,
-    /// Where the reply to the first change is.
-    change: Option<usize>,
 }
 
 impl Drop for Client<'_> {
@@ -57,22 +53,21 @@ pub(super) async fn serve(os: &mut Os, stream: TcpStream, server: &Server) -> io
             ..Session::default()
         },
         outbox,
-        least: 1,
-        change: None,
     };
     if is_full {
         resp::error(&mut client.session.out, "ERR max number of clients reached");
         return client.send(os).await;
     }
-    let mut input = Vec::new();
+    let (mut input, mut least) = (Vec::new(), 1);
     while client.session.stop.is_none() {
-        while input.len() < client.least {
+        while input.len() < least {
             if !client.receive(os, &mut input).await? {
                 return Ok(());
             }
         }
         let now = wall_clock(os).await;
-        let used = server.db.update(|db| {
+        let used;
+        (used, least) = server.db.update(|db| {
             db.expire(now);
             client.answer(db, &input)
         });
@@ -106,40 +101,28 @@ impl Client<'_> {
         Ok(outbox.stream.recv_into(os, input).await? > 0)
     }
 
-    /// Answers requests as long as their replies are few. Returns the bytes of them.
-    fn answer(&mut self, db: &mut Db, input: &[u8]) -> usize {
+    /// Answers requests as long as their replies are few. Returns the bytes of them, and how many there must
+    /// be behind them before more are read.
+    fn answer(&mut self, db: &mut Db, input: &[u8]) -> (usize, usize) {
         let (mut used, mut words) = (0, Vec::with_capacity(8));
-        self.least = 1;
         while self.session.stop.is_none() && self.session.out.len() < BATCH {
             let refusal = match resp::request(&input[used..], &mut words) {
                 Ok(len) => {
                     used += len;
-                    self.one(db, &words);
+                    if !words.is_empty() {
+                        db.requests += 1;
+                        answer(&mut self.session, db, &words);
+                    }
                     continue;
                 }
-                Err(Unread::Part(least)) if least <= resp::MAX_REQUEST => {
-                    self.least = least;
-                    break;
-                }
+                Err(Unread::Part(least)) if least <= resp::MAX_REQUEST => return (used, least),
                 Err(Unread::Part(_)) => "ERR Protocol error: a request has at most 64 MiB",
                 Err(Unread::Wrong(refusal)) => refusal,
             };
             resp::error(&mut self.session.out, refusal);
             self.session.stop = Some(Stop::Quit);
         }
-        used
-    }
-
-    fn one(&mut self, db: &mut Db, words: &[&[u8]]) {
-        if words.is_empty() {
-            return;
-        }
-        db.requests += 1;
-        let (begin, before) = (self.session.out.len(), db.logged);
-        answer(&mut self.session, db, words);
-        if db.logged != before {
-            self.change.get_or_insert(begin);
-        }
+        (used, 1)
     }
 
     /// Wakes the tasks that have something to do, and waits until the replies may be sent. If the
@@ -158,7 +141,7 @@ impl Client<'_> {
         if !server.expires.is_set() && server.db.update(|db| !db.expiries.is_empty()) {
             server.expires.set(os).await;
         }
-        let change = self.change.take();
+        let change = self.session.change.take();
         if let Some(log) = &server.log
             && log.commit(os).await.is_err()
             && let Some(change) = change

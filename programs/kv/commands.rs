@@ -28,6 +28,8 @@ pub(super) struct Session {
     pub(super) told: Vec<Rc<Outbox>>,
     /// The replies.
     pub(super) out: Vec<u8>,
+    /// Where that to the first change is.
+    pub(super) change: Option<usize>,
     pub(super) stop: Option<Stop>,
 }
 
@@ -100,7 +102,7 @@ fn find(word: &[u8]) -> Option<Command> {
 
 /// Answers a request, or queues it.
 pub(super) fn answer(session: &mut Session, db: &mut Db, words: &[&[u8]]) {
-    let begin = session.out.len();
+    let (begin, before) = (session.out.len(), db.logged);
     let answer = match allowed(session, db, words) {
         Ok((_, _, kind)) if session.queue.is_some() && kind != Control => {
             keep(session, words);
@@ -115,6 +117,10 @@ pub(super) fn answer(session: &mut Session, db: &mut Db, words: &[&[u8]]) {
     if let Err(refusal) = answer {
         session.out.truncate(begin);
         error(&mut session.out, &refusal);
+    }
+    if db.logged != before {
+        // That of EXEC is before those in it.
+        session.change = Some(session.change.map_or(begin, |first| first.min(begin)));
     }
 }
 

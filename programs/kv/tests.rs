@@ -59,11 +59,15 @@ fn ask(db: &mut Db, line: &str) -> String {
 }
 
 fn ask_in(session: &mut Session, db: &mut Db, line: &str) -> String {
+    answer_to(session, db, line);
+    String::from_utf8(mem::take(&mut session.out)).expect("it is text")
+}
+
+fn answer_to(session: &mut Session, db: &mut Db, line: &str) {
     let mut words = Vec::new();
     let line = format!("{line}\r\n");
     assert!(request(line.as_bytes(), &mut words).is_ok());
     answer(session, db, &words);
-    String::from_utf8(mem::take(&mut session.out)).expect("it is text")
 }
 
 /// An entry has the whole value of its key, so a short request may make a long one, whatever it is.
@@ -87,6 +91,14 @@ fn entries_that_wait_for_the_file_have_a_limit() {
             log.add(|waiting| *waiting = vec![0; MAX_PENDING]);
             assert!(!ask(&mut db, change).starts_with('-'), "{change}");
         }
+        // If they cannot be written, the first one is replied to with an error: that of EXEC as a whole.
+        log.add(Vec::clear);
+        let mut session = Session::default();
+        for line in ["GET k", "MULTI", "SET k 1", "SET k 2", "EXEC", "SET k 3"] {
+            answer_to(&mut session, &mut db, line);
+        }
+        let first = session.change.map(|at| &session.out[at..]);
+        assert!(first.is_some_and(|replies| replies.starts_with(b"*2\r\n+OK\r\n")));
         io::Result::Ok(())
     };
     let mut kernel = Kernel::simulated(1);
