@@ -19,42 +19,38 @@ use super::{
 
 impl Session {
     /// Carries out a command that is no part of a pipe. `None` for one that is a task.
-    pub(super) async fn act(&mut self, os: &mut Os, name: &str, command: BuiltIn) -> Option<End> {
-        let done = match command {
-            BuiltIn::Sleep { .. } | BuiltIn::Time { .. } | BuiltIn::Run { .. } => return None,
-            BuiltIn::Exit { code } => return Some(self.exit(os, code).await),
-            BuiltIn::Wait => return Some(self.wait(os).await),
+    pub(super) async fn act(&mut self, os: &mut Os, own: BuiltIn) -> Result<Option<End>, String> {
+        let end = match own {
+            BuiltIn::Sleep { .. } | BuiltIn::Time { .. } | BuiltIn::Run { .. } => return Ok(None),
+            BuiltIn::Exit { code } => self.exit(os, code).await,
+            BuiltIn::Wait => self.wait(os).await,
             BuiltIn::Fg { job } => {
                 let n = job.or(self.jobs.keys().last().copied());
-                match n.and_then(|n| self.jobs.remove(&n)) {
-                    Some(job) => return Some(self.front(os, job).await),
-                    None => Err("there is no such job: see jobs".into()),
-                }
+                let job = n.and_then(|n| self.jobs.remove(&n));
+                let job = job.ok_or("there is no such job: see jobs")?;
+                self.front(os, job).await
             }
             BuiltIn::Host { host } => {
-                let network = self.network();
-                match network.and_then(|network| net::check_host(network, &host)) {
-                    Ok(()) => return Some(self.sit(os, &host).await),
-                    Err(why) => Err(why),
-                }
+                net::check_host(self.network()?, &host)?;
+                self.sit(os, &host).await
             }
             BuiltIn::Say(say) => {
-                let text = self.say(os, &say).await;
-                text.map(|text| write!(os, "{text}"))
+                let text = self.say(os, &say).await?;
+                write!(os, "{text}");
+                Ok(())
             }
-            BuiltIn::Change(change) => self.change(os, change).await,
+            BuiltIn::Change(change) => Ok(self.change(os, change).await?),
         };
-        Some(done.map_err(|why| format!("{name}: {why}").into()))
+        Ok(Some(end))
     }
 
     /// Leaves with this code, or as the last command has ended. If it is asked to do so again, that is this one.
     async fn exit(&mut self, os: &mut Os, code: Option<u8>) -> End {
-        let last = self.last.take().map_or(Ok(()), Err);
         self.is_over = self.leaves(os).await;
         match code {
             Some(0) => Ok(()),
             Some(code) => Err(Failure::exit(code)),
-            None => last,
+            None => self.last.clone(),
         }
     }
 

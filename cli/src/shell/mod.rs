@@ -180,8 +180,8 @@ struct Session {
     shared: Rc<Shared>,
     prompt: String,
     jobs: BTreeMap<usize, Job>,
-    /// Why the last command has failed, if it has.
-    last: Option<Failure>,
+    /// How the last command has ended.
+    last: End,
     /// Whether it was said that jobs run, and nothing was done since.
     was_asked: bool,
     is_over: bool,
@@ -190,6 +190,7 @@ struct Session {
 /// How a command has ended.
 type End = Result<(), Failure>;
 
+#[derive(Clone)]
 struct Failure {
     text: String,
     /// Whether the user knows of it.
@@ -320,7 +321,7 @@ impl Session {
             shared,
             prompt,
             jobs: BTreeMap::new(),
-            last: None,
+            last: Ok(()),
             was_asked: false,
             is_over: false,
         }
@@ -333,13 +334,12 @@ impl Session {
         while !self.is_over
             && let Some(step) = self.next(os).await
         {
-            let end = match step {
-                Ok(step) if step.after.is_some_and(|well| well != self.last.is_none()) => continue,
+            self.last = match step {
+                Ok(step) if step.after.is_some_and(|well| well != self.last.is_ok()) => continue,
                 Ok(step) => self.step(os, step).await,
                 Err(error) => Err(error.into()),
             };
-            self.last = end.err();
-            if let Some(failure) = &mut self.last {
+            if let Err(failure) = &mut self.last {
                 self.shared.tell(os, failure).await;
             }
         }
@@ -349,7 +349,7 @@ impl Session {
                 job.kill(os).await;
             }
         }
-        self.last.take().map_or(Ok(()), Err)
+        self.last.clone()
     }
 
     /// Whether the shell may end. At a terminal it says the first time that jobs run: one may go on there.
@@ -484,10 +484,11 @@ impl Session {
         }
         let command = BuiltIn::read(&step.stages[0]).filter(|_| step.is_alone());
         self.was_asked &= matches!(command, Some(Ok(BuiltIn::Exit { .. })));
-        if let Some(Ok(command)) = command
-            && let Some(end) = self.act(os, &step.stages[0][0], command).await
-        {
-            return end;
+        if let Some(Ok(command)) = command {
+            let acted = self.act(os, command).await;
+            if let Some(end) = acted.map_err(|why| format!("{}: {why}", step.stages[0][0]))? {
+                return end;
+            }
         }
         let desk = self.shared.desk.as_ref().map(|desk| Desk {
             // A shell types at the terminal if it has nothing else to read and to print to.
