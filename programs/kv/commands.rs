@@ -415,7 +415,7 @@ fn set(db: &mut Db, out: &mut Vec<u8>, (key, new): (&[u8], &[u8]), options: &[&[
                 expires = Some(at).filter(|at| *at > db.now);
                 expires.ok_or("ERR invalid expire time in 'set' command")?;
             }
-            _ => return Err(SYNTAX.into()),
+            _ => Err(SYNTAX)?,
         }
     }
     let is_refused = only_if.is_some_and(|there| there != db.get(key).is_some());
@@ -442,7 +442,7 @@ fn scan(db: &Db, out: &mut Vec<u8>, from: &[u8], options: &[&[u8]]) -> Answer {
         match &*name.to_ascii_lowercase() {
             b"match" => pattern = value,
             b"count" => most = number(value).filter(|most| *most > 0).ok_or(NO_NUMBER)?,
-            _ => return Err(SYNTAX.into()),
+            _ => Err(SYNTAX)?,
         }
     }
     let (next, mut found) = db.scan(from, most.min(10_000) as usize);
@@ -465,7 +465,7 @@ fn watch(session: &mut Session, db: &mut Db, keys: &[&[u8]]) {
         db.expire_one(key);
         session.kept += key.len() + 64;
         let key: Key = (*key).into();
-        // The first time counts: the key may have changed since.
+        // A second WATCH hides no change since the first.
         if session.watched.insert(Rc::clone(&key)) {
             db.watched.entry(key).or_default().insert(session.id);
         }

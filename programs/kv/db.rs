@@ -15,7 +15,7 @@ use trapline::{Journal, Os, Shared, TcpStream, sync::Flag};
 use crate::resp::{number, request, texts};
 
 pub(super) type Key = Rc<[u8]>;
-/// Clients, each with others under a key.
+/// Under each key the clients that watch it, or under each channel those that have subscribed to it.
 pub(super) type Groups = BTreeMap<Key, BTreeSet<u64>>;
 
 /// What a key takes beside its bytes, about.
@@ -270,7 +270,7 @@ impl Db {
     pub(super) const SETTINGS: usize = 5;
 }
 
-/// Removes a client from what is under these keys.
+/// Removes a client from the groups of these keys.
 pub(super) fn leave<'a>(groups: &mut Groups, id: u64, keys: impl IntoIterator<Item = &'a Key>) {
     for key in keys {
         if let Some(clients) = groups.get_mut(key) {
