@@ -3,7 +3,7 @@
 use std::{cell::Cell, path::PathBuf, pin::Pin, rc::Rc, sync::mpsc};
 
 use serde_json::Value;
-use trapline::{Event, Exit, Os, SimNet};
+use trapline::{Event, Exit, Os, SimNet, TaskState, Tid};
 
 use super::{
     super::{
@@ -81,7 +81,7 @@ impl Session {
             Change::Kill { tid } if self.shared.terminal() == Some(tid) => Err(format!(
                 "task {tid} reads this terminal: exit leaves the shell"
             )),
-            Change::Kill { tid } if self.shared.shells.borrow().contains(&tid) => {
+            Change::Kill { tid } if self.is_shell(os, tid).await => {
                 Err(format!("task {tid} is a shell: exit leaves it"))
             }
             Change::Kill { tid } => match os.kill(tid).await {
@@ -105,6 +105,17 @@ impl Session {
             Change::Fault { fault } => net::apply(self.network()?, &net::fault(&fault.join(" "))?),
             Change::Record { file } => self.record(os, file).await,
         }
+    }
+
+    /// Whether it is one of the shells that live: a crash ends one, too.
+    async fn is_shell(&self, os: &mut Os, tid: Tid) -> bool {
+        let is_one = self.shared.shells.borrow().contains(&tid);
+        is_one
+            && os
+                .tasks()
+                .await
+                .iter()
+                .any(|task| task.tid == tid && !matches!(task.state, TaskState::Zombie(_)))
     }
 
     /// What the run offers.
@@ -149,7 +160,11 @@ impl Session {
             Ok(tid) => Failure::check(&line, os.wait(tid).await.unwrap_or(Exit::Killed)),
             Err(errno) => Err(format!("{line}: {errno}").into()),
         };
-        // A crash of its host may have ended it.
+        // A crash of its host may have ended it, and not those behind it, of which one has the prompt.
+        let behind = self.shared.shells.borrow()[outer..].to_vec();
+        for shell in behind {
+            let _ = os.wait(shell).await;
+        }
         self.shared.shells.borrow_mut().truncate(outer);
         end.map_err(|failure| Failure {
             code: code.get(),

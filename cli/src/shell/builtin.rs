@@ -147,9 +147,13 @@ fn span(text: &str) -> Result<Duration, String> {
     let has_no_unit = |text: &str| text.bytes().all(|byte| b".0123456789".contains(&byte));
     match text.parse() {
         Ok(seconds) => Ok(Duration::from_secs(seconds)),
-        Err(_) if has_no_unit(text) => Err(format!(
-            "it takes whole seconds, or a number and a unit, such as {text}s"
-        )),
+        Err(_) if has_no_unit(text) => {
+            let such = Some(format!("{text}s")).filter(|it| duration(it).is_ok());
+            let such = such.unwrap_or_else(|| "1.5s".into());
+            Err(format!(
+                "it takes whole seconds, or a number and a unit, such as {such}"
+            ))
+        }
         Err(_) => duration(text),
     }
 }

@@ -26,15 +26,13 @@ use super::{
     output::FAILURE,
     program::{Entry, Programs, made},
     record::Recorded,
+    signals::exit_code_of,
 };
 use builtin::BuiltIn;
 use job::{Job, Work};
 use line::{Step, steps};
 use terminal::Terminal;
 use words::Words;
-
-/// The exit code after an interrupt, as of a run that it ends.
-const INTERRUPTED: u8 = 130;
 
 /// The name of the program, and of the command that boots it.
 pub(super) const NAME: &str = "shell";
@@ -115,6 +113,8 @@ struct Shared {
     left: RefCell<VecDeque<String>>,
     /// What is left of the line.
     steps: RefCell<VecDeque<Step>>,
+    /// Whether no further line can be read, here or on any host.
+    is_broken: Cell<bool>,
     /// The tasks of the shells: each but the first is on a host, and the one before waits for it.
     shells: RefCell<Vec<Tid>>,
     recent: Rc<RefCell<Ledger>>,
@@ -152,16 +152,14 @@ impl Shared {
     }
 
     /// Waits for the tasks of a job. Returns `false` at an interrupt, which drops what was to follow the
-    /// command under way: the lines of a script, and of a text that was pasted at a terminal.
+    /// command under way: the rest of the line, of a script, and of a text that was pasted at a terminal.
     async fn wait_for(&self, os: &mut Os, job: &mut Job) -> bool {
         while let Some(tid) = job.next() {
             let sources = [Source::exit(tid), Source::signal(&self.signals)];
             if os.select(&sources).await == 1 {
                 self.signals.next(os).await;
-                if !matches!(self.lines, Lines::Input) {
-                    self.left.borrow_mut().clear();
-                    self.steps.borrow_mut().clear();
-                }
+                self.left.borrow_mut().clear();
+                self.steps.borrow_mut().clear();
                 return false;
             }
             job.wait(os, tid).await;
@@ -213,7 +211,7 @@ impl Failure {
 
     fn interrupt(text: String) -> Self {
         Self {
-            code: INTERRUPTED,
+            code: exit_code_of(Signal::Interrupt),
             ..text.into()
         }
     }
@@ -261,6 +259,7 @@ impl Shell {
             is_asked: Cell::default(),
             left: RefCell::new(left.collect()),
             steps: RefCell::default(),
+            is_broken: Cell::default(),
             shells: RefCell::default(),
             recent,
             trace: RefCell::default(),
@@ -332,6 +331,7 @@ impl Session {
         let own = os.running();
         self.shared.shells.borrow_mut().push(own);
         while !self.is_over
+            && !self.shared.is_broken.get()
             && let Some(step) = self.next(os).await
         {
             self.last = match step {
@@ -386,7 +386,7 @@ impl Session {
                     Ok(None) if self.leaves(os).await => return None,
                     Ok(None) => {}
                     Err(error) => {
-                        self.is_over = true;
+                        shared.is_broken.set(true);
                         return Some(Err(format!("cannot read the next line: {error}")));
                     }
                 }
@@ -468,14 +468,13 @@ impl Session {
     }
 
     async fn step(&mut self, os: &mut Os, mut step: Step) -> End {
-        let first = &mut step.stages[0];
-        if first[0] == "time" && first.get(1).is_some_and(|word| !word.starts_with('-')) {
+        if let Some(Ok(BuiltIn::Time { command })) = BuiltIn::read(&step.stages[0]) {
             if step.is_behind {
                 return Err(
                     "time: it waits for its command, so that cannot be behind the prompt".into(),
                 );
             }
-            first.remove(0);
+            step.stages[0] = command;
             let since = os.now().await;
             let end = Box::pin(self.step(os, step)).await;
             let span = os.now().await - since;
