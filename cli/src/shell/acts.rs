@@ -88,7 +88,7 @@ impl Session {
                 true => Ok(()),
                 false => Err(format!("there is no task {tid}: see ps")),
             },
-            Change::Trace { state, filter } => self.trace(os, state.then_some(filter)),
+            Change::Trace { state, filter } => self.trace(os, (state == "on").then_some(filter)),
             Change::Policy { name } => {
                 let desk = self.desk()?;
                 let policy = desk.policy(&name)?.make(desk.header.seed);

@@ -2,10 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use clap::{
-    ArgAction, Command, FromArgMatches, Subcommand, ValueHint,
-    builder::{PossibleValuesParser, TypedValueParser},
-};
+use clap::{Command, FromArgMatches, Subcommand, ValueHint};
 use trapline::Tid;
 
 use super::super::{
@@ -74,8 +71,8 @@ pub(super) enum Change {
     },
     /// Show each trap on standard error, or those that the options select
     Trace {
-        #[arg(action = ArgAction::Set, value_parser = on_off())]
-        state: bool,
+        #[arg(value_parser = ["on", "off"])]
+        state: String,
         #[command(flatten)]
         filter: Filter,
     },
@@ -156,8 +153,4 @@ fn span(text: &str) -> Result<Duration, String> {
         }
         Err(_) => duration(text),
     }
-}
-
-fn on_off() -> impl TypedValueParser<Value = bool> {
-    PossibleValuesParser::new(["on", "off"]).map(|state| state == "on")
 }

@@ -502,7 +502,7 @@ impl Session {
         for words in &step.stages {
             works.push(self.work(os, words, desk.as_ref()).await?);
         }
-        let mut job = Job::new(&step);
+        let mut job = Job::default();
         if let Err(error) = job.start(os, works, &step).await {
             job.kill(os).await;
             // Those that were started have ended then.
