@@ -290,7 +290,9 @@ fn about(session: &mut Session, db: &Db, name: &str, args: &[&[u8]]) -> Answer {
             session.stop = Some(Stop::Quit);
             status(out, "OK");
         }
-        ("shutdown", [] | [_]) if are(args, &["nosave", "save", "now", "force"]) => {
+        ("shutdown", _)
+            if are(args, &["nosave", "save", "now", "force"]) && !saves_or_not(args) =>
+        {
             session.stop = Some(Stop::Shutdown);
             status(out, "OK");
         }
@@ -307,7 +309,7 @@ fn about(session: &mut Session, db: &Db, name: &str, args: &[&[u8]]) -> Answer {
         ("config", [what, ..]) if !is(what, "get") => {
             Err("ERR only CONFIG GET is here: the options of the command line set the rest")?;
         }
-        ("config", [_]) => return Err(wrong_number("config get")),
+        ("config", [_]) => return Err(wrong_number("config|get")),
         ("config", [_, asked @ ..]) => {
             let is_asked = |name: &str| asked.iter().any(|asked| is_like(asked, name.as_bytes()));
             let facts = db.facts();
@@ -328,6 +330,10 @@ fn about(session: &mut Session, db: &Db, name: &str, args: &[&[u8]]) -> Answer {
         }
         ("client", [what, ..]) if !are(&[what], &["id", "getname", "setinfo", "setname"]) => {
             Err("ERR only CLIENT ID, GETNAME, SETNAME and SETINFO are here")?;
+        }
+        ("client", [what, ..]) => {
+            let what = String::from_utf8_lossy(what).to_lowercase();
+            return Err(wrong_number(&format!("client|{what}")));
         }
         ("command", []) => {
             array(out, all().count());
@@ -355,6 +361,12 @@ fn whole(word: &[u8]) -> Result<i64, &'static str> {
 
 fn is(word: &[u8], name: &str) -> bool {
     word.eq_ignore_ascii_case(name.as_bytes())
+}
+
+/// Whether the words contradict each other.
+fn saves_or_not(words: &[&[u8]]) -> bool {
+    let has = |name| words.iter().any(|word| is(word, name));
+    has("save") && has("nosave")
 }
 
 /// Whether each of the words is one of these.
@@ -441,7 +453,7 @@ fn scan(db: &Db, out: &mut Vec<u8>, from: &[u8], options: &[&[u8]]) -> Answer {
     for [name, value] in options {
         match &*name.to_ascii_lowercase() {
             b"match" => pattern = value,
-            b"count" => most = number(value).filter(|most| *most > 0).ok_or(NO_NUMBER)?,
+            b"count" => most = Some(whole(value)?).filter(|most| *most > 0).ok_or(SYNTAX)?,
             _ => Err(SYNTAX)?,
         }
     }
