@@ -111,6 +111,8 @@ fn header(bytes: &[u8], from: usize, kind: u8, most: usize) -> Result<(usize, us
     let digits = line.strip_prefix(&[kind]).and_then(number);
     match digits.map(usize::try_from) {
         Some(Ok(len)) if len <= most => Ok((len, end)),
+        // As redis has it: a request of fewer than no words is none.
+        Some(Err(_)) if kind == b'*' => Ok((0, end)),
         _ => Err(Wrong(
             "ERR Protocol error: invalid length: a request has at most 64 MiB and 1048576 words",
         )),
@@ -197,7 +199,7 @@ pub(crate) fn error(out: &mut Vec<u8>, text: &str) {
     head(out, b'-', text.replace(['\r', '\n'], " ").as_bytes());
 }
 
-pub(crate) fn integer(out: &mut Vec<u8>, number: i64) {
+pub(crate) fn integer(out: &mut Vec<u8>, number: impl itoa::Integer) {
     head(out, b':', itoa::Buffer::new().format(number).as_bytes());
 }
 

@@ -141,6 +141,12 @@ impl Recorded {
         Ok((recorder, Self { path, handle }))
     }
 
+    /// Whether it is to this file.
+    pub(super) fn is_to(&self, path: &Path) -> bool {
+        let own = self.path.as_ref();
+        own.is_some_and(|own| outfile::is_same(own, path))
+    }
+
     /// Writes the remaining events. An error says why the file is not complete.
     pub(super) fn close(&self) -> Result<(), String> {
         let closed = self.handle.close_while(signals::patience());

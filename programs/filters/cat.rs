@@ -14,11 +14,10 @@ pub(crate) struct Cat {
 
 impl Program for Cat {
     async fn main(self, os: &mut Os) -> Result<(), Box<dyn Error>> {
-        for mut text in text::open(os, &self.files).await? {
-            while let Some(line) = text.next(os).await? {
-                write!(os, "{line}");
-            }
+        let mut lines = text::open(os, &self.files).await?;
+        while let Some(line) = lines.next(os).await? {
+            write!(os, "{line}");
         }
-        Ok(())
+        Ok(lines.end()?)
     }
 }

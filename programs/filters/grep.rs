@@ -20,15 +20,15 @@ pub(crate) struct Grep {
 impl Program for Grep {
     async fn main(self, os: &mut Os) -> Result<(), Box<dyn Error>> {
         let mut found = false;
-        for mut text in text::open(os, &self.files).await? {
-            while let Some(line) = text.next(os).await? {
-                let line = line.strip_suffix('\n').unwrap_or(&line);
-                if line.contains(&self.text) != self.invert {
-                    found = true;
-                    writeln!(os, "{line}");
-                }
+        let mut lines = text::open(os, &self.files).await?;
+        while let Some(line) = lines.next(os).await? {
+            let line = line.strip_suffix('\n').unwrap_or(&line);
+            if line.contains(&self.text) != self.invert {
+                found = true;
+                writeln!(os, "{line}");
             }
         }
+        lines.end()?;
         match found {
             true => Ok(()),
             false => Err("no line is found".into()),

@@ -18,14 +18,13 @@ pub(crate) struct Head {
 impl Program for Head {
     async fn main(self, os: &mut Os) -> Result<(), Box<dyn Error>> {
         let mut left = self.lines;
-        for mut text in text::open(os, &self.files).await? {
-            while left > 0
-                && let Some(line) = text.next(os).await?
-            {
-                write!(os, "{line}");
-                left -= 1;
-            }
+        let mut lines = text::open(os, &self.files).await?;
+        while left > 0
+            && let Some(line) = lines.next(os).await?
+        {
+            write!(os, "{line}");
+            left -= 1;
         }
-        Ok(())
+        Ok(lines.end()?)
     }
 }

@@ -17,22 +17,21 @@ pub(crate) struct Tee {
 
 impl Program for Tee {
     async fn main(self, os: &mut Os) -> Result<(), Box<dyn Error>> {
-        let mut copies = Vec::new();
+        let (mut lines, mut copies) = (text::open(os, &[]).await?, Vec::new());
         for name in &self.files {
-            let file = os.disk().open(os, name, Mode::Append).await?;
-            if !self.append {
-                file.truncate(os, 0).await?;
+            let copy = os.disk().open(os, name, Mode::Append).await;
+            let copy = copy.map_err(|error| lines.missing.push(error.to_string()));
+            if let (Ok(copy), false) = (&copy, self.append) {
+                copy.truncate(os, 0).await?;
             }
-            copies.push(file);
+            copies.extend(copy);
         }
-        for mut text in text::open(os, &[]).await? {
-            while let Some(line) = text.next(os).await? {
-                write!(os, "{line}");
-                for copy in &copies {
-                    copy.append(os, line.as_bytes()).await?;
-                }
+        while let Some(line) = lines.next(os).await? {
+            write!(os, "{line}");
+            for copy in &copies {
+                copy.append(os, line.as_bytes()).await?;
             }
         }
-        Ok(())
+        Ok(lines.end()?)
     }
 }

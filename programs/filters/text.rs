@@ -1,4 +1,4 @@
-use std::io;
+use std::{collections::VecDeque, io};
 
 use trapline::{File, Input, Mode, Os};
 
@@ -8,8 +8,16 @@ const PIECE: usize = 64 << 10;
 /// The longest line in bytes, to the size of a piece.
 const MAX_LINE: usize = 1 << 20;
 
+/// The lines of files, one file after the other.
+#[derive(Default)]
+pub(super) struct Lines {
+    texts: VecDeque<Text>,
+    /// Why some files could not be opened.
+    pub(super) missing: Vec<String>,
+}
+
 /// The text of a file of the disk, or of standard input.
-pub(super) struct Text {
+struct Text {
     name: String,
     source: Source,
     /// What has been read and not yet been taken.
@@ -22,31 +30,54 @@ enum Source {
 }
 
 /// Opens these files. `-` is standard input, and so is an empty list.
-pub(super) async fn open(os: &mut Os, names: &[String]) -> io::Result<Vec<Text>> {
+pub(super) async fn open(os: &mut Os, names: &[String]) -> io::Result<Lines> {
     let input = ["-".to_string()];
     let names = if names.is_empty() { &input } else { names };
-    let mut texts = Vec::new();
+    let mut lines = Lines::default();
     for name in names {
-        let source = match &**name {
-            "-" => Source::Input(os.input().await?),
-            name => {
-                let file = os.disk().open(os, name, Mode::Read).await?;
-                Source::File { file, at: 0 }
-            }
+        let (name, source) = match &**name {
+            "-" => ("standard input", Source::Input(os.input().await?)),
+            name => match os.disk().open(os, name, Mode::Read).await {
+                Ok(file) => (name, Source::File { file, at: 0 }),
+                Err(error) => {
+                    lines.missing.push(error.to_string());
+                    continue;
+                }
+            },
         };
-        let name = if name == "-" { "standard input" } else { name };
-        texts.push(Text {
+        lines.texts.push_back(Text {
             name: name.into(),
             source,
             bytes: Vec::new(),
         });
     }
-    Ok(texts)
+    Ok(lines)
+}
+
+impl Lines {
+    /// Returns the next line with its end, which the last line of a file may lack.
+    pub(super) async fn next(&mut self, os: &mut Os) -> io::Result<Option<String>> {
+        while let Some(text) = self.texts.front_mut() {
+            let line = text.next(os).await?;
+            if line.is_some() {
+                return Ok(line);
+            }
+            self.texts.pop_front();
+        }
+        Ok(None)
+    }
+
+    /// *Errors:* a file could not be opened. The lines of the others have come.
+    pub(super) fn end(self) -> Result<(), String> {
+        match &self.missing[..] {
+            [] => Ok(()),
+            missing => Err(missing.join("; ")),
+        }
+    }
 }
 
 impl Text {
-    /// Returns the next line with its end, which the last line may lack.
-    pub(super) async fn next(&mut self, os: &mut Os) -> io::Result<Option<String>> {
+    async fn next(&mut self, os: &mut Os) -> io::Result<Option<String>> {
         let mut piece = vec![0; PIECE];
         let len = loop {
             if let Some(last) = self.bytes.iter().position(|byte| *byte == b'\n') {

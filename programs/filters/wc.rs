@@ -18,17 +18,16 @@ pub(crate) struct Wc {
 impl Program for Wc {
     async fn main(self, os: &mut Os) -> Result<(), Box<dyn Error>> {
         let (mut lines, mut words, mut bytes) = (0, 0, 0);
-        for mut text in text::open(os, &self.files).await? {
-            while let Some(line) = text.next(os).await? {
-                lines += usize::from(line.ends_with('\n'));
-                words += line.split_whitespace().count();
-                bytes += line.len();
-            }
+        let mut texts = text::open(os, &self.files).await?;
+        while let Some(line) = texts.next(os).await? {
+            lines += usize::from(line.ends_with('\n'));
+            words += line.split_whitespace().count();
+            bytes += line.len();
         }
         match self.lines {
             true => writeln!(os, "{lines}"),
             false => writeln!(os, "{lines} {words} {bytes}"),
         }
-        Ok(())
+        Ok(texts.end()?)
     }
 }

@@ -5,8 +5,8 @@ use std::{io, mem, rc::Rc};
 use trapline::{Os, Shared, Source, TcpStream, sync::Flag};
 
 use super::{
-    commands::{Call, MAX_LETTERS, Session, Stop, answer},
-    db::{Db, Outbox, Server, wall_clock},
+    commands::{MAX_LETTERS, Session, Stop, answer},
+    db::{Db, Outbox, Server, leave, wall_clock},
 };
 use crate::{
     resp::{self, Unread},
@@ -21,21 +21,15 @@ struct Client<'a> {
     server: &'a Server,
     session: Session,
     outbox: Rc<Outbox>,
-    /// How many bytes of requests there must be before they are read.
-    least: usize,
-    out: Vec<u8>,
-    /// Where the reply to the first change is.
-    change: Option<usize>,
 }
 
 impl Drop for Client<'_> {
     fn drop(&mut self) {
-        let Session { id, channels, .. } = &self.session;
+        let session = &self.session;
         self.server.db.update(|db| {
-            db.clients.remove(id);
-            for channel in channels {
-                db.unsubscribe(*id, channel);
-            }
+            db.clients.remove(&session.id);
+            leave(&mut db.watched, session.id, &session.watched);
+            leave(&mut db.channels, session.id, &session.channels);
         });
     }
 }
@@ -47,32 +41,34 @@ pub(super) async fn serve(os: &mut Os, stream: TcpStream, server: &Server) -> io
         nudge: Flag::new(os).await,
         stream,
     });
+    let (id, is_full) = server.db.update(|db| {
+        db.last += 1;
+        db.clients.insert(db.last, Rc::clone(&outbox));
+        (db.last, db.clients.len() > db.limits.maxclients)
+    });
     let mut client = Client {
         server,
         session: Session {
-            id: server.db.update(|db| db.join(Rc::clone(&outbox))),
+            id,
             ..Session::default()
         },
         outbox,
-        least: 1,
-        out: Vec::new(),
-        change: None,
     };
-    let is_full = |db: &mut Db| db.clients.len() > db.limits.maxclients;
-    if server.db.update(is_full) {
-        resp::error(&mut client.out, "ERR max number of clients reached");
+    if is_full {
+        resp::error(&mut client.session.out, "ERR max number of clients reached");
         return client.send(os).await;
     }
-    let mut input = Vec::new();
+    let (mut input, mut least) = (Vec::new(), 1);
     while client.session.stop.is_none() {
-        while input.len() < client.least {
+        while input.len() < least {
             if !client.receive(os, &mut input).await? {
                 return Ok(());
             }
         }
         let now = wall_clock(os).await;
-        let used = server.db.update(|db| {
-            db.now = now;
+        let used;
+        (used, least) = server.db.update(|db| {
+            db.expire(now);
             client.answer(db, &input)
         });
         input.drain(..used);
@@ -99,52 +95,34 @@ impl Client<'_> {
                 break;
             }
             outbox.nudge.clear(os).await;
-            self.out = outbox.letters.update(mem::take);
+            self.session.out = outbox.letters.update(mem::take);
             self.send(os).await?;
         }
         Ok(outbox.stream.recv_into(os, input).await? > 0)
     }
 
-    /// Answers requests as long as their replies are few. Returns the bytes of them.
-    fn answer(&mut self, db: &mut Db, input: &[u8]) -> usize {
+    /// Answers requests as long as their replies are few. Returns the bytes of them, and how many there must
+    /// be behind them before more are read.
+    fn answer(&mut self, db: &mut Db, input: &[u8]) -> (usize, usize) {
         let (mut used, mut words) = (0, Vec::with_capacity(8));
-        self.least = 1;
-        while self.session.stop.is_none() && self.out.len() < BATCH {
+        while self.session.stop.is_none() && self.session.out.len() < BATCH {
             let refusal = match resp::request(&input[used..], &mut words) {
                 Ok(len) => {
                     used += len;
-                    self.one(db, &words);
+                    if !words.is_empty() {
+                        db.requests += 1;
+                        answer(&mut self.session, db, &words);
+                    }
                     continue;
                 }
-                Err(Unread::Part(least)) if least <= resp::MAX_REQUEST => {
-                    self.least = least;
-                    break;
-                }
+                Err(Unread::Part(least)) if least <= resp::MAX_REQUEST => return (used, least),
                 Err(Unread::Part(_)) => "ERR Protocol error: a request has at most 64 MiB",
                 Err(Unread::Wrong(refusal)) => refusal,
             };
-            resp::error(&mut self.out, refusal);
+            resp::error(&mut self.session.out, refusal);
             self.session.stop = Some(Stop::Quit);
         }
-        used
-    }
-
-    fn one(&mut self, db: &mut Db, words: &[&[u8]]) {
-        if words.is_empty() {
-            return;
-        }
-        db.requests += 1;
-        let (begin, before) = (self.out.len(), db.logged);
-        let (session, out) = (&mut self.session, &mut self.out);
-        answer(&mut Call {
-            db,
-            session,
-            words,
-            out,
-        });
-        if db.logged != before {
-            self.change.get_or_insert(begin);
-        }
+        (used, 1)
     }
 
     /// Wakes the tasks that have something to do, and waits until the replies may be sent. If the
@@ -160,29 +138,29 @@ impl Client<'_> {
             }
         }
         let server = self.server;
-        if server.db.update(|db| db.expires_sooner()) && !server.expires.is_set() {
+        if !server.expires.is_set() && server.db.update(|db| !db.expiries.is_empty()) {
             server.expires.set(os).await;
         }
-        let change = self.change.take();
+        let change = self.session.change.take();
         if let Some(log) = &server.log
             && log.commit(os).await.is_err()
             && let Some(change) = change
         {
-            self.out.truncate(change);
+            self.session.out.truncate(change);
             let text = "MISCONF the change is made, and may not be on the disk";
-            resp::error(&mut self.out, text);
+            resp::error(&mut self.session.out, text);
             self.session.stop = Some(Stop::Quit);
         }
     }
 
     /// Sends the replies. A client that reads nothing of them for a while is disconnected.
     async fn send(&mut self, os: &mut Os) -> io::Result<()> {
-        if self.out.len() > resp::MAX_REPLY {
+        if self.session.out.len() > resp::MAX_REPLY {
             return Err(io::Error::other("a reply is too long"));
         }
-        send_all(os, &self.outbox.stream, &self.out, self.server.slow).await?;
-        self.out.clear();
-        self.out.shrink_to(4 * BATCH);
+        send_all(os, &self.outbox.stream, &self.session.out, self.server.slow).await?;
+        self.session.out.clear();
+        self.session.out.shrink_to(4 * BATCH);
         Ok(())
     }
 }

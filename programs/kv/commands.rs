@@ -1,24 +1,16 @@
 //! The commands: which there are, and what each does.
 
-use std::{borrow::Cow, collections::BTreeSet, rc::Rc};
+use std::{collections::BTreeSet, mem, rc::Rc};
 
 use trapline::Journal;
 
 use super::{
-    db::{Db, Key, Outbox},
+    db::{Db, Key, Outbox, leave},
     pattern::is_like,
 };
 use crate::resp::{
     MAX_REQUEST, array, error, integer, number, request, status, text, texts, value,
 };
-
-/// A command under way.
-pub(super) struct Call<'a> {
-    pub(super) db: &'a mut Db,
-    pub(super) session: &'a mut Session,
-    pub(super) words: &'a [&'a [u8]],
-    pub(super) out: &'a mut Vec<u8>,
-}
 
 /// What the commands of a client have beside the database.
 #[derive(Default)]
@@ -28,21 +20,17 @@ pub(super) struct Session {
     /// The requests between MULTI and EXEC: their number and their bytes.
     pub(super) queue: Option<(usize, Vec<u8>)>,
     pub(super) is_spoiled: bool,
-    /// The keys that it watches, and the last change of each before.
-    pub(super) watched: Vec<(Vec<u8>, u64)>,
+    pub(super) watched: BTreeSet<Key>,
     pub(super) channels: BTreeSet<Key>,
     /// About the bytes of these three.
     pub(super) kept: usize,
     /// The subscribers that are to be told of messages.
     pub(super) told: Vec<Rc<Outbox>>,
+    /// The replies.
+    pub(super) out: Vec<u8>,
+    /// Where that to the first change is.
+    pub(super) change: Option<usize>,
     pub(super) stop: Option<Stop>,
-}
-
-impl Session {
-    fn unwatch(&mut self) {
-        self.watched.clear();
-        self.kept = 0;
-    }
 }
 
 /// Why no further request is answered.
@@ -53,7 +41,7 @@ pub(super) enum Stop {
 }
 
 /// A refusal takes the place of all that was written.
-type Answer = Result<(), Cow<'static, str>>;
+type Answer = Result<(), String>;
 
 const SYNTAX: &str = "ERR syntax error";
 const NO_NUMBER: &str = "ERR value is not an integer or out of range";
@@ -78,13 +66,14 @@ use Kind::{Alone, Control, Grow, Read, Write};
 
 /// The commands of each kind that have so many words, or at least so many if that is negative. The most
 /// frequent ones are found first.
-const COMMANDS: [(Kind, i64, &[&str]); 18] = [
+const COMMANDS: [(Kind, i64, &[&str]); 19] = [
     (Read, -1, &["ping", "command", "info"]),
     (Read, 2, &["get"]),
     (Grow, -3, &["set", "mset"]),
     (Grow, 2, &["incr", "decr"]),
     (Read, 2, &["echo", "keys", "pttl", "strlen", "ttl", "type"]),
     (Grow, 3, &["append", "decrby", "incrby", "setnx"]),
+    (Grow, 4, &["psetex", "setex"]),
     (Read, 1, &["bgrewriteaof", "dbsize", "unwatch"]),
     (Read, 3, &["publish"]),
     (Read, -2, &["client", "config", "exists", "mget", "scan"]),
@@ -112,29 +101,31 @@ fn find(word: &[u8]) -> Option<Command> {
 }
 
 /// Answers a request, or queues it.
-pub(super) fn answer(call: &mut Call<'_>) {
-    let begin = call.out.len();
-    let answer = match allowed(call) {
-        Ok((_, _, kind)) if call.session.queue.is_some() && kind != Control => {
-            keep(call.session, call.words);
-            status(call.out, "QUEUED");
+pub(super) fn answer(session: &mut Session, db: &mut Db, words: &[&[u8]]) {
+    let (begin, before) = (session.out.len(), db.logged);
+    let answer = match allowed(session, db, words) {
+        Ok((_, _, kind)) if session.queue.is_some() && kind != Control => {
+            keep(session, words);
             Ok(())
         }
-        Ok((name, ..)) => run(call, name, &call.words[1..]),
+        Ok((name, ..)) => run(session, db, name, &words[1..]),
         Err(refusal) => {
-            call.session.is_spoiled = true;
+            session.is_spoiled = true;
             Err(refusal)
         }
     };
     if let Err(refusal) = answer {
-        call.out.truncate(begin);
-        error(call.out, &refusal);
+        session.out.truncate(begin);
+        error(&mut session.out, &refusal);
+    }
+    if db.logged != before {
+        // That of EXEC is before those in it.
+        session.change = Some(session.change.map_or(begin, |first| first.min(begin)));
     }
 }
 
-/// Finds the command of a call that may be carried out, or queued.
-fn allowed(call: &mut Call<'_>) -> Result<Command, Cow<'static, str>> {
-    let (db, session, words) = (&*call.db, &mut *call.session, call.words);
+/// Finds the command of a request that may be carried out, or queued.
+fn allowed(session: &mut Session, db: &Db, words: &[&[u8]]) -> Result<Command, String> {
     let command = find(words[0]).ok_or_else(|| {
         if are(&words[..1], &["post", "host:"]) {
             // A browser was made to send it: what follows is not from its user.
@@ -148,50 +139,52 @@ fn allowed(call: &mut Call<'_>) -> Result<Command, Cow<'static, str>> {
     let is_queued = session.queue.is_some() && kind != Control;
     let keeps = is_queued || matches!(name, "watch" | "subscribe");
     let count = words.len() as i64;
-    let refusal = if count != arity && (arity >= 0 || count < -arity) {
+    if count != arity && (arity >= 0 || count < -arity) {
         return Err(wrong_number(name));
     } else if !session.channels.is_empty() && !is_for_subscriber {
-        "ERR only (UN)SUBSCRIBE, PING and QUIT are allowed while subscribed"
-    } else if let Err(refusal) = may_change(db, kind) {
-        return Err(refusal);
-    } else if keeps && session.kept > MAX_REQUEST {
-        "OOM the server keeps no more for this client"
+        Err("ERR only (UN)SUBSCRIBE, PING and QUIT are allowed while subscribed")?;
+    }
+    may_change(db, kind)?;
+    if keeps && session.kept > MAX_REQUEST {
+        Err("OOM the server keeps no more for this client")?;
     } else if session.queue.is_some() && kind == Alone {
-        "ERR this command is not allowed in a transaction"
-    } else {
-        return Ok(command);
-    };
-    Err(refusal.into())
+        Err("ERR this command is not allowed in a transaction")?;
+    }
+    Ok(command)
 }
 
 /// Refuses a command of a kind that changes keys while it may not.
-fn may_change(db: &Db, kind: Kind) -> Result<(), Cow<'static, str>> {
+fn may_change(db: &Db, kind: Kind) -> Answer {
     if !matches!(kind, Write | Grow) {
         return Ok(());
     }
     if let Some(why) = db.refused() {
-        return Err(format!("MISCONF the append-only file cannot be written: {why}").into());
+        return Err(format!(
+            "MISCONF the append-only file cannot be written: {why}"
+        ));
     }
     // An entry may have the whole value of its key, whatever the command is.
     if db.log.as_ref().map_or(0, Journal::waiting) > MAX_PENDING {
-        return Err("OOM too many changes wait for the append-only file".into());
+        Err("OOM too many changes wait for the append-only file")?;
     }
     if kind == Grow && (1..db.bytes).contains(&db.limits.maxmemory) {
-        return Err("OOM command not allowed when used memory > 'maxmemory'.".into());
+        Err("OOM command not allowed when used memory > 'maxmemory'.")?;
     }
     Ok(())
 }
 
-fn wrong_number(name: &str) -> Cow<'static, str> {
-    format!("ERR wrong number of arguments for '{name}' command").into()
+fn wrong_number(name: &str) -> String {
+    format!("ERR wrong number of arguments for '{name}' command")
 }
 
 /// Carries out the commands on keys.
-fn run(call: &mut Call<'_>, name: &str, args: &[&[u8]]) -> Answer {
-    let Call { db, out, .. } = call;
+fn run(session: &mut Session, db: &mut Db, name: &str, args: &[&[u8]]) -> Answer {
+    let out = &mut session.out;
     match (name, args) {
         ("get", [key]) => value(out, db.value(key)),
         ("set", [key, new, options @ ..]) => set(db, out, (key, new), options)?,
+        ("setex", [key, span, new]) => set(db, out, (key, new), &[b"ex", span])?,
+        ("psetex", [key, span, new]) => set(db, out, (key, new), &[b"px", span])?,
         ("setnx", [key, _]) if db.get(key).is_some() => integer(out, 0),
         ("setnx", [key, new]) => {
             db.set(key, new, None);
@@ -207,12 +200,12 @@ fn run(call: &mut Call<'_>, name: &str, args: &[&[u8]]) -> Answer {
         ("append", [key, more]) => {
             let new = [db.value(key).unwrap_or_default(), more].concat();
             if new.len() > MAX_REQUEST {
-                return Err("ERR string exceeds maximum allowed size".into());
+                Err("ERR string exceeds maximum allowed size")?;
             }
             db.set(key, &new, db.expires(key));
-            integer(out, new.len() as i64);
+            integer(out, new.len());
         }
-        ("strlen", [key]) => integer(out, db.value(key).map_or(0, <[u8]>::len) as i64),
+        ("strlen", [key]) => integer(out, db.value(key).map_or(0, <[u8]>::len)),
         ("mget", keys) => {
             array(out, keys.len());
             keys.iter().for_each(|key| value(out, db.value(key)));
@@ -225,12 +218,11 @@ fn run(call: &mut Call<'_>, name: &str, args: &[&[u8]]) -> Answer {
             status(out, "OK");
         }
         ("del" | "unlink", keys) => {
-            let removed = keys.iter().filter(|key| db.remove(key));
-            integer(out, removed.count() as i64);
+            integer(out, keys.iter().filter(|key| db.remove(key)).count());
         }
         ("exists", keys) => {
             let found = keys.iter().filter(|key| db.get(key).is_some());
-            integer(out, found.count() as i64);
+            integer(out, found.count());
         }
         ("expire", [key, span]) => expire(db, out, key, Some(instant(db, span, 1000)?)),
         ("pexpire", [key, span]) => expire(db, out, key, Some(instant(db, span, 1)?)),
@@ -239,84 +231,121 @@ fn run(call: &mut Call<'_>, name: &str, args: &[&[u8]]) -> Answer {
         ("ttl", [key]) => integer(out, left(db, key, 1000)),
         ("pttl", [key]) => integer(out, left(db, key, 1)),
         ("type", [key]) => status(out, db.get(key).map_or("none", |_| "string")),
-        ("dbsize", _) => integer(out, db.entries.len() as i64),
+        ("dbsize", _) => integer(out, db.entries.len()),
         ("flushall", [] | [_]) if are(args, &["async", "sync"]) => {
             db.clear();
             status(out, "OK");
         }
+        ("flushall", _) => Err(SYNTAX)?,
         ("keys", [pattern]) => {
             let like = db.entries.keys().filter(|key| is_like(pattern, key));
             let found: Vec<_> = like.filter(|key| db.get(key).is_some()).collect();
             values(out, &found);
         }
         ("scan", [from, options @ ..]) => scan(db, out, from, options)?,
-        _ => return run_other(call, name, args),
+        _ => return run_other(session, db, name, args),
     }
     Ok(())
 }
 
-/// Carries out the other commands.
-fn run_other(call: &mut Call<'_>, name: &str, args: &[&[u8]]) -> Answer {
-    let Call {
-        db, session, out, ..
-    } = call;
+/// Carries out the commands of transactions and messages.
+fn run_other(session: &mut Session, db: &mut Db, name: &str, args: &[&[u8]]) -> Answer {
+    let out = &mut session.out;
     match (name, args) {
         ("ping", []) if session.channels.is_empty() => status(out, "PONG"),
         ("ping", []) => texts(out, &[b"pong", b""]),
         ("ping", [message]) if session.channels.is_empty() => text(out, message),
         ("ping", [message]) => texts(out, &[b"pong", message]),
         ("echo", [message]) => text(out, message),
-        ("multi", _) if session.queue.is_some() => {
-            return Err("ERR MULTI calls can not be nested".into());
-        }
+        ("multi", _) if session.queue.is_some() => Err("ERR MULTI calls can not be nested")?,
         ("multi", _) => {
             (session.queue, session.is_spoiled) = (Some((0, Vec::new())), false);
             status(out, "OK");
         }
-        ("exec", _) => exec(call)?,
+        ("exec", _) => exec(session, db)?,
         ("discard", _) => {
             session.queue.take().ok_or("ERR DISCARD without MULTI")?;
-            session.unwatch();
-            status(out, "OK");
+            unwatch(session, db);
+            status(&mut session.out, "OK");
         }
-        ("watch", _) if session.queue.is_some() => {
-            return Err("ERR WATCH inside MULTI is not allowed".into());
-        }
-        ("watch", keys) => {
-            for key in keys {
-                session.watched.push((key.to_vec(), db.version(key)));
-                session.kept += key.len() + 64;
-            }
-            status(out, "OK");
-        }
+        ("watch", _) if session.queue.is_some() => Err("ERR WATCH inside MULTI is not allowed")?,
+        ("watch", keys) => watch(session, db, keys),
         ("unwatch", _) => {
-            session.unwatch();
-            status(out, "OK");
+            unwatch(session, db);
+            status(&mut session.out, "OK");
         }
-        ("subscribe", names) => subscribe(call, names),
-        ("unsubscribe", names) => unsubscribe(call, names),
-        ("publish", [channel, message]) => integer(out, publish(db, session, channel, message)),
+        ("subscribe", names) => subscribe(session, db, names),
+        ("unsubscribe", names) => unsubscribe(session, db, names),
+        ("publish", [channel, message]) => publish(session, db, channel, message),
+        _ => return about(session, db, name, args),
+    }
+    Ok(())
+}
+
+/// Carries out the commands about the server, and the connection to it.
+fn about(session: &mut Session, db: &Db, name: &str, args: &[&[u8]]) -> Answer {
+    let out = &mut session.out;
+    match (name, args) {
         ("quit", _) => {
             session.stop = Some(Stop::Quit);
             status(out, "OK");
         }
-        ("shutdown", [] | [_]) if are(args, &["nosave", "save", "now", "force"]) => {
+        ("shutdown", _)
+            if are(args, &["nosave", "save", "now", "force"]) && !saves_or_not(args) =>
+        {
             session.stop = Some(Stop::Shutdown);
             status(out, "OK");
         }
+        ("shutdown", _) => Err(SYNTAX)?,
         ("bgrewriteaof", _) => {
             let none = "ERR there is no append-only file: see --aof";
             db.log.as_ref().ok_or(none)?.rewrite();
             status(out, "Background append only file rewriting started");
         }
-        ("config", [get, names @ ..]) => config(db, out, get, names)?,
         ("info", _) => {
             let line = |(name, value)| format!("{name}:{value}\r\n");
             text(out, db.facts().map(line).concat().as_bytes());
         }
-        ("client", [what, args @ ..]) => client(session, out, what, args)?,
-        ("command", args) => list(out, args)?,
-        ("flushall" | "shutdown", _) => return Err(SYNTAX.into()),
+        ("config", [what, ..]) if !is(what, "get") => {
+            Err("ERR only CONFIG GET is here: the options of the command line set the rest")?;
+        }
+        ("config", [_]) => return Err(wrong_number("config|get")),
+        ("config", [_, asked @ ..]) => {
+            let is_asked = |name: &str| asked.iter().any(|asked| is_like(asked, name.as_bytes()));
+            let facts = db.facts();
+            let settings = facts[..Db::SETTINGS].iter();
+            let found = settings.filter(|(name, _)| is_asked(name));
+            let found = found.flat_map(|(name, value)| [name.as_bytes(), value.as_bytes()]);
+            texts(out, &found.collect::<Vec<_>>());
+        }
+        ("client", [what]) if is(what, "id") => integer(out, session.id),
+        ("client", [what]) if is(what, "getname") => text(out, &session.name),
+        ("client", [what, _, _]) if is(what, "setinfo") => status(out, "OK"),
+        ("client", [what, name]) if is(what, "setname") => {
+            if !name.iter().all(u8::is_ascii_graphic) {
+                Err("ERR a name has no blanks and no special characters")?;
+            }
+            session.name = name.to_vec();
+            status(out, "OK");
+        }
+        ("client", [what, ..]) if !are(&[what], &["id", "getname", "setinfo", "setname"]) => {
+            Err("ERR only CLIENT ID, GETNAME, SETNAME and SETINFO are here")?;
+        }
+        ("client", [what, ..]) => {
+            let what = String::from_utf8_lossy(what).to_lowercase();
+            return Err(wrong_number(&format!("client|{what}")));
+        }
+        ("command", []) => {
+            array(out, all().count());
+            for (name, arity, _) in all() {
+                array(out, 2);
+                text(out, name.as_bytes());
+                integer(out, arity);
+            }
+        }
+        ("command", [what, ..]) if is(what, "count") => integer(out, all().count()),
+        ("command", [what, ..]) if is(what, "docs") => array(out, 0),
+        ("command", _) => Err("ERR only COMMAND, COMMAND COUNT and COMMAND DOCS are here")?,
         _ => return Err(wrong_number(name)),
     }
     Ok(())
@@ -330,14 +359,20 @@ fn whole(word: &[u8]) -> Result<i64, &'static str> {
     number(word).filter(|_| !is_padded).ok_or(NO_NUMBER)
 }
 
+fn is(word: &[u8], name: &str) -> bool {
+    word.eq_ignore_ascii_case(name.as_bytes())
+}
+
+/// Whether the words contradict each other.
+fn saves_or_not(words: &[&[u8]]) -> bool {
+    let has = |name| words.iter().any(|word| is(word, name));
+    has("save") && has("nosave")
+}
+
 /// Whether each of the words is one of these.
 fn are(words: &[&[u8]], names: &[&str]) -> bool {
-    let is_one = |word: &[u8]| {
-        names
-            .iter()
-            .any(|name| word.eq_ignore_ascii_case(name.as_bytes()))
-    };
-    words.iter().all(|word| is_one(word))
+    let is_one = |word: &&[u8]| names.iter().any(|name| is(word, name));
+    words.iter().all(is_one)
 }
 
 /// The instant so many units from now on.
@@ -362,7 +397,7 @@ fn expire(db: &mut Db, out: &mut Vec<u8>, key: &[u8], at: Option<u64>) {
     if let Some(value) = &value {
         db.set(key, value, at);
     }
-    integer(out, value.is_some().into());
+    integer(out, u8::from(value.is_some()));
 }
 
 /// Adds to the number of a key.
@@ -392,7 +427,7 @@ fn set(db: &mut Db, out: &mut Vec<u8>, (key, new): (&[u8], &[u8]), options: &[&[
                 expires = Some(at).filter(|at| *at > db.now);
                 expires.ok_or("ERR invalid expire time in 'set' command")?;
             }
-            _ => return Err(SYNTAX.into()),
+            _ => Err(SYNTAX)?,
         }
     }
     let is_refused = only_if.is_some_and(|there| there != db.get(key).is_some());
@@ -418,8 +453,8 @@ fn scan(db: &Db, out: &mut Vec<u8>, from: &[u8], options: &[&[u8]]) -> Answer {
     for [name, value] in options {
         match &*name.to_ascii_lowercase() {
             b"match" => pattern = value,
-            b"count" => most = number(value).filter(|most| *most > 0).ok_or(NO_NUMBER)?,
-            _ => return Err(SYNTAX.into()),
+            b"count" => most = Some(whole(value)?).filter(|most| *most > 0).ok_or(SYNTAX)?,
+            _ => Err(SYNTAX)?,
         }
     }
     let (next, mut found) = db.scan(from, most.min(10_000) as usize);
@@ -437,6 +472,25 @@ fn values(out: &mut Vec<u8>, all: &[&Key]) {
 
 // ---- transactions
 
+fn watch(session: &mut Session, db: &mut Db, keys: &[&[u8]]) {
+    for key in keys {
+        db.expire_one(key);
+        session.kept += key.len() + 64;
+        let key: Key = (*key).into();
+        // A second WATCH hides no change since the first.
+        if session.watched.insert(Rc::clone(&key)) {
+            db.watched.entry(key).or_default().insert(session.id);
+        }
+    }
+    status(&mut session.out, "OK");
+}
+
+fn unwatch(session: &mut Session, db: &mut Db) {
+    let keys = mem::take(&mut session.watched);
+    leave(&mut db.watched, session.id, &keys);
+    session.kept = 0;
+}
+
 /// Keeps a request for EXEC.
 fn keep(session: &mut Session, words: &[&[u8]]) {
     let (count, requests) = session.queue.get_or_insert_default();
@@ -444,75 +498,75 @@ fn keep(session: &mut Session, words: &[&[u8]]) {
     texts(requests, words);
     session.kept += requests.len() - before;
     *count += 1;
+    status(&mut session.out, "QUEUED");
 }
 
-fn exec(call: &mut Call<'_>) -> Answer {
-    let queue = call.session.queue.take();
+fn exec(session: &mut Session, db: &mut Db) -> Answer {
+    let queue = session.queue.take();
     let (count, requests) = queue.ok_or("ERR EXEC without MULTI")?;
-    let mut watched = call.session.watched.iter();
-    let is_changed = watched.any(|(key, version)| call.db.version(key) != *version);
-    call.session.unwatch();
-    if call.session.is_spoiled {
-        return Err("EXECABORT Transaction discarded because of previous errors.".into());
+    let is_changed = session.watched.iter().any(|key| {
+        db.expire_one(key);
+        let unaware = db.watched.get(key);
+        unaware.is_none_or(|clients| !clients.contains(&session.id))
+    });
+    unwatch(session, db);
+    if session.is_spoiled {
+        Err("EXECABORT Transaction discarded because of previous errors.")?;
     }
     if is_changed {
-        call.out.extend_from_slice(b"*-1\r\n");
+        session.out.extend_from_slice(b"*-1\r\n");
         return Ok(());
     }
-    array(call.out, count);
+    array(&mut session.out, count);
     let (mut rest, mut words) = (&*requests, Vec::new());
     while let Ok(len) = request(rest, &mut words) {
         rest = &rest[len..];
-        answer(&mut Call {
-            db: call.db,
-            session: call.session,
-            words: &words,
-            out: call.out,
-        });
+        answer(session, db, &words);
     }
     Ok(())
 }
 
 // ---- messages
 
-fn subscribe(call: &mut Call<'_>, names: &[&[u8]]) {
+fn subscribe(session: &mut Session, db: &mut Db, names: &[&[u8]]) {
     for name in names {
         let channel: Key = (*name).into();
-        let subscribers = call.db.channels.entry(Rc::clone(&channel));
-        subscribers.or_default().insert(call.session.id);
-        call.session.channels.insert(channel);
-        call.session.kept += name.len() + 256;
-        told(call, b"subscribe", Some(name));
+        let subscribers = db.channels.entry(Rc::clone(&channel));
+        subscribers.or_default().insert(session.id);
+        session.channels.insert(channel);
+        session.kept += name.len() + 256;
+        told(session, b"subscribe", Some(name));
     }
 }
 
-fn unsubscribe(call: &mut Call<'_>, names: &[&[u8]]) {
+fn unsubscribe(session: &mut Session, db: &mut Db, names: &[&[u8]]) {
     let channels: Vec<Key> = match names {
-        [] => call.session.channels.iter().cloned().collect(),
+        [] => session.channels.iter().cloned().collect(),
         names => names.iter().map(|name| Key::from(*name)).collect(),
     };
+    leave(&mut db.channels, session.id, &channels);
     for channel in &channels {
-        call.db.unsubscribe(call.session.id, channel);
-        call.session.channels.remove(channel);
-        told(call, b"unsubscribe", Some(channel));
+        session.channels.remove(channel);
+        told(session, b"unsubscribe", Some(channel));
     }
     if channels.is_empty() {
-        told(call, b"unsubscribe", None);
+        told(session, b"unsubscribe", None);
     }
-    if call.session.channels.is_empty() {
-        call.session.kept = 0;
+    if session.channels.is_empty() {
+        session.kept = 0;
     }
 }
 
-fn told(call: &mut Call<'_>, what: &[u8], channel: Option<&[u8]>) {
-    array(call.out, 3);
-    text(call.out, what);
-    value(call.out, channel);
-    integer(call.out, call.session.channels.len() as i64);
+fn told(session: &mut Session, what: &[u8], channel: Option<&[u8]>) {
+    let out = &mut session.out;
+    array(out, 3);
+    text(out, what);
+    value(out, channel);
+    integer(out, session.channels.len());
 }
 
-/// Gives a message to the subscribers of a channel. Returns their number.
-fn publish(db: &Db, session: &mut Session, channel: &[u8], message: &[u8]) -> i64 {
+/// Gives a message to the subscribers of a channel. The reply is their number.
+fn publish(session: &mut Session, db: &Db, channel: &[u8], message: &[u8]) {
     let before = session.told.len();
     for id in db.channels.get(channel).into_iter().flatten() {
         let outbox = &db.clients[id];
@@ -524,67 +578,5 @@ fn publish(db: &Db, session: &mut Session, channel: &[u8], message: &[u8]) -> i6
         });
         session.told.push(Rc::clone(outbox));
     }
-    (session.told.len() - before) as i64
-}
-
-// ---- the server
-
-fn config(db: &Db, out: &mut Vec<u8>, what: &[u8], asked: &[&[u8]]) -> Answer {
-    if !what.eq_ignore_ascii_case(b"get") {
-        let text = "ERR only CONFIG GET is here: the options of the command line set the rest";
-        return Err(text.into());
-    }
-    if asked.is_empty() {
-        return Err(wrong_number("config get"));
-    }
-    let facts = db.facts();
-    let is_asked = |name: &str| asked.iter().any(|asked| is_like(asked, name.as_bytes()));
-    let found = facts[..Db::SETTINGS]
-        .iter()
-        .filter(|(name, _)| is_asked(name));
-    let found = found.flat_map(|(name, value)| [name.as_bytes(), value.as_bytes()]);
-    texts(out, &found.collect::<Vec<_>>());
-    Ok(())
-}
-
-fn client(session: &mut Session, out: &mut Vec<u8>, what: &[u8], args: &[&[u8]]) -> Answer {
-    match (&*what.to_ascii_lowercase(), args) {
-        (b"id", []) => integer(out, session.id as i64),
-        (b"getname", []) => text(out, &session.name),
-        (b"setname", [name]) if name.iter().all(u8::is_ascii_graphic) => {
-            session.name = name.to_vec();
-            status(out, "OK");
-        }
-        (b"setname", [_]) => {
-            return Err("ERR a name has no blanks and no special characters".into());
-        }
-        (b"setinfo", [_, _]) => status(out, "OK"),
-        (b"id" | b"getname" | b"setname" | b"setinfo", _) => return Err(wrong_number("client")),
-        _ => return Err("ERR only CLIENT ID, GETNAME, SETNAME and SETINFO are here".into()),
-    }
-    Ok(())
-}
-
-fn list(out: &mut Vec<u8>, args: &[&[u8]]) -> Answer {
-    let count = all().count();
-    match args
-        .first()
-        .map(|word| word.to_ascii_lowercase())
-        .as_deref()
-    {
-        None => {
-            array(out, count);
-            for (name, arity, _) in all() {
-                array(out, 2);
-                text(out, name.as_bytes());
-                integer(out, arity);
-            }
-        }
-        Some(b"count") => integer(out, count as i64),
-        Some(b"docs") => array(out, 0),
-        Some(_) => {
-            return Err("ERR only COMMAND, COMMAND COUNT and COMMAND DOCS are here".into());
-        }
-    }
-    Ok(())
+    integer(&mut session.out, session.told.len() - before);
 }

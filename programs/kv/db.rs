@@ -15,6 +15,8 @@ use trapline::{Journal, Os, Shared, TcpStream, sync::Flag};
 use crate::resp::{number, request, texts};
 
 pub(super) type Key = Rc<[u8]>;
+/// Under each key the clients that watch it, or under each channel those that have subscribed to it.
+pub(super) type Groups = BTreeMap<Key, BTreeSet<u64>>;
 
 /// What a key takes beside its bytes, about.
 const OVERHEAD: usize = 128;
@@ -51,7 +53,7 @@ pub(super) struct Server {
     pub(super) log: Option<Journal>,
     /// How long a client may read nothing of its replies.
     pub(super) slow: Duration,
-    /// Set when a key expires before the expiry worker looks again.
+    /// Set when there are keys that expire.
     pub(super) expires: Flag,
     /// Set to have the server end.
     pub(super) stop: Flag,
@@ -72,14 +74,14 @@ pub(super) struct Db {
     /// The keys in the order in which they came, for SCAN.
     pub(super) order: BTreeMap<u64, Key>,
     pub(super) expiries: BTreeSet<(u64, Key)>,
-    /// When the expiry worker looks again.
-    pub(super) expiry_at: u64,
     pub(super) changes: u64,
+    /// The clients that watch a key, and know of no change of it since.
+    pub(super) watched: Groups,
     /// About the memory that keys and values take.
     pub(super) bytes: usize,
     pub(super) clients: BTreeMap<u64, Rc<Outbox>>,
     /// The clients that have subscribed to each channel.
-    pub(super) channels: BTreeMap<Key, BTreeSet<u64>>,
+    pub(super) channels: Groups,
     /// The number of the last client.
     pub(super) last: u64,
     pub(super) requests: u64,
@@ -89,9 +91,7 @@ pub(super) struct Entry {
     pub(super) value: Vec<u8>,
     /// In milliseconds of the wall clock.
     pub(super) expires: Option<u64>,
-    /// The number of the last change.
-    version: u64,
-    /// That of the first: a key keeps it as long as it exists.
+    /// The number of the first change: a key keeps it as long as it exists.
     number: u64,
 }
 
@@ -120,20 +120,15 @@ impl Db {
         self.get(key).and_then(|entry| entry.expires)
     }
 
-    /// Returns the number of a key's last change; zero if it does not exist.
-    pub(super) fn version(&self, key: &[u8]) -> u64 {
-        self.get(key).map_or(0, |entry| entry.version)
-    }
-
     /// Sets a value, and when it expires.
     pub(super) fn set(&mut self, key: &[u8], value: &[u8], expires: Option<u64>) {
         self.changes += 1;
+        self.watched.remove(key);
         match self.entries.get_mut(key) {
             Some(entry) if entry.expires == expires => {
                 self.bytes = self.bytes - entry.value.len() + value.len();
                 entry.value.clear();
                 entry.value.extend_from_slice(value);
-                entry.version = self.changes;
             }
             _ => self.insert(key, value, expires),
         }
@@ -141,8 +136,7 @@ impl Db {
     }
 
     fn insert(&mut self, key: &[u8], value: &[u8], expires: Option<u64>) {
-        let version = self.changes;
-        let number = self.take(key).map_or(version, |old| old.number);
+        let number = self.take(key).map_or(self.changes, |old| old.number);
         let key: Key = key.into();
         self.bytes += key.len() + value.len() + OVERHEAD;
         self.order.insert(number, Rc::clone(&key));
@@ -151,7 +145,6 @@ impl Db {
         let entry = Entry {
             value: value.to_vec(),
             expires,
-            version,
             number,
         };
         self.entries.insert(key, entry);
@@ -168,6 +161,7 @@ impl Db {
 
     fn take(&mut self, key: &[u8]) -> Option<Entry> {
         let (key, entry) = self.entries.remove_entry(key)?;
+        self.watched.remove(&key);
         self.bytes -= key.len() + entry.value.len() + OVERHEAD;
         self.order.remove(&entry.number);
         if let Some(at) = entry.expires {
@@ -177,6 +171,8 @@ impl Db {
     }
 
     pub(super) fn clear(&mut self) {
+        self.watched
+            .retain(|key, _| !self.entries.contains_key(key));
         self.entries.clear();
         self.order.clear();
         self.expiries.clear();
@@ -195,25 +191,25 @@ impl Db {
         (keys.next().map_or(0, |(number, _)| *number), found)
     }
 
-    /// Removes some keys that have expired. Returns how long the others may wait: not long, since the wall
-    /// clock may step. The log needs no entry: a key expires there, too.
-    pub(super) fn expire(&mut self, now: u64) -> Duration {
+    /// Removes a key, if it has expired.
+    pub(super) fn expire_one(&mut self, key: &[u8]) {
+        if self.get(key).is_none() {
+            self.take(key);
+        }
+    }
+
+    /// Sets the clock, and removes some keys that have expired by it. Returns how long the others may wait: not
+    /// long, since the wall clock may step. The log needs no entry: a key expires there, too.
+    pub(super) fn expire(&mut self, now: u64) -> Option<Duration> {
+        self.now = now;
         for _ in 0..100 {
             match self.expiries.first() {
                 Some((at, key)) if *at <= now => self.take(&Rc::clone(key)),
                 _ => break,
             };
         }
-        let first = self.expiries.first().map(|(at, _)| *at);
-        let next = first.map(|at| at.clamp(now, now + 1000));
-        self.expiry_at = next.unwrap_or(u64::MAX);
-        Duration::from_millis(self.expiry_at - now)
-    }
-
-    /// Returns whether a key expires before the expiry worker looks again.
-    pub(super) fn expires_sooner(&self) -> bool {
-        let first = self.expiries.first();
-        first.is_some_and(|(at, _)| *at < self.expiry_at)
+        let (first, _) = self.expiries.first()?;
+        Some(Duration::from_millis(first.saturating_sub(now).min(1000)))
     }
 
     // ---- the append-only file: its entries are requests, and each says all about its key
@@ -246,28 +242,8 @@ impl Db {
             entries = &entries[len..];
         }
         let strange = "the file of --aof has an entry that is none of this program";
-        match entries {
-            [] => Ok(()),
-            _ => Err(io::Error::other(strange)),
-        }
-    }
-
-    // ---- clients
-
-    /// Returns the number of the new client.
-    pub(super) fn join(&mut self, outbox: Rc<Outbox>) -> u64 {
-        self.last += 1;
-        self.clients.insert(self.last, outbox);
-        self.last
-    }
-
-    pub(super) fn unsubscribe(&mut self, id: u64, channel: &[u8]) {
-        if let Some(subscribers) = self.channels.get_mut(channel) {
-            subscribers.remove(&id);
-            if subscribers.is_empty() {
-                self.channels.remove(channel);
-            }
-        }
+        let is_whole = entries.is_empty().then_some(());
+        is_whole.ok_or_else(|| io::Error::other(strange))
     }
 
     /// What INFO tells. The first ones, [`Db::SETTINGS`], are options by the names that redis gives them.
@@ -292,6 +268,18 @@ impl Db {
     }
 
     pub(super) const SETTINGS: usize = 5;
+}
+
+/// Removes a client from the groups of these keys.
+pub(super) fn leave<'a>(groups: &mut Groups, id: u64, keys: impl IntoIterator<Item = &'a Key>) {
+    for key in keys {
+        if let Some(clients) = groups.get_mut(key) {
+            clients.remove(&id);
+            if clients.is_empty() {
+                groups.remove(key);
+            }
+        }
+    }
 }
 
 fn put(out: &mut Vec<u8>, key: &[u8], value: &[u8], expires: Option<u64>) {

@@ -8,8 +8,8 @@ mod tests;
 use std::{error::Error, io, net::SocketAddr, rc::Rc, time::Duration};
 
 use trapline::{
-    Durability, Journal, Os, Restart, Shared, Signals, Source, Strategy, Supervisor, TcpListener,
-    TcpStream, sync::Flag,
+    Durability, Journal, Os, Restart, Shared, Source, Strategy, Supervisor, TcpListener, TcpStream,
+    sync::Flag,
 };
 use trapline_cli::{Program, addr, duration};
 
@@ -64,8 +64,14 @@ impl Program for Kv {
         let listener = listen(os, addr, "--addr").await?;
         let signals = catch(os).await;
         writeln!(os, "Ready at {}", listener.local_addr()?);
-        let [stopped, expiring, serving, writing] = [(); 4].map(|()| Rc::clone(&server));
-        let stopper = async move |os: &mut Os| stop_at_signal(os, signals, &stopped).await;
+        let [expiring, serving, writing] = [(); 3].map(|()| Rc::clone(&server));
+        let stop = server.stop.clone();
+        let stopper = async move |os: &mut Os| {
+            signals.next(os).await;
+            stop.set(os).await;
+            // One that came together with the first is the same. The next one ends the run at once.
+            take_pending(os, &signals).await;
+        };
         os.spawn_daemon("signals", stopper).await?;
         let mut workers = Supervisor::new(Strategy::OneForOne)
             .restarts(u32::MAX, SECOND)
@@ -120,14 +126,6 @@ impl Kv {
     }
 }
 
-/// Has the server end at a signal. The next one is not caught: it ends the run at once.
-async fn stop_at_signal(os: &mut Os, signals: Signals, server: &Server) {
-    signals.next(os).await;
-    server.stop.set(os).await;
-    // One that came together with the first is the same.
-    take_pending(os, &signals).await;
-}
-
 /// The worker that accepts clients, until the server stops and they have finished.
 async fn serve(
     os: &mut Os,
@@ -149,18 +147,15 @@ async fn serve(
     Ok(())
 }
 
-/// The worker that removes keys which have expired.
+/// The worker that removes keys which have expired while no client asks.
 async fn expire(os: &mut Os, server: &Server) {
     let Server { expires, stop, .. } = server;
     while !stop.is_set() {
         let now = wall_clock(os).await;
         let span = server.db.update(|db| db.expire(now));
-        let due = Source::after(span);
-        if os
-            .select(&[Source::flag(stop), Source::flag(expires), due])
-            .await
-            == 1
-        {
+        let next = span.map_or(Source::flag(expires), Source::after);
+        os.select(&[Source::flag(stop), next]).await;
+        if span.is_none() {
             expires.clear(os).await;
         }
     }

@@ -29,7 +29,9 @@ fn one(pattern: &[u8], byte: u8) -> Option<&[u8]> {
     match pattern {
         [b'?', behind @ ..] => Some(behind),
         [b'[', rest @ ..] => {
-            let len = rest.iter().skip(1).position(|byte| *byte == b']')? + 1;
+            // One that is not closed ends with the pattern.
+            let end = rest.iter().skip(1).position(|byte| *byte == b']');
+            let len = end.map_or(rest.len(), |end| end + 1);
             let not = rest[..len].strip_prefix(b"^");
             let (mut set, mut is_in) = (not.unwrap_or(&rest[..len]), false);
             while let [from, others @ ..] = set {
@@ -40,7 +42,7 @@ fn one(pattern: &[u8], byte: u8) -> Option<&[u8]> {
                 is_in |= (from..=to).contains(&&byte);
                 set = others;
             }
-            (is_in != not.is_some()).then_some(&rest[len + 1..])
+            (is_in != not.is_some()).then(|| rest.get(len + 1..).unwrap_or_default())
         }
         [b'\\', literal, behind @ ..] | [literal, behind @ ..] => {
             (*literal == byte).then_some(behind)

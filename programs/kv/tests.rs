@@ -1,13 +1,15 @@
 //! The work of the parser, and a limit that takes much memory to reach. The tests of the server are with
 //! those of the command line.
 
-use std::io;
+use std::{io, mem, rc::Rc};
 
-use trapline::{Durability, Journal, Kernel, Os};
+use trapline::{Durability, Journal, Kernel, Os, Shared, sync::Flag};
 
 use super::{
-    commands::{Call, MAX_PENDING, Session, answer},
-    db::Db,
+    SECOND,
+    commands::{MAX_PENDING, Session, answer},
+    db::{Db, Server, wall_clock},
+    expire,
 };
 use crate::resp::{Unread, reply, request};
 
@@ -53,17 +55,19 @@ fn a_request_in_pieces_is_read_again_few_times() {
 }
 
 fn ask(db: &mut Db, line: &str) -> String {
-    let (mut out, mut words) = (Vec::new(), Vec::new());
+    ask_in(&mut Session::default(), db, line)
+}
+
+fn ask_in(session: &mut Session, db: &mut Db, line: &str) -> String {
+    answer_to(session, db, line);
+    String::from_utf8(mem::take(&mut session.out)).expect("it is text")
+}
+
+fn answer_to(session: &mut Session, db: &mut Db, line: &str) {
+    let mut words = Vec::new();
     let line = format!("{line}\r\n");
     assert!(request(line.as_bytes(), &mut words).is_ok());
-    let mut call = Call {
-        db,
-        session: &mut Session::default(),
-        words: &words,
-        out: &mut out,
-    };
-    answer(&mut call);
-    String::from_utf8(out).expect("it is text")
+    answer(session, db, &words);
 }
 
 /// An entry has the whole value of its key, so a short request may make a long one, whatever it is.
@@ -87,7 +91,85 @@ fn entries_that_wait_for_the_file_have_a_limit() {
             log.add(|waiting| *waiting = vec![0; MAX_PENDING]);
             assert!(!ask(&mut db, change).starts_with('-'), "{change}");
         }
+        // If they cannot be written, the first one is replied to with an error: that of EXEC as a whole.
+        log.add(Vec::clear);
+        let mut session = Session::default();
+        for line in ["GET k", "MULTI", "SET k 1", "SET k 2", "EXEC", "SET k 3"] {
+            answer_to(&mut session, &mut db, line);
+        }
+        let first = session.change.map(|at| &session.out[at..]);
+        assert!(first.is_some_and(|replies| replies.starts_with(b"*2\r\n+OK\r\n")));
         io::Result::Ok(())
+    };
+    let mut kernel = Kernel::simulated(1);
+    kernel.spawn("main", main).expect("there is room");
+    let report = kernel.run().expect("it ends");
+    report.check().expect("it ends well");
+}
+
+/// Each of these changes the keys that are watched, or none of them.
+#[test]
+fn a_change_of_a_watched_key_voids_a_transaction() {
+    let (void, empty) = ("*-1\r\n", "*0\r\n");
+    for (key, change, expected) in [
+        ("k", "PING", empty),
+        ("k", "SET k 1", void),
+        ("k", "EXPIRE k 9", void),
+        ("k", "DEL k", void),
+        ("k", "FLUSHALL", void),
+        ("k", "expired", void),
+        ("none", "FLUSHALL", empty),
+        ("none", "DEL none", empty),
+        ("none", "SET other 1", empty),
+        ("old", "PING", empty),
+        ("old", "SET old 1", void),
+    ] {
+        let (mut db, mut session) = (Db::default(), Session::default());
+        for line in ["SET k 1 PX 100", "SET old 1 PX 10"] {
+            ask(&mut db, line);
+        }
+        db.now = 50;
+        ask_in(&mut session, &mut db, &format!("WATCH {key}"));
+        match change {
+            "expired" => db.now = 150,
+            change => drop(ask(&mut db, change)),
+        }
+        ask_in(&mut session, &mut db, "MULTI");
+        let reply = ask_in(&mut session, &mut db, "EXEC");
+        assert_eq!(reply, expected, "{key} {change}");
+        assert!(db.watched.is_empty(), "{key} {change}");
+    }
+}
+
+#[test]
+fn keys_expire_while_no_client_asks() {
+    let main = async |os: &mut Os| {
+        let server = Rc::new(Server {
+            db: Shared::new(Db::default()),
+            log: None,
+            slow: SECOND,
+            expires: Flag::new(os).await,
+            stop: Flag::new(os).await,
+        });
+        let theirs = Rc::clone(&server);
+        let worker = async move |os: &mut Os| expire(os, &theirs).await;
+        let worker = os.spawn("expiry", worker).await?;
+        let count = || server.db.with(|db| db.entries.len());
+        // The second time the worker has had nothing to do.
+        for seconds in [3, 5] {
+            let at = wall_clock(os).await + 1000 * u64::from(seconds);
+            for key in 0_u32..300 {
+                let key = key.to_le_bytes();
+                server.db.update(|db| db.set(&key, b"1", Some(at)));
+            }
+            server.expires.set(os).await;
+            os.sleep(seconds * SECOND - SECOND / 10).await;
+            assert_eq!(count(), 300);
+            os.sleep(2 * SECOND).await;
+            assert_eq!(count(), 0);
+        }
+        server.stop.set(os).await;
+        os.wait(worker).await.map(drop)
     };
     let mut kernel = Kernel::simulated(1);
     kernel.spawn("main", main).expect("there is room");

@@ -3,7 +3,7 @@
 use std::{cell::Cell, path::PathBuf, pin::Pin, rc::Rc, sync::mpsc};
 
 use serde_json::Value;
-use trapline::{Event, Exit, Os, SimNet};
+use trapline::{Event, Exit, Os, SimNet, TaskState, Tid};
 
 use super::{
     super::{
@@ -19,42 +19,38 @@ use super::{
 
 impl Session {
     /// Carries out a command that is no part of a pipe. `None` for one that is a task.
-    pub(super) async fn act(&mut self, os: &mut Os, name: &str, command: BuiltIn) -> Option<End> {
-        let done = match command {
-            BuiltIn::Sleep { .. } | BuiltIn::Time { .. } | BuiltIn::Run { .. } => return None,
-            BuiltIn::Exit { code } => return Some(self.exit(os, code).await),
-            BuiltIn::Wait => return Some(self.wait(os).await),
+    pub(super) async fn act(&mut self, os: &mut Os, own: BuiltIn) -> Result<Option<End>, String> {
+        let end = match own {
+            BuiltIn::Sleep { .. } | BuiltIn::Time { .. } | BuiltIn::Run { .. } => return Ok(None),
+            BuiltIn::Exit { code } => self.exit(os, code).await,
+            BuiltIn::Wait => self.wait(os).await,
             BuiltIn::Fg { job } => {
                 let n = job.or(self.jobs.keys().last().copied());
-                match n.and_then(|n| self.jobs.remove(&n)) {
-                    Some(job) => return Some(self.front(os, job).await),
-                    None => Err("there is no such job: see jobs".into()),
-                }
+                let job = n.and_then(|n| self.jobs.remove(&n));
+                let job = job.ok_or("there is no such job: see jobs")?;
+                self.front(os, job).await
             }
             BuiltIn::Host { host } => {
-                let network = self.network();
-                match network.and_then(|network| net::check_host(network, &host)) {
-                    Ok(()) => return Some(self.sit(os, &host).await),
-                    Err(why) => Err(why),
-                }
+                net::check_host(self.network()?, &host)?;
+                self.sit(os, &host).await
             }
             BuiltIn::Say(say) => {
-                let text = self.say(os, &say).await;
-                text.map(|text| write!(os, "{text}"))
+                let text = self.say(os, &say).await?;
+                write!(os, "{text}");
+                Ok(())
             }
-            BuiltIn::Change(change) => self.change(os, change).await,
+            BuiltIn::Change(change) => Ok(self.change(os, change).await?),
         };
-        Some(done.map_err(|why| format!("{name}: {why}").into()))
+        Ok(Some(end))
     }
 
-    /// Leaves with this code, or as the last command has ended.
+    /// Leaves with this code, or as the last command has ended. If it is asked to do so again, that is this one.
     async fn exit(&mut self, os: &mut Os, code: Option<u8>) -> End {
-        let last = self.last.take().map_or(Ok(()), Err);
         self.is_over = self.leaves(os).await;
-        match code.filter(|_| self.is_over) {
+        match code {
             Some(0) => Ok(()),
             Some(code) => Err(Failure::exit(code)),
-            None => last,
+            None => self.last.clone(),
         }
     }
 
@@ -85,14 +81,14 @@ impl Session {
             Change::Kill { tid } if self.shared.terminal() == Some(tid) => Err(format!(
                 "task {tid} reads this terminal: exit leaves the shell"
             )),
-            Change::Kill { tid } if self.shared.shells.borrow().contains(&tid) => {
+            Change::Kill { tid } if self.is_shell(os, tid).await => {
                 Err(format!("task {tid} is a shell: exit leaves it"))
             }
             Change::Kill { tid } => match os.kill(tid).await {
                 true => Ok(()),
                 false => Err(format!("there is no task {tid}: see ps")),
             },
-            Change::Trace { state, filter } => self.trace(os, state.then_some(filter)),
+            Change::Trace { state, filter } => self.trace(os, (state == "on").then_some(filter)),
             Change::Policy { name } => {
                 let desk = self.desk()?;
                 let policy = desk.policy(&name)?.make(desk.header.seed);
@@ -109,6 +105,17 @@ impl Session {
             Change::Fault { fault } => net::apply(self.network()?, &net::fault(&fault.join(" "))?),
             Change::Record { file } => self.record(os, file).await,
         }
+    }
+
+    /// Whether it is one of the shells that live: a crash ends one, too.
+    async fn is_shell(&self, os: &mut Os, tid: Tid) -> bool {
+        let is_one = self.shared.shells.borrow().contains(&tid);
+        is_one
+            && os
+                .tasks()
+                .await
+                .iter()
+                .any(|task| task.tid == tid && !matches!(task.state, TaskState::Zombie(_)))
     }
 
     /// What the run offers.
@@ -153,7 +160,11 @@ impl Session {
             Ok(tid) => Failure::check(&line, os.wait(tid).await.unwrap_or(Exit::Killed)),
             Err(errno) => Err(format!("{line}: {errno}").into()),
         };
-        // A crash of its host may have ended it.
+        // A crash of its host may have ended it, and not those behind it, of which one has the prompt.
+        let behind = self.shared.shells.borrow()[outer..].to_vec();
+        for shell in behind {
+            let _ = os.wait(shell).await;
+        }
         self.shared.shells.borrow_mut().truncate(outer);
         end.map_err(|failure| Failure {
             code: code.get(),
@@ -187,16 +198,26 @@ impl Session {
     async fn record(&mut self, os: &mut Os, file: PathBuf) -> Result<(), String> {
         let desk = self.desk()?;
         let (header, is_shown) = (desk.header.clone(), desk.shown.is_some());
+        let is_again = {
+            let before = self.shared.recording.borrow();
+            before
+                .as_ref()
+                .is_some_and(|(_, before)| before.is_to(&file))
+        };
         let (opened, recording) = mpsc::channel();
         let open = move || {
+            if is_again {
+                let file = file.display();
+                return Err(format!("{file} is being recorded to: name another file"));
+            }
             if is_shown {
                 // The other end is waiting for this thread.
                 let _ = opened.send(Recorded::create("the file", &file, &header)?);
             }
-            Ok::<(), String>(())
+            Ok(())
         };
-        self.shared.close_recording()?;
         os.run_recorded(open).await.map_err(|error| error.0)??;
+        self.shared.close_recording()?;
         match recording.try_recv() {
             Ok((recorder, recorded)) => {
                 let recording = (feed::join(os, recorder).await, recorded);

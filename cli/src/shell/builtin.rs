@@ -2,10 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use clap::{
-    ArgAction, Command, FromArgMatches, Subcommand, ValueHint,
-    builder::{PossibleValuesParser, TypedValueParser},
-};
+use clap::{Command, FromArgMatches, Subcommand, ValueHint};
 use trapline::Tid;
 
 use super::super::{
@@ -74,8 +71,8 @@ pub(super) enum Change {
     },
     /// Show each trap on standard error, or those that the options select
     Trace {
-        #[arg(action = ArgAction::Set, value_parser = on_off())]
-        state: bool,
+        #[arg(value_parser = ["on", "off"])]
+        state: String,
         #[command(flatten)]
         filter: Filter,
     },
@@ -144,21 +141,16 @@ A &            run it behind the prompt, as a job
 ";
 
 fn span(text: &str) -> Result<Duration, String> {
+    let has_no_unit = |text: &str| text.bytes().all(|byte| b".0123456789".contains(&byte));
     match text.parse() {
         Ok(seconds) => Ok(Duration::from_secs(seconds)),
-        Err(_)
-            if text
-                .bytes()
-                .all(|byte| byte == b'.' || byte.is_ascii_digit()) =>
-        {
+        Err(_) if has_no_unit(text) => {
+            let such = Some(format!("{text}s")).filter(|it| duration(it).is_ok());
+            let such = such.unwrap_or_else(|| "1.5s".into());
             Err(format!(
-                "it takes whole seconds, or a number and a unit, such as {text}s"
+                "it takes whole seconds, or a number and a unit, such as {such}"
             ))
         }
         Err(_) => duration(text),
     }
-}
-
-fn on_off() -> impl TypedValueParser<Value = bool> {
-    PossibleValuesParser::new(["on", "off"]).map(|state| state == "on")
 }

@@ -36,13 +36,6 @@ pub(super) struct Job {
 }
 
 impl Job {
-    pub(super) fn new(step: &Step) -> Self {
-        Self {
-            line: step.text(),
-            ..Self::default()
-        }
-    }
-
     /// Starts the programs of its step. An error leaves those that were started.
     pub(super) async fn start(
         &mut self,
@@ -50,10 +43,14 @@ impl Job {
         works: Vec<Work>,
         step: &Step,
     ) -> io::Result<()> {
-        let mut to = match &step.to {
-            Some((name, appends)) => Some(open(os, name, *appends).await?),
-            None => None,
-        };
+        self.line = step.text();
+        let mut to = None;
+        if let Some((name, appends)) = &step.to {
+            let file = to.insert(os.disk().open(os, name, Mode::Append).await?);
+            if !appends {
+                file.truncate(os, 0).await?;
+            }
+        }
         let mut input = self.input(os, step).await?;
         let last = works.len() - 1;
         for (n, (name, run)) in works.into_iter().enumerate() {
@@ -206,13 +203,4 @@ impl Job {
             .unwrap_or(last)
             .clone()
     }
-}
-
-/// Opens a file for the text of a program.
-async fn open(os: &mut Os, name: &str, appends: bool) -> io::Result<File> {
-    let file = os.disk().open(os, name, Mode::Append).await?;
-    if !appends {
-        file.truncate(os, 0).await?;
-    }
-    Ok(file)
 }

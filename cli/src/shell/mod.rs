@@ -11,7 +11,7 @@ use std::{
     cell::{Cell, RefCell},
     collections::{BTreeMap, VecDeque},
     error::Error,
-    fs, io, mem,
+    fs, mem,
     rc::Rc,
 };
 
@@ -24,17 +24,15 @@ use super::{
     live::feed,
     options::Boot,
     output::FAILURE,
-    program::{Entry, Programs, Run, made},
+    program::{Entry, Programs, made},
     record::Recorded,
+    signals::exit_code_of,
 };
 use builtin::BuiltIn;
 use job::{Job, Work};
 use line::{Step, steps};
 use terminal::Terminal;
 use words::Words;
-
-/// The exit code after an interrupt, as of a run that it ends.
-const INTERRUPTED: u8 = 130;
 
 /// The name of the program, and of the command that boots it.
 pub(super) const NAME: &str = "shell";
@@ -115,6 +113,8 @@ struct Shared {
     left: RefCell<VecDeque<String>>,
     /// What is left of the line.
     steps: RefCell<VecDeque<Step>>,
+    /// Whether no further line can be read, here or on any host.
+    is_broken: Cell<bool>,
     /// The tasks of the shells: each but the first is on a host, and the one before waits for it.
     shells: RefCell<Vec<Tid>>,
     recent: Rc<RefCell<Ledger>>,
@@ -124,10 +124,6 @@ struct Shared {
 }
 
 impl Shared {
-    fn is_script(&self) -> bool {
-        matches!(self.lines, Lines::Script)
-    }
-
     /// Says why a command has failed, unless the run does: on standard error, where there is a run and
     /// no terminal that has both streams. A debugger shows nothing, and makes the same calls.
     async fn tell(&self, os: &mut Os, failure: &mut Failure) {
@@ -156,16 +152,14 @@ impl Shared {
     }
 
     /// Waits for the tasks of a job. Returns `false` at an interrupt, which drops what was to follow the
-    /// command under way: the lines of a script, and of a text that was pasted at a terminal.
+    /// command under way: the rest of the line, of a script, and of a text that was pasted at a terminal.
     async fn wait_for(&self, os: &mut Os, job: &mut Job) -> bool {
         while let Some(tid) = job.next() {
             let sources = [Source::exit(tid), Source::signal(&self.signals)];
             if os.select(&sources).await == 1 {
                 self.signals.next(os).await;
-                if !matches!(self.lines, Lines::Input) {
-                    self.left.borrow_mut().clear();
-                    self.steps.borrow_mut().clear();
-                }
+                self.left.borrow_mut().clear();
+                self.steps.borrow_mut().clear();
                 return false;
             }
             job.wait(os, tid).await;
@@ -184,8 +178,8 @@ struct Session {
     shared: Rc<Shared>,
     prompt: String,
     jobs: BTreeMap<usize, Job>,
-    /// Why the last command has failed, if it has.
-    last: Option<Failure>,
+    /// How the last command has ended.
+    last: End,
     /// Whether it was said that jobs run, and nothing was done since.
     was_asked: bool,
     is_over: bool,
@@ -194,6 +188,7 @@ struct Session {
 /// How a command has ended.
 type End = Result<(), Failure>;
 
+#[derive(Clone)]
 struct Failure {
     text: String,
     /// Whether the user knows of it.
@@ -216,7 +211,7 @@ impl Failure {
 
     fn interrupt(text: String) -> Self {
         Self {
-            code: INTERRUPTED,
+            code: exit_code_of(Signal::Interrupt),
             ..text.into()
         }
     }
@@ -264,6 +259,7 @@ impl Shell {
             is_asked: Cell::default(),
             left: RefCell::new(left.collect()),
             steps: RefCell::default(),
+            is_broken: Cell::default(),
             shells: RefCell::default(),
             recent,
             trace: RefCell::default(),
@@ -324,7 +320,7 @@ impl Session {
             shared,
             prompt,
             jobs: BTreeMap::new(),
-            last: None,
+            last: Ok(()),
             was_asked: false,
             is_over: false,
         }
@@ -335,25 +331,25 @@ impl Session {
         let own = os.running();
         self.shared.shells.borrow_mut().push(own);
         while !self.is_over
+            && !self.shared.is_broken.get()
             && let Some(step) = self.next(os).await
         {
-            let end = match step {
-                Ok(step) if step.after.is_some_and(|well| well != self.last.is_none()) => continue,
+            self.last = match step {
+                Ok(step) if step.after.is_some_and(|well| well != self.last.is_ok()) => continue,
                 Ok(step) => self.step(os, step).await,
                 Err(error) => Err(error.into()),
             };
-            self.last = end.err();
-            if let Some(failure) = &mut self.last {
+            if let Err(failure) = &mut self.last {
                 self.shared.tell(os, failure).await;
             }
         }
         // Those of a script go on, as in other shells.
-        if !self.shared.is_script() {
+        if !matches!(self.shared.lines, Lines::Script) {
             for job in self.jobs.values() {
                 job.kill(os).await;
             }
         }
-        self.last.take().map_or(Ok(()), Err)
+        self.last.clone()
     }
 
     /// Whether the shell may end. At a terminal it says the first time that jobs run: one may go on there.
@@ -369,43 +365,38 @@ impl Session {
 
     /// Returns the next step, of a new line if none is left. An error says what is wrong with that line.
     async fn next(&mut self, os: &mut Os) -> Option<Result<Step, String>> {
+        let shared = Rc::clone(&self.shared);
         loop {
-            if let Some(step) = self.shared.steps.borrow_mut().pop_front() {
+            if let Some(step) = shared.steps.borrow_mut().pop_front() {
                 return Some(Ok(step));
             }
-            match self.line(os).await {
-                Ok(Some(line)) => match steps(&line) {
-                    Ok(steps) => self.shared.steps.borrow_mut().extend(steps),
-                    Err(error) => return Some(Err(error)),
-                },
-                Ok(None) if self.leaves(os).await => return None,
-                Ok(None) => {}
-                Err(error) => {
-                    self.is_over = true;
-                    return Some(Err(format!("cannot read the next line: {error}")));
+            self.tell(os).await;
+            if shared.left.borrow().is_empty() {
+                let text = match &shared.lines {
+                    Lines::Script => Ok(None),
+                    Lines::Input => os.read_line().await,
+                    Lines::Terminal(asks, typed, _) => Ok(self.typed(os, asks, typed).await),
+                };
+                match text {
+                    // One that was pasted may have several.
+                    Ok(Some(text)) => {
+                        let lines = text.lines().map(Into::into);
+                        shared.left.borrow_mut().extend(lines);
+                    }
+                    Ok(None) if self.leaves(os).await => return None,
+                    Ok(None) => {}
+                    Err(error) => {
+                        shared.is_broken.set(true);
+                        return Some(Err(format!("cannot read the next line: {error}")));
+                    }
                 }
             }
+            let line = shared.left.borrow_mut().pop_front();
+            match steps(&line.unwrap_or_default()) {
+                Ok(steps) => shared.steps.borrow_mut().extend(steps),
+                Err(error) => return Some(Err(error)),
+            }
         }
-    }
-
-    /// Returns the next line, if there is one.
-    async fn line(&mut self, os: &mut Os) -> io::Result<Option<String>> {
-        self.tell(os).await;
-        let shared = Rc::clone(&self.shared);
-        let line = shared.left.borrow_mut().pop_front();
-        let text = match &shared.lines {
-            _ if line.is_some() => return Ok(line),
-            Lines::Script => return Ok(None),
-            Lines::Input => return os.read_line().await,
-            Lines::Terminal(asks, typed, _) => self.typed(os, asks, typed).await,
-        };
-        let Some(text) = text else {
-            return Ok(None);
-        };
-        // A text that was pasted may have several.
-        let mut left = shared.left.borrow_mut();
-        left.extend(text.lines().map(Into::into));
-        Ok(Some(left.pop_front().unwrap_or_default()))
     }
 
     /// Returns the next text of the terminal. While one is typed it says which jobs end.
@@ -477,14 +468,13 @@ impl Session {
     }
 
     async fn step(&mut self, os: &mut Os, mut step: Step) -> End {
-        let first = &mut step.stages[0];
-        if first[0] == "time" && first.get(1).is_some_and(|word| !word.starts_with('-')) {
+        if let Some(Ok(BuiltIn::Time { command })) = BuiltIn::read(&step.stages[0]) {
             if step.is_behind {
                 return Err(
                     "time: it waits for its command, so that cannot be behind the prompt".into(),
                 );
             }
-            first.remove(0);
+            step.stages[0] = command;
             let since = os.now().await;
             let end = Box::pin(self.step(os, step)).await;
             let span = os.now().await - since;
@@ -493,10 +483,11 @@ impl Session {
         }
         let command = BuiltIn::read(&step.stages[0]).filter(|_| step.is_alone());
         self.was_asked &= matches!(command, Some(Ok(BuiltIn::Exit { .. })));
-        if let Some(Ok(command)) = command
-            && let Some(end) = self.act(os, &step.stages[0][0], command).await
-        {
-            return end;
+        if let Some(Ok(command)) = command {
+            let acted = self.act(os, command).await;
+            if let Some(end) = acted.map_err(|why| format!("{}: {why}", step.stages[0][0]))? {
+                return end;
+            }
         }
         let desk = self.shared.desk.as_ref().map(|desk| Desk {
             // A shell types at the terminal if it has nothing else to read and to print to.
@@ -511,7 +502,7 @@ impl Session {
         for words in &step.stages {
             works.push(self.work(os, words, desk.as_ref()).await?);
         }
-        let mut job = Job::new(&step);
+        let mut job = Job::default();
         if let Err(error) = job.start(os, works, &step).await {
             job.kill(os).await;
             // Those that were started have ended then.
@@ -539,12 +530,11 @@ impl Session {
             None => self.program(words, desk),
             Some(Err(error)) => answer(name, error),
             Some(Ok(BuiltIn::Sleep { time })) => {
-                let sleep = async move |os: &mut Os| os.sleep(time).await;
-                Ok((name.clone(), run(sleep)))
+                Ok(task(name, async move |os: &mut Os| os.sleep(time).await))
             }
             Some(Ok(BuiltIn::Run { program })) => self.program(&program, desk),
             Some(Ok(BuiltIn::Say(say))) => match self.say(os, &say).await {
-                Ok(text) => Ok(print(name, text)),
+                Ok(text) => Ok(task(name, async move |os: &mut Os| write!(os, "{text}"))),
                 Err(why) => Err(format!("{name}: {why}")),
             },
             Some(Ok(_)) => Err(format!("{name} is a command of the shell: write it alone")),
@@ -582,22 +572,14 @@ impl Session {
 fn answer(name: &str, error: clap::Error) -> Result<Work, String> {
     match error.use_stderr() {
         true => Err(message(error)),
-        false => Ok(print(name, error.to_string())),
+        false => Ok(task(name, async move |os: &mut Os| write!(os, "{error}"))),
     }
 }
 
-fn print(name: &str, text: String) -> Work {
-    (
-        name.into(),
-        run(async move |os: &mut Os| write!(os, "{text}")),
-    )
-}
-
-fn run(work: impl AsyncFnOnce(&mut Os) + 'static) -> Run {
-    Box::new(move |os| {
-        Box::pin(async move {
-            work(os).await;
-            Ok(())
-        })
-    })
+fn task(name: &str, work: impl AsyncFnOnce(&mut Os) + 'static) -> Work {
+    let run = async move |os: &mut Os| {
+        work(os).await;
+        Ok(())
+    };
+    (name.into(), Box::new(move |os| Box::pin(run(os))))
 }

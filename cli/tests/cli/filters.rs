@@ -98,6 +98,24 @@ fn a_filter_says_what_is_wrong_and_where() {
         assert_eq!((code, &*out), (1, ""), "{line}");
         has(&err, expected);
     }
+    // What can be done is done, and the end names what could not.
+    for (line, input, expected, missing) in [
+        ("cat none a no", "", "one\ntwo\nthree", &["none", "no"][..]),
+        ("grep two a none", "", "two\n", &["none"]),
+        ("wc -l none a a", "", "4\n", &["none"]),
+        ("head -n 1 none a", "", "one\n", &["none"]),
+        ("tee no/file copy", "in\n", "in\n", &["no/file"]),
+    ] {
+        let (code, out, err) = filter(&root, line, input);
+        assert_eq!((code, &*out), (1, expected), "{line}: {err}");
+        for name in missing {
+            has(
+                &err,
+                &format!("cannot open {name} on the disk: No such file"),
+            );
+        }
+    }
+    assert_eq!(fs::read(folder.path("copy")).unwrap(), b"in\n");
     assert!(
         fs::exists(folder.path("a")).unwrap(),
         "what comes behind an error stays"

@@ -59,6 +59,13 @@ fn a_line_runs_its_commands_under_their_conditions() {
     assert_eq!(code, 0);
     has(&out, "Usage: time <COMMAND>...");
     prints("sleep 3; time sleep 2", (0, "2.000s\n"));
+    prints("time -- sleep 2", (0, "2.000s\n"));
+    let (code, _, err) = shell("time -x");
+    assert_eq!(code, 1);
+    has(
+        &err,
+        "error: -x: there is no such program or command: see help",
+    );
 }
 
 #[test]
@@ -159,6 +166,13 @@ fn an_interrupt_ends_a_script() {
         );
         assert!(err.ends_with(&format!("error: {why}\n")), "{line}: {err}");
     }
+    // The next line of an input may be meant for what has become of this one.
+    let folder = Folder::new("shell-interrupted");
+    let lines = folder.path("lines");
+    fs::write(&lines, "sleep 100; seq 3\nseq 1\n").unwrap();
+    let args = ["shell", "--virtual", "--seed=1", "--signal=1s:INT"];
+    let (code, out, _) = run(&[&args[..], &["--stdin", &lines]].concat());
+    assert_eq!((code, &*out), (0, "1\n"));
 }
 
 #[test]
@@ -166,12 +180,16 @@ fn a_line_that_cannot_be_read_ends_the_shell() {
     let folder = Folder::new("shell-bytes");
     let lines = folder.path("lines");
     fs::write(&lines, b"seq 1\n\xff\nseq 2\n").unwrap();
-    let (code, out, err) = run(&["shell", "--virtual", "--seed=1", "--stdin", &lines]);
+    let shell = ["shell", "--virtual", "--seed=1", "--stdin", &lines];
+    let why = "error: cannot read the next line: a line of standard input is not UTF-8";
+    let (code, out, err) = run(&shell);
     assert_eq!((code, &*out), (1, "1\n"), "{err}");
-    has(
-        &err,
-        "error: cannot read the next line: a line of standard input is not UTF-8",
-    );
+    has(&err, why);
+    // Nor does the shell go on that waits for one on another host.
+    fs::write(&lines, b"host b\nseq 1\n\xff\nseq 2\n").unwrap();
+    let (code, out, err) = run(&[&shell[..], &["--on", "b:kv --addr 0.0.0.0:6000"]].concat());
+    assert_eq!((code, &*out), (1, "Ready at 0.0.0.0:6000\n1\n"), "{err}");
+    has(&err, why);
 }
 
 #[test]
@@ -238,6 +256,10 @@ fn a_wrong_line_says_what_is_wrong_and_fails() {
         ("time sleep 1 &", "time: it waits for its command"),
         (
             "sleep 1.5",
+            "it takes whole seconds, or a number and a unit, such as 1.5s",
+        ),
+        (
+            "sleep .",
             "it takes whole seconds, or a number and a unit, such as 1.5s",
         ),
         ("seq 1 <<< word", "<< is no part of a line here"),

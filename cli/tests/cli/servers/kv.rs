@@ -120,8 +120,8 @@ fn each_command_has_the_reply_of_redis() {
             ":1 :0 :0 :1 :100",
         ),
         (
-            "FLUSHALL foo / FLUSHALL ASYNC SYNC / SHUTDOWN ABORT / EXISTS a",
-            "-ERR syntax error -ERR syntax error -ERR syntax error :1",
+            "FLUSHALL foo / FLUSHALL ASYNC SYNC / SHUTDOWN ABORT / SHUTDOWN SAVE NOSAVE / EXISTS a",
+            "-ERR syntax error -ERR syntax error -ERR syntax error -ERR syntax error :1",
         ),
         (
             "FLUSHALL async / DBSIZE / KEYS * / FLUSHALL",
@@ -138,13 +138,13 @@ fn each_command_has_the_reply_of_redis() {
             "+OK $4 c \"d +OK $1 x :2",
         ),
         (
-            "MSET ab 1 ac 2 b 3 / KEYS a* / KEYS a[^b] / KEYS [a-b] / KEYS ? / KEYS \\b",
-            "+OK *2 $2 ab $2 ac *1 $2 ac *1 $1 b *1 $1 b *1 $1 b",
+            "MSET ab 1 ac 2 b 3 / KEYS a* / KEYS a[^b] / KEYS [a-b] / KEYS ? / KEYS \\b / KEYS [ab",
+            "+OK *2 $2 ab $2 ac *1 $2 ac *1 $1 b *1 $1 b *1 $1 b *1 $1 b",
         ),
         (
-            "SCAN 0 COUNT 2 / SCAN x / SCAN 0 MATCH a*",
-            "*2 $2 30 *2 $1 b $2 ac -ERR invalid cursor \
-          *2 $1 0 *2 $2 ac $2 ab",
+            "SCAN 0 COUNT 2 / SCAN x / SCAN 0 COUNT 02 / SCAN 0 COUNT 0 / SCAN 0 MATCH a*",
+            "*2 $2 30 *2 $1 b $2 ac -ERR invalid cursor -ERR value is not an integer or out of range \
+          -ERR syntax error *2 $1 0 *2 $2 ac $2 ab",
         ),
         (
             "MULTI / SET k 1 / INCR k / GET k / EXEC",
@@ -167,6 +167,16 @@ fn each_command_has_the_reply_of_redis() {
             "WATCH k / SET k 9 / UNWATCH / MULTI / SET k 8 / EXEC",
             "+OK +OK +OK +OK +QUEUED *1 +OK",
         ),
+        // A key is watched from the first time on, and what was made and deleted again has changed.
+        (
+            "WATCH w / SET w 1 / WATCH w / DEL w / MULTI / PING / EXEC",
+            "+OK +OK +OK :1 +OK +QUEUED *-1",
+        ),
+        (
+            "SETEX w 100 1 / TTL w / PSETEX w 50000 2 / TTL w / GET w / SETEX w 0 3 / DEL w",
+            "+OK :100 +OK :50 $1 2 -ERR invalid expire time in 'set' command :1",
+        ),
+        ("*-1 / *0 / PING", "+PONG"),
         (
             "CONFIG GET maxclients / CONFIG SET a b",
             "*2 $10 maxclients $5 10000 -ERR only CONFIG GET is \
@@ -174,13 +184,13 @@ fn each_command_has_the_reply_of_redis() {
         ),
         (
             "CONFIG GET / CONFIG RESETSTAT",
-            "-ERR wrong number of arguments for 'config get' command \
+            "-ERR wrong number of arguments for 'config|get' command \
           -ERR only CONFIG GET is here: the options of the command line set the rest",
         ),
         ("CLIENT SETNAME x / CLIENT GETNAME", "+OK $1 x"),
         (
             "CLIENT SETNAME / CLIENT LIST",
-            "-ERR wrong number of arguments for 'client' command \
+            "-ERR wrong number of arguments for 'client|setname' command \
           -ERR only CLIENT ID, GETNAME, SETNAME and SETINFO are here",
         ),
         (
@@ -234,7 +244,7 @@ fn each_command_has_the_reply_of_redis() {
     }
     assert!(kv.ask("SET more 1").starts_with("-OOM "));
     kv.answers("DEL big0 big1 / SET more 1", ":2 +OK");
-    kv.ask("SHUTDOWN");
+    kv.ask("SHUTDOWN NOSAVE NOW");
     assert_eq!(kv.code(), Some(0));
 }
 

@@ -99,6 +99,17 @@ fn a_recording_begins_and_ends() {
     has(&second, "    2 sleep ");
     has(&second, "6 seq          exited: done");
     assert!(!second.contains("    4 seq "), "{second}");
+    // It would replace what is recorded so far, which goes on instead.
+    let third = folder.path("third");
+    let (code, out, err) = shell(&format!("record {third}; seq 1; record {third} || seq 2"));
+    assert_eq!((code, &*out), (0, "1\n1\n2\n"));
+    has(
+        &err,
+        &format!("error: record: {third} is being recorded to: name another file\n"),
+    );
+    let third = shown(&third);
+    has(&third, "2 seq          exited: done");
+    has(&third, "3 seq          exited: done");
     let (code, out, err) = shell("record /nowhere/x");
     assert_eq!((code, &*out), (1, ""));
     has(
@@ -126,6 +137,31 @@ fn no_shell_is_killed_and_one_that_a_crash_has_ended_is_none() {
         &err,
         "error: host b: killed\nerror: kill: there is no task 3: see ps\n",
     );
+}
+
+#[test]
+fn a_shell_on_a_host_goes_on_when_that_of_another_host_has_crashed() {
+    let line = |line: &str| {
+        let server = |host: char| format!("{host}:kv --addr 0.0.0.0:6000");
+        let args = ["shell", "-q", "--virtual", "--seed=1", "-c", line];
+        let on = ["--on", &server('b'), "--on", &server('c')].map(String::from);
+        let on: Vec<&str> = on.iter().map(String::as_str).collect();
+        run(&[&args[..], &on].concat())
+    };
+    // One at a time takes the next command.
+    let (code, out, err) = line("host b; host c; fault crash b; ps; exit; seq 1");
+    assert_eq!(code, 0, "{err}");
+    has(&err, "error: host b: killed");
+    has(&out, "shell@c");
+    assert!(out.ends_with("\n1\n"), "{out}");
+    let (_, _, err) = line("host b; host c; fault crash b; kill 7; kill 5; exit; kill 7");
+    has(&err, "error: kill: task 7 is a shell: exit leaves it");
+    has(&err, "error: kill: there is no task 5: see ps");
+    has(&err, "error: kill: there is no task 7: see ps");
+    // The first one is gone, and its number is that of no shell.
+    let (code, out, err) = line("host b; fault crash main; kill 3; seq 1");
+    assert_eq!((code, out.lines().last()), (0, Some("1")), "{err}");
+    has(&err, "error: kill: there is no task 3: see ps");
 }
 
 #[test]
