@@ -37,7 +37,7 @@ where
     F: Fn(&mut S, &str) -> Option<String>,
 {
     fn explain(&self, operations: &[Operation], steps: u64) -> Verdict {
-        order::explain(operations, self.state.clone(), &self.step, steps)
+        order::explain(operations, &self.state, &self.step, steps)
     }
 }
 

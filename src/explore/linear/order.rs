@@ -96,43 +96,95 @@ impl Set {
     }
 }
 
-/// The first return at which the search has stopped, of all ways that got furthest.
-#[derive(Default)]
-struct Furthest {
-    entry: Option<usize>,
-    answers: BTreeSet<String>,
+/// How a search has ended.
+enum Ended {
+    /// With an order, and the answer that it has for the operation whose answer is free.
+    Ordered(Option<String>),
+    /// No way got beyond the return of this operation.
+    Stopped(usize),
+    NoOperation(usize),
+    Undecided,
 }
+
+/// An operation whose answer may be any but these.
+type Free<'a> = (usize, &'a BTreeSet<String>);
 
 /// The most answers that are kept for a report.
 const ANSWERS: usize = 8;
 
-impl Furthest {
-    fn reach(&mut self, entry: usize, answer: impl FnOnce() -> Option<String>) {
-        if self.entry.is_some_and(|furthest| furthest > entry) {
-            return;
-        }
-        if self.entry != Some(entry) {
-            self.answers.clear();
-        }
-        self.entry = Some(entry);
-        if self.answers.len() < ANSWERS {
-            self.answers.extend(answer());
-        }
+/// Looks for an order, beginning with this state.
+pub(super) fn explain<S: Clone + Eq + Hash>(
+    operations: &[Operation],
+    state: &S,
+    step: &impl Fn(&mut S, &str) -> Option<String>,
+    most: u64,
+) -> Verdict {
+    let search = |operations: &[Operation], free: Option<Free<'_>>| {
+        search(operations, state.clone(), step, most, free)
+    };
+    match search(operations, None) {
+        Ended::Ordered(_) => Verdict::Ordered,
+        Ended::Stopped(at) => first_unexplained(operations, at, search),
+        Ended::NoOperation(at) => Verdict::NoOperation(at),
+        Ended::Undecided => Verdict::Undecided(most),
     }
 }
 
-/// Looks for an order, beginning with this state.
-pub(super) fn explain<S: Clone + Eq + Hash>(
+/// Finds the first return that no order explains, and the answers that would be right there. No order explains the
+/// whole, and none of its returns before that of `at` is it: a way has got as far.
+fn first_unexplained(
+    operations: &[Operation],
+    at: usize,
+    search: impl Fn(&[Operation], Option<Free<'_>>) -> Ended,
+) -> Verdict {
+    let is_later = |other: &usize| operations[*other].returned >= operations[at].returned;
+    let mut ends: Vec<usize> = (0..operations.len()).filter(is_later).collect();
+    ends.retain(|other| operations[*other].returned.is_some());
+    ends.sort_unstable_by_key(|other| operations[*other].returned);
+    let is_unexplained =
+        |at: &usize| matches!(search(&until(operations, *at).0, None), Ended::Stopped(_));
+    // No order explains the whole, so none explains it up to the last return.
+    let first = ends.partition_point(|at| !is_unexplained(at));
+    let first = ends.get(first).or(ends.last()).copied().unwrap_or(at);
+    let (part, place) = until(operations, first);
+    let mut answers = BTreeSet::new();
+    while answers.len() < ANSWERS
+        && let Ended::Ordered(Some(answer)) = search(&part, Some((place, &answers)))
+    {
+        answers.insert(answer);
+    }
+    Verdict::Unordered(first, answers)
+}
+
+/// Returns what has happened up to the return of an operation, and the place of that: what returns later is open.
+fn until(operations: &[Operation], last: usize) -> (Vec<Operation>, usize) {
+    let end = operations[last].returned;
+    let is_there = |operation: &&Operation| Some(operation.called) < end;
+    let part = operations.iter().filter(is_there).map(|operation| {
+        let mut operation = operation.clone();
+        if operation.returned > end {
+            (operation.returned, operation.answer) = (None, None);
+        }
+        operation
+    });
+    let place = operations[..last].iter().filter(is_there).count();
+    (part.collect(), place)
+}
+
+/// Looks for an order in which an operation may have any answer but some.
+fn search<S: Clone + Eq + Hash>(
     operations: &[Operation],
     mut state: S,
     step: &impl Fn(&mut S, &str) -> Option<String>,
     most: u64,
-) -> Verdict {
+    free: Option<Free<'_>>,
+) -> Ended {
     let mut entries = Entries::new(operations);
     let mut tried: FxHashSet<(Set, S)> = FxHashSet::default();
     let mut taken = Set(vec![0; operations.len().div_ceil(64)]);
     let mut choices: Vec<(usize, S)> = Vec::new();
-    let mut furthest = Furthest::default();
+    let mut furthest = 0;
+    let mut freely = None;
     let mut returns = operations.iter().filter(|it| it.returned.is_some()).count();
     let mut steps = 0;
     let mut entry = entries.first();
@@ -140,11 +192,9 @@ pub(super) fn explain<S: Clone + Eq + Hash>(
         let (at, is_return) = entries.events[entry];
         let operation = &operations[at];
         if is_return {
-            let answer = || step(&mut state.clone(), &operation.input);
-            furthest.reach(entry, answer);
+            furthest = furthest.max(entry);
             let Some((last, before)) = choices.pop() else {
-                let (at, _) = entries.events[furthest.entry.unwrap_or(entry)];
-                return Verdict::Unordered(at, furthest.answers);
+                return Ended::Stopped(entries.events[furthest].0);
             };
             state = before;
             taken.flip(last);
@@ -155,15 +205,22 @@ pub(super) fn explain<S: Clone + Eq + Hash>(
         }
         steps += 1;
         if steps > most {
-            return Verdict::Undecided(most);
+            return Ended::Undecided;
         }
         let mut after = state.clone();
         let Some(answer) = step(&mut after, &operation.input) else {
-            return Verdict::NoOperation(at);
+            return Ended::NoOperation(at);
         };
-        let fits = operation.answer.as_ref().is_none_or(|seen| *seen == answer);
+        let others = free.filter(|(place, _)| *place == at);
+        let fits = match others {
+            Some((_, others)) => !others.contains(&answer),
+            None => operation.answer.as_ref().is_none_or(|seen| *seen == answer),
+        };
         taken.flip(at);
         if fits && tried.insert((taken.clone(), after.clone())) {
+            if others.is_some() {
+                freely = Some(answer);
+            }
             choices.push((at, std::mem::replace(&mut state, after)));
             entries.take_out(at);
             returns -= usize::from(operation.returned.is_some());
@@ -173,5 +230,5 @@ pub(super) fn explain<S: Clone + Eq + Hash>(
             entry = entries.next[entry];
         }
     }
-    Verdict::Ordered
+    Ended::Ordered(freely)
 }

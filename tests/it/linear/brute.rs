@@ -1,6 +1,6 @@
 //! All orders of a small history, one by one.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 #[derive(Clone, Debug)]
 pub(super) struct Op {
@@ -66,6 +66,22 @@ impl State {
 pub(super) fn explains(operations: &[Op], model: usize) -> bool {
     let all: Vec<&Op> = operations.iter().collect();
     fits(&all, &State::default(), model)
+}
+
+/// The answers of the operation called then with which some order explains all.
+pub(super) fn right_answers(operations: &[Op], model: usize, called: usize) -> BTreeSet<String> {
+    let mut other = operations.to_vec();
+    let at = other.iter().position(|op| op.called == called).unwrap();
+    let numbers = (-40..40).map(|number| number.to_string());
+    let words = ["ok", "none", "true", "false"].map(String::from);
+    let mut is_right = |answer: &String| {
+        other[at].answer.clone_from(answer);
+        explains(&other, model)
+    };
+    numbers
+        .chain(words)
+        .filter(|answer| is_right(answer))
+        .collect()
 }
 
 /// Tries each operation as the next one.
