@@ -124,6 +124,10 @@ pub(super) fn of_programs(command: Command, name: &str) -> Command {
 
 /// Adds a hint to an error of `clap`'s where this crate knows more than `clap`.
 fn explain(error: clap::Error, mut command: Command, programs: &[Entry]) -> clap::Error {
+    // A help needs no hint.
+    if !error.use_stderr() {
+        return error;
+    }
     let mut error = plain(error);
     command.build();
     // Only the usages of boot, explore and lab have a PROGRAM.

@@ -9,6 +9,7 @@ use std::{
     path::Path,
     process::{Command, Stdio},
     thread,
+    time::{Duration, Instant},
 };
 
 use rustix::{
@@ -132,19 +133,21 @@ fn a_terminal_that_is_not_read_freezes_no_task_and_the_first_interrupt_ends_the_
 #[test]
 fn s53_the_first_interrupt_ends_a_run_whose_trace_has_no_reader() {
     let signals = [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)];
-    for world in ["--color=auto", "--virtual"] {
-        at_once(signals, |(signal, code)| {
-            let (_reader, writer) = io::pipe().unwrap();
-            let mut command = trapline(&["boot", world, "--trace", "alive", "--every", "1us"]);
-            command
-                .stdout(Stdio::null())
-                .stderr(writer.try_clone().unwrap());
-            let mut run = Running::start(&mut command);
-            eventually("a full pipe", || (!has_room(&writer)).then_some(()));
-            run.signal(signal);
-            assert_eq!(exit_of(&mut run.child), Some(code), "{world}");
-        });
-    }
+    let worlds = ["--color=auto", "--virtual"];
+    let cases = worlds
+        .iter()
+        .flat_map(|world| signals.map(|signal| (*world, signal)));
+    at_once(cases, |(world, (signal, code))| {
+        let (_reader, writer) = io::pipe().unwrap();
+        let mut command = trapline(&["boot", world, "--trace", "alive", "--every", "1us"]);
+        command
+            .stdout(Stdio::null())
+            .stderr(writer.try_clone().unwrap());
+        let mut run = Running::start(&mut command);
+        eventually("a full pipe", || (!has_room(&writer)).then_some(()));
+        run.signal(signal);
+        assert_eq!(exit_of(&mut run.child), Some(code), "{world}");
+    });
 }
 
 #[test]
@@ -203,18 +206,26 @@ fn a_reader_of_a_recording_that_reads_again_finds_a_gap() {
     let mut command = trapline(&[&["boot", "-q", "--record", &fifo], &BUSY[..]].concat());
     command.stderr(Stdio::piped());
     let (mut run, mut client) = serve(command);
-    // Until the run goes on without its reader.
     eventually("a full pipe", || (!has_room(&pipe)).then_some(()));
+    // The run waits a second for its reader, and then goes on without it.
+    let mut waits = || {
+        let begun = Instant::now();
+        ping(&mut client);
+        begun.elapsed() > Duration::from_millis(500)
+    };
+    while !waits() {}
     (0..100).for_each(|_| ping(&mut client));
     let mut bytes = vec![0; 1 << 16];
     let mut read = 0;
+    // A MiB is kept for the reader, and the gap is behind it.
+    let mut enough = 3 << 19;
     let missing = loop {
         bytes.resize(read + (1 << 16), 0);
         read += pipe.read(&mut bytes[read..]).unwrap();
-        // So much is kept for the reader.
-        if read < 1 << 20 {
+        if read < enough {
             continue;
         }
+        enough = 2 * read;
         let mut recording = Recording::from_reader(Cursor::new(bytes[..read].to_vec())).unwrap();
         let is_whole = recording.by_ref().all(|event| match event {
             Ok(_) => true,

@@ -21,11 +21,6 @@ fn tapes_of_kernels_are_replayed_together_and_alone() {
         replay(&format!("{values}.2")),
         (0, String::new(), String::new())
     );
-    for kernel in 1..=2 {
-        let (code, _, err) = replay(&format!("{tape}.{kernel}"));
-        assert_eq!(code, 1, "{err}");
-        has(&err, "a message that is not put again");
-    }
     // A recording of the replay is of both.
     let trap = folder.path("again.trap");
     let again = rude(&["replay", "-q", "--record", &trap, &tape])
@@ -50,10 +45,23 @@ fn tapes_of_kernels_are_replayed_together_and_alone() {
     assert_eq!(code, 2, "{err}");
     has(&err, "--explore is for a kernel alone");
     // A tape in the place of another.
-    fs::copy(&one, format!("{tape}.2")).unwrap();
-    let (code, _, err) = replay(&tape);
-    assert_eq!(code, 1, "{err}");
-    has(&err, "is no tape of kernel 2");
+    let wrong = folder.path("wrong.tape");
+    for kernel in 1..=2 {
+        fs::copy(&one, format!("{wrong}.{kernel}")).unwrap();
+    }
+    // Each of these waits for mail for ten seconds.
+    let alone = [1, 2].map(|kernel| {
+        (
+            format!("{tape}.{kernel}"),
+            "a message that is not put again",
+        )
+    });
+    let cases = alone.into_iter().chain([(wrong, "is no tape of kernel 2")]);
+    at_once(cases, |(file, why)| {
+        let (code, _, err) = replay(&file);
+        assert_eq!(code, 1, "{err}");
+        has(&err, why);
+    });
 }
 
 #[test]
@@ -151,29 +159,43 @@ fn mail_from_behind_the_end_of_a_tape_is_told_as_that() {
     let folder = Folder::new("cores-short");
     let [tape, limited] = ["run.tape", "limited.tape"].map(|name| folder.path(name));
     couriers(&["--seed", "1", "--tape", &tape], &[]);
-    let other = format!("{tape}.2");
-    let whole = fs::read(&other).unwrap();
-    let replay = || texts(rude(&["replay", "-q", &tape]).output().unwrap());
-    let half = whole.len() / 2;
-    let mut flipped = whole.clone();
-    flipped[half] ^= 4;
-    for (bytes, why) in [
-        (&whole[..half], "the tape ends at byte"),
-        (&flipped, "the tape is damaged at byte"),
-    ] {
-        fs::write(&other, bytes).unwrap();
-        let (code, _, err) = replay();
-        assert_eq!(code, 1, "{err}");
-        has(&err, &format!("error: {LACKS}"));
-        has(&err, &format!("error: kernel 2: {why}"));
-    }
     couriers(
         &["--seed", "1", "--tape-max", "300", "--tape", &limited],
         &[],
     );
-    fs::copy(format!("{limited}.2"), &other).unwrap();
-    let (code, _, err) = texts(rude(&["replay", &tape]).output().unwrap());
-    assert_eq!(code, 0, "{err}");
-    has(&err, &format!("warning: {LACKS}"));
-    has(&err, "it had reached its limit");
+    let whole = fs::read(format!("{tape}.2")).unwrap();
+    let half = whole.len() / 2;
+    let mut flipped = whole.clone();
+    flipped[half] ^= 4;
+    let limited = fs::read(format!("{limited}.2")).unwrap();
+    // Each waits for the mail for ten seconds.
+    let cases = [
+        (
+            "half",
+            &whole[..half],
+            1,
+            "error: kernel 2: the tape ends at byte",
+        ),
+        (
+            "flipped",
+            &flipped,
+            1,
+            "error: kernel 2: the tape is damaged at byte",
+        ),
+        ("short", &limited, 0, "it had reached its limit"),
+    ];
+    at_once(cases, |(name, bytes, expected, why)| {
+        let file = folder.path(name);
+        fs::copy(format!("{tape}.1"), format!("{file}.1")).unwrap();
+        fs::write(format!("{file}.2"), bytes).unwrap();
+        let (level, options) = match expected {
+            0 => ("warning", &["replay"][..]),
+            _ => ("error", &["replay", "-q"][..]),
+        };
+        let replay = rude(&[options, &[&*file]].concat()).output();
+        let (code, _, err) = texts(replay.unwrap());
+        assert_eq!(code, expected, "{err}");
+        has(&err, &format!("{level}: {LACKS}"));
+        has(&err, why);
+    });
 }
