@@ -21,7 +21,7 @@ pub(super) struct Felt {
 }
 
 impl Felt {
-    /// A call that failed, by its text.
+    /// A call that failed or that a timeout has cut, by its text.
     pub(super) fn call(text: &str, row: usize) -> Self {
         let by = text.split('(').next().unwrap_or_default().to_string();
         Self { by, row: Some(row) }
@@ -76,7 +76,8 @@ impl<K> Feelings<K> {
             Fact::Replied { reply, .. } => {
                 let is_injected = self.injected == Some(tid);
                 self.injected = self.injected.filter(|_| !is_injected);
-                if *reply == Reply::Io && !is_injected {
+                let is_bad = matches!(reply, Reply::Io | Reply::Elapsed(_));
+                if is_bad && !is_injected {
                     return self.feel(tid, is_error_of);
                 }
             }
@@ -112,7 +113,7 @@ pub(super) fn fault_of(text: &str) -> Option<Fault> {
     text.split(": ").next()?.parse().ok()
 }
 
-/// Whether a call of a task on this host can fail because of a fault.
+/// Whether a call of a task on this host can fail, or last too long, because of a fault.
 fn is_error_of(fault: &Fault, host: &str, call: SystemCall) -> bool {
     let is_of_disk = Calls::FILES.contains(call);
     let is_of_net = Calls::NETWORK.contains(call) || Calls::DEVICES.contains(call);

@@ -1,6 +1,6 @@
 //! The rows of a schedule as text, and those that are shown.
 //!
-//! A short schedule is shown whole. Of a longer one these are shown: the turns around each
+//! A short schedule is shown whole. Of a longer one these are shown: the turns around each fault and
 //! preemption, the last turns, and the last uses of what the failure is about. That is what a
 //! preempted task uses before and after, what a task used when it blocked or failed, and what the
 //! test looks at in the end.
@@ -21,6 +21,9 @@ const LAST: usize = 5;
 /// The turns that are shown before another one because they use something that it uses.
 const USES: usize = 3;
 
+/// The most faults that are shown with the turns around them.
+const FAULTS: usize = 16;
+
 /// The most tasks whose last turns are shown. A report names as many.
 const TASKS: usize = 16;
 
@@ -38,6 +41,8 @@ pub(super) struct Row {
     pub(super) name: String,
     pub(super) call: String,
     pub(super) waits: bool,
+    /// Whether it is a fault.
+    pub(super) is_fault: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -70,6 +75,8 @@ pub(super) fn shown(rows: &[Row], unfinished: impl Iterator<Item = usize>) -> BT
         return (0..len).collect();
     }
     let mut shown: BTreeSet<usize> = (len - LAST..len).collect();
+    let faults = (0..len).filter(|at| rows[*at].is_fault).take(FAULTS);
+    shown.extend(faults.flat_map(|at| at.saturating_sub(BEFORE)..(at + AFTER + 1).min(len)));
     for at in (0..len).filter(|at| rows[*at].preemptions > 0) {
         shown.extend(at.saturating_sub(BEFORE)..(at + AFTER + 1).min(len));
         // The turns of the task before and after, and what others do between to what it uses.

@@ -216,9 +216,16 @@ impl fmt::Display for Explored {
         for (fault, why) in self.idle.iter().filter(|_| self.part.is_none()) {
             write!(f, "\nthe fault {fault:?} never could happen: {why}")?;
         }
-        if let Some(cuts) = &self.cuts {
-            let (all, places) = (cuts.len(), cuts.places.len());
-            write!(f, "\n{all} cuts at {places} calls of the source pass")?;
+        // A search that has ended before has made none.
+        if let Some(cuts) = self.cuts.as_ref().filter(|cuts| !cuts.is_empty()) {
+            let s = |count: u64| if count == 1 { "" } else { "s" };
+            let (all, places) = (cuts.len(), cuts.places.len() as u64);
+            let (cuts, calls) = (s(all), s(places));
+            let pass = if all == 1 { "passes" } else { "pass" };
+            write!(
+                f,
+                "\n{all} cut{cuts} at {places} call{calls} of the source {pass}"
+            )?;
         }
         match &self.mutants {
             Some(mutants) => write!(f, "\n{mutants}"),

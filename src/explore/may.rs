@@ -160,11 +160,13 @@ fn fault_is_idle(fault: &Fault) -> bool {
 
 fn call(name: &str, rest: &str) -> Result<What, String> {
     let call = MayFault::call(name)?;
+    if rest.contains("when=") {
+        return Err("a search decides when: leave 'when' out".into());
+    }
     let inject = match rest.split_once('=') {
         None if rest == "kill" => Inject::Kill,
         Some(("error", kind)) => fail(call, kind)?,
         Some(("delay", span)) => Inject::Delay(span_of(span)?),
-        Some(("when", _)) => return Err("a search decides when: leave 'when' out".into()),
         _ => return Err(TO_DO.into()),
     };
     Ok(What::Call(call, inject))

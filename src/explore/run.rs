@@ -174,7 +174,7 @@ where
             }
             format!(
                 "no task felt a fault of chaos: in {schedules} {applied} faults happened, after which \
-                 no call failed and no task was killed"
+                 no call failed or was cut by a timeout, and no task was killed"
             )
         })
     }

@@ -160,7 +160,7 @@ impl Settings {
     pub(super) fn premise(&self) -> String {
         let turns = match self.space.turn {
             None => "turns take no time".to_string(),
-            Some(most) => format!("a turn takes at most {most:?}"),
+            Some(most) => format!("turns take at most {most:?} on average"),
         };
         let seed = format!("the seed is {}", self.seed);
         if self.space.most == 0 {

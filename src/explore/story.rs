@@ -181,7 +181,9 @@ impl Told {
             }
             self.faults
                 .push(Befell::before(text, self.guide.turns() + 1));
-            return self.tell_apart(&format!("fault: {text}"), BTreeSet::new());
+            self.tell_apart(&format!("fault: {text}"), BTreeSet::new());
+            self.rows.last_mut().expect("it was told").is_fault = true;
+            return;
         }
         if fact.jumped_from().is_some() {
             self.end_turn();
@@ -298,7 +300,8 @@ impl Told {
     fn begin_wait(&mut self, task: Tid) {
         let turns = self.rows.iter().filter(|row| row.is_turn());
         let last = self.turn.as_ref().map(|turn| &turn.row).or(turns.last());
-        if self.is_turn_of(task) || last.is_some_and(|row| row.turn == self.guide.turns()) {
+        // The task may have had the turn before as well.
+        if last.is_some_and(|row| row.turn == self.guide.turns()) {
             return;
         }
         self.begin_turn(task);

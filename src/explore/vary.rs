@@ -10,10 +10,10 @@ impl<F> Check<F>
 where
     F: Fn(&mut Kernel) -> Result<(), Error>,
 {
-    /// Lets each turn take any time of a range, which begins at zero. Then the clock may go on to the
+    /// Lets turns take time: from zero up to the end of the range on average. Then the clock may go on to the
     /// next deadline while tasks are ready: a timer fires, or a packet arrives. After n turns the clock
-    /// has advanced at most n times the end of the range beyond the waits of the kernel. Default: turns
-    /// take no time.
+    /// has advanced at most n times the end of the range beyond the waits of the kernel; so a turn may take
+    /// what earlier ones have left. Default: turns take no time.
     ///
     /// In a search by seeds the seed decides. An exhaustive search runs the orders of the clock's steps
     /// and the turns that depend on them: those that read the clock, arm or disarm timers, use the

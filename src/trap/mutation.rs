@@ -18,9 +18,10 @@ use crate::{abi::Place, panic::lock};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[non_exhaustive]
 pub enum Effect {
-    /// It takes a lock or permits. Without that, a second task that uses the value of the lock at the same
-    /// time panics.
+    /// It takes a lock. Without that, a second task that uses the value of the lock at the same time panics.
     Lock,
+    /// It takes permits of a semaphore.
+    Acquire,
     /// It wakes tasks that wait for a condition.
     Notify,
     /// It sets a flag, a promise or a watched value.
@@ -38,6 +39,7 @@ impl fmt::Display for Effect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Lock => "lock",
+            Self::Acquire => "acquire",
             Self::Notify => "notify",
             Self::Set => "set",
             Self::Sync => "sync",

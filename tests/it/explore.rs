@@ -1204,6 +1204,41 @@ fn the_chaos_of_a_network_stays_unless_the_search_has_its_own() {
     }
 }
 
+/// Asks by datagrams, again after a second.
+fn asks_again(kernel: &mut Kernel) -> Result<(), Error> {
+    kernel.spawn_on("server", "server", async |os: &mut Os| -> io::Result<()> {
+        let socket = os.bind_udp(([0, 0, 0, 0], 80).into()).await?;
+        loop {
+            let (_, from) = socket.recv_from(os, &mut [0; 1]).await?;
+            socket.send_to(os, b"k", from).await?;
+        }
+    })?;
+    let client = kernel.spawn_on("client", "client", async |os: &mut Os| -> io::Result<()> {
+        let socket = os.bind_udp(([0, 0, 0, 0], 0).into()).await?;
+        let server = (os.resolve("server").await?[0], 80).into();
+        for _ in 0..20 {
+            loop {
+                socket.send_to(os, b"q", server).await?;
+                let answer = async |os: &mut Os| socket.recv_from(os, &mut [0; 1]).await;
+                if os.timeout(Duration::from_secs(1), answer).await.is_ok() {
+                    break;
+                }
+            }
+            os.sleep(Duration::from_secs(1)).await;
+        }
+        Ok(())
+    })?;
+    kernel.run_until(&[client])?.check()
+}
+
+/// No call of such a client fails, and no task is killed.
+#[test]
+fn a_timeout_feels_that_a_datagram_is_lost() {
+    let explored = check(asks_again).chaos(3).schedules(20).explore();
+    assert_eq!((&explored.failure, &explored.unfelt), (&None, &None));
+    assert!(explored.faults["chaos loss"].felt > 0, "{explored}");
+}
+
 // ---- settings that replace each other, and such that do not go together
 
 /// The outcome is the sum, in which an increment may be lost.

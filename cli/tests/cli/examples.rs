@@ -87,7 +87,7 @@ const EXPLORE: &[Row] = &[
     ),
     (
         "explore --strategy exhaustive --turns-take 0..5ms --schedules 100 timers",
-        "if a turn takes at most 5ms",
+        "if turns take at most 5ms on average",
     ),
     (
         "explore --faults 1 --may send:error=ConnectionReset gossip --cured",

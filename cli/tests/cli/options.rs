@@ -78,7 +78,7 @@ const EXPLORE: &[Row] = &[
     (
         &["--turns-take", "0..5ms"],
         "--strategy exhaustive timers",
-        Text("if a turn takes at most 5ms"),
+        Text("if turns take at most 5ms on average"),
     ),
     (
         &["--faults", "1"],
@@ -148,7 +148,7 @@ const GRADE: &[Row] = &[
     (
         &["--turns-take", "0..5ms"],
         "lost-wakeup --reference lost-wakeup",
-        Text("if a turn takes at most 5ms"),
+        Text("if turns take at most 5ms on average"),
     ),
     (
         &["--max-time", "1ns"],

@@ -88,7 +88,7 @@ impl Semaphore {
         permits: usize,
     ) -> impl Future<Output = Result<Permit, Closed>> {
         os.note_caller();
-        let is_left_out = os.leaves_out(Effect::Lock);
+        let is_left_out = os.leaves_out(Effect::Acquire);
         async move {
             if is_left_out {
                 os.nothing().await;

@@ -1,6 +1,6 @@
 //! The report of a failure: its schedule with the fewest preemptions, and the recordings beside it.
 
-use std::{cell::RefCell, env, rc::Rc};
+use std::{cell::RefCell, env, io, rc::Rc};
 
 use trapline::{
     Error, Kernel, Os, check,
@@ -39,6 +39,36 @@ fn a_failure_has_the_fewest_preemptions() {
             assert_eq!(least, preemptions > 0, "{failure}");
         }
     }
+}
+
+/// Its call waits behind the close of the connection before, so the task has two turns in a row.
+#[test]
+fn a_turn_has_a_row_although_its_task_had_the_one_before() {
+    let asks = |kernel: &mut Kernel| {
+        kernel.spawn_on("server", "server", async |os: &mut Os| -> io::Result<()> {
+            let listener = os.listen(([0, 0, 0, 0], 80).into()).await?;
+            loop {
+                let (stream, _) = listener.accept(os).await?;
+                stream.recv(os, &mut [0; 1]).await?;
+                stream.send_all(os, b"k").await?;
+            }
+        })?;
+        let client = kernel.spawn_on("client", "client", async |os: &mut Os| {
+            let stream = os.connect(("server", 80)).await.unwrap();
+            stream.send_all(os, b"q").await.unwrap();
+            stream.recv(os, &mut [0; 1]).await.unwrap();
+            os.yield_now().await;
+            panic!("the end");
+        })?;
+        kernel.run_until(&[client])?.check()
+    };
+    let failure = check(asks).schedules(1).explore().failure;
+    let failure = failure.expect("its client panics").to_string();
+    let number = |line: &str| line.split_whitespace().next()?.parse().ok();
+    let turns: Vec<u32> = failure.lines().filter_map(number).collect();
+    let all: Vec<u32> = (1..=turns.len() as u32).collect();
+    assert_eq!(turns, all, "{failure}");
+    assert!(turns.len() > 10, "{failure}");
 }
 
 #[test]

@@ -221,8 +221,9 @@ fn a_text_that_is_no_fault_says_so() {
         ),
         ("yield:error=Other", "'yield' cannot fail"),
         ("send:delay=3", "it takes a number and a unit"),
-        ("send:kill:when=3", "say what to do"),
+        ("send:kill:3", "say what to do"),
         ("send:when=3", "a search decides when: leave 'when' out"),
+        ("send:error=TimedOut:when=3", "a search decides when"),
     ] {
         let error = text.parse::<MayFault>().unwrap_err();
         assert!(error.contains(why), "{text:?}: {error}");

@@ -253,6 +253,15 @@ fn permits_and_what_is_set_are_killed() {
     };
     let found = mutants(check(all).schedules(60));
     assert_eq!((found.killed, survivors(&found)), (4, vec![]));
+    // A permit is acquired, and no lock.
+    let idle = |kernel: &mut Kernel| {
+        run(kernel, async |os| {
+            let room = Semaphore::new(os, 1).await;
+            let _room = room.acquire(os).await;
+        })
+    };
+    let found = mutants(check(idle).schedules(1)).to_string();
+    assert!(found.contains("\n  acquire at "), "{found}");
 }
 
 #[test]
