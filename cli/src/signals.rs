@@ -31,12 +31,23 @@ pub(super) const END: &[i32] = &[SIGINT, SIGTERM];
 /// Signals that are closer are one. `timeout` sends its signal to the process and to its group.
 const SAME: Duration = Duration::from_millis(50);
 
-/// The last signal, or 0. Signals belong to the process, and so does this value.
-static LAST: AtomicI32 = AtomicI32::new(0);
+/// Returns the last signal, or 0. Signals belong to the process, and so does this value.
+#[cfg(not(test))]
+fn last_signal() -> &'static AtomicI32 {
+    static LAST: AtomicI32 = AtomicI32::new(0);
+    &LAST
+}
+
+/// Tests of units have threads of one process: one of them must not take what another one raises.
+#[cfg(test)]
+fn last_signal() -> &'static AtomicI32 {
+    thread_local!(static LAST: &'static AtomicI32 = Box::leak(Box::default()));
+    LAST.with(|last| *last)
+}
 
 /// The last signal, if any, as a shell's exit code for it.
 pub(super) fn signal() -> Option<u8> {
-    match LAST.load(Ordering::Acquire) {
+    match last_signal().load(Ordering::Acquire) {
         0 => None,
         signal => Some(exit_code(signal)),
     }
@@ -56,7 +67,7 @@ pub(super) fn survive_large_files() -> Result<(), String> {
 
 /// Takes the interrupt since the last call, if there is one: see [`catch`].
 pub(super) fn take() -> bool {
-    LAST.swap(0, Ordering::AcqRel) != 0
+    last_signal().swap(0, Ordering::AcqRel) != 0
 }
 
 /// The signals that ask a process to end. A hang-up that was ignored at the start, as `nohup` does,
@@ -75,7 +86,7 @@ pub(super) fn catch(caught: &'static [i32]) -> Result<(), String> {
         if !caught.contains(&signal) || !is_new {
             end(exit_code(signal).into());
         }
-        LAST.store(signal, Ordering::Release);
+        last_signal().store(signal, Ordering::Release);
         last = Some(Instant::now());
     })
 }
@@ -100,7 +111,7 @@ fn on_thread(mut call: impl FnMut(i32) + Send + 'static) -> Result<(), String> {
 /// Raises an interrupt, as a signal does.
 #[cfg(test)]
 pub(super) fn raise() {
-    LAST.store(SIGINT, Ordering::Release);
+    last_signal().store(SIGINT, Ordering::Release);
 }
 
 /// The exit code of a run that this signal has ended.
@@ -220,7 +231,7 @@ pub(super) fn listen_for(
             }
             None => {}
         }
-        if LAST.swap(signal, Ordering::AcqRel) != 0 {
+        if last_signal().swap(signal, Ordering::AcqRel) != 0 {
             end(exit_code(signal).into());
         }
         // Before the shutdown, since the process may end at once and lose this line.

@@ -490,7 +490,6 @@ pub(super) mod tests {
         assert_eq!(*reports.borrow(), [63 + 64, 63 + 128, 63 + 256]);
     }
 
-    // One test for both, because signals belong to the process.
     #[test]
     fn an_interrupt_stops_the_motion_during_which_it_comes_and_no_more() {
         let mut engine = engine::<Spins>();
