@@ -138,6 +138,7 @@ impl Guide {
         (turn == self.turns()).then_some(task)
     }
 
+    /// Takes the begin of the next turn of a kernel itself: no task is resumed there.
     pub(super) fn take_own(&self) -> Option<Begun> {
         self.0.borrow_mut().own.pop_front()
     }

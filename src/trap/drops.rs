@@ -26,7 +26,7 @@ impl Drops {
         self.run();
     }
 
-    /// The same for a value in its own memory, which is all that is left of many.
+    /// The same for a value in its own memory. One without a destructor is dropped at once.
     pub(super) fn drop_box<T: 'static>(&self, value: Box<T>) {
         if std::mem::needs_drop::<T>() {
             self.pending.borrow_mut().push_back(value);

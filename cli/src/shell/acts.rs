@@ -3,7 +3,7 @@
 use std::{cell::Cell, path::PathBuf, pin::Pin, rc::Rc, sync::mpsc};
 
 use serde_json::Value;
-use trapline::{Event, Exit, Os, SimNet, TaskState, Tid};
+use trapline::{Event, Exit, Os, SimNet, TaskInfo, TaskState, Tid};
 
 use super::{
     super::{
@@ -109,13 +109,10 @@ impl Session {
 
     /// Whether it is one of the shells that live: a crash ends one, too.
     async fn is_shell(&self, os: &mut Os, tid: Tid) -> bool {
-        let is_one = self.shared.shells.borrow().contains(&tid);
-        is_one
-            && os
-                .tasks()
-                .await
-                .iter()
-                .any(|task| task.tid == tid && !matches!(task.state, TaskState::Zombie(_)))
+        let is_it =
+            |task: &TaskInfo| task.tid == tid && !matches!(task.state, TaskState::Zombie(_));
+        let is_known = self.shared.shells.borrow().contains(&tid);
+        is_known && os.tasks().await.iter().any(is_it)
     }
 
     /// What the run offers.

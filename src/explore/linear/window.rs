@@ -175,7 +175,8 @@ impl fmt::Display for Window {
             };
             let said = operation.said();
             write!(f, "\n  {task:<8} {said:<width$}  {:1$}{bar}", "", 2 * begin)?;
-            if *operation == self.operations[*place] {
+            // None are known if the steps were not enough for that.
+            if *operation == self.operations[*place] && !answers.is_empty() {
                 let answers = answers.iter().map(String::as_str).collect::<Vec<_>>();
                 write!(f, "  it would be {}", answers.join(" or "))?;
             }
