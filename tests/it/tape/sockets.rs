@@ -64,10 +64,12 @@ fn datagrams_and_unix_sockets_run_again_to_the_byte() {
             let path = theirs.clone();
             thread::spawn(move || {
                 let mut stream = UnixStream::connect(path).unwrap();
-                write!(stream, "client {n}").unwrap();
+                // In one piece: the server answers the first that comes, and closes.
+                let sent = format!("client {n}");
+                stream.write_all(sent.as_bytes()).unwrap();
                 let mut answer = String::new();
                 stream.read_to_string(&mut answer).unwrap();
-                assert_eq!(answer, format!("client {n}"));
+                assert_eq!(answer, sent);
             })
         });
         let clients: Vec<_> = clients.collect();
