@@ -61,6 +61,10 @@ impl Step {
         matches!(self, Self::Delay(_))
     }
 
+    pub(super) fn is_fault(&self) -> bool {
+        matches!(self, Self::Fault(..))
+    }
+
     /// Whether it says which faults of chaos happen.
     pub(super) fn keeps(&self) -> bool {
         matches!(self, Self::Keep(_))

@@ -93,6 +93,11 @@ impl Reruns<'_> {
 
     /// Says why a replay makes other traps than the schedule of the report.
     fn difference(&self, run: &Recorded, replay: &Replay) -> String {
+        if let Decisions::Plan(plan) = &replay.decisions
+            && let Some(lacks) = self.0.settings.lacks(plan)
+        {
+            return format!("{replay} has faults, and this search has none: give it {lacks}\n");
+        }
         let steps = self.0.settings.steps();
         let reaches_limit = run.trial.failure.is_some() && u64::from(run.turns) >= steps;
         let cut = format!("{replay} is cut at turn {steps}: a higher limit shows its end\n");
@@ -122,7 +127,10 @@ impl Reruns<'_> {
         let found = self.run(seed, &decisions, false)?;
         let name = name.unwrap_or_else(|| format!("schedule {schedule}"));
         let fails = self.0.settings.fails();
-        let first = format!("{name} {fails}, seed {seed}");
+        let first = match why.starts_with(NOTHING) {
+            true => format!("{name}, seed {seed}"),
+            false => format!("{name} {fails}, seed {seed}"),
+        };
         let note = note.map_or(String::new(), |note| format!("\n{note}"));
         if let Some(plan) = beside {
             let beside = self.run(seed, &Decisions::Plan(plan), false)?.replay;

@@ -14,7 +14,7 @@ use super::{
     deadline::Deadline,
     explored::Progress,
     outcome::Judge,
-    plan::Replay,
+    plan::{Plan, Replay, Step},
     space::{Limits, Space},
     strategy::SearchStrategy,
     timed::TimedWorld,
@@ -237,6 +237,15 @@ impl Settings {
     /// Whether there may be faults in a schedule, of the list or of chaos.
     pub(super) fn has_faults(&self) -> bool {
         self.space.most > 0 || self.is_chaotic
+    }
+
+    /// Returns the options without which the faults of a schedule cannot happen; `None` if they can.
+    pub(super) fn lacks(&self, plan: &Plan) -> Option<&'static str> {
+        if self.space.most == 0 && plan.0.iter().any(Step::is_fault) {
+            return Some("those of the report (`--faults` and `--may`, `Check::faults`)");
+        }
+        let is_missed = !self.is_chaotic && plan.0.iter().any(Step::keeps);
+        is_missed.then_some("the chaos of the report (`--chaos`, `Check::chaos`)")
     }
 
     pub(super) fn is_exhaustive(&self) -> bool {

@@ -94,7 +94,10 @@ impl<T> Shared<T> {
     #[track_caller]
     pub fn with<R>(&self, look: impl FnOnce(&T) -> R) -> R {
         self.touch(false, Location::caller());
-        look(&self.0.value.borrow())
+        match self.0.value.try_borrow() {
+            Ok(value) => look(&value),
+            Err(_) => self.within_another(),
+        }
     }
 
     /// Replaces the value.
@@ -111,7 +114,21 @@ impl<T> Shared<T> {
     #[track_caller]
     pub fn update<R>(&self, change: impl FnOnce(&mut T) -> R) -> R {
         self.touch(true, Location::caller());
-        change(&mut self.0.value.borrow_mut())
+        match self.0.value.try_borrow_mut() {
+            Ok(mut value) => change(&mut value),
+            Err(_) => self.within_another(),
+        }
+    }
+
+    /// Says which value a closure uses while another one does.
+    #[cold]
+    #[track_caller]
+    fn within_another(&self) -> ! {
+        let name = self.0.label.name();
+        let name = name.map_or(String::new(), |name| format!(" {name:?}"));
+        panic!(
+            "a closure uses the shared value{name} within another closure that uses it: end that one first"
+        )
     }
 
     fn touch(&self, writes: bool, place: &'static Location<'static>) {

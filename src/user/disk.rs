@@ -374,7 +374,7 @@ fn cannot(what: &'static str, path: &str, source: io::Error) -> io::Error {
     };
     let error = OnDisk {
         what,
-        path: path.into(),
+        path: if path.is_empty() { "\"\"" } else { path }.into(),
         source,
         advice,
     };

@@ -49,6 +49,26 @@ fn each_access_is_a_fact_and_values_have_their_names() {
 }
 
 #[test]
+fn an_access_within_another_names_its_value() {
+    let uses: [fn(&Shared<u32>); 3] = [
+        |sum| sum.update(|_| sum.set(1)),
+        |sum| sum.update(|_| drop(sum.get())),
+        |sum| sum.with(|_| sum.update(|_| {})),
+    ];
+    for (sum, name) in [(Shared::named("sum", 0), " \"sum\""), (Shared::new(0), "")] {
+        for each in uses {
+            let mut kernel = Kernel::simulated(0);
+            let sum = sum.clone();
+            let task = async move |_: &mut Os| each(&sum);
+            let tid = kernel.spawn("task", task).unwrap();
+            let exit = kernel.run().unwrap().exits()[&tid].to_string();
+            let why = format!("a closure uses the shared value{name} within another closure");
+            assert!(exit.contains(&why), "{exit}");
+        }
+    }
+}
+
+#[test]
 fn an_access_is_before_the_call_after_it_and_has_its_place() {
     let places = Diary::default();
     let notes = places.clone();

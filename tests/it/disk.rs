@@ -245,6 +245,11 @@ fn errors_name_the_operation_and_the_path_and_have_the_systems_own() {
         let source = error.source().expect("it has one");
         let source = source.downcast_ref::<io::Error>();
         assert_eq!(source.and_then(io::Error::raw_os_error), Some(2));
+        let error = disk.list(os, "").await.unwrap_err().to_string();
+        assert!(
+            error.starts_with("cannot list \"\" on the disk: "),
+            "{error}"
+        );
 
         for mode in [Mode::Read, Mode::Write] {
             let error = disk.open(os, "dir", mode).await.unwrap_err();

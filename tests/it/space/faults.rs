@@ -88,6 +88,10 @@ fn a_missing_deduplication_is_found_with_one_fault_by_every_strategy() {
         let again = again.explore();
         assert_eq!(again.failure.unwrap().why, failure.why, "{name}");
         assert_eq!(again.changed, None, "{name}");
+        // Without the faults it is not the program that has changed.
+        let without = check(body).replay(&failure.replay).unwrap().explore();
+        let lacks = "has faults, and this search has none: give it those of the report";
+        assert!(without.changed.unwrap().contains(lacks), "{name}");
     }
 }
 

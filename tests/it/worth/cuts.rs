@@ -116,6 +116,8 @@ fn a_cut_of_nothing_fails() {
         let failure = search.schedules(2).explore().failure;
         let failure = failure.expect("nothing is cut");
         assert!(!failure.details.contains("besides the world"), "{failure}");
+        let schedule = "the schedule that was to be cut, seed 0\n";
+        assert!(failure.details.starts_with(schedule), "{failure}");
         failure.why
     };
     let body: Body = |kernel| takes(kernel, false);
