@@ -308,9 +308,14 @@ impl Told {
             return;
         }
         self.begin_turn(task);
-        let call = self.calls.get(&task).map(|(text, _)| format!(" {text}"));
+        let Some((text, row)) = self.calls.get(&task) else {
+            return;
+        };
+        if let Some(call) = self.rows.get_mut(*row) {
+            call.waits = true;
+        }
         if let Some(turn) = &mut self.turn {
-            turn.row.text.extend(call);
+            turn.row.text += &format!(" {text}");
         }
     }
 
