@@ -182,9 +182,9 @@ fn run(session: &mut Session, db: &mut Db, name: &str, args: &[&[u8]]) -> Answer
     let out = &mut session.out;
     match (name, args) {
         ("get", [key]) => value(out, db.value(key)),
-        ("set", [key, new, options @ ..]) => set(db, out, (key, new), options)?,
-        ("setex", [key, span, new]) => set(db, out, (key, new), &[b"ex", span])?,
-        ("psetex", [key, span, new]) => set(db, out, (key, new), &[b"px", span])?,
+        ("set", [key, new, options @ ..]) => set(db, out, name, (key, new), options)?,
+        ("setex", [key, span, new]) => set(db, out, name, (key, new), &[b"ex", span])?,
+        ("psetex", [key, span, new]) => set(db, out, name, (key, new), &[b"px", span])?,
         ("setnx", [key, _]) if db.get(key).is_some() => integer(out, 0),
         ("setnx", [key, new]) => {
             db.set(key, new, None);
@@ -224,8 +224,8 @@ fn run(session: &mut Session, db: &mut Db, name: &str, args: &[&[u8]]) -> Answer
             let found = keys.iter().filter(|key| db.get(key).is_some());
             integer(out, found.count());
         }
-        ("expire", [key, span]) => expire(db, out, key, Some(instant(db, span, 1000)?)),
-        ("pexpire", [key, span]) => expire(db, out, key, Some(instant(db, span, 1)?)),
+        ("expire", [key, span]) => expire(db, out, key, Some(instant(db, name, span, 1000)?)),
+        ("pexpire", [key, span]) => expire(db, out, key, Some(instant(db, name, span, 1)?)),
         ("persist", [key]) if db.expires(key).is_none() => integer(out, 0),
         ("persist", [key]) => expire(db, out, key, None),
         ("ttl", [key]) => integer(out, left(db, key, 1000)),
@@ -375,11 +375,15 @@ fn are(words: &[&[u8]], names: &[&str]) -> bool {
     words.iter().all(is_one)
 }
 
-/// The instant so many units from now on.
-fn instant(db: &Db, span: &[u8], unit: i64) -> Result<u64, &'static str> {
+/// The instant so many units from now on, for the command of this name.
+fn instant(db: &Db, name: &str, span: &[u8], unit: i64) -> Result<u64, String> {
     let span = whole(span)?.checked_mul(unit);
     let at = span.and_then(|span| span.checked_add(db.now as i64));
-    Ok(at.ok_or("ERR invalid expire time")?.max(0) as u64)
+    Ok(at.ok_or_else(|| wrong_time(name))?.max(0) as u64)
+}
+
+fn wrong_time(name: &str) -> String {
+    format!("ERR invalid expire time in '{name}' command")
 }
 
 /// How many units are left to a key.
@@ -412,7 +416,13 @@ fn add(db: &mut Db, out: &mut Vec<u8>, key: &[u8], by: i64) -> Answer {
     Ok(())
 }
 
-fn set(db: &mut Db, out: &mut Vec<u8>, (key, new): (&[u8], &[u8]), options: &[&[u8]]) -> Answer {
+fn set(
+    db: &mut Db,
+    out: &mut Vec<u8>,
+    name: &str,
+    (key, new): (&[u8], &[u8]),
+    options: &[&[u8]],
+) -> Answer {
     let (mut expires, mut only_if, mut gets, mut keeps) = (None, None, false, false);
     let mut options = options.iter();
     while let Some(option) = options.next() {
@@ -423,9 +433,9 @@ fn set(db: &mut Db, out: &mut Vec<u8>, (key, new): (&[u8], &[u8]), options: &[&[
             b"keepttl" if expires.is_none() => keeps = true,
             unit @ (b"ex" | b"px") if expires.is_none() && !keeps => {
                 let span = options.next().ok_or(SYNTAX)?;
-                let at = instant(db, span, if unit == b"ex" { 1000 } else { 1 })?;
+                let at = instant(db, name, span, if unit == b"ex" { 1000 } else { 1 })?;
                 expires = Some(at).filter(|at| *at > db.now);
-                expires.ok_or("ERR invalid expire time in 'set' command")?;
+                expires.ok_or_else(|| wrong_time(name))?;
             }
             _ => Err(SYNTAX)?,
         }

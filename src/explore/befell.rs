@@ -71,7 +71,7 @@ impl<K> Feelings<K> {
                 }
             }
             Fact::Injected {
-                inject: Inject::Fail(_),
+                inject: Inject::Fail(_) | Inject::Cut | Inject::CutIn,
             } => self.injected = Some(tid),
             Fact::Replied { reply, .. } => {
                 let is_injected = self.injected == Some(tid);

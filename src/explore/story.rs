@@ -163,6 +163,9 @@ impl Told {
         }
         self.ledger.event(event);
         self.begin_own_turns();
+        if self.is_full {
+            return;
+        }
         self.feel(event);
         let fact = &event.fact;
         if fact.is_resumed() {
@@ -305,9 +308,14 @@ impl Told {
             return;
         }
         self.begin_turn(task);
-        let call = self.calls.get(&task).map(|(text, _)| format!(" {text}"));
+        let Some((text, row)) = self.calls.get(&task) else {
+            return;
+        };
+        if let Some(call) = self.rows.get_mut(*row) {
+            call.waits = true;
+        }
         if let Some(turn) = &mut self.turn {
-            turn.row.text.extend(call);
+            turn.row.text += &format!(" {text}");
         }
     }
 
@@ -496,29 +504,37 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::Kernel;
+    use crate::{Cause, Kernel, KernelId, Policy, Runnable};
 
     #[test]
     fn a_story_that_is_full_says_so_and_takes_no_more() {
         let (task, value) = (Tid::from(1), (Tid::KERNEL, 1));
-        let story = Story::of(&Guide::default());
-        story.0.borrow_mut().rows.resize_with(MOST, Row::default);
-        notes::open(&Kernel::simulated(0).remote());
-        let mut tracer = story.tracer();
-        for _ in 0..2 {
-            tracer.event(&Event {
-                at: Duration::ZERO,
-                tid: task,
-                fact: Fact::Resumed,
-                place: None,
-            });
-            notes::touch_shared(value, true);
+        for has_own_turn in [false, true] {
+            let mut guide = Guide::default();
+            let story = Story::of(&guide);
+            if has_own_turn {
+                guide.push(Runnable::kernel(KernelId::at(0)), Cause::Woken);
+                guide.pop();
+            }
+            story.0.borrow_mut().rows.resize_with(MOST, Row::default);
+            notes::open(&Kernel::simulated(0).remote());
+            let mut tracer = story.tracer();
+            for _ in 0..2 {
+                tracer.event(&Event {
+                    at: Duration::ZERO,
+                    tid: task,
+                    fact: Fact::Resumed,
+                    place: None,
+                });
+                notes::touch_shared(value, true);
+            }
+            let (text, _) = story.text(false);
+            notes::close();
+            let told: Vec<&str> = text
+                .lines()
+                .filter(|line| !line.trim().is_empty())
+                .collect();
+            assert_eq!(told, ["         the later turns are not kept"]);
         }
-        let (text, _) = story.text(false);
-        notes::close();
-        assert_eq!(
-            text.lines().last(),
-            Some("         the later turns are not kept")
-        );
     }
 }

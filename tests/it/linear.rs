@@ -730,3 +730,25 @@ fn a_report_does_not_show_the_marks_of_a_history() {
     let failure = failure.explore().failure.expect("some schedule is stale");
     assert!(!failure.details.contains("shared"), "{}", failure.details);
 }
+
+/// While their answers are open, adds have many orders that a check of the whole does not try.
+#[test]
+fn a_wrong_answer_beside_many_operations_is_named_or_none_is() {
+    for (adds, is_named) in [(8, true), (14, true), (22, false)] {
+        let history = History::new(Model::counter());
+        let add = |task: u64| history.called(tid(task + 2), "add 1");
+        let added: Vec<usize> = (0..adds).map(add).collect();
+        let get = history.called(tid(1), "get");
+        history.returned(get, "50");
+        for (at, add) in added.into_iter().enumerate() {
+            history.returned(add, at + 1);
+        }
+        let window = history.check().expect_err("there are fewer");
+        let named = window.unexplained().map(|operation| &*operation.input);
+        assert_eq!(named, is_named.then_some("get"), "{window}");
+        let text = window.to_string();
+        assert_eq!(text.contains("  it would be "), is_named, "{text}");
+        let begin = format!("no order explains these {} operations:\n", adds + 1);
+        assert!(text.starts_with(&begin), "{text}");
+    }
+}

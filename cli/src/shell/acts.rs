@@ -157,12 +157,16 @@ impl Session {
             Ok(tid) => Failure::check(&line, os.wait(tid).await.unwrap_or(Exit::Killed)),
             Err(errno) => Err(format!("{line}: {errno}").into()),
         };
-        // A crash of its host may have ended it, and not those behind it, of which one has the prompt.
-        let behind = self.shared.shells.borrow()[outer..].to_vec();
-        for shell in behind {
+        // A crash of its host may have ended it, and not those behind it, of which one has the prompt. That one may
+        // begin another one, and be ended by a crash as well.
+        let shells = &self.shared.shells;
+        let known = |at: usize| shells.borrow().get(at).copied();
+        let mut at = outer;
+        while let Some(shell) = known(at) {
             let _ = os.wait(shell).await;
+            at += 1;
         }
-        self.shared.shells.borrow_mut().truncate(outer);
+        shells.borrow_mut().truncate(outer);
         end.map_err(|failure| Failure {
             code: code.get(),
             ..failure

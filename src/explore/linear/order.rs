@@ -16,7 +16,7 @@ use super::operation::Operation;
 pub(super) enum Verdict {
     Ordered,
     /// No order explains the answer of this operation, the first that returns of those. Where it can
-    /// be, the model would give one of these answers.
+    /// be, the model would give one of these answers. Without any it is not known to be the first.
     Unordered(usize, BTreeSet<String>),
     /// The model does not know this operation.
     NoOperation(usize),
@@ -112,6 +112,10 @@ type Free<'a> = (usize, &'a BTreeSet<String>);
 /// The most answers that are kept for a report.
 const ANSWERS: usize = 8;
 
+/// The most steps in which a part of a history is searched for the first return without an order. Its later answers
+/// are open, so it may take more than the whole. A search checks a history that fails many times.
+const MOST: u64 = 200_000;
+
 /// Looks for an order, beginning with this state.
 pub(super) fn explain<S: Clone + Eq + Hash>(
     operations: &[Operation],
@@ -119,12 +123,14 @@ pub(super) fn explain<S: Clone + Eq + Hash>(
     step: &impl Fn(&mut S, &str) -> Option<String>,
     most: u64,
 ) -> Verdict {
-    let search = |operations: &[Operation], free: Option<Free<'_>>| {
+    let search = |operations: &[Operation], free: Option<Free<'_>>, most: u64| {
         search(operations, state.clone(), step, most, free)
     };
-    match search(operations, None) {
+    match search(operations, None, most) {
         Ended::Ordered(_) => Verdict::Ordered,
-        Ended::Stopped(at) => first_unexplained(operations, at, search),
+        Ended::Stopped(at) => first_unexplained(operations, at, |operations, free| {
+            search(operations, free, MOST)
+        }),
         Ended::NoOperation(at) => Verdict::NoOperation(at),
         Ended::Undecided => Verdict::Undecided(most),
     }

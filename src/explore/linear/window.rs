@@ -14,7 +14,8 @@ const SHOWN: usize = 40;
 
 /// The smallest part of a history that no order of operations explains: what [`History::check`](
 /// super::History::check) fails with. It begins where no other operation was under way, and ends with
-/// the first return that cannot be explained. Its `Display` has a bar for each operation, and
+/// the first return that cannot be explained. Where many operations are under way, it may not be found which one
+/// that is: then the window ends later, and names none. Its `Display` has a bar for each operation, and
 /// [`Window::svg`] is the same as a picture.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Window {
@@ -86,8 +87,8 @@ impl Window {
     }
 
     fn place(&self) -> Option<usize> {
-        match self.why {
-            Why::Unordered(place, _) => Some(place),
+        match &self.why {
+            Why::Unordered(place, answers) => Some(*place).filter(|_| !answers.is_empty()),
             Why::NoOperation(_) | Why::Undecided(_) => None,
         }
     }
@@ -175,7 +176,7 @@ impl fmt::Display for Window {
             };
             let said = operation.said();
             write!(f, "\n  {task:<8} {said:<width$}  {:1$}{bar}", "", 2 * begin)?;
-            // None are known if the steps were not enough for that.
+            // Without any, another one may be the first.
             if *operation == self.operations[*place] && !answers.is_empty() {
                 let answers = answers.iter().map(String::as_str).collect::<Vec<_>>();
                 write!(f, "  it would be {}", answers.join(" or "))?;

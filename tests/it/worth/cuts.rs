@@ -1,6 +1,6 @@
 //! A task that is cut at each of its awaits.
 
-use std::time::Duration;
+use std::{io, time::Duration};
 
 use trapline::{
     Check, CutPlace, Errno, Error, Exit, Inject, Kernel, Os, Queue, Scope, Shared, SimWorld, Tid,
@@ -215,4 +215,68 @@ fn an_injected_cut_is_that_of_the_innermost_timeout_or_scope() {
         let exit = run(inject, 1, async |os: &mut Os| os.sleep(HOUR).await);
         assert_eq!(exit, Exit::Done);
     }
+}
+
+/// What was ready before may be ready still, so a second call finds only in its next turn that it has to wait.
+#[test]
+fn a_call_whose_wait_begins_in_a_later_turn_is_cut_while_it_waits() {
+    for yields in [0, 9] {
+        let accepts = move |kernel: &mut Kernel| {
+            let accept = async move |os: &mut Os| -> io::Result<()> {
+                let listener = os.listen(([0, 0, 0, 0], 80).into()).await?;
+                let _first = listener.accept(os).await?;
+                os.spawn("beside", async move |os: &mut Os| {
+                    for _ in 0..yields {
+                        os.yield_now().await;
+                    }
+                })
+                .await?;
+                let second = async |os: &mut Os| listener.accept(os).await;
+                let second = os.timeout(HOUR, second).await;
+                assert!(second.is_err(), "there is one client");
+                Ok(())
+            };
+            kernel.spawn_on("server", "worker", accept)?;
+            kernel.spawn_on("client", "client", async |os: &mut Os| -> io::Result<()> {
+                let _held = os.connect(("server", 80)).await?;
+                os.sleep(2 * HOUR).await;
+                Ok(())
+            })?;
+            kernel.run()?.check()
+        };
+        let search = check(accepts).fifo().schedules(3);
+        assert_eq!(
+            rows(search.cut_by_timeout("worker")),
+            [("accept".into(), 2, 0)],
+            "{yields}"
+        );
+    }
+}
+
+#[test]
+fn a_cut_that_the_search_makes_is_no_effect_of_a_fault_before() {
+    let reads = |kernel: &mut Kernel| {
+        kernel.spawn_on("server", "worker", async |os: &mut Os| -> io::Result<()> {
+            let socket = os.bind_udp(([0, 0, 0, 0], 80).into()).await?;
+            let read = async |os: &mut Os| socket.recv_from(os, &mut [0; 1]).await;
+            os.timeout(HOUR, read).await.expect("one has come")?;
+            Ok(())
+        })?;
+        kernel.spawn_on("client", "client", async |os: &mut Os| -> io::Result<()> {
+            let socket = os.bind_udp(([0, 0, 0, 0], 0).into()).await?;
+            os.sleep(Duration::from_secs(1)).await;
+            let server = (os.resolve("server").await?[0], 80).into();
+            socket.send_to(os, b"q", server).await.map(drop)
+        })?;
+        kernel.net().fragment(true);
+        kernel.run()?.check()
+    };
+    let search = check(reads).fifo().schedules(3).cut_by_timeout("worker");
+    let failure = search
+        .explore()
+        .failure
+        .expect("a cut fails it")
+        .to_string();
+    let felt = "fault: fragment on before turn 1, felt by no task";
+    assert!(failure.contains(felt), "{failure}");
 }

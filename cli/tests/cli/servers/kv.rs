@@ -173,8 +173,11 @@ fn each_command_has_the_reply_of_redis() {
             "+OK +OK +OK :1 +OK +QUEUED *-1",
         ),
         (
-            "SETEX w 100 1 / TTL w / PSETEX w 50000 2 / TTL w / GET w / SETEX w 0 3 / DEL w",
-            "+OK :100 +OK :50 $1 2 -ERR invalid expire time in 'set' command :1",
+            "SETEX w 100 1 / TTL w / PSETEX w 50000 2 / TTL w / GET w / SETEX w 0 3 / PSETEX w -1 3 / \
+             EXPIRE w 9223372036854775807 / DEL w",
+            "+OK :100 +OK :50 $1 2 -ERR invalid expire time in 'setex' command \
+             -ERR invalid expire time in 'psetex' command \
+             -ERR invalid expire time in 'expire' command :1",
         ),
         ("*-1 / *0 / PING", "+PONG"),
         (

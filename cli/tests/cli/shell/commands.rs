@@ -141,13 +141,14 @@ fn no_shell_is_killed_and_one_that_a_crash_has_ended_is_none() {
 
 #[test]
 fn a_shell_on_a_host_goes_on_when_that_of_another_host_has_crashed() {
-    let line = |line: &str| {
-        let server = |host: char| format!("{host}:kv --addr 0.0.0.0:6000");
-        let args = ["shell", "-q", "--virtual", "--seed=1", "-c", line];
-        let on = ["--on", &server('b'), "--on", &server('c')].map(String::from);
+    let among = |hosts: &[char], line: &str| {
+        let server = |host| ["--on".into(), format!("{host}:kv --addr 0.0.0.0:6000")];
+        let on: Vec<String> = hosts.iter().flat_map(server).collect();
         let on: Vec<&str> = on.iter().map(String::as_str).collect();
+        let args = ["shell", "-q", "--virtual", "--seed=1", "-c", line];
         run(&[&args[..], &on].concat())
     };
+    let line = |line: &str| among(&['b', 'c'], line);
     // One at a time takes the next command.
     let (code, out, err) = line("host b; host c; fault crash b; ps; exit; seq 1");
     assert_eq!(code, 0, "{err}");
@@ -158,6 +159,12 @@ fn a_shell_on_a_host_goes_on_when_that_of_another_host_has_crashed() {
     has(&err, "error: kill: task 7 is a shell: exit leaves it");
     has(&err, "error: kill: there is no task 5: see ps");
     has(&err, "error: kill: there is no task 7: see ps");
+    // One that has begun behind a crash has the prompt, too.
+    let behind = "host b; host c; fault crash b; host d; fault crash c; sleep 1; ps; exit; seq 1";
+    let (code, out, err) = among(&['b', 'c', 'd'], behind);
+    assert_eq!((code, out.lines().last()), (0, Some("1")), "{err}");
+    let last = out.lines().find(|line| line.contains("shell@d"));
+    assert!(last.is_some_and(|line| line.contains("running")), "{out}");
     // The first one is gone, and its number is that of no shell.
     let (code, out, err) = line("host b; fault crash main; kill 3; seq 1");
     assert_eq!((code, out.lines().last()), (0, Some("1")), "{err}");
