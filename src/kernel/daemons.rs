@@ -3,7 +3,7 @@
 use super::{Kernel, ready::POLL_AFTER, task::OnExit};
 use crate::{
     abi::Tid,
-    trap::Start,
+    trap::{Note, Start},
     user::{
         os::Os,
         program::{self, IntoExit},
@@ -96,6 +96,8 @@ impl Kernel {
         if self.ready.daemons() == 0 {
             return;
         }
+        // They have their turns between those of tasks, when a pass ends.
+        self.frame.note(Note::Barrier);
         self.daemons.idle += 1;
         self.daemons.still += 1;
         let turns = if self.ready.is_empty() {

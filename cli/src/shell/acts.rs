@@ -218,7 +218,8 @@ impl Session {
             Ok(())
         };
         os.run_recorded(open).await.map_err(|error| error.0)??;
-        self.shared.close_recording()?;
+        // An error of the one before is no reason not to record.
+        let closed = self.shared.close_recording();
         match recording.try_recv() {
             Ok((recorder, recorded)) => {
                 let recording = (feed::join(os, recorder).await, recorded);
@@ -227,6 +228,6 @@ impl Session {
             // A replay makes the same calls.
             Err(_) => drop(feed::join(os, |_: &Event<'_>| {}).await),
         }
-        Ok(())
+        closed
     }
 }

@@ -151,27 +151,39 @@ fn a_daemon_whose_children_keep_the_run_alive_is_searched_whole() {
     );
 }
 
-/// Its number is above those of all tasks.
+/// Its number is above those of all tasks, and it makes room when all of them wait.
 #[test]
-fn a_daemon_of_the_host_may_wait_at_a_bounded_queue() {
-    let test = |kernel: &mut Kernel| {
-        let shared = Rc::new(OnceCell::new());
-        let known = Rc::clone(&shared);
-        kernel.spawn_daemon("takes", async move |os: &mut Os| {
-            let queue = Queue::bounded(os, 1).await;
-            known.set(queue.clone()).expect("no other task sets it");
-            while queue.get(os).await.is_ok() {}
-        });
-        kernel.spawn("puts", async move |os: &mut Os| {
-            os.sleep(Duration::from_millis(3)).await;
-            for number in 0..3 {
-                let queue: &Queue<i32> = shared.get().expect("the daemon has had a turn");
-                queue.put(os, number).await?;
+fn a_daemon_of_the_host_may_take_from_a_bounded_queue() {
+    for (putters, each) in [(1, 3), (2, 1), (2, 2), (3, 1)] {
+        let test = move |kernel: &mut Kernel| {
+            let (shared, taken) = (Rc::new(OnceCell::new()), Rc::new(RefCell::default()));
+            let (known, noted) = (Rc::clone(&shared), Rc::clone(&taken));
+            kernel.spawn_daemon("takes", async move |os: &mut Os| {
+                let queue = Queue::bounded(os, 1).await;
+                known.set(queue.clone()).expect("no other task sets it");
+                while let Ok(number) = queue.get(os).await {
+                    RefCell::<String>::borrow_mut(&noted).push_str(number);
+                }
+            });
+            for name in ["a", "b", "c"].into_iter().take(putters) {
+                let shared = Rc::clone(&shared);
+                kernel.spawn(name, async move |os: &mut Os| {
+                    os.sleep(Duration::from_millis(3)).await;
+                    for _ in 0..each {
+                        let queue: &Queue<&str> = shared.get().expect("the daemon has had a turn");
+                        queue.put(os, name).await?;
+                    }
+                    Ok::<(), Closed<&str>>(())
+                })?;
             }
-            Ok::<(), Closed<i32>>(())
-        })?;
-        kernel.run()?.check()
-    };
-    let explored = check(test).exhaustive().explore();
-    assert!(explored.proved, "{explored}");
+            let ended = kernel.run()?.check();
+            kernel.outcome(&*taken.borrow());
+            ended
+        };
+        let explored = check(test).exhaustive().explore();
+        assert!(explored.proved, "{putters} {each}: {explored}");
+        assert_eq!(explored.failure, None, "{putters} {each}");
+        let all = check(test).preemptions(6).explore();
+        assert_eq!(explored.outcomes, all.outcomes, "{putters} {each}");
+    }
 }
