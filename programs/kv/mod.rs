@@ -120,8 +120,8 @@ impl Kv {
             log: db.log.clone(),
             db: Shared::new(db),
             slow: self.slow,
-            expires: Flag::new(os).await,
-            stop: Flag::new(os).await,
+            expires: Flag::named(os, "expires").await,
+            stop: Flag::named(os, "stop").await,
         })
     }
 }
