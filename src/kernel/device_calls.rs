@@ -163,18 +163,25 @@ impl Kernel {
                 Ok(()) | Err(_) => Reply::Bytes(0).into(),
             };
         }
-        if let Err(errno) = self.devices.take(me, device, Direction::Read) {
-            return errno.into();
-        }
-        // A world that cannot tell is asked to read.
-        if !self.devices.has_unread(device, &self.frame)
-            && let Ok(world::Answer::Ready(true)) = self.world.io(device, Request::Drained)
+        let is_drained = match self.devices.take_to_read(me, device) {
+            Ok(is_drained) => is_drained,
+            Err(errno) => return errno.into(),
+        };
+        if !self.devices.has_unread(device, &self.frame) && (is_drained || self.is_drained(device))
         {
             self.devices.begin_wait(me);
             let on = WaitingOn::Device(device, Direction::Read, Then::Read(op));
             return Outcome::Block(on);
         }
         Outcome::Ready(Pending::Read(device, op).into())
+    }
+
+    /// Asks the world whether a device is known to have nothing. A world that cannot tell is asked to read.
+    #[cold]
+    #[inline(never)]
+    fn is_drained(&mut self, device: DeviceId) -> bool {
+        let answer = self.world.io(device, Request::Drained);
+        matches!(answer, Ok(world::Answer::Ready(true)))
     }
 
     pub(super) fn send(&mut self, me: Runnable, device: DeviceId) -> Outcome {
@@ -252,8 +259,9 @@ impl Kernel {
     /// `None` says that its turn is over; a due timeout cuts it instead.
     pub(super) fn read(&mut self, me: Runnable, device: DeviceId, op: ReadOp) -> Option<Answer> {
         self.touch_device(device);
+        let mut is_drained = false;
         let read = match op {
-            ReadOp::Bytes(room) => self.recv(me, device, room),
+            ReadOp::Bytes(room) => self.recv(me, device, room, &mut is_drained),
             ReadOp::Datagram(room) => self.recv_from(me, device, room),
             ReadOp::Connection => self.accept(me, device),
             ReadOp::Disk(call) => self.finish_on_disk(me, device, call),
@@ -267,8 +275,12 @@ impl Kernel {
         if due.is_some() && self.tasks[me].let_through(false) {
             self.frame.set_due();
         }
-        let is_opened = matches!(answer.reply, Reply::Device(_));
-        self.end_read(device, op, is_opened);
+        self.devices.end_read(device, is_drained);
+        if let ReadOp::Disk(call) = op
+            && !matches!(answer.reply, Reply::Device(_))
+        {
+            self.end_operation(device, call);
+        }
         let sender = match op {
             ReadOp::Datagram(_) => self.frame.addr(),
             _ => None,
@@ -299,7 +311,13 @@ impl Kernel {
     }
 
     #[inline(always)]
-    fn recv(&mut self, me: Runnable, device: DeviceId, room: u32) -> Option<Answer> {
+    fn recv(
+        &mut self,
+        me: Runnable,
+        device: DeviceId,
+        room: u32,
+        is_drained: &mut bool,
+    ) -> Option<Answer> {
         let is_ahead = self.devices.has_unread(device, &self.frame);
         let mut buffer = self.frame.buffer(room as usize);
         let result = match is_ahead {
@@ -310,8 +328,11 @@ impl Kernel {
                 .of(self.devices.unread_of(device))
                 .read(&mut buffer)),
             false => {
-                let result = self.world.io(device, Request::Recv(&mut buffer));
-                result.and_then(world::Answer::bytes)
+                let result = self.world.recv(device, &mut buffer);
+                result.map(|(n, is_empty)| {
+                    *is_drained = is_empty;
+                    n
+                })
             }
         };
         drop(buffer);

@@ -120,7 +120,7 @@ impl Kernel {
 
     /// Wakes the task that waits for this direction of a device.
     pub(super) fn report_ready(&mut self, device: DeviceId, direction: Direction) {
-        let Some(task) = self.devices.owner(device, direction) else {
+        let Some(task) = self.devices.reported(device, direction) else {
             return;
         };
         let &State::Blocked(WaitingOn::Device(_, _, then)) = self.tasks[task].state() else {

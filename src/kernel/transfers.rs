@@ -72,21 +72,18 @@ impl Kernel {
         Some(failed(error))
     }
 
-    /// Ends the claim of a task that reads a device. The device of an operation on names ends with it,
-    /// unless it is a file that was `opened`: no other task has it.
-    #[inline]
-    pub(super) fn end_read(&mut self, device: DeviceId, op: ReadOp, opened: bool) {
-        self.devices.release(device, Direction::Read);
-        if let ReadOp::Disk(call) = op
-            && !opened
-        {
+    /// Ends the claim of a task that was to read a device, and does not.
+    pub(super) fn give_up_read(&mut self, device: DeviceId, op: ReadOp) {
+        self.devices.end_read(device, false);
+        if let ReadOp::Disk(call) = op {
             self.end_operation(device, call);
         }
     }
 
+    /// Ends the device of an operation on names: no other task has it.
     #[cold]
     #[inline(never)]
-    fn end_operation(&mut self, device: DeviceId, call: u8) {
+    pub(super) fn end_operation(&mut self, device: DeviceId, call: u8) {
         if SystemCall::from_number(call).is_some_and(|call| call.device().is_none()) {
             self.devices.remove(device);
             contain(|| drop(self.world.io(device, Request::Close)));

@@ -77,7 +77,7 @@ impl Kernel {
             State::Late(answer) => self.take_back_answer(*answer),
             State::Pending(Pending::Read(device, op)) => {
                 self.touch_device(device);
-                self.end_read(device, op, false);
+                self.give_up_read(device, op);
             }
             State::Pending(Pending::Held(ticket)) => self.drop_held(ticket),
             _ => {}
@@ -118,7 +118,7 @@ impl Kernel {
                 self.touch_device(device);
                 self.devices.end_wait(me);
                 match then {
-                    Then::Read(op) => self.end_read(device, op, false),
+                    Then::Read(op) => self.give_up_read(device, op),
                     Then::Done | Then::Again => self.devices.release(device, direction),
                 }
             }
