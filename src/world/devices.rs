@@ -35,13 +35,23 @@ impl<T> Default for DeviceMap<T> {
 impl<T> DeviceMap<T> {
     #[inline(always)]
     pub(crate) fn get(&self, device: &DeviceId) -> Option<&T> {
-        let found = self.places[self.find(*device)?].as_ref();
-        found.map(|(_, value)| value)
+        let first = self.first_place(*device);
+        if self.is_at(first, *device) {
+            // Apart, because nothing is checked again.
+            return self.places[first].as_ref().map(|(_, value)| value);
+        }
+        let at = self.find_after(first, *device)?;
+        self.places[at].as_ref().map(|(_, value)| value)
     }
 
     #[inline(always)]
     pub(crate) fn get_mut(&mut self, device: &DeviceId) -> Option<&mut T> {
-        let at = self.find(*device)?;
+        let first = self.first_place(*device);
+        if self.is_at(first, *device) {
+            // Apart, because nothing is checked again.
+            return self.places[first].as_mut().map(|(_, value)| value);
+        }
+        let at = self.find_after(first, *device)?;
         self.places[at].as_mut().map(|(_, value)| value)
     }
 
@@ -91,12 +101,25 @@ impl<T> DeviceMap<T> {
     }
 
     /// Returns the place of a device, if it is there.
-    #[inline(always)]
     fn find(&self, device: DeviceId) -> Option<usize> {
-        let mut at = self.first_place(device);
-        // An empty map has no place.
-        while let Some(Some((found, _))) = self.places.get(at) {
-            if *found == device {
+        let first = self.first_place(device);
+        match self.is_at(first, device) {
+            true => Some(first),
+            false => self.find_after(first, device),
+        }
+    }
+
+    /// Returns whether a place has a device. An empty map has no place.
+    #[inline(always)]
+    fn is_at(&self, at: usize, device: DeviceId) -> bool {
+        matches!(self.places.get(at), Some(Some((found, _))) if *found == device)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn find_after(&self, mut at: usize, device: DeviceId) -> Option<usize> {
+        while self.places.get(at)?.is_some() {
+            if self.is_at(at, device) {
                 return Some(at);
             }
             at = self.following(at);
