@@ -25,8 +25,9 @@ impl Kernel {
     }
 
     pub(super) fn take_interrupts(&mut self) {
-        for at in 0..self.happened.len() {
-            let Happening::Interrupt(interrupt) = self.happened[at] else {
+        let happened = std::mem::take(&mut self.happened);
+        for happening in &happened {
+            let Happening::Interrupt(interrupt) = *happening else {
                 continue;
             };
             match interrupt {
@@ -48,6 +49,7 @@ impl Kernel {
                 }
             }
         }
+        self.happened = happened;
     }
 
     /// Moves the messages of a mailbox into its queue.
@@ -123,7 +125,8 @@ impl Kernel {
         let Some(task) = self.devices.reported(device, direction) else {
             return;
         };
-        let &State::Blocked(WaitingOn::Device(_, _, then)) = self.tasks[task].state() else {
+        let waiter = &mut self.tasks[task];
+        let &State::Blocked(WaitingOn::Device(_, _, then)) = waiter.state() else {
             // It selects, or it is to read anyway.
             self.wake_select(task, Wake::Device(device, direction));
             return;
@@ -133,14 +136,14 @@ impl Kernel {
             self.devices.release(device, direction);
         }
         if let (Then::Again, Some(injection)) = (then, &mut self.injection) {
-            injection.pass_again(task.tid, self.tasks[task].traps() + 1);
+            injection.pass_again(task.tid, waiter.traps() + 1);
         }
-        let state: State = match then {
-            Then::Done => Reply::Done.into(),
-            Then::Again => Reply::Again.into(),
-            Then::Read(op) => Pending::Read(device, op).into(),
-        };
-        self.wake(task, Wake::Device(device, direction), state);
+        match then {
+            Then::Done => waiter.wake(Reply::Done),
+            Then::Again => waiter.wake(Reply::Again),
+            Then::Read(op) => waiter.wake(Pending::Read(device, op)),
+        }
+        self.woken(task, Wake::Device(device, direction));
     }
 
     /// Handles interrupts that arrived after the last poll of a run. A shutdown also ends the
