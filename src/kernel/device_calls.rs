@@ -8,7 +8,6 @@ use std::{
 use super::{
     Kernel,
     answer::Answer,
-    deadlines::Due,
     outcome::Outcome,
     task::{Pending, ReadOp, Then, WaitingOn},
     transfers::failed,
@@ -267,20 +266,24 @@ impl Kernel {
             ReadOp::Disk(call) => self.finish_on_disk(me, device, call),
             ReadOp::Line => self.line(me, device),
         };
-        let due = self.tasks[me].due();
         let answer = match read {
             Some(answer) => answer,
-            None => self.read_in_vain(me, device, op, due)?,
+            None => self.read_in_vain(me, device, op)?,
         };
-        if due.is_some() && self.tasks[me].let_through(false) {
+        if self.tasks[me].let_through(false) {
             self.frame.set_due();
         }
         self.devices.end_read(device, is_drained);
-        if let ReadOp::Disk(call) = op
-            && !matches!(answer.reply, Reply::Device(_))
-        {
-            self.end_operation(device, call);
+        if self.is_seen(me.tid) {
+            self.emit_read(me, op, &answer);
         }
+        Some(answer)
+    }
+
+    /// Emits the answer of a read.
+    #[cold]
+    #[inline(never)]
+    fn emit_read(&mut self, me: Runnable, op: ReadOp, answer: &Answer) {
         let sender = match op {
             ReadOp::Datagram(_) => self.frame.addr(),
             _ => None,
@@ -288,21 +291,15 @@ impl Kernel {
         self.emit_reply(me.tid, answer.reply, || {
             sender.map_or_else(|| answer.detail(), Detail::Addr)
         });
-        Some(answer)
     }
 
     /// Has a task wait for a device where there was nothing to read. A due timeout cuts it.
     #[cold]
     #[inline(never)]
-    fn read_in_vain(
-        &mut self,
-        me: Runnable,
-        device: DeviceId,
-        op: ReadOp,
-        due: Option<Due>,
-    ) -> Option<Answer> {
-        if let Some(due) = due {
+    fn read_in_vain(&mut self, me: Runnable, device: DeviceId, op: ReadOp) -> Option<Answer> {
+        if let Some(due) = self.tasks[me].due() {
             self.tasks[me].set_due(None);
+            self.give_up_read(device, op);
             return Some(Reply::Elapsed(due.number).into());
         }
         let on = self.wait_for(me, device, Direction::Read, Then::Read(op));

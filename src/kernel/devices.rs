@@ -22,6 +22,8 @@ pub(super) struct Devices {
     waiting: [usize; 2],
     /// That of standard input, if it was opened.
     input: Option<DeviceId>,
+    /// Whether a task has read a line: no other read leaves bytes unread.
+    reads_ahead: bool,
 }
 
 #[derive(Debug, Default)]
@@ -43,6 +45,7 @@ impl Devices {
         self.last = [0; 2];
         self.waiting = [0; 2];
         self.input = None;
+        self.reads_ahead = false;
     }
 
     pub(super) fn next_id(&self, task: Runnable) -> DeviceId {
@@ -96,7 +99,7 @@ impl Devices {
     /// Returns whether bytes of this device were read ahead.
     #[inline]
     pub(super) fn has_unread(&self, device: DeviceId, frame: &TrapFrame) -> bool {
-        frame.unread.borrow().has_any(self.unread_of(device))
+        self.reads_ahead && frame.unread.borrow().has_any(self.unread_of(device))
     }
 
     /// Returns the name under which is kept what was read ahead of an input. That of the process outlives
@@ -107,6 +110,10 @@ impl Devices {
             true => DeviceId::NONE,
             false => device,
         }
+    }
+
+    pub(super) fn read_ahead(&mut self) {
+        self.reads_ahead = true;
     }
 
     /// Returns the open device of standard input.

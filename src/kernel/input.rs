@@ -43,6 +43,7 @@ impl Kernel {
     /// that none is lost with a task that is cut. `None` if it would block.
     pub(super) fn line(&mut self, me: Runnable, device: DeviceId) -> Option<Answer> {
         let unread = self.devices.unread_of(device);
+        self.devices.read_ahead();
         loop {
             let found = self.frame.unread.borrow_mut().of(unread).find_line();
             if let Some(len) = found {

@@ -75,16 +75,16 @@ impl Kernel {
     /// Ends the claim of a task that was to read a device, and does not.
     pub(super) fn give_up_read(&mut self, device: DeviceId, op: ReadOp) {
         self.devices.end_read(device, false);
-        if let ReadOp::Disk(call) = op {
+        if let ReadOp::Disk(call) = op
+            && let Some(call) = SystemCall::from_number(call as u8)
+        {
             self.end_operation(device, call);
         }
     }
 
     /// Ends the device of an operation on names: no other task has it.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn end_operation(&mut self, device: DeviceId, call: u8) {
-        if SystemCall::from_number(call).is_some_and(|call| call.device().is_none()) {
+    pub(super) fn end_operation(&mut self, device: DeviceId, call: SystemCall) {
+        if call.device().is_none() {
             self.devices.remove(device);
             contain(|| drop(self.world.io(device, Request::Close)));
         }
