@@ -336,6 +336,7 @@ impl Kernel {
         self.transferred(me.tid, device, Direction::Read, result)
     }
 
+    #[inline(never)]
     fn recv_from(&mut self, me: Runnable, device: DeviceId, room: u32) -> Option<Answer> {
         let mut from = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
         let mut buffer = self.frame.buffer(room as usize);
@@ -351,6 +352,7 @@ impl Kernel {
         self.transferred(me.tid, device, Direction::Read, result)
     }
 
+    #[inline(never)]
     fn accept(&mut self, me: Runnable, listener: DeviceId) -> Option<Answer> {
         let id = self.devices.next_id(me);
         let request = Request::Accept {

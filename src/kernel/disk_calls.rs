@@ -65,6 +65,7 @@ impl Kernel {
     }
 
     /// Takes the result of an operation for a task whose turn it is; `None` if there is none yet.
+    #[inline(never)]
     pub(super) fn finish_on_disk(
         &mut self,
         me: Runnable,

@@ -1,6 +1,6 @@
 //! Events for the log, and the calls that attach and detach tracers.
 
-use std::{borrow::Cow, time::Duration};
+use std::{borrow::Cow, io, time::Duration};
 
 use super::{
     Kernel,
@@ -9,7 +9,7 @@ use super::{
     task::{Pending, State},
 };
 use crate::{
-    abi::{Errno, Exit, Place, Reply, SystemCall, Tid},
+    abi::{DeviceId, Direction, Errno, Exit, Place, Reply, SystemCall, Tid},
     log::{Detail, Fact, Log, Wake},
     panic::contain,
     sched::Runnable,
@@ -59,6 +59,29 @@ impl Kernel {
             let exit = exit.clone();
             self.log.emit_at(tid, Fact::Exited { exit }, place);
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    pub(super) fn emit_reaped(&mut self, tid: Tid) {
+        self.emit(tid, || Fact::Reaped);
+    }
+
+    /// Emits what an attempt at a device came to.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn emit_io(
+        &mut self,
+        tid: Tid,
+        device: DeviceId,
+        direction: Direction,
+        result: Result<usize, io::ErrorKind>,
+    ) {
+        self.emit(tid, || Fact::DeviceIo {
+            device,
+            direction,
+            result,
+        });
     }
 
     /// Emits that a task has blocked, and where in the source its call was made.

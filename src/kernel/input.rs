@@ -41,6 +41,7 @@ impl Kernel {
 
     /// Reads until there is a line, whose task takes it; its bytes stay with the others up to then, so
     /// that none is lost with a task that is cut. `None` if it would block.
+    #[inline(never)]
     pub(super) fn line(&mut self, me: Runnable, device: DeviceId) -> Option<Answer> {
         let unread = self.devices.unread_of(device);
         self.devices.read_ahead();

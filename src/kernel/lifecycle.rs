@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     abi::{Errno, Exit, Tid},
-    log::{Fact, Wake, tracing::warn_of},
+    log::{Wake, tracing::warn_of},
     sched::{Cause, Runnable},
     trap::{Object, Program, Start},
 };
@@ -193,7 +193,9 @@ impl Kernel {
     }
 
     pub(super) fn reap(&mut self, me: Runnable) -> Exit {
-        self.emit(me.tid, || Fact::Reaped);
+        if self.is_seen(me.tid) {
+            self.emit_reaped(me.tid);
+        }
         if let Some(published) = &self.published {
             published.reaped(me.tid);
         }

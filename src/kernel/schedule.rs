@@ -148,6 +148,7 @@ impl Kernel {
 /// Computations.
 impl Kernel {
     /// Starts or continues a computation on a free processor.
+    #[inline(never)]
     pub(super) fn compute_now(&mut self, me: Runnable, left: Nanos) {
         let facts = facts(&self.tasks, &self.queues, &self.shares, me, self.clock);
         let slice = self.ready.slice(&facts);

@@ -9,7 +9,6 @@ use super::{
 };
 use crate::{
     abi::{DeviceId, Direction, Reply, SystemCall, Tid},
-    log::Fact,
     panic::contain,
     sched::Runnable,
     trap::Payload,
@@ -43,11 +42,9 @@ impl Kernel {
             Ok(n) => n,
             Err(error) => return self.not_transferred(tid, device, direction, error),
         };
-        self.emit(tid, || Fact::DeviceIo {
-            device,
-            direction,
-            result: Ok(n),
-        });
+        if self.is_seen(tid) {
+            self.emit_io(tid, device, direction, Ok(n));
+        }
         Some(Reply::Bytes(n as u64).into())
     }
 
@@ -64,11 +61,7 @@ impl Kernel {
             self.time_passed(tid);
             return None;
         }
-        self.emit(tid, || Fact::DeviceIo {
-            device,
-            direction,
-            result: Err(error.kind()),
-        });
+        self.emit_io(tid, device, direction, Err(error.kind()));
         Some(failed(error))
     }
 

@@ -254,6 +254,7 @@ impl Kernel {
     }
 
     #[cold]
+    #[inline(never)]
     fn resume_held(&mut self, me: Runnable, ticket: Ticket) {
         let held = self.held.take(ticket);
         self.frame.put_parcel(held.beside);
@@ -295,11 +296,7 @@ impl Kernel {
         self.stats.finished += u64::from(!me.tid.is_daemon());
         self.frame.take_due();
         let mut exit = match panic {
-            Some(panic) => {
-                let (exit, place) = fault(&self.frame, panic);
-                self.places.faulted(me.tid, place);
-                exit
-            }
+            Some(panic) => self.faulted(me, panic),
             None => {
                 // Its destructors have run: only memory is left.
                 drop(task.take_program());
@@ -323,6 +320,16 @@ impl Kernel {
         }
     }
 
+    #[cold]
+    #[inline(never)]
+    fn faulted(&mut self, me: Runnable, panic: Panic) -> Exit {
+        let (exit, place) = fault(&self.frame, panic);
+        self.places.faulted(me.tid, place);
+        exit
+    }
+
+    #[cold]
+    #[inline(never)]
     fn hold_back(&mut self, me: Runnable, call: Option<SystemCall>) {
         if !self.stdio.prints_apart(me.tid) {
             self.hold(me, call);

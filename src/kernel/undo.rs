@@ -52,6 +52,7 @@ impl Kernel {
 
     /// Takes a task that ends out of its queue. An answer that it has not received goes back to its
     /// source.
+    #[inline(never)]
     pub(super) fn unqueue(&mut self, me: Runnable, state: State) {
         match state {
             State::Running | State::Ending | State::Zombie(_) => {}
