@@ -110,13 +110,14 @@ impl Kernel {
     /// Wakes the tasks that wait for the devices that the world has reported.
     pub(super) fn take_readiness(&mut self) {
         let mut happened = std::mem::take(&mut self.happened);
-        for happening in happened.drain(..) {
-            match happening {
+        for happening in &happened {
+            match *happening {
                 Happening::Ready(device, direction) => self.report_ready(device, direction),
                 Happening::Console => self.write_out(),
                 Happening::Interrupt(_) => {}
             }
         }
+        happened.clear();
         self.happened = happened;
     }
 

@@ -41,11 +41,16 @@ impl Kernel {
     #[inline(always)]
     pub(super) fn wake(&mut self, task: Runnable, by: Wake, answer: impl Into<State>) {
         self.tasks[task].wake(answer);
+        self.woken_apart(task, by);
+    }
+
+    #[inline(never)]
+    fn woken_apart(&mut self, task: Runnable, by: Wake) {
         self.woken(task, by);
     }
 
     /// Puts a task on the ready queue that was blocked. Its answer is known.
-    #[inline(never)]
+    #[inline(always)]
     pub(super) fn woken(&mut self, task: Runnable, by: Wake) {
         if self.is_seen(task.tid) {
             self.emit_woken(task, by);
@@ -148,7 +153,6 @@ impl Kernel {
 /// Computations.
 impl Kernel {
     /// Starts or continues a computation on a free processor.
-    #[inline(never)]
     pub(super) fn compute_now(&mut self, me: Runnable, left: Nanos) {
         let facts = facts(&self.tasks, &self.queues, &self.shares, me, self.clock);
         let slice = self.ready.slice(&facts);

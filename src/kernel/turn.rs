@@ -328,8 +328,6 @@ impl Kernel {
         exit
     }
 
-    #[cold]
-    #[inline(never)]
     fn hold_back(&mut self, me: Runnable, call: Option<SystemCall>) {
         if !self.stdio.prints_apart(me.tid) {
             self.hold(me, call);
