@@ -128,15 +128,17 @@ impl Kernel {
         if self.frame.is_noted() {
             self.note_end(me, self.tasks[me].on_exit);
         }
-        let waiters = self.tasks[me].bury(exit);
+        let task = &mut self.tasks[me];
+        let (has_children, on_exit) = (task.family().first_child.is_some(), task.on_exit);
+        let waiters = task.bury(exit);
         if !matches!(exit, Exit::Done) || self.log.is_observed() {
             self.tell_exit(me, exit, waiters.as_deref());
         }
         let answered = waiters.is_some_and(|waiters| self.wake_waiters(me, exit, waiters));
-        if self.tasks.has_children(me) {
+        if has_children {
             self.release_children(me);
         }
-        match self.tasks[me].on_exit {
+        match on_exit {
             OnExit::Zombie if !answered => return,
             OnExit::Zombie | OnExit::Nothing => {}
             OnExit::Report => self.stats.ended(me.tid, exit),

@@ -238,10 +238,6 @@ impl Tasks {
         state
     }
 
-    pub(super) fn has_children(&self, parent: Runnable) -> bool {
-        self[parent].family().first_child.is_some()
-    }
-
     /// Makes the youngest child an orphan, and returns it.
     pub(super) fn release_child(&mut self, parent: Runnable) -> Option<Runnable> {
         let child = self.runnable(self[parent].family().first_child?);
