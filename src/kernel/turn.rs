@@ -385,19 +385,26 @@ impl Kernel {
     /// the decision depends on it.
     #[inline(always)]
     pub(super) fn perform(&mut self, me: Runnable, call: SystemCall, deferred: bool) -> Outcome {
+        if self.frame.is_looked_into()
+            && let Some(outcome) = self.look_into(me, call, deferred)
+        {
+            return outcome;
+        }
+        self.handle(me, call)
+    }
+
+    /// Notes what a call touches, and screens that of a trap. Returns the verdict, if that is one.
+    #[cold]
+    #[inline(never)]
+    fn look_into(&mut self, me: Runnable, call: SystemCall, deferred: bool) -> Option<Outcome> {
         if self.frame.is_noted() {
             if !deferred {
                 self.note_trap(call);
             }
             self.note_call(me, call);
         }
-        if !deferred
-            && self.frame.is_screened()
-            && let Some(outcome) = self.screen(me, call)
-        {
-            return outcome;
-        }
-        self.handle(me, call)
+        let is_screened = !deferred && self.frame.is_screened();
+        is_screened.then(|| self.screen(me, call)).flatten()
     }
 
     /// The same for a trap, where it is rare.
