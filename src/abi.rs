@@ -161,6 +161,7 @@ macro_rules! calls {
                 }
             }
 
+            #[inline]
             pub(crate) fn beside(self) -> Beside {
                 match self {
                     $(Self::$Call { .. } => or_none!(Beside $($Beside)?),)*
@@ -488,6 +489,7 @@ impl SystemCall {
         matches!(self.beside(), Beside::Bytes | Beside::File)
     }
 
+    #[inline(always)]
     pub(crate) fn has_payload(self) -> bool {
         !matches!(
             self.beside(),

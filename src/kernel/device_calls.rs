@@ -8,7 +8,6 @@ use std::{
 use super::{
     Kernel,
     answer::Answer,
-    deadlines::Due,
     outcome::Outcome,
     task::{Pending, ReadOp, Then, WaitingOn},
     transfers::failed,
@@ -163,18 +162,25 @@ impl Kernel {
                 Ok(()) | Err(_) => Reply::Bytes(0).into(),
             };
         }
-        if let Err(errno) = self.devices.take(me, device, Direction::Read) {
-            return errno.into();
-        }
-        // A world that cannot tell is asked to read.
-        if !self.devices.has_unread(device, &self.frame)
-            && let Ok(world::Answer::Ready(true)) = self.world.io(device, Request::Drained)
+        let is_drained = match self.devices.take_to_read(me, device) {
+            Ok(is_drained) => is_drained,
+            Err(errno) => return errno.into(),
+        };
+        if !self.devices.has_unread(device, &self.frame) && (is_drained || self.is_drained(device))
         {
             self.devices.begin_wait(me);
             let on = WaitingOn::Device(device, Direction::Read, Then::Read(op));
             return Outcome::Block(on);
         }
         Outcome::Ready(Pending::Read(device, op).into())
+    }
+
+    /// Asks the world whether a device is known to have nothing. A world that cannot tell is asked to read.
+    #[cold]
+    #[inline(never)]
+    fn is_drained(&mut self, device: DeviceId) -> bool {
+        let answer = self.world.io(device, Request::Drained);
+        matches!(answer, Ok(world::Answer::Ready(true)))
     }
 
     pub(super) fn send(&mut self, me: Runnable, device: DeviceId) -> Outcome {
@@ -252,23 +258,32 @@ impl Kernel {
     /// `None` says that its turn is over; a due timeout cuts it instead.
     pub(super) fn read(&mut self, me: Runnable, device: DeviceId, op: ReadOp) -> Option<Answer> {
         self.touch_device(device);
+        let mut is_drained = false;
         let read = match op {
-            ReadOp::Bytes(room) => self.recv(me, device, room),
+            ReadOp::Bytes(room) => self.recv(me, device, room, &mut is_drained),
             ReadOp::Datagram(room) => self.recv_from(me, device, room),
             ReadOp::Connection => self.accept(me, device),
             ReadOp::Disk(call) => self.finish_on_disk(me, device, call),
             ReadOp::Line => self.line(me, device),
         };
-        let due = self.tasks[me].due();
         let answer = match read {
             Some(answer) => answer,
-            None => self.read_in_vain(me, device, op, due)?,
+            None => self.read_in_vain(me, device, op)?,
         };
-        if due.is_some() && self.tasks[me].let_through(false) {
+        if self.tasks[me].let_through(false) {
             self.frame.set_due();
         }
-        let is_opened = matches!(answer.reply, Reply::Device(_));
-        self.end_read(device, op, is_opened);
+        self.devices.end_read(device, is_drained);
+        if self.is_seen(me.tid) {
+            self.emit_read(me, op, &answer);
+        }
+        Some(answer)
+    }
+
+    /// Emits the answer of a read.
+    #[cold]
+    #[inline(never)]
+    fn emit_read(&mut self, me: Runnable, op: ReadOp, answer: &Answer) {
         let sender = match op {
             ReadOp::Datagram(_) => self.frame.addr(),
             _ => None,
@@ -276,21 +291,15 @@ impl Kernel {
         self.emit_reply(me.tid, answer.reply, || {
             sender.map_or_else(|| answer.detail(), Detail::Addr)
         });
-        Some(answer)
     }
 
     /// Has a task wait for a device where there was nothing to read. A due timeout cuts it.
     #[cold]
     #[inline(never)]
-    fn read_in_vain(
-        &mut self,
-        me: Runnable,
-        device: DeviceId,
-        op: ReadOp,
-        due: Option<Due>,
-    ) -> Option<Answer> {
-        if let Some(due) = due {
+    fn read_in_vain(&mut self, me: Runnable, device: DeviceId, op: ReadOp) -> Option<Answer> {
+        if let Some(due) = self.tasks[me].due() {
             self.tasks[me].set_due(None);
+            self.give_up_read(device, op);
             return Some(Reply::Elapsed(due.number).into());
         }
         let on = self.wait_for(me, device, Direction::Read, Then::Read(op));
@@ -299,7 +308,13 @@ impl Kernel {
     }
 
     #[inline(always)]
-    fn recv(&mut self, me: Runnable, device: DeviceId, room: u32) -> Option<Answer> {
+    fn recv(
+        &mut self,
+        me: Runnable,
+        device: DeviceId,
+        room: u32,
+        is_drained: &mut bool,
+    ) -> Option<Answer> {
         let is_ahead = self.devices.has_unread(device, &self.frame);
         let mut buffer = self.frame.buffer(room as usize);
         let result = match is_ahead {
@@ -310,14 +325,18 @@ impl Kernel {
                 .of(self.devices.unread_of(device))
                 .read(&mut buffer)),
             false => {
-                let result = self.world.io(device, Request::Recv(&mut buffer));
-                result.and_then(world::Answer::bytes)
+                let result = self.world.recv(device, &mut buffer);
+                result.map(|(n, is_empty)| {
+                    *is_drained = is_empty;
+                    n
+                })
             }
         };
         drop(buffer);
         self.transferred(me.tid, device, Direction::Read, result)
     }
 
+    #[inline(never)]
     fn recv_from(&mut self, me: Runnable, device: DeviceId, room: u32) -> Option<Answer> {
         let mut from = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
         let mut buffer = self.frame.buffer(room as usize);
@@ -333,6 +352,7 @@ impl Kernel {
         self.transferred(me.tid, device, Direction::Read, result)
     }
 
+    #[inline(never)]
     fn accept(&mut self, me: Runnable, listener: DeviceId) -> Option<Answer> {
         let id = self.devices.next_id(me);
         let request = Request::Accept {

@@ -22,6 +22,8 @@ pub(super) struct Devices {
     waiting: [usize; 2],
     /// That of standard input, if it was opened.
     input: Option<DeviceId>,
+    /// Whether a task has read a line: no other read leaves bytes unread.
+    reads_ahead: bool,
 }
 
 #[derive(Debug, Default)]
@@ -29,6 +31,8 @@ struct Open {
     /// The task that has each direction: it waits, or it reads when its turn comes.
     claims: [Option<Runnable>; 2],
     is_listener: bool,
+    /// Whether the last read has left nothing, and the world has reported nothing since. It will.
+    is_drained: bool,
 }
 
 impl Devices {
@@ -41,6 +45,7 @@ impl Devices {
         self.last = [0; 2];
         self.waiting = [0; 2];
         self.input = None;
+        self.reads_ahead = false;
     }
 
     pub(super) fn next_id(&self, task: Runnable) -> DeviceId {
@@ -94,7 +99,7 @@ impl Devices {
     /// Returns whether bytes of this device were read ahead.
     #[inline]
     pub(super) fn has_unread(&self, device: DeviceId, frame: &TrapFrame) -> bool {
-        frame.unread.borrow().has_any(self.unread_of(device))
+        self.reads_ahead && frame.unread.borrow().has_any(self.unread_of(device))
     }
 
     /// Returns the name under which is kept what was read ahead of an input. That of the process outlives
@@ -105,6 +110,10 @@ impl Devices {
             true => DeviceId::NONE,
             false => device,
         }
+    }
+
+    pub(super) fn read_ahead(&mut self) {
+        self.reads_ahead = true;
     }
 
     /// Returns the open device of standard input.
@@ -153,20 +162,31 @@ impl Devices {
         }
     }
 
-    /// Gives a task this direction of a device, if no task has it.
-    pub(super) fn take(
-        &mut self,
-        task: Runnable,
-        device: DeviceId,
-        direction: Direction,
-    ) -> Result<(), Errno> {
+    /// Gives a task the device to read, if no task has it for that. Returns whether the device is known to have
+    /// nothing.
+    pub(super) fn take_to_read(&mut self, task: Runnable, device: DeviceId) -> Result<bool, Errno> {
         let open = self.open.get_mut(&device).ok_or(Errno::BadFd)?;
-        let claim = &mut open.claims[direction as usize];
+        let claim = &mut open.claims[Direction::Read as usize];
         if claim.is_some() {
             return Err(Errno::Busy);
         }
         *claim = Some(task);
-        Ok(())
+        Ok(open.is_drained)
+    }
+
+    /// Ends the claim of a task that has read the device, which may have nothing left.
+    pub(super) fn end_read(&mut self, device: DeviceId, is_drained: bool) {
+        if let Some(open) = self.open.get_mut(&device) {
+            open.claims[Direction::Read as usize] = None;
+            open.is_drained = is_drained;
+        }
+    }
+
+    /// The world has reported the device. Returns the task that has this direction of it.
+    pub(super) fn reported(&mut self, device: DeviceId, direction: Direction) -> Option<Runnable> {
+        let open = self.open.get_mut(&device)?;
+        open.is_drained = false;
+        open.claims[direction as usize]
     }
 
     pub(super) fn claim(&mut self, device: DeviceId, direction: Direction, task: Runnable) {

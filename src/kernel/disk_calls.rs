@@ -60,16 +60,17 @@ impl Kernel {
 
     fn await_disk(&mut self, me: Runnable, device: DeviceId, call: SystemCall) -> Outcome {
         self.time_passed(me.tid);
-        let then = Then::Read(ReadOp::Disk(call.number()));
+        let then = Then::Read(ReadOp::Disk(call.number().into()));
         Outcome::Block(self.wait_for(me, device, Direction::Read, then))
     }
 
     /// Takes the result of an operation for a task whose turn it is; `None` if there is none yet.
+    #[inline(never)]
     pub(super) fn finish_on_disk(
         &mut self,
         me: Runnable,
         device: DeviceId,
-        call: u8,
+        call: u32,
     ) -> Option<Answer> {
         let mut bytes = Vec::new();
         let result = self.world.io(device, Request::Finish(&mut bytes));
@@ -77,7 +78,7 @@ impl Kernel {
             self.time_passed(me.tid);
             return None;
         }
-        let call = SystemCall::from_number(call)?;
+        let call = SystemCall::from_number(call as u8)?;
         let direction = match call {
             SystemCall::ReadAt(_) => Direction::Read,
             SystemCall::WriteAt(_) | SystemCall::Append(_) => Direction::Write,
@@ -87,13 +88,15 @@ impl Kernel {
             }
             _ => {
                 let done = result.and_then(world::Answer::done);
+                if done.is_ok() && call == SystemCall::Open {
+                    self.devices.set_file(device);
+                    let opened = DeviceRef::new(device, &self.frame);
+                    let opened = Payload::Opened(opened, None);
+                    return Some(Answer::with(Reply::Device(device), opened));
+                }
+                self.end_operation(device, call);
                 return Some(match (done, call) {
                     (Err(error), _) => failed(error),
-                    (Ok(()), SystemCall::Open) => {
-                        self.devices.set_file(device);
-                        let opened = DeviceRef::new(device, &self.frame);
-                        Answer::with(Reply::Device(device), Payload::Opened(opened, None))
-                    }
                     (Ok(()), SystemCall::List) => Answer::with(Reply::Done, Payload::Bytes(bytes)),
                     (Ok(()), _) => Reply::Done.into(),
                 });

@@ -1,16 +1,16 @@
 //! Events for the log, and the calls that attach and detach tracers.
 
-use std::{borrow::Cow, time::Duration};
+use std::{borrow::Cow, io, time::Duration};
 
 use super::{
     Kernel,
     answer::Beside,
     outcome::Outcome,
-    task::{Pending, State, WaitingOn},
+    task::{Pending, State},
 };
 use crate::{
-    abi::{Errno, Exit, Place, Reply, SystemCall, Tid},
-    log::{Detail, Fact, Log},
+    abi::{DeviceId, Direction, Errno, Exit, Place, Reply, SystemCall, Tid},
+    log::{Detail, Fact, Log, Wake},
     panic::contain,
     sched::Runnable,
     trap::Payload,
@@ -61,15 +61,47 @@ impl Kernel {
         }
     }
 
-    /// Emits that a call blocks, and where in the source it was made.
-    #[inline(always)]
-    pub(super) fn emit_blocked(&mut self, me: Runnable, on: WaitingOn) {
-        if self.is_seen(me.tid) {
+    #[cold]
+    #[inline(never)]
+    pub(super) fn emit_reaped(&mut self, tid: Tid) {
+        self.emit(tid, || Fact::Reaped);
+    }
+
+    /// Emits what an attempt at a device came to.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn emit_io(
+        &mut self,
+        tid: Tid,
+        device: DeviceId,
+        direction: Direction,
+        result: Result<usize, io::ErrorKind>,
+    ) {
+        self.emit(tid, || Fact::DeviceIo {
+            device,
+            direction,
+            result,
+        });
+    }
+
+    /// Emits that a task has blocked, and where in the source its call was made.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn emit_blocked(&mut self, me: Runnable) {
+        if let State::Blocked(on) = *self.tasks[me].state() {
             self.emit_slept();
             let place = self.places.of_call(me, on);
             self.log
                 .emit_at(me.tid, Fact::Blocked { on: on.into() }, place);
         }
+    }
+
+    /// Emits that a task is woken, and its answer.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn emit_woken(&mut self, task: Runnable, by: Wake) {
+        self.emit(task.tid, || Fact::Woken { by });
+        self.emit_answer(task);
     }
 
     /// Reads the clock for the next fact, if a tracer asks for exact times.

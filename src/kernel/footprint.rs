@@ -268,6 +268,8 @@ impl Kernel {
         }
     }
 
+    #[cold]
+    #[inline(never)]
     pub(super) fn note_birth(&self, child: Tid, parent: Option<Runnable>, on_exit: OnExit) {
         self.frame.note(Note::Woken(child));
         self.frame.forget_place();
@@ -286,6 +288,8 @@ impl Kernel {
 
     /// Notes the end of a task. It reaches the zombies that it leaves to its children and those of
     /// its children, whether they live or not.
+    #[cold]
+    #[inline(never)]
     pub(super) fn note_end(&self, me: Runnable, on_exit: OnExit) {
         self.touch(Object::Exit(me.tid));
         self.touch(Object::Family(me.tid));

@@ -25,8 +25,9 @@ impl Kernel {
     }
 
     pub(super) fn take_interrupts(&mut self) {
-        for at in 0..self.happened.len() {
-            let Happening::Interrupt(interrupt) = self.happened[at] else {
+        let happened = std::mem::take(&mut self.happened);
+        for happening in &happened {
+            let Happening::Interrupt(interrupt) = *happening else {
                 continue;
             };
             match interrupt {
@@ -48,6 +49,7 @@ impl Kernel {
                 }
             }
         }
+        self.happened = happened;
     }
 
     /// Moves the messages of a mailbox into its queue.
@@ -108,22 +110,24 @@ impl Kernel {
     /// Wakes the tasks that wait for the devices that the world has reported.
     pub(super) fn take_readiness(&mut self) {
         let mut happened = std::mem::take(&mut self.happened);
-        for happening in happened.drain(..) {
-            match happening {
+        for happening in &happened {
+            match *happening {
                 Happening::Ready(device, direction) => self.report_ready(device, direction),
                 Happening::Console => self.write_out(),
                 Happening::Interrupt(_) => {}
             }
         }
+        happened.clear();
         self.happened = happened;
     }
 
     /// Wakes the task that waits for this direction of a device.
     pub(super) fn report_ready(&mut self, device: DeviceId, direction: Direction) {
-        let Some(task) = self.devices.owner(device, direction) else {
+        let Some(task) = self.devices.reported(device, direction) else {
             return;
         };
-        let &State::Blocked(WaitingOn::Device(_, _, then)) = self.tasks[task].state() else {
+        let waiter = &mut self.tasks[task];
+        let &State::Blocked(WaitingOn::Device(_, _, then)) = waiter.state() else {
             // It selects, or it is to read anyway.
             self.wake_select(task, Wake::Device(device, direction));
             return;
@@ -133,14 +137,14 @@ impl Kernel {
             self.devices.release(device, direction);
         }
         if let (Then::Again, Some(injection)) = (then, &mut self.injection) {
-            injection.pass_again(task.tid, self.tasks[task].traps() + 1);
+            injection.pass_again(task.tid, waiter.traps() + 1);
         }
-        let state: State = match then {
-            Then::Done => Reply::Done.into(),
-            Then::Again => Reply::Again.into(),
-            Then::Read(op) => Pending::Read(device, op).into(),
-        };
-        self.wake(task, Wake::Device(device, direction), state);
+        match then {
+            Then::Done => waiter.wake(Reply::Done),
+            Then::Again => waiter.wake(Reply::Again),
+            Then::Read(op) => waiter.wake(Pending::Read(device, op)),
+        }
+        self.woken(task, Wake::Device(device, direction));
     }
 
     /// Handles interrupts that arrived after the last poll of a run. A shutdown also ends the

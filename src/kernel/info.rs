@@ -155,7 +155,7 @@ fn name(on: WaitingOn, kind: Kind, count: u64) -> &'static str {
         WaitingOn::Device(_, _, Then::Read(ReadOp::Datagram(_))) => "recv_from",
         WaitingOn::Device(_, _, Then::Read(ReadOp::Connection)) => "accept",
         WaitingOn::Device(_, _, Then::Read(ReadOp::Disk(call))) => {
-            SystemCall::from_number(call).map_or("", SystemCall::name)
+            SystemCall::from_number(call as u8).map_or("", SystemCall::name)
         }
         WaitingOn::Device(_, _, Then::Read(ReadOp::Line)) => "read_line",
         WaitingOn::Device(_, _, Then::Again) => "send",

@@ -41,8 +41,10 @@ impl Kernel {
 
     /// Reads until there is a line, whose task takes it; its bytes stay with the others up to then, so
     /// that none is lost with a task that is cut. `None` if it would block.
+    #[inline(never)]
     pub(super) fn line(&mut self, me: Runnable, device: DeviceId) -> Option<Answer> {
         let unread = self.devices.unread_of(device);
+        self.devices.read_ahead();
         loop {
             let found = self.frame.unread.borrow_mut().of(unread).find_line();
             if let Some(len) = found {

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     abi::{Errno, Exit, Tid},
-    log::{Fact, Wake, tracing::warn_of},
+    log::{Wake, tracing::warn_of},
     sched::{Cause, Runnable},
     trap::{Object, Program, Start},
 };
@@ -128,35 +128,51 @@ impl Kernel {
         if self.frame.is_noted() {
             self.note_end(me, self.tasks[me].on_exit);
         }
-        let waiters = self.tasks[me].bury(exit);
+        let task = &mut self.tasks[me];
+        let (has_children, on_exit) = (task.family().first_child.is_some(), task.on_exit);
+        let waiters = task.bury(exit);
         if !matches!(exit, Exit::Done) || self.log.is_observed() {
             self.tell_exit(me, exit, waiters.as_deref());
         }
-        let answered = waiters.as_ref().is_some_and(|all| !all.is_empty());
-        if let Some(mut waiters) = waiters {
-            while let Some(waiter) = waiters.pop() {
-                self.wake(waiter, Wake::Exit(me.tid), Answer::exit(exit.clone()));
-            }
-            if !waiters.selects.is_empty() {
-                self.wake_selects(std::mem::take(&mut waiters.selects), Wake::Exit(me.tid));
-            }
-            let keeper = waiters.keeper.take();
-            self.tasks.spare(waiters);
-            if let Some((queue, message)) = keeper.and_then(|keeper| keeper.ended(me.tid, exit)) {
-                self.put_for_keeper(queue, message);
-            }
+        let answered = waiters.is_some_and(|waiters| self.wake_waiters(me, exit, waiters));
+        if has_children {
+            self.release_children(me);
         }
-        while let Some(child) = self.tasks.release_child(me) {
-            if self.tasks[child].is_zombie() {
-                self.reap(child);
-            }
-        }
-        match self.tasks[me].on_exit {
+        match on_exit {
             OnExit::Zombie if !answered => return,
             OnExit::Zombie | OnExit::Nothing => {}
             OnExit::Report => self.stats.ended(me.tid, exit),
         }
         self.reap(me);
+    }
+
+    /// Wakes what has waited for the end of a task. Returns whether a task has.
+    #[inline(never)]
+    fn wake_waiters(&mut self, me: Runnable, exit: &Exit, mut waiters: Box<Waiters>) -> bool {
+        let answered = !waiters.is_empty();
+        while let Some(waiter) = waiters.pop() {
+            self.wake(waiter, Wake::Exit(me.tid), Answer::exit(exit.clone()));
+        }
+        if !waiters.selects.is_empty() {
+            self.wake_selects(std::mem::take(&mut waiters.selects), Wake::Exit(me.tid));
+        }
+        let keeper = waiters.keeper.take();
+        self.tasks.spare(waiters);
+        if let Some((queue, message)) = keeper.and_then(|keeper| keeper.ended(me.tid, exit)) {
+            self.put_for_keeper(queue, message);
+        }
+        answered
+    }
+
+    /// Makes the children orphans, and reaps those that are zombies.
+    #[cold]
+    #[inline(never)]
+    fn release_children(&mut self, me: Runnable) {
+        while let Some(child) = self.tasks.release_child(me) {
+            if self.tasks[child].is_zombie() {
+                self.reap(child);
+            }
+        }
     }
 
     /// Counts a failure, and emits the end. Most tasks of most runs do neither.
@@ -179,7 +195,9 @@ impl Kernel {
     }
 
     pub(super) fn reap(&mut self, me: Runnable) -> Exit {
-        self.emit(me.tid, || Fact::Reaped);
+        if self.is_seen(me.tid) {
+            self.emit_reaped(me.tid);
+        }
         if let Some(published) = &self.published {
             published.reaped(me.tid);
         }

@@ -129,6 +129,8 @@ impl Published {
         }
     }
 
+    #[cold]
+    #[inline(never)]
     pub(super) fn spawned(&mut self, task: Runnable, name: &str, at: Option<Caller>) {
         *self.last(task) = at.map_or(0, |at| self.place(at));
         if !task.tid.is_daemon() {

@@ -24,8 +24,10 @@ const PIECE: Nanos = Nanos::from_millis(1);
 impl Kernel {
     #[inline(always)]
     pub(super) fn block(&mut self, me: Runnable, on: WaitingOn) {
-        self.emit_blocked(me, on);
         self.tasks[me].block(on, self.clock);
+        if self.is_seen(me.tid) {
+            self.emit_blocked(me);
+        }
     }
 
     /// Writes the answer of the caller, which becomes ready.
@@ -39,15 +41,23 @@ impl Kernel {
     #[inline(always)]
     pub(super) fn wake(&mut self, task: Runnable, by: Wake, answer: impl Into<State>) {
         self.tasks[task].wake(answer);
+        self.woken_apart(task, by);
+    }
+
+    #[inline(never)]
+    fn woken_apart(&mut self, task: Runnable, by: Wake) {
         self.woken(task, by);
     }
 
     /// Puts a task on the ready queue that was blocked. Its answer is known.
-    #[inline(never)]
-    fn woken(&mut self, task: Runnable, by: Wake) {
-        self.emit(task.tid, || Fact::Woken { by });
-        self.frame.note(Note::Woken(task.tid));
-        self.emit_answer(task);
+    #[inline(always)]
+    pub(super) fn woken(&mut self, task: Runnable, by: Wake) {
+        if self.is_seen(task.tid) {
+            self.emit_woken(task, by);
+        }
+        if self.frame.is_noted() {
+            self.frame.note(Note::Woken(task.tid));
+        }
         self.enqueue(task, Cause::Woken);
     }
 
@@ -110,6 +120,8 @@ impl Kernel {
     }
 
     /// Interrupts the least urgent computation, if the policy prefers this task.
+    #[cold]
+    #[inline(never)]
     fn preempt_for(&mut self, task: Runnable) {
         let facts_of = |task| facts(&self.tasks, &self.queues, &self.shares, task, self.clock);
         let running = self.processors.computing().iter().map(|computation| {

@@ -102,6 +102,7 @@ impl Shares {
 
     /// Gives a new task the shares of its parent, and then those of its name.
     #[cold]
+    #[inline(never)]
     pub(super) fn inherit(&mut self, child: Runnable, parent: Option<Runnable>, name: &str) {
         let mut shared = parent.map_or_else(Shared::default, |parent| self.get(parent));
         for named in self.named.iter_mut().filter(|named| named.name == name) {

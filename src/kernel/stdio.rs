@@ -51,6 +51,8 @@ impl Stdio {
         own.output = streams.output.or(own.output.take());
     }
 
+    #[cold]
+    #[inline(never)]
     pub(super) fn inherit(&mut self, task: Tid, parent: Tid) {
         if let Some(streams) = self.of.get(&parent).cloned() {
             self.of.insert(task, streams);

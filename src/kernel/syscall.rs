@@ -235,7 +235,7 @@ impl Kernel {
         match self.tasks.find(tid) {
             None => Errno::NoSuchTask.into(),
             Some(target) if target == me => Errno::WouldDeadlock.into(),
-            Some(target) if self.tasks[target].is_live() => {
+            Some(target) if !self.tasks[target].is_zombie() => {
                 self.tasks.wait_for(target, me);
                 Outcome::BlockOnTask(WaitingOn::Exit(target))
             }

@@ -239,7 +239,6 @@ impl Tasks {
     }
 
     /// Makes the youngest child an orphan, and returns it.
-    #[inline(always)]
     pub(super) fn release_child(&mut self, parent: Runnable) -> Option<Runnable> {
         let child = self.runnable(self[parent].family().first_child?);
         self.unlink(child);
@@ -333,9 +332,15 @@ impl ByTid {
             self.stale += 1;
         }
         if self.stale > 16 + self.all.len() / 2 {
-            self.all.retain(|task| is_there(slots, *task));
-            self.stale = 0;
+            self.sweep(slots);
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn sweep(&mut self, slots: &[Task]) {
+        self.all.retain(|task| is_there(slots, *task));
+        self.stale = 0;
     }
 }
 

@@ -116,8 +116,9 @@ pub(super) enum ReadOp {
     /// A datagram, of which at most this number of bytes is kept.
     Datagram(u32),
     Connection,
-    /// The result of an operation on a disk: the number of its call.
-    Disk(u8),
+    /// The result of an operation on a disk: the number of its call. As wide as the others, so that a copy of the
+    /// whole is one of two words.
+    Disk(u32),
     /// A line of standard input.
     Line,
 }

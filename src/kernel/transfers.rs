@@ -9,7 +9,6 @@ use super::{
 };
 use crate::{
     abi::{DeviceId, Direction, Reply, SystemCall, Tid},
-    log::Fact,
     panic::contain,
     sched::Runnable,
     trap::Payload,
@@ -43,11 +42,9 @@ impl Kernel {
             Ok(n) => n,
             Err(error) => return self.not_transferred(tid, device, direction, error),
         };
-        self.emit(tid, || Fact::DeviceIo {
-            device,
-            direction,
-            result: Ok(n),
-        });
+        if self.is_seen(tid) {
+            self.emit_io(tid, device, direction, Ok(n));
+        }
         Some(Reply::Bytes(n as u64).into())
     }
 
@@ -64,30 +61,23 @@ impl Kernel {
             self.time_passed(tid);
             return None;
         }
-        self.emit(tid, || Fact::DeviceIo {
-            device,
-            direction,
-            result: Err(error.kind()),
-        });
+        self.emit_io(tid, device, direction, Err(error.kind()));
         Some(failed(error))
     }
 
-    /// Ends the claim of a task that reads a device. The device of an operation on names ends with it,
-    /// unless it is a file that was `opened`: no other task has it.
-    #[inline]
-    pub(super) fn end_read(&mut self, device: DeviceId, op: ReadOp, opened: bool) {
-        self.devices.release(device, Direction::Read);
+    /// Ends the claim of a task that was to read a device, and does not.
+    pub(super) fn give_up_read(&mut self, device: DeviceId, op: ReadOp) {
+        self.devices.end_read(device, false);
         if let ReadOp::Disk(call) = op
-            && !opened
+            && let Some(call) = SystemCall::from_number(call as u8)
         {
             self.end_operation(device, call);
         }
     }
 
-    #[cold]
-    #[inline(never)]
-    fn end_operation(&mut self, device: DeviceId, call: u8) {
-        if SystemCall::from_number(call).is_some_and(|call| call.device().is_none()) {
+    /// Ends the device of an operation on names: no other task has it.
+    pub(super) fn end_operation(&mut self, device: DeviceId, call: SystemCall) {
+        if call.device().is_none() {
             self.devices.remove(device);
             contain(|| drop(self.world.io(device, Request::Close)));
         }

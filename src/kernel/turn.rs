@@ -254,6 +254,7 @@ impl Kernel {
     }
 
     #[cold]
+    #[inline(never)]
     fn resume_held(&mut self, me: Runnable, ticket: Ticket) {
         let held = self.held.take(ticket);
         self.frame.put_parcel(held.beside);
@@ -295,11 +296,7 @@ impl Kernel {
         self.stats.finished += u64::from(!me.tid.is_daemon());
         self.frame.take_due();
         let mut exit = match panic {
-            Some(panic) => {
-                let (exit, place) = fault(&self.frame, panic);
-                self.places.faulted(me.tid, place);
-                exit
-            }
+            Some(panic) => self.faulted(me, panic),
             None => {
                 // Its destructors have run: only memory is left.
                 drop(task.take_program());
@@ -321,6 +318,14 @@ impl Kernel {
                 self.hold_back(me, None);
             }
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn faulted(&mut self, me: Runnable, panic: Panic) -> Exit {
+        let (exit, place) = fault(&self.frame, panic);
+        self.places.faulted(me.tid, place);
+        exit
     }
 
     fn hold_back(&mut self, me: Runnable, call: Option<SystemCall>) {
@@ -380,19 +385,26 @@ impl Kernel {
     /// the decision depends on it.
     #[inline(always)]
     pub(super) fn perform(&mut self, me: Runnable, call: SystemCall, deferred: bool) -> Outcome {
+        if self.frame.is_looked_into()
+            && let Some(outcome) = self.look_into(me, call, deferred)
+        {
+            return outcome;
+        }
+        self.handle(me, call)
+    }
+
+    /// Notes what a call touches, and screens that of a trap. Returns the verdict, if that is one.
+    #[cold]
+    #[inline(never)]
+    fn look_into(&mut self, me: Runnable, call: SystemCall, deferred: bool) -> Option<Outcome> {
         if self.frame.is_noted() {
             if !deferred {
                 self.note_trap(call);
             }
             self.note_call(me, call);
         }
-        if !deferred
-            && self.frame.is_screened()
-            && let Some(outcome) = self.screen(me, call)
-        {
-            return outcome;
-        }
-        self.handle(me, call)
+        let is_screened = !deferred && self.frame.is_screened();
+        is_screened.then(|| self.screen(me, call)).flatten()
     }
 
     /// The same for a trap, where it is rare.

@@ -52,6 +52,7 @@ impl Kernel {
 
     /// Takes a task that ends out of its queue. An answer that it has not received goes back to its
     /// source.
+    #[inline(never)]
     pub(super) fn unqueue(&mut self, me: Runnable, state: State) {
         match state {
             State::Running | State::Ending | State::Zombie(_) => {}
@@ -77,7 +78,7 @@ impl Kernel {
             State::Late(answer) => self.take_back_answer(*answer),
             State::Pending(Pending::Read(device, op)) => {
                 self.touch_device(device);
-                self.end_read(device, op, false);
+                self.give_up_read(device, op);
             }
             State::Pending(Pending::Held(ticket)) => self.drop_held(ticket),
             _ => {}
@@ -118,7 +119,7 @@ impl Kernel {
                 self.touch_device(device);
                 self.devices.end_wait(me);
                 match then {
-                    Then::Read(op) => self.end_read(device, op, false),
+                    Then::Read(op) => self.give_up_read(device, op),
                     Then::Done | Then::Again => self.devices.release(device, direction),
                 }
             }

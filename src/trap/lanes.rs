@@ -1,6 +1,8 @@
 //! The flags that decide which lane a trap takes, and those that change the turn after it.
 
-use super::frame::{DEFERRED, DUE, OBSERVED, PAYLOAD, PUBLISHED, REQUEUED, SCREENED, TrapFrame};
+use super::frame::{
+    DEFERRED, DUE, NOTED, OBSERVED, PAYLOAD, PUBLISHED, REQUEUED, SCREENED, TrapFrame,
+};
 use crate::abi::SystemCall;
 
 impl TrapFrame {
@@ -63,6 +65,12 @@ impl TrapFrame {
     #[inline(always)]
     pub(crate) fn is_screened(&self) -> bool {
         self.flags.get() & SCREENED != 0
+    }
+
+    /// Returns whether a trap is noted or screened. One question for both.
+    #[inline(always)]
+    pub(crate) fn is_looked_into(&self) -> bool {
+        self.flags.get() & (NOTED | SCREENED) != 0
     }
 
     /// Sends the next trap to the plain lane, which cuts it.

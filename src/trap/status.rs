@@ -75,10 +75,18 @@ impl Kept {
     }
 
     pub(crate) fn intern(&self, name: &str) -> Rc<str> {
-        let mut names = self.names.borrow_mut();
+        let names = self.names.borrow();
         if let Some(known) = names.iter().find(|known| ***known == *name) {
             return Rc::clone(known);
         }
+        drop(names);
+        self.add_name(name)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn add_name(&self, name: &str) -> Rc<str> {
+        let mut names = self.names.borrow_mut();
         let new = Rc::from(name);
         names.truncate(NAMES - 1);
         names.insert(0, Rc::clone(&new));

@@ -16,13 +16,10 @@ pub(crate) struct AllUnread {
 }
 
 impl AllUnread {
-    #[inline(always)]
     pub(crate) fn has_any(&self, device: DeviceId) -> bool {
-        !self.of.is_empty()
-            && self
-                .of
-                .get(&device)
-                .is_some_and(|unread| !unread.is_empty())
+        self.of
+            .get(&device)
+            .is_some_and(|unread| !unread.is_empty())
     }
 
     pub(crate) fn clear(&mut self) {

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     abi::{Errno, Exit, Limits, Reply, SystemCall, TaskInfo, Tid},
-    trap::{NewTask, Options, Payload, Start},
+    trap::{NewTask, Options, Payload, Start, TrapFrame},
 };
 
 impl Os {
@@ -277,11 +277,7 @@ impl Os {
             |reply, frame| match reply {
                 // Apart: a payload that may be there is moved as a whole.
                 Reply::Exit if !frame.has_payload() => Ok(Exit::Done),
-                _ => match (reply, frame.take()) {
-                    (Reply::Exit, Some(Payload::Exit(exit))) => Ok(exit),
-                    (Reply::Err(errno), _) => Err(errno),
-                    (other, _) => mismatch(other),
-                },
+                _ => exit_beside(reply, frame),
             },
         )
     }
@@ -370,5 +366,16 @@ impl Os {
             },
             answer!(Reply::Random(number) => number as usize),
         )
+    }
+}
+
+/// Takes an exit that has a text, or the error of a wait.
+#[cold]
+#[inline(never)]
+fn exit_beside(reply: Reply, frame: &TrapFrame) -> Result<Exit, Errno> {
+    match (reply, frame.take()) {
+        (Reply::Exit, Some(Payload::Exit(exit))) => Ok(exit),
+        (Reply::Err(errno), _) => Err(errno),
+        (other, _) => mismatch(other),
     }
 }

@@ -111,6 +111,12 @@ macro_rules! forward_world {
             request: $crate::Request<'_>
         ) -> ::std::io::Result<$crate::Answer>);
     };
+    (@recv $this:ident, $inner:expr) => {
+        $crate::forward_world!(@ask $this, $inner, recv(
+            device: $crate::DeviceId,
+            buf: &mut [u8]
+        ) -> ::std::io::Result<(usize, bool)>);
+    };
     (@mail $this:ident, $inner:expr) => {
         $crate::forward_world!(@ask $this, $inner,
             mail(mail: &mut dyn $crate::Mail) -> ::std::io::Result<()>);

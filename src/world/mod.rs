@@ -201,6 +201,15 @@ pub trait World {
         io::unsupported()
     }
 
+    /// Reads, as [`Request::Recv`] does. Returns how many bytes there were, and whether it is known that no more are
+    /// left: the promise of [`Request::Drained`], which the kernel need not ask for then. A world around
+    /// another one keeps this method as it is, so that its `io` has each request.
+    #[doc(hidden)]
+    fn recv(&mut self, device: DeviceId, buf: &mut [u8]) -> Result<(usize, bool)> {
+        let n = self.io(device, Request::Recv(buf))?.bytes()?;
+        Ok((n, false))
+    }
+
     /// Takes mail of other kernels and threads. A tape holds it. A world around another one forwards this.
     ///
     /// *Errors:* those of a tape; `Unsupported` for a world around a tape that does not forward this.
@@ -251,7 +260,7 @@ pub trait World {
 
 impl<W: World + ?Sized> World for Box<W> {
     forward_world!(@all this, **this; now, now_for_log, random, reseed, seed, reset, print, take_console,
-        wait, wait_for_threads, holds_tasks, is_idle, remote, submit, io, spins, spin, net, choose,
+        wait, wait_for_threads, holds_tasks, is_idle, remote, submit, io, recv, spins, spin, net, choose,
         is_asked, before_turn, mail);
 }
 

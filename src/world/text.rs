@@ -31,16 +31,18 @@ impl Text {
         self.device == Some(device) && !matches!(request, Request::Input)
     }
 
+    pub(super) fn read(&mut self, buf: &mut [u8]) -> usize {
+        let left = &self.bytes[self.at..];
+        let n = left.len().min(buf.len());
+        buf[..n].copy_from_slice(&left[..n]);
+        self.at += n;
+        n
+    }
+
     /// Answers a request to its device. It is always ready.
     pub(super) fn io(&mut self, request: Request<'_>) -> Result<Answer> {
         match request {
-            Request::Recv(buf) => {
-                let left = &self.bytes[self.at..];
-                let n = left.len().min(buf.len());
-                buf[..n].copy_from_slice(&left[..n]);
-                self.at += n;
-                Ok(Answer::Bytes(n))
-            }
+            Request::Recv(buf) => Ok(Answer::Bytes(self.read(buf))),
             Request::Drained => Ok(Answer::Ready(false)),
             Request::Ready(direction) => Ok(Answer::Ready(direction == Direction::Read)),
             Request::Close => {

@@ -61,7 +61,7 @@ impl System for Epoll {
         poller: &Poller,
         deadline: Option<Duration>,
         span: Option<Duration>,
-        mut tell: impl FnMut(u64, Readiness),
+        mut tell: impl FnMut(u64, &Readiness),
     ) -> io::Result<()> {
         let polls = span == Some(Duration::ZERO);
         let comes_first = |deadline| self.set_for.is_none_or(|set_for| deadline < set_for);
@@ -86,7 +86,7 @@ impl System for Epoll {
                 writable: flags.intersects(Flags::OUT | WRONG),
                 unclear: flags.intersects(Flags::RDHUP | Flags::PRI),
             };
-            tell(key, readiness);
+            tell(key, &readiness);
         }
         Ok(())
     }

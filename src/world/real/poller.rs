@@ -55,7 +55,7 @@ pub(super) trait System: Sized {
         poller: &polling::Poller,
         deadline: Option<Duration>,
         span: Option<Duration>,
-        tell: impl FnMut(u64, Readiness),
+        tell: impl FnMut(u64, &Readiness),
     ) -> io::Result<()>;
 }
 
@@ -188,7 +188,7 @@ impl<S: System> Poller<S> {
         &mut self,
         deadline: Option<Duration>,
         span: Option<Duration>,
-        mut tell: impl FnMut(u64, Readiness),
+        mut tell: impl FnMut(u64, &Readiness),
     ) -> io::Result<()> {
         let wake_up = &self.wake_up;
         let span = match span {
@@ -224,7 +224,7 @@ mod tests {
         let mut poll = |span| {
             let mut told = Vec::new();
             let deadline = Some(Duration::from_secs(3600));
-            let tell = |key, readiness: Readiness| told.push((key, readiness.readable));
+            let tell = |key, readiness: &Readiness| told.push((key, readiness.readable));
             poller.wait(deadline, span, tell).unwrap();
             told
         };

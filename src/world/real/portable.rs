@@ -41,7 +41,7 @@ impl System for Portable {
         poller: &Poller,
         _deadline: Option<Duration>,
         span: Option<Duration>,
-        mut tell: impl FnMut(u64, Readiness),
+        mut tell: impl FnMut(u64, &Readiness),
     ) -> io::Result<()> {
         self.events.clear();
         poller.wait(&mut self.events, span)?;
@@ -51,7 +51,7 @@ impl System for Portable {
                 writable: event.writable,
                 unclear: true,
             };
-            tell(event.key as u64, readiness);
+            tell(event.key as u64, &readiness);
         }
         Ok(())
     }

@@ -20,7 +20,7 @@ use super::{
 use crate::{
     abi::{DeviceId, Direction, ListenOptions},
     trap::Descriptor,
-    world::{Answer, Request, io::send_piece, text::Text},
+    world::{Answer, Request, World as _, io::send_piece, text::Text},
 };
 
 impl RealWorld {
@@ -87,7 +87,13 @@ impl RealWorld {
                 self.close(device);
                 Ok(Answer::Done)
             }
-            Request::Recv(buf) => self.recv(device, buf).map(Answer::Bytes),
+            Request::Recv(buf) => {
+                let (n, is_promised) = self.recv(device, buf)?;
+                if is_promised {
+                    self.sources.take_back(device);
+                }
+                Ok(Answer::Bytes(n))
+            }
             Request::Drained => self.drained(device).map(Answer::Ready),
             Request::Send(buf) => self.send(device, buf).map(Answer::Bytes),
         }

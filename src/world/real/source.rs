@@ -91,6 +91,13 @@ impl Sources {
         Ok((source, &mut self.owed[usize::from(id.is_of_daemon())]))
     }
 
+    /// Takes back the promise of a report, which no task waits for.
+    pub(super) fn take_back(&mut self, id: DeviceId) {
+        if let Ok((source, owed)) = self.get(id) {
+            *owed -= usize::from(std::mem::take(&mut source.owed[Direction::Read as usize]));
+        }
+    }
+
     pub(super) fn remove(&mut self, id: DeviceId) -> Option<Source> {
         let source = self.open.remove(&id)?;
         let owed = source.owed.iter().filter(|owed| **owed).count();
@@ -100,10 +107,11 @@ impl Sources {
 
     /// Remembers what the poller says of a device, and reports it if that is owed. Readers first:
     /// the end of a half-closed stream must be seen before we write to it.
+    #[inline(always)]
     pub(super) fn note(
         &mut self,
         id: DeviceId,
-        readiness: Readiness,
+        readiness: &Readiness,
         happened: &mut Vec<Happening>,
     ) {
         let Ok((source, count)) = self.get(id) else {
@@ -221,10 +229,15 @@ impl Source {
         was
     }
 
-    /// A read did not fill its buffer: nothing is left, unless that is unclear. No report is owed for
-    /// it.
-    pub(super) fn read_short(&mut self) {
-        self.ready[Direction::Read as usize] &= self.unclear;
+    /// A read did not fill its buffer: nothing is left, unless that is unclear. A report is owed then. Returns
+    /// whether it is so.
+    #[inline(always)]
+    pub(super) fn is_drained(&mut self, count: &mut usize) -> bool {
+        let is_drained = !self.unclear && self.left.is_none();
+        if is_drained {
+            self.set_ready(Direction::Read, false, count);
+        }
+        is_drained
     }
 }
 
