@@ -464,6 +464,13 @@ const HALVES: &[Case] = cases! {
         notes.result(server.send(os, b"answer").await);
         notes.result(recv(os, &client, 64).await);
     }
+    "a half that was emptied before it reads no more has its end at once" => |os, notes, client, server| {
+        client.send_all(os, b"all").await?;
+        settle(os).await;
+        notes.result(recv(os, &server, 64).await);
+        notes.result(server.shutdown_read(os).await);
+        notes.result(recv(os, &server, 64).await);
+    }
     "the end of the incoming half wakes a reader that waits" => |os, notes, _client, server| {
         let reader = server.clone();
         let read = async move |os: &mut Os| reader.recv(os, &mut [0; 8]).await.map(drop);
