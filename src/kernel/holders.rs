@@ -1,8 +1,8 @@
 //! The holders of locks, and cycles of tasks that wait for one another, found when they close.
 //!
 //! The handles of a lock note its holder beside its queue, without a trap. The kernel reads the
-//! holder only when a task blocks, because a cycle closes at no other moment. So a lock that no
-//! task waits for costs nothing here.
+//! holder when a task blocks. A cycle closes at no other moment but one: the latest of several readers
+//! leaves a lock to another reader, which waits. So a lock that no task waits for costs nothing here.
 
 use std::iter;
 
@@ -13,7 +13,7 @@ use super::{
     task::{State, WaitingOn},
 };
 use crate::{
-    abi::{End, On, QueueId, Tid},
+    abi::{End, Exit, On, QueueId, Tid},
     log::{
         Fact,
         tracing::warn_report,
@@ -27,9 +27,11 @@ use crate::{
 /// exits. Only a kill can end such a cycle. The kernel reports it at once, even while other tasks
 /// run.
 ///
-/// A lock is a [`Mutex`](crate::sync::Mutex). A wait that a [timeout](crate::Os::timeout) can end
+/// A lock is a [`Mutex`](crate::sync::Mutex), an [`RwLock`](crate::sync::RwLock), or a
+/// [`Once`](crate::sync::Once) that a task fills. A wait that a [timeout](crate::Os::timeout) can end
 /// is part of no cycle. A wait for a message, a semaphore, a flag, a barrier or a condition is part
-/// of none either, because any task may end it. A cycle of more than 1,024 tasks is not reported
+/// of none either, because any task may end it, nor is one for a member of a
+/// [`Group`](crate::sync::Group), because any member may. A cycle of more than 1,024 tasks is not reported
 /// when it closes.
 ///
 /// In each case a tracer receives the event [`Fact::Deadlocked`].
@@ -108,28 +110,53 @@ impl Kernel {
             self.touch(Object::All);
         }
         if self.holders.is_contended || self.tasks[me].waiters().is_some() {
-            return self.follow(me);
+            return self.follow(me, None);
         }
         None
     }
 
-    /// Follows the waits. They lead back to the caller, or to a task that waits for no other.
-    fn follow(&mut self, me: Runnable) -> Option<Runnable> {
+    /// Follows the wait of the task that is left as the holder of a lock which readers share: another one has
+    /// left, and that may have closed a cycle.
+    pub(super) fn follow_holder(&mut self, lock: QueueId) {
+        let holder = self.queues.holder_of_lock(lock);
+        if self.holders.is_contended
+            && let Some(holder) = holder.and_then(|tid| self.tasks.find_live(tid))
+            && let Some(victim) = self.follow(holder, Some(lock))
+        {
+            self.end(victim, &Exit::Killed);
+        }
+    }
+
+    /// Follows the waits. They lead back to the caller, or to a task that waits for no other. If the caller
+    /// was left as the holder of a lock, a cycle that does not lead through that one is not new.
+    fn follow(&mut self, me: Runnable, left: Option<QueueId>) -> Option<Runnable> {
         if me.tid.is_daemon() {
             return None;
         }
-        if !self.selects.are_none() {
-            let cycle = self.find_ring(me)?;
-            return self.deadlocked(me, &cycle);
+        let cycle = match self.selects.are_none() {
+            true => self.find_chain(me)?,
+            false => self.find_ring(me)?,
+        };
+        if let Some(lock) = left {
+            let last = self.tasks.find_live(*cycle.last()?)?;
+            match *self.tasks[last].state() {
+                State::Blocked(WaitingOn::Queue(at, _)) if at != lock => return None,
+                State::Blocked(WaitingOn::Exit(_)) => return None,
+                _ => {}
+            }
         }
+        self.deadlocked(me, &cycle)
+    }
+
+    /// Finds the cycle that the caller has closed, where no task selects.
+    fn find_chain(&self, me: Runnable) -> Option<Vec<Tid>> {
         let waits = || chain(me, |task| self.blocker(task));
         if !waits().skip(1).any(|task| task == me) {
             return None;
         }
         // Collected only now: few waits close a cycle.
         let others = waits().skip(1).take_while(|task| *task != me);
-        let cycle: Vec<Tid> = iter::once(me).chain(others).map(|task| task.tid).collect();
-        self.deadlocked(me, &cycle)
+        Some(iter::once(me).chain(others).map(|task| task.tid).collect())
     }
 
     /// Finds the shortest cycle that the caller has closed, where tasks select. A task that selects

@@ -279,10 +279,15 @@ impl Kernel {
     /// Gives permits back, to the tasks that wait for them.
     pub(super) fn give(&mut self, queue: QueueId, count: u64) {
         self.touch_queue(queue);
+        let mut is_passed = false;
         if let Some(found) = self.queues.get_mut(queue) {
             found.give_permits(count);
+            is_passed = found.status().is_passed.take();
         }
         self.serve(queue);
+        if is_passed {
+            self.follow_holder(queue);
+        }
     }
 
     /// Grants the requests for permits that can be granted, in order. Then wakes the selects.

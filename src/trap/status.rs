@@ -18,8 +18,10 @@ pub(crate) struct QueueStatus {
     /// How often it was closed: the queue of a condition stays open.
     pub(crate) closes: Cell<u64>,
     /// The task that holds the lock, or [`Tid::KERNEL`]. The handles of the lock write it; the
-    /// kernel reads it when a task blocks.
+    /// kernel reads it when a task blocks, and when one of several holders has left.
     pub(crate) holder: Cell<Tid>,
+    /// Whether one of several holders has left another one behind, and the kernel has not looked yet.
+    pub(crate) is_passed: Cell<bool>,
     pub(crate) kind: Kind,
     pub(crate) name: Option<Rc<str>>,
 }
@@ -70,6 +72,7 @@ impl Kept {
             gone.closed.take();
             gone.closes.take();
             gone.holder.take();
+            gone.is_passed.take();
             kept.push(status);
         }
     }

@@ -359,6 +359,13 @@ impl<T: 'static> Queue<T> {
         self.side.status.holder.set(holder);
     }
 
+    /// The same, where a task may wait for the lock and go on waiting.
+    pub(crate) fn pass_to(&self, holder: Tid) {
+        let status = &self.side.status;
+        let is_other = status.holder.replace(holder) != holder;
+        status.is_passed.set(status.is_passed.get() || is_other);
+    }
+
     pub(crate) fn is_held_by_caller(&self) -> bool {
         self.side.status.holder.get() == self.side.frame.remote.running()
     }

@@ -52,7 +52,7 @@ fn each_access_is_a_fact_and_values_have_their_names() {
 fn an_access_within_another_names_its_value() {
     let uses: [fn(&Shared<u32>); 3] = [
         |sum| sum.update(|_| sum.set(1)),
-        |sum| sum.update(|_| drop(sum.get())),
+        |sum| sum.update(|_| _ = sum.get()),
         |sum| sum.with(|_| sum.update(|_| {})),
     ];
     for (sum, name) in [(Shared::named("sum", 0), " \"sum\""), (Shared::new(0), "")] {

@@ -52,6 +52,9 @@ struct Locked<T> {
 }
 
 /// A share of an [`RwLock`], which dereferences to its value. Dropping it releases the share.
+///
+/// For the kernel the task that took the share holds it. A task that receives it from another task calls
+/// [`ReadGuard::adopt`]. Otherwise the kernel may report a cycle that does not exist.
 pub struct ReadGuard<T> {
     // Dropped in this order: the lock may drop the value apart.
     value: Rc<T>,
@@ -59,6 +62,9 @@ pub struct ReadGuard<T> {
 }
 
 /// The whole of an [`RwLock`], which dereferences to its value. Dropping it releases the lock.
+///
+/// For the kernel the task that took the lock holds it. A task that receives it from another task calls
+/// [`WriteGuard::adopt`]. Otherwise the kernel may report a cycle that does not exist.
 pub struct WriteGuard<T> {
     hold: Hold<T>,
     value: Option<Rc<T>>,
@@ -179,21 +185,41 @@ impl<T: 'static> RwLock<T> {
     }
 }
 
-impl<T> Drop for Hold<T> {
-    fn drop(&mut self) {
-        let Locked {
-            permits, holders, ..
-        } = &*self.inner;
+impl<T> Hold<T> {
+    /// Makes the calling task the holder.
+    fn adopt(&mut self, os: &Os) {
+        let permits = &self.inner.permits;
+        permits.require_home(os, "the lock");
         permits.touch_beside(true);
         permits.touch_cycles();
-        if self.count == 0 {
-            return;
+        if self.count > 0 {
+            let by = os.running();
+            self.pass_on(Some(by));
+            self.holder = by;
         }
-        let mut holders = holders.borrow_mut();
+    }
+
+    /// Takes the holder from the list, in favour of this one. If the latest is another one then, a cycle may
+    /// have closed.
+    fn pass_on(&self, to: Option<Tid>) {
+        let mut holders = self.inner.holders.borrow_mut();
         let place = holders.iter().rposition(|holder| *holder == self.holder);
         holders.remove(place.expect("it holds the lock"));
-        permits.set_holder(holders.last().copied().unwrap_or(Tid::KERNEL));
-        permits.defer_give(self.count);
+        holders.extend(to);
+        let latest = holders.last().copied().unwrap_or(Tid::KERNEL);
+        self.inner.permits.pass_to(latest);
+    }
+}
+
+impl<T> Drop for Hold<T> {
+    fn drop(&mut self) {
+        let permits = &self.inner.permits;
+        permits.touch_beside(true);
+        permits.touch_cycles();
+        if self.count > 0 {
+            self.pass_on(None);
+            permits.defer_give(self.count);
+        }
     }
 }
 
@@ -209,6 +235,40 @@ impl<T> Clone for RwLock<T> {
     fn clone(&self) -> Self {
         let inner = Rc::clone(&self.inner);
         Self { inner }
+    }
+}
+
+impl<T: 'static> ReadGuard<T> {
+    /// Makes the calling task the holder of the share, in reports and in the search for cycles. A task that
+    /// receives a guard from another task calls this. Never blocks.
+    pub fn adopt(&mut self, os: &Os) {
+        self.hold.adopt(os);
+    }
+}
+
+impl<T: 'static> WriteGuard<T> {
+    /// Makes the calling task the holder of the lock, in reports and in the search for cycles. A task that
+    /// receives a guard from another task calls this. Never blocks.
+    ///
+    /// ```
+    /// # use trapline::{Kernel, Os, sync::RwLock};
+    /// # let mut kernel = Kernel::simulated(0);
+    /// kernel.spawn("main", async |os: &mut Os| {
+    ///     let table = RwLock::new(os, 0).await;
+    ///     let mut whole = table.write(os).await.unwrap();
+    ///     let writer = os.spawn("writer", async move |os: &mut Os| {
+    ///         whole.adopt(os);
+    ///         os.yield_now().await;
+    ///         *whole += 1;
+    ///     }).await;
+    ///     assert!(writer.is_ok());
+    ///     assert_eq!(*table.read(os).await.unwrap(), 1);
+    /// })?;
+    /// # kernel.run()?.check()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn adopt(&mut self, os: &Os) {
+        self.hold.adopt(os);
     }
 }
 

@@ -62,8 +62,8 @@ impl Semaphore {
     }
 
     /// Takes so many permits, all at once. *Blocks* while there are fewer; for ever if the semaphore never
-    /// had as many. A task that asks for few waits behind one that asked for many before. (tokio's
-    /// `acquire_many`.)
+    /// had as many. A task that asks for few waits behind one that asked for many before, and one that asks
+    /// for none does not wait. (tokio's `acquire_many`.)
     ///
     /// ```
     /// # use trapline::{Closed, Kernel, Os, sync::Semaphore};
@@ -95,8 +95,7 @@ impl Semaphore {
                 return Ok(self.permit(permits, false));
             }
             self.permits.take_permits(os, permits as u64).await?;
-            self.permits.set_held();
-            Ok(self.permit(permits, true))
+            Ok(self.taken(permits))
         }
     }
 
@@ -105,19 +104,24 @@ impl Semaphore {
         self.try_acquire_many(os, 1).await
     }
 
-    /// Takes so many permits, if there are as many and no task waits. Never blocks.
+    /// Takes so many permits, if there are as many and no task waits; none are always there. Never blocks.
     pub async fn try_acquire_many(&self, os: &mut Os, permits: usize) -> Option<Permit> {
         self.permits.require_home(os, "the semaphore");
         let taken = self.permits.try_take_permits(os, permits as u64).await;
-        taken.then(|| {
-            self.permits.set_held();
-            self.permit(permits, true)
-        })
+        taken.then(|| self.taken(permits))
     }
 
     /// Returns the queue that counts the permits.
     pub(crate) fn permits(&self) -> &Queue<()> {
         &self.permits
+    }
+
+    /// Returns permits that the caller has taken now. It is not the holder of any if these are none.
+    fn taken(&self, count: usize) -> Permit {
+        if count > 0 {
+            self.permits.set_held();
+        }
+        self.permit(count, true)
     }
 
     /// Returns permits that the caller has taken, unless a mutation has left that out.

@@ -7,7 +7,7 @@ use trapline::{
     sync::{Broadcast, Flag, Missed, Once, RwLock, Semaphore, Watch},
 };
 
-use crate::support::{Diary, sim, unplaced, unscripted};
+use crate::support::{Diary, logged, sim, tid, unplaced, unscripted};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -301,6 +301,127 @@ fn a_cycle_through_a_shared_lock_is_found_and_named() {
         })
         .unwrap();
     kernel.run().unwrap().check().unwrap();
+}
+
+/// A reader of two that then asks to write waits for the other one, and when that one leaves, for itself.
+async fn upgrades(os: &mut Os, lock: RwLock<()>, after: Duration) {
+    let _share = lock.read(os).await;
+    os.sleep(after).await;
+    drop(lock.write(os).await);
+}
+
+#[test]
+fn a_cycle_that_closes_when_a_reader_leaves_is_found() {
+    let alive = async |os: &mut Os| loop {
+        os.sleep(MS).await;
+    };
+    // In the second case the one that leaves was there first: it was never the holder.
+    for (others_at, leaves_at, closes_at) in [(1, 20, 20), (1, 5, 10)] {
+        let mut kernel = unscripted().on_deadlock(OnDeadlock::Stop).build().unwrap();
+        kernel.spawn("alive", alive).unwrap();
+        let main = async move |os: &mut Os| {
+            let lock = RwLock::named(os, "table", ()).await;
+            let (one, other) = (lock.clone(), lock);
+            spawn(os, async move |os: &mut Os| {
+                upgrades(os, one, 10 * MS).await
+            })
+            .await;
+            os.sleep(others_at * MS).await;
+            let share = other.read(os).await;
+            os.sleep((leaves_at - others_at) * MS).await;
+            drop(share);
+            os.sleep(MS).await;
+        };
+        kernel.spawn("main", main).unwrap();
+        let Err(Error::Deadlock(deadlock)) = kernel.run() else {
+            panic!("it waits for itself");
+        };
+        assert_eq!(deadlock.cycles, [[tid(3)]]);
+        assert_eq!(kernel.now(), closes_at * MS);
+    }
+}
+
+#[test]
+fn a_cycle_that_closes_when_a_reader_leaves_is_reported_once_and_killed() {
+    // Both ask to write: the younger is on the first cycle, and the other is left on its own.
+    for (action, cycles) in [(OnDeadlock::Kill, 2), (OnDeadlock::Warn, 1)] {
+        let (mut kernel, log) = logged(unscripted().on_deadlock(action));
+        let main = async |os: &mut Os| {
+            let lock = RwLock::new(os, ()).await;
+            for after in [1, 2] {
+                let lock = lock.clone();
+                spawn(os, async move |os: &mut Os| {
+                    upgrades(os, lock, after * MS).await
+                })
+                .await;
+            }
+        };
+        kernel.spawn("main", main).unwrap();
+        let ended = kernel.run();
+        assert_eq!(ended.is_ok(), action == OnDeadlock::Kill, "{ended:?}");
+        let lines = log.lines();
+        let found = lines.iter().filter(|line| line.contains("deadlock"));
+        assert_eq!(found.count(), cycles, "{lines:?}");
+    }
+}
+
+#[test]
+fn a_guard_of_a_shared_lock_that_another_task_adopts_is_its_own() {
+    let moves = |adopts: bool, writes: bool| {
+        let mut kernel = unscripted().on_deadlock(OnDeadlock::Stop).build().unwrap();
+        let main = async move |os: &mut Os| {
+            let lock = RwLock::new(os, ()).await;
+            let (mut share, mut whole) = (None, None);
+            match writes {
+                true => whole = lock.write(os).await.ok(),
+                false => share = lock.read(os).await.ok(),
+            }
+            let ends = async move |os: &mut Os| {
+                if adopts {
+                    share.iter_mut().for_each(|share| share.adopt(os));
+                    whole.iter_mut().for_each(|whole| whole.adopt(os));
+                }
+                os.sleep(MS).await;
+            };
+            spawn(os, ends).await;
+            os.yield_now().await;
+            drop(lock.write(os).await);
+        };
+        kernel.spawn("main", main).unwrap();
+        kernel.run().map(drop)
+    };
+    for writes in [false, true] {
+        assert!(moves(true, writes).is_ok(), "{writes}");
+        let ended = moves(false, writes);
+        assert!(matches!(ended, Err(Error::Deadlock(_))), "{ended:?}");
+    }
+}
+
+#[test]
+fn a_task_that_takes_no_permits_holds_none() {
+    for tries in [false, true] {
+        let mut kernel = unscripted().build().unwrap();
+        let main = async move |os: &mut Os| {
+            let pool = Semaphore::named(os, "pool", 1).await;
+            let _permit = pool.acquire(os).await;
+            let theirs = pool.clone();
+            let asks = async move |os: &mut Os| {
+                match tries {
+                    true => drop(theirs.try_acquire_many(os, 0).await),
+                    false => drop(theirs.acquire_many(os, 0).await),
+                }
+                drop(theirs.acquire(os).await);
+            };
+            let asker = spawn(os, asks).await;
+            let _ = os.wait(asker).await;
+        };
+        kernel.spawn("main", main).unwrap();
+        let Err(Error::Deadlock(deadlock)) = kernel.run() else {
+            panic!("the permit is not given back");
+        };
+        let text = deadlock.to_string();
+        assert!(text.contains("last taken by task 1"), "{text}");
+    }
 }
 
 /// Readers and writers, of which one is killed or cut: no two writers, no reader beside a writer.
