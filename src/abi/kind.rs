@@ -126,6 +126,18 @@ impl Kind {
         matches!(self, Self::Mutex | Self::Once)
     }
 
+    /// Returns what a wait has found that ends well with the close of its queue; `None` where that is an error.
+    pub(crate) fn found_closed(self) -> Option<&'static str> {
+        match self {
+            Self::Flag => Some("set"),
+            Self::Promise => Some("decided"),
+            Self::Barrier => Some("passed"),
+            Self::Watch => Some("changed"),
+            Self::Once => Some("made"),
+            _ => None,
+        }
+    }
+
     /// Returns whether only the task that holds it can end a wait for it.
     pub(crate) fn is_lock(self) -> bool {
         matches!(self, Self::Mutex | Self::RwLock | Self::Once)

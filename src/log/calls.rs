@@ -6,7 +6,7 @@
 use std::{fmt, net::SocketAddr, rc::Rc, time::Duration};
 
 use super::{Answered, Call, Detail, Fact, Wake};
-use crate::abi::{Kind, Nanos, On, Place, QueueId, Reply, Signal, SystemCall, Tid};
+use crate::abi::{Errno, Kind, Nanos, On, Place, QueueId, Reply, Signal, SystemCall, Tid};
 
 /// An object that a queue is part of.
 #[derive(Debug, Default)]
@@ -156,6 +156,13 @@ impl CallInfo {
         object.is_some_and(|object| object.kind == Kind::Signals)
     }
 
+    /// Returns what the close of the queue means for it, if that is no error.
+    fn found_closed(&self) -> Option<&'static str> {
+        let waits = matches!(self.call, SystemCall::Get(_) | SystemCall::TryGet(_));
+        let object = self.object.as_ref().filter(|_| waits);
+        object.and_then(|object| object.kind.found_closed())
+    }
+
     /// Returns what this puts around the next calls.
     pub(super) fn arms(&self) -> Around {
         let deadline = match self.call {
@@ -197,6 +204,10 @@ fn answer(call: Option<&CallInfo>, answered: Answered<'_>) -> String {
         (Reply::Message(message), _) if call.is_some_and(CallInfo::takes_signal) => {
             let signal = Signal::of_message(message);
             signal.map_or_else(|| answered.to_string(), |signal| signal.to_string())
+        }
+        (Reply::Err(Errno::Closed), _) => {
+            let found = call.and_then(CallInfo::found_closed);
+            found.map_or_else(|| answered.to_string(), Into::into)
         }
         _ => answered.to_string(),
     }

@@ -4,9 +4,9 @@ use std::{cell::RefCell, rc::Rc, time::Duration};
 
 use proptest::prelude::*;
 use trapline::{
-    Deadlock, Detail, Error, Event, Fact, Kernel, Ledger, On, Os, Queue, Reply, Scope, SimWorld,
-    Source, Step, SystemCall, TaskInfo, Tid, Tracer,
-    sync::{Condition, Flag, Mutex, Semaphore},
+    Deadlock, Detail, Error, Event, Fact, Kernel, Ledger, On, Os, Promise, Queue, Reply, Scope,
+    SimWorld, Source, Step, SystemCall, TaskInfo, Tid, Tracer,
+    sync::{Condition, Flag, Mutex, Once, Semaphore, Watch},
 };
 
 use crate::support::*;
@@ -65,6 +65,56 @@ fn the_ledger_knows_which_call_a_task_is_at() {
     assert_eq!((ledger.comm(1.into()), ledger.len()), ("waiter", 0));
     follow(&mut ledger, 2, [Fact::Reaped]);
     assert_eq!(ledger.comm(1.into()), "?", "another was reaped since");
+}
+
+/// Where a wait ends well with the close of its queue, its answer is no error.
+#[test]
+fn the_answer_of_a_wait_that_ends_well_is_in_the_words_of_its_object() {
+    let ledger = Rc::new(RefCell::new(Ledger::new()));
+    let told = Rc::new(RefCell::new(Vec::new()));
+    let (lines, known) = (Rc::clone(&told), Rc::clone(&ledger));
+    let tracer = move |event: &Event<'_>| {
+        known.borrow_mut().event(event);
+        if let Fact::Replied { .. } = event.fact {
+            let line = known.borrow().line(&event.fact, event.tid).to_string();
+            lines.borrow_mut().push(line);
+        }
+    };
+    let mut kernel = sim().tracer(tracer).build().unwrap();
+    let main = async |os: &mut Os| {
+        let flag = Flag::new(os).await;
+        flag.set(os).await;
+        flag.wait(os).await;
+        let (setter, promise) = Promise::new(os).await;
+        setter.set(os, 1).await.unwrap();
+        assert_eq!(promise.wait(os).await, Ok(1));
+        let watch = Watch::new(os, 0).await;
+        let other = watch.clone();
+        watch.set(os, 1).await;
+        other.changed(os).await;
+        let once = Once::new(os).await;
+        for _ in 0..2 {
+            once.get_or_init(os, async |_: &mut Os| 1).await;
+        }
+        let queue = Queue::<u8>::unbounded(os).await;
+        queue.close(os).await;
+        queue.get(os).await.unwrap_err();
+    };
+    kernel.spawn("main", main).unwrap();
+    kernel.run().unwrap().check().unwrap();
+    let told = told.borrow();
+    for expected in [
+        "wait(flag 1) = set",
+        "wait(promise 2) = decided",
+        "changed(watch 3) = changed",
+        "get_or_init(once 5) = made",
+        "get(queue 6) = Closed (it is closed)",
+    ] {
+        assert!(
+            told.iter().any(|line| line == expected),
+            "{expected}: {told:?}"
+        );
+    }
 }
 
 #[test]
