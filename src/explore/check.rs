@@ -246,7 +246,9 @@ where
     /// [`Kernel::run`] fails with [`Error::Limit`]: some schedule never ends.
     ///
     /// An exhaustive search limits the turns of a schedule, by default to 10,000. It cuts a longer
-    /// one, which counts for [`Check::schedules`], and is not complete then.
+    /// one, which counts for [`Check::schedules`], and is not complete then. A task that spins, with a yield in
+    /// a loop until another one has written, has a schedule of each length up to this limit: a limit of a few
+    /// hundred turns, or a flag in place of the loop, saves most of such a search.
     pub fn steps(mut self, steps: u64) -> Self {
         self.settings.steps = Some(steps);
         self
