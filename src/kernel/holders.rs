@@ -13,7 +13,7 @@ use super::{
     task::{State, WaitingOn},
 };
 use crate::{
-    abi::{End, Exit, On, QueueId, Tid},
+    abi::{End, On, QueueId, Tid},
     log::{
         Fact,
         tracing::warn_report,
@@ -73,6 +73,8 @@ pub(super) struct Holders {
     is_contended: bool,
     /// The tasks whose calls closed a cycle since the last poll. That poll warns, or ends the run.
     closed: Vec<Tid>,
+    /// The tasks that the next poll kills.
+    doomed: Vec<Runnable>,
 }
 
 impl Holders {
@@ -81,7 +83,13 @@ impl Holders {
             action,
             is_contended: false,
             closed: Vec::new(),
+            doomed: Vec::new(),
         }
+    }
+
+    #[inline(always)]
+    pub(super) fn are_doomed(&self) -> bool {
+        !self.doomed.is_empty()
     }
 
     pub(super) fn reset(&mut self) {
@@ -116,15 +124,26 @@ impl Kernel {
     }
 
     /// Follows the wait of the task that is left as the holder of a lock which readers share: another one has
-    /// left, and that may have closed a cycle.
+    /// left, and that may have closed a cycle. The next poll kills the task that is to break it.
     pub(super) fn follow_holder(&mut self, lock: QueueId) {
         let holder = self.queues.holder_of_lock(lock);
         if self.holders.is_contended
             && let Some(holder) = holder.and_then(|tid| self.tasks.find_live(tid))
             && let Some(victim) = self.follow(holder, Some(lock))
         {
-            self.end(victim, &Exit::Killed);
+            self.holders.doomed.push(victim);
+            self.poll_soon();
         }
+    }
+
+    /// Returns a task that the poll is to kill, unless its cycle is over: another task was killed since.
+    pub(super) fn next_doomed(&mut self) -> Option<Runnable> {
+        while let Some(victim) = self.holders.doomed.pop() {
+            if !self.cycle_of(victim.tid).cycles.is_empty() {
+                return Some(victim);
+            }
+        }
+        None
     }
 
     /// Follows the waits. They lead back to the caller, or to a task that waits for no other. If the caller

@@ -8,7 +8,7 @@ use super::{
     turn::Turn,
 };
 use crate::{
-    abi::{Nanos, Tid},
+    abi::{Exit, Nanos, Tid},
     sched::{Cause, Runnable},
     trap::Note,
     world::BeforeTurn,
@@ -202,6 +202,12 @@ impl Kernel {
         self.frame.mailboxes.admit();
         self.run_deferred_of_host();
         self.run_daemons();
+        while self.holders.are_doomed()
+            && let Some(victim) = self.next_doomed()
+        {
+            self.frame.note(Note::Barrier);
+            self.end(victim, &Exit::Killed);
+        }
         // A daemon may have taken mail, and the kernel may sleep now.
         self.frame.mailboxes.admit();
         if self.is_over() {
