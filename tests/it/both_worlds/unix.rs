@@ -5,7 +5,7 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-use trapline::{Source, UnixListener, UnixStream};
+use trapline::{UnixListener, UnixStream};
 
 use super::*;
 

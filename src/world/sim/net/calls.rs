@@ -193,20 +193,15 @@ impl Net {
         let Socket::Listener(at) = self.socket(device)? else {
             return Err(ErrorKind::InvalidInput.into());
         };
-        let server = loop {
-            let listener = &mut self.listeners[at];
-            let Some(server) = listener.waiting.pop_front() else {
-                listener.is_owed = true;
-                return Err(ErrorKind::WouldBlock.into());
-            };
-            // Its host may have crashed meanwhile.
-            if self.find(server).is_some() {
-                break server;
-            }
+        let listener = &mut self.listeners[at];
+        let Some(server) = listener.waiting.pop_front() else {
+            listener.is_owed = true;
+            return Err(ErrorKind::WouldBlock.into());
         };
         self.devices.insert(connection, Socket::Stream(server));
         let (end, _) = self.end(server);
-        end.device = connection;
+        (end.device, end.is_queued) = (connection, false);
+        // Its client may have reset it meanwhile.
         if end.stage == Stage::Queued {
             end.stage = Stage::Open;
         }
@@ -486,9 +481,7 @@ impl Net {
             machine.paths.remove(&path);
         }
         for end in listener.waiting {
-            if self.find(end).is_none() {
-                continue;
-            }
+            self.end(end).0.is_queued = false;
             self.abandon(end);
             self.send_packet(end, Signal::Reset);
             self.sweep(end);

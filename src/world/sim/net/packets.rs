@@ -137,8 +137,9 @@ impl Net {
         let Some(at) = self.listener_of(from) else {
             return self.reject(from);
         };
-        self.end(server).0.stage = Stage::Queued;
         self.leave_handshake(server);
+        let (this, _) = self.end(server);
+        (this.stage, this.is_queued) = (Stage::Queued, true);
         let listener = &mut self.listeners[at];
         listener.waiting.push_back(server);
         if std::mem::take(&mut listener.is_owed) {
