@@ -246,7 +246,8 @@ impl SimNet {
 
     /// Sets how long a packet takes from one host to another: a random time within the range, drawn
     /// for each packet. The packets of a connection stay in order. Default: 1 ms. A latency of zero
-    /// counts as 1 ns.
+    /// counts as 1 ns. A packet whose latency is too long to represent, as that of `Duration::MAX`, never
+    /// arrives.
     ///
     /// A range that ends before it begins counts as its begin. Returns the net, so that the call can
     /// follow [`SimNet::new`].
