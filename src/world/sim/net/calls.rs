@@ -181,6 +181,7 @@ impl Net {
         let (host, _) = self.way(client);
         let random = self.random.generator();
         let at = self.links.answer_of_router(host, self.now, random);
+        self.limit_connecting(client, at);
         let packet = Packet {
             from: client.peer(),
             epoch: 0,

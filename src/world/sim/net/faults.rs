@@ -415,7 +415,7 @@ impl Net {
                 self.resend(end);
             }
         } else if !self.links.is_cut((way.1, way.0)) {
-            self.cancel_give_up(end);
+            self.acknowledge(end);
         }
     }
 

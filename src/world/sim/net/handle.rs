@@ -311,15 +311,17 @@ impl SimNet {
         self.clone()
     }
 
-    /// Sets how long a client waits for an answer before its connection fails with `TimedOut`.
-    /// Default: 127 s, as on Linux. Returns the net.
+    /// Sets how long a client waits for an answer before its connection fails with `TimedOut`, whether
+    /// the answer is lost or late. Default: 127 s, as on Linux. Returns the net.
     pub fn connect_timeout(&self, span: Duration) -> Self {
         self.change().limits.connecting = span.into();
         self.clone()
     }
 
-    /// Sets how long a connection waits for an acknowledgement before it fails with `TimedOut`.
-    /// Default: 924 s, as on Linux. Returns the net.
+    /// Sets how long a connection waits for an acknowledgement before it fails with `TimedOut`. What
+    /// arrives is acknowledged at that instant, unless the way back is cut. So a connection fails, too, if
+    /// nothing that it has sent arrives for so long. Unix sockets have no limit. Default: 924 s, as on
+    /// Linux. Returns the net.
     pub fn retransmission_limit(&self, span: Duration) -> Self {
         self.change().limits.acknowledging = span.into();
         self.clone()
