@@ -139,6 +139,15 @@ impl Connection {
         }
     }
 
+    /// How many bytes an end has not read. Those for a Unix socket are there as soon as they are sent.
+    pub(super) fn unread(&self, side: usize) -> usize {
+        let pipe = &self.pipes[1 - side];
+        match self.path {
+            Some(_) => pipe.bytes.len(),
+            None => pipe.arrived,
+        }
+    }
+
     /// Whether this side has sent something that the other one has to acknowledge.
     pub(super) fn is_unacknowledged(&self, side: usize) -> bool {
         let (end, peer) = (&self.ends[side], &self.ends[1 - side]);

@@ -199,9 +199,15 @@ impl Net {
 
     fn arrive_reset(&mut self, end: EndId) {
         self.end(end.peer()).1.is_reset_under_way = false;
+        let is_tcp = self.connection(end).path.is_none();
         let (this, _) = self.end(end);
         match this.stage {
             Stage::Gone => {}
+            // The peer has closed its end: after the error the stream has ended.
+            _ if !is_tcp => {
+                this.got_end = true;
+                self.fail(end, io::ErrorKind::ConnectionReset);
+            }
             Stage::Connecting => self.fail(end, io::ErrorKind::ConnectionRefused),
             // As Linux does: a peer that has ended its half is known to read no more.
             _ if this.got_end => self.fail(end, io::ErrorKind::BrokenPipe),
