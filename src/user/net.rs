@@ -357,7 +357,8 @@ impl<S: StreamKind> Device<S> {
     /// Shuts down the outgoing half. The peer reads the end of the stream, and can still send.
     /// Never blocks.
     ///
-    /// *Errors:* `NotConnected` if the connection is closed already.
+    /// *Errors:* `NotConnected` if the connection is closed already, for TCP. A Unix socket has no such
+    /// error.
     pub fn shutdown_write(&self, os: &mut Os) -> impl Future<Output = io::Result<()>> {
         let id = self.device_id(os);
         os.call(move |_| SystemCall::ShutdownWrite(id), io_checked)

@@ -16,7 +16,7 @@ use std::{
 };
 
 use trapline::{
-    Elapsed, Kernel, ListenOptions, Os, SimWorld, StreamOptions, TcpListener, TcpStream,
+    Elapsed, Kernel, ListenOptions, Os, SimWorld, Source, StreamOptions, TcpListener, TcpStream,
 };
 
 /// How long the operating system may take to pass something on.
@@ -163,6 +163,13 @@ async fn closed(os: &mut Os) -> io::Result<TcpStream> {
     server.close(os).await?;
     settle(os).await;
     Ok(client)
+}
+
+/// Closes a stream with a reset.
+async fn abort(os: &mut Os, stream: TcpStream) -> io::Result<()> {
+    let options = StreamOptions::new().linger(Some(Duration::ZERO));
+    stream.set_options(os, options).await?;
+    Ok(stream.close(os).await?)
 }
 
 const ORDERS: &[Case] = cases! {
@@ -659,6 +666,48 @@ const CLOSING: &[Case] = cases! {
         let (server, _) = listener.accept(os).await?;
         notes.result(recv(os, &server, 64).await);
         notes.result(recv(os, &server, 64).await);
+    }
+    "a client that has reset is accepted" => |os, notes| {
+        let (listener, addr) = listen(os).await?;
+        let [one, other] = [os.connect(addr).await?, os.connect(addr).await?];
+        abort(os, one).await?;
+        other.send_all(os, b"behind").await?;
+        settle(os).await;
+        let (server, peer) = listener.accept(os).await?;
+        notes.note(peer.ip());
+        notes.note(readable(os, &server).await);
+        for _ in 0..2 {
+            notes.result(recv(os, &server, 64).await);
+        }
+        notes.result(server.send(os, b"late").await);
+        let (server, _) = listener.accept(os).await?;
+        notes.result(recv(os, &server, 64).await);
+    }
+    "bytes come before the reset of a client that is accepted later" => |os, notes| {
+        let (listener, addr) = listen(os).await?;
+        let client = os.connect(addr).await?;
+        client.send_all(os, b"was here").await?;
+        abort(os, client).await?;
+        settle(os).await;
+        let sources = [Source::readable(&listener), Source::after(SETTLED)];
+        notes.note(os.select(&sources).await);
+        let (server, _) = listener.accept(os).await?;
+        for _ in 0..3 {
+            notes.result(recv(os, &server, 64).await);
+        }
+        notes.note(os.select(&sources).await);
+    }
+    "a client that has reset fills the backlog" => |os, notes| {
+        let options = ListenOptions::new().backlog(0);
+        let listener = os.listen_with(local(0), options).await?;
+        let addr = listener.local_addr()?;
+        let client = os.connect(addr).await?;
+        abort(os, client).await?;
+        settle(os).await;
+        let connect = async |os: &mut Os| os.connect(addr).await.map(drop);
+        notes.note(os.timeout(4 * SETTLED, connect).await.is_err());
+        listener.accept(os).await?;
+        notes.result(os.connect(addr).await.map(drop));
     }
     "a close wakes the task that waits" => |os, notes, client, _server| {
         let reader = client.clone();

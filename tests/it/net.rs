@@ -832,6 +832,32 @@ fn s82_a_client_that_closes_before_it_is_accepted_is_accepted_all_the_same() {
 }
 
 #[test]
+fn s82_a_connection_that_is_reset_before_it_is_accepted_is_accepted() {
+    let (mut kernel, net) = world();
+    let server = async |os: &mut Os| {
+        let listener = os.listen(any(PORT)).await?;
+        os.sleep(ms(100)).await;
+        for _ in 0..2 {
+            let (stream, _) = listener.accept(os).await?;
+            failed(stream.recv(os, &mut [0; 9]).await, os).await;
+        }
+        io::Result::Ok(())
+    };
+    let server = kernel.spawn_on("b", "server", server).unwrap();
+    let console = connected(&mut kernel, async move |os, stream| {
+        // It is in the handshake at the server.
+        net.abort(stream.id())?;
+        let other = os.connect(("b", PORT)).await?;
+        os.sleep(ms(20)).await;
+        net.reset("a", "b")?;
+        failed(other.recv(os, &mut [0; 9]).await, os).await;
+        os.wait(server).await.map(drop).map_err(io::Error::from)
+    });
+    let expected = "61 ConnectionReset\n100 ConnectionReset\n100 ConnectionReset\n";
+    assert_eq!(console, expected);
+}
+
+#[test]
 fn s82_a_file_is_sent() {
     after(
         async |os, stream| {

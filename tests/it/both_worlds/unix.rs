@@ -5,7 +5,7 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-use trapline::{Source, UnixListener, UnixStream};
+use trapline::{UnixListener, UnixStream};
 
 use super::*;
 
@@ -161,6 +161,103 @@ pub(super) const UNIX: &[Case] = cases! {
         notes.result(recv(os, &client, 64).await);
         notes.result(recv(os, &client, 64).await);
         notes.result(client.send(os, b"late").await);
+    }
+    "a peer that has closed before bytes arrive" => |os, notes| {
+        let (one, other) = os.socketpair().await?;
+        one.send_all(os, b"unread").await?;
+        drop(other);
+        notes.result(one.send(os, b"late").await);
+        settle(os).await;
+        for _ in 0..2 {
+            notes.result(recv(os, &one, 64).await);
+        }
+        notes.result(one.send(os, b"late").await);
+        notes.result(one.shutdown_write(os).await);
+        notes.result(one.shutdown_read(os).await);
+    }
+    "bytes come before the reset" => |os, notes| {
+        let (one, other) = os.socketpair().await?;
+        one.send_all(os, b"unread").await?;
+        other.send_all(os, b"answer").await?;
+        other.shutdown_write(os).await?;
+        drop(other);
+        settle(os).await;
+        notes.result(one.send(os, b"late").await);
+        for _ in 0..3 {
+            notes.result(recv(os, &one, 64).await);
+        }
+    }
+    "an end that reads no more reports no reset" => |os, notes| {
+        let (one, other) = os.socketpair().await?;
+        one.send_all(os, b"unread").await?;
+        notes.result(one.shutdown_read(os).await);
+        drop(other);
+        settle(os).await;
+        notes.result(recv(os, &one, 64).await);
+        notes.result(one.shutdown_write(os).await);
+        for _ in 0..2 {
+            notes.result(recv(os, &one, 64).await);
+        }
+    }
+    "a reset wakes a reader and a writer that wait" => |os, notes| {
+        let (one, other) = os.socketpair().await?;
+        let [reader, writer] = [one.clone(), one.clone()];
+        let read = async move |os: &mut Os| {
+            let reset = recv(os, &reader, 64).await.unwrap_err();
+            assert_eq!(reset.kind(), ErrorKind::ConnectionReset);
+        };
+        let write = async move |os: &mut Os| {
+            let refused = writer.send_all(os, &[1; 700_000]).await.unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::BrokenPipe);
+        };
+        let tasks = [os.spawn("reader", read).await?, os.spawn("writer", write).await?];
+        settle(os).await;
+        drop(other);
+        for task in tasks {
+            notes.note(os.wait(task).await?);
+        }
+    }
+    "halves end again after both have ended" => |os, notes| {
+        let (one, other) = os.socketpair().await?;
+        notes.result(one.shutdown_write(os).await);
+        notes.result(one.shutdown_write(os).await);
+        settle(os).await;
+        notes.result(other.send(os, b"answer").await);
+        notes.result(other.shutdown_write(os).await);
+        settle(os).await;
+        for end in [&one, &other] {
+            notes.result(end.shutdown_write(os).await);
+            notes.result(end.shutdown_read(os).await);
+            notes.result(end.send(os, b"late").await);
+        }
+        for end in [&one, &other] {
+            for _ in 0..2 {
+                notes.result(recv(os, end, 64).await);
+            }
+        }
+    }
+    "an end that reads no more has what was sent before" => |os, notes| {
+        let (one, other) = os.socketpair().await?;
+        other.send_all(os, b"before").await?;
+        notes.result(one.shutdown_read(os).await);
+        notes.result(other.send(os, b"after").await);
+        for most in [3, 64, 64] {
+            notes.result(recv(os, &one, most).await);
+        }
+        notes.result(one.send(os, b"back").await);
+        notes.result(recv(os, &other, 64).await);
+    }
+    "a client whose listener closes with its bytes" => |os, notes| {
+        let listener = os.listen_unix(path()).await?;
+        let client = os.connect_unix(listener.path()).await?;
+        client.send_all(os, b"unread").await?;
+        listener.close(os).await?;
+        settle(os).await;
+        for _ in 0..2 {
+            notes.result(recv(os, &client, 64).await);
+        }
+        notes.result(client.send(os, b"late").await);
+        notes.result(client.shutdown_write(os).await);
     }
     "a full connection is emptied" => |os, notes| {
         let (client, server) = pair(os).await?;

@@ -140,6 +140,26 @@ fn s80_a_datagram_takes_the_latency_and_a_refusal_the_way_back() {
 }
 
 #[test]
+fn s23_a_latency_too_long_to_represent_never_ends() {
+    let (mut kernel, net) = world();
+    net.loopback(Duration::MAX);
+    let main = async |os: &mut Os| {
+        os.sleep(ms(1)).await;
+        let socket = bind(os, 80).await?;
+        socket.send_to(os, b"lost", here(80)).await?;
+        let recv = async |os: &mut Os| socket.recv_from(os, &mut [0; 9]).await;
+        assert!(
+            os.timeout(Duration::from_secs(1 << 30), recv)
+                .await
+                .is_err()
+        );
+        socket.recv_from(os, &mut [0; 9]).await.map(drop)
+    };
+    kernel.spawn_on("a", "main", main).unwrap();
+    assert!(matches!(kernel.run(), Err(Error::Deadlock(_))));
+}
+
+#[test]
 fn s83_a_cut_loses_datagrams_and_a_hold_keeps_them() {
     let (mut kernel, net) = world();
     let receive = async |os: &mut Os| {

@@ -240,6 +240,131 @@ fn s83_the_times_are_settings() {
 }
 
 #[test]
+fn s83_a_client_gives_up_when_the_answer_comes_too_late() {
+    // A round trip takes 20 ms.
+    for (limit, outcome) in [
+        (20, "21 connected"),
+        (19, "20 TimedOut"),
+        (9, "10 TimedOut"),
+    ] {
+        let (mut kernel, net) = served();
+        net.connect_timeout(ms(limit));
+        let console = run(&mut kernel, async |os| {
+            os.sleep(ms(1)).await;
+            match os.connect(("b", PORT)).await {
+                Ok(_) => note(os, "connected").await,
+                Err(error) => note(os, format!("{:?}", error.kind())).await,
+            }
+        });
+        assert_eq!(console, format!("{outcome}\n"), "{limit} ms");
+    }
+}
+
+#[test]
+fn s83_a_refusal_that_comes_too_late_is_not_waited_for() {
+    let (mut kernel, net) = world();
+    net.connect_timeout(ms(15));
+    let console = run(&mut kernel, async move |os| {
+        failed(os.connect(("b", PORT)).await, os).await;
+        let unknown: SocketAddr = ([10, 9, 9, 9], PORT).into();
+        failed(os.connect(unknown).await, os).await;
+        net.connect_timeout(ms(0));
+        failed(os.connect(("b", PORT)).await, os).await;
+        net.connect_timeout(ms(300));
+        net.slow("b", 20)?;
+        failed(os.connect(("b", PORT)).await, os).await;
+        net.latency(Duration::MAX..=Duration::MAX);
+        failed(os.connect(("b", PORT)).await, os).await;
+        io::Result::Ok(())
+    });
+    let expected = "15 TimedOut\n30 TimedOut\n30 TimedOut\n330 TimedOut\n630 TimedOut\n";
+    assert_eq!(console, expected);
+}
+
+#[test]
+fn s83_a_client_that_gave_up_too_early_leaves_no_connection() {
+    let (mut kernel, net) = world();
+    net.limit_backlog("b", 1).unwrap();
+    net.connect_timeout(ms(15));
+    let server = serve(&mut kernel, async |os, stream| {
+        let mut buf = [0; 9];
+        assert_eq!(stream.recv(os, &mut buf).await?, 6);
+        note(os, "second").await;
+        Ok(())
+    });
+    let console = run(&mut kernel, async move |os| {
+        os.sleep(ms(1)).await;
+        // The server has agreed: the answer is under way.
+        failed(os.connect(("b", PORT)).await, os).await;
+        net.connect_timeout(ms(20));
+        os.connect(("b", PORT))
+            .await?
+            .send_all(os, b"second")
+            .await?;
+        os.wait(server).await.map(drop).map_err(io::Error::from)
+    });
+    assert_eq!(console, "16 TimedOut\n46 second\n");
+}
+
+#[test]
+fn s83_a_connection_whose_packets_come_too_late_fails_at_its_limit() {
+    for (latency, answered) in [(1000, true), (1001, false)] {
+        let (mut kernel, net) = served();
+        let console = connected(&mut kernel, async move |os, stream| {
+            pinged(os, &stream).await?;
+            net.retransmission_limit(ms(1000));
+            net.latency(ms(latency)..=ms(latency));
+            match pinged(os, &stream).await {
+                Ok(()) => note(os, "answered").await,
+                Err(error) => note(os, format!("{:?}", error.kind())).await,
+            }
+            Ok(())
+        });
+        let expected = if answered {
+            "2041 answered\n"
+        } else {
+            "1041 TimedOut\n"
+        };
+        assert_eq!(console, expected, "{latency} ms");
+    }
+}
+
+#[test]
+fn s83_what_arrives_meanwhile_begins_the_limit_anew() {
+    let (mut kernel, net) = served();
+    let console = connected(&mut kernel, async move |os, stream| {
+        // Segments of 8 KiB arrive every 819 ms, and the last one after the limit.
+        net.retransmission_limit(ms(1000)).bandwidth(10_000);
+        stream.send_all(os, &[1; 16_384]).await?;
+        recv_exact(os, &stream, 8192).await?;
+        note(os, "half").await;
+        recv_exact(os, &stream, 8192).await?;
+        net.latency(ms(1500)..=ms(1500));
+        stream.send_all(os, &[1; 8192]).await?;
+        failed(stream.recv(os, &mut [0; 9]).await, os).await;
+        Ok(())
+    });
+    assert_eq!(console, "1679 half\n3498 TimedOut\n");
+}
+
+#[test]
+fn s83_a_slow_connection_that_is_held_does_not_fail() {
+    let (mut kernel, net) = served();
+    let console = connected(&mut kernel, async move |os, stream| {
+        net.retransmission_limit(ms(1000));
+        net.latency(ms(5000)..=ms(5000));
+        stream.send_all(os, b"ping").await?;
+        net.hold("a", "b")?;
+        os.sleep(ms(2000)).await;
+        net.retransmission_limit(ms(5000)).release("a", "b")?;
+        recv_exact(os, &stream, 4).await?;
+        note(os, "answered").await;
+        Ok(())
+    });
+    assert_eq!(console, "12021 answered\n");
+}
+
+#[test]
 fn s83_a_peer_that_has_given_up_answers_with_a_reset() {
     let (mut kernel, net) = world();
     net.retransmission_limit(ms(2000));

@@ -1,4 +1,5 @@
 //! What is under way, in order of time. What is due at one instant comes in the order of sending.
+//! What is due at [`Nanos::FOREVER`] never comes: it is not kept.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -30,6 +31,7 @@ impl<E> Agenda<E> {
     /// Adds a packet.
     pub(super) fn send(&mut self, at: Nanos, packet: E) {
         match self.in_order.back() {
+            _ if at == Nanos::FOREVER => {}
             Some(((last, _), _)) if *last > at => _ = self.arm(at, packet),
             _ => {
                 self.last += 1;
@@ -41,7 +43,9 @@ impl<E> Agenda<E> {
     /// Adds a timer. The place cancels it.
     pub(super) fn arm(&mut self, at: Nanos, timer: E) -> Place {
         self.last += 1;
-        self.others.insert((at, self.last), timer);
+        if at != Nanos::FOREVER {
+            self.others.insert((at, self.last), timer);
+        }
         (at, self.last)
     }
 

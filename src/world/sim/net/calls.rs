@@ -181,6 +181,7 @@ impl Net {
         let (host, _) = self.way(client);
         let random = self.random.generator();
         let at = self.links.answer_of_router(host, self.now, random);
+        self.limit_connecting(client, at);
         let packet = Packet {
             from: client.peer(),
             epoch: 0,
@@ -193,20 +194,15 @@ impl Net {
         let Socket::Listener(at) = self.socket(device)? else {
             return Err(ErrorKind::InvalidInput.into());
         };
-        let server = loop {
-            let listener = &mut self.listeners[at];
-            let Some(server) = listener.waiting.pop_front() else {
-                listener.is_owed = true;
-                return Err(ErrorKind::WouldBlock.into());
-            };
-            // Its host may have crashed meanwhile.
-            if self.find(server).is_some() {
-                break server;
-            }
+        let listener = &mut self.listeners[at];
+        let Some(server) = listener.waiting.pop_front() else {
+            listener.is_owed = true;
+            return Err(ErrorKind::WouldBlock.into());
         };
         self.devices.insert(connection, Socket::Stream(server));
         let (end, _) = self.end(server);
-        end.device = connection;
+        (end.device, end.is_queued) = (connection, false);
+        // Its client may have reset it meanwhile.
         if end.stage == Stage::Queued {
             end.stage = Stage::Open;
         }
@@ -267,14 +263,15 @@ impl Net {
         );
         let left = this.left.unwrap_or(usize::MAX);
         if pipe.arrived == 0 || left == 0 {
-            // As Linux does: after the end of the stream no error is reported.
+            // As Linux does: after the end of a TCP stream no error is reported.
+            let is_over = left == 0 || this.got_end && connection.path.is_none();
             return match this.error {
-                _ if this.got_end || this.left.is_some() => Ok(0),
+                _ if is_over => Ok(0),
                 Some(error) => {
                     this.error = None;
                     Err(error.into())
                 }
-                None if this.stage == Stage::Gone || buf.is_empty() => Ok(0),
+                None if this.got_end || this.stage == Stage::Gone || buf.is_empty() => Ok(0),
                 None => {
                     this.owed[Direction::Read as usize] = true;
                     Err(ErrorKind::WouldBlock.into())
@@ -337,12 +334,13 @@ impl Net {
         Ok(n)
     }
 
-    /// Whether the peer of a Unix socket has closed it, which the end is told at once.
+    /// Whether the peer of a Unix socket has closed it. A sender knows at once.
     #[inline]
     fn knows_of_close(&mut self, end: EndId) -> bool {
         let connection = self.connection(end);
-        let (this, peer) = (&connection.ends[end.side], &connection.ends[1 - end.side]);
-        this.got_end && peer.device == DeviceId::NONE && connection.path.is_some()
+        let peer = &connection.ends[1 - end.side];
+        let is_accepted = !peer.is_queued && peer.stage != Stage::Handshake;
+        peer.device == DeviceId::NONE && is_accepted && connection.path.is_some()
     }
 
     /// A number of bytes from one to `n`, small ones more often.
@@ -358,13 +356,14 @@ impl Net {
         }
     }
 
-    /// Returns the end of a connection that is one.
+    /// Returns the end of a connection that is one. As on Linux, TCP has none any more once both halves
+    /// have ended, and a Unix socket remains connected.
     fn open_stream(&mut self, device: DeviceId) -> Result<EndId> {
         let end = self.stream(device)?;
+        let is_tcp = self.connection(end).path.is_none();
         let peer_knows = self.end(end.peer()).0.got_end;
         let (this, _) = self.end(end);
-        // Once both halves have ended there is no connection any more, as on Linux.
-        if this.stage != Stage::Open || this.got_end && peer_knows {
+        if is_tcp && (this.stage != Stage::Open || this.got_end && peer_knows) {
             return Err(ErrorKind::NotConnected.into());
         }
         Ok(end)
@@ -373,7 +372,7 @@ impl Net {
     /// The peer does not learn of it. The kernel wakes a reader that waits.
     fn shutdown_read(&mut self, device: DeviceId) -> Result<()> {
         let end = self.open_stream(device)?;
-        let arrived = self.end(end.peer()).1.arrived;
+        let arrived = self.connection(end).unread(end.side);
         let (this, _) = self.end(end);
         this.left = Some(this.left.unwrap_or(usize::MAX).min(arrived));
         this.owed[Direction::Read as usize] = false;
@@ -384,7 +383,7 @@ impl Net {
         let end = self.open_stream(device)?;
         let (this, _) = self.end(end);
         this.left = None;
-        if !std::mem::replace(&mut this.sent_end, true) {
+        if !std::mem::replace(&mut this.sent_end, true) && this.stage == Stage::Open {
             this.asks = true;
             self.notify(end, Direction::Write);
             self.send_packet(end, Signal::Fin);
@@ -441,7 +440,8 @@ impl Net {
         }
         match direction {
             Direction::Read => {
-                connection.pipes[1 - end.side].arrived > 0 || this.got_end || this.left.is_some()
+                let has_arrived = connection.pipes[1 - end.side].arrived > 0;
+                has_arrived || this.got_end || this.left == Some(0)
             }
             Direction::Write => {
                 let pipe = &connection.pipes[end.side];
@@ -486,9 +486,7 @@ impl Net {
             machine.paths.remove(&path);
         }
         for end in listener.waiting {
-            if self.find(end).is_none() {
-                continue;
-            }
+            self.end(end).0.is_queued = false;
             self.abandon(end);
             self.send_packet(end, Signal::Reset);
             self.sweep(end);
@@ -501,7 +499,7 @@ impl Net {
         if self.find(end).is_none() {
             return;
         }
-        let has_unread = self.end(end.peer()).1.arrived > 0;
+        let has_unread = self.connection(end).unread(end.side) > 0;
         let (this, _) = self.end(end);
         this.device = DeviceId::NONE;
         match this.stage {

@@ -8,6 +8,7 @@
 //!                                                     reset, timeout, crash ──┴──> Gone
 //! ```
 //!
+//! An end that is reset while it waits to be accepted keeps its place in the listener's queue.
 //! An end that its program has closed stays `Open`, without a device, until both ends are closed.
 
 use std::{collections::VecDeque, io, net::SocketAddr, rc::Rc};
@@ -81,6 +82,8 @@ pub(super) struct End {
     pub(super) host: HostId,
     pub(super) addr: SocketAddr,
     pub(super) stage: Stage,
+    /// Whether it is in a listener's queue.
+    pub(super) is_queued: bool,
     /// What went wrong, until a call has returned it.
     pub(super) error: Option<io::ErrorKind>,
     /// Whether a report was promised, by direction.
@@ -136,6 +139,15 @@ impl Connection {
         }
     }
 
+    /// How many bytes an end has not read. Those for a Unix socket are there as soon as they are sent.
+    pub(super) fn unread(&self, side: usize) -> usize {
+        let pipe = &self.pipes[1 - side];
+        match self.path {
+            Some(_) => pipe.bytes.len(),
+            None => pipe.arrived,
+        }
+    }
+
     /// Whether this side has sent something that the other one has to acknowledge.
     pub(super) fn is_unacknowledged(&self, side: usize) -> bool {
         let (end, peer) = (&self.ends[side], &self.ends[1 - side]);
@@ -159,14 +171,11 @@ impl Connection {
 
     /// Whether no task can reach either end any more.
     pub(super) fn is_forgotten(&self) -> bool {
-        let is_over = self.ends[CLIENT].stage == Stage::Gone;
+        // A reset comes behind the end of the handshake.
+        let is_over = self.ends[CLIENT].stage == Stage::Gone && !self.pipes[CLIENT].will_reset();
         self.ends.iter().all(|end| {
-            end.device == DeviceId::NONE
-                && match end.stage {
-                    Stage::Queued => false,
-                    Stage::Handshake => is_over,
-                    Stage::Absent | Stage::Connecting | Stage::Open | Stage::Gone => true,
-                }
+            let is_pending = end.is_queued || end.stage == Stage::Handshake && !is_over;
+            end.device == DeviceId::NONE && !is_pending
         })
     }
 }
@@ -178,6 +187,7 @@ impl End {
             host,
             addr,
             stage,
+            is_queued: false,
             error: None,
             owed: [false; 2],
             asks: false,
@@ -215,6 +225,11 @@ impl Pipe {
         if self.bytes.is_empty() && self.bytes.capacity() > KEPT {
             self.bytes = VecDeque::new();
         }
+    }
+
+    /// Whether the receiver has yet to learn of a reset.
+    fn will_reset(&self) -> bool {
+        self.is_reset_under_way || self.is_reset_lost
     }
 
     pub(super) fn drop_under_way(&mut self) {

@@ -415,7 +415,7 @@ impl Net {
                 self.resend(end);
             }
         } else if !self.links.is_cut((way.1, way.0)) {
-            self.cancel_give_up(end);
+            self.acknowledge(end);
         }
     }
 
@@ -458,7 +458,7 @@ impl Net {
     /// An end is lost with its host. What it has sent is on its way.
     fn lose_power(&mut self, end: EndId) {
         let (this, _) = self.end(end);
-        this.stage = Stage::Gone;
+        (this.stage, this.is_queued) = (Stage::Gone, false);
         let device = std::mem::take(&mut this.device);
         if let Some(Socket::Stream(_)) = self.devices.get(&device) {
             self.devices.remove(&device);

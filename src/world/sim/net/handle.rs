@@ -246,7 +246,8 @@ impl SimNet {
 
     /// Sets how long a packet takes from one host to another: a random time within the range, drawn
     /// for each packet. The packets of a connection stay in order. Default: 1 ms. A latency of zero
-    /// counts as 1 ns.
+    /// counts as 1 ns. A packet whose latency is too long to represent, as that of `Duration::MAX`, never
+    /// arrives.
     ///
     /// A range that ends before it begins counts as its begin. Returns the net, so that the call can
     /// follow [`SimNet::new`].
@@ -310,15 +311,17 @@ impl SimNet {
         self.clone()
     }
 
-    /// Sets how long a client waits for an answer before its connection fails with `TimedOut`.
-    /// Default: 127 s, as on Linux. Returns the net.
+    /// Sets how long a client waits for an answer before its connection fails with `TimedOut`, whether
+    /// the answer is lost or late. Default: 127 s, as on Linux. Returns the net.
     pub fn connect_timeout(&self, span: Duration) -> Self {
         self.change().limits.connecting = span.into();
         self.clone()
     }
 
-    /// Sets how long a connection waits for an acknowledgement before it fails with `TimedOut`.
-    /// Default: 924 s, as on Linux. Returns the net.
+    /// Sets how long a connection waits for an acknowledgement before it fails with `TimedOut`. What
+    /// arrives is acknowledged at that instant, unless the way back is cut. So a connection fails, too, if
+    /// nothing that it has sent arrives for so long. Unix sockets have no limit. Default: 924 s, as on
+    /// Linux. Returns the net.
     pub fn retransmission_limit(&self, span: Duration) -> Self {
         self.change().limits.acknowledging = span.into();
         self.clone()

@@ -51,6 +51,11 @@ impl Net {
         pipe.is_reset_under_way |= signal == Signal::Reset;
         pipe.last_arrival = at.max(pipe.last_arrival);
         let (at, epoch) = (pipe.last_arrival, pipe.epoch);
+        match signal {
+            Signal::Ack | Signal::Bytes(_) | Signal::Fin => self.limit_acknowledging(from, at),
+            Signal::Syn | Signal::SynAck | Signal::Refused => self.limit_connecting(from, at),
+            Signal::Unreachable | Signal::Reset | Signal::Room => {}
+        }
         self.agenda.send(
             at,
             Event::Arrival(Packet {
@@ -118,10 +123,14 @@ impl Net {
     fn arrive_consent(&mut self, from: EndId) {
         let client = from.peer();
         let (this, _) = self.end(client);
-        if this.stage == Stage::Connecting {
-            this.stage = Stage::Open;
-            self.cancel_retry(client);
-            self.notify(client, Direction::Write);
+        match this.stage {
+            Stage::Connecting => {
+                this.stage = Stage::Open;
+                self.cancel_retry(client);
+                self.notify(client, Direction::Write);
+            }
+            Stage::Gone => return self.reject(from),
+            Stage::Absent | Stage::Handshake | Stage::Queued | Stage::Open => {}
         }
         self.send_packet(client, Signal::Ack);
     }
@@ -137,8 +146,9 @@ impl Net {
         let Some(at) = self.listener_of(from) else {
             return self.reject(from);
         };
-        self.end(server).0.stage = Stage::Queued;
         self.leave_handshake(server);
+        let (this, _) = self.end(server);
+        (this.stage, this.is_queued) = (Stage::Queued, true);
         let listener = &mut self.listeners[at];
         listener.waiting.push_back(server);
         if std::mem::take(&mut listener.is_owed) {
@@ -189,9 +199,15 @@ impl Net {
 
     fn arrive_reset(&mut self, end: EndId) {
         self.end(end.peer()).1.is_reset_under_way = false;
+        let is_tcp = self.connection(end).path.is_none();
         let (this, _) = self.end(end);
         match this.stage {
             Stage::Gone => {}
+            // The peer has closed its end: after the error the stream has ended.
+            _ if !is_tcp => {
+                this.got_end = true;
+                self.fail(end, io::ErrorKind::ConnectionReset);
+            }
             Stage::Connecting => self.fail(end, io::ErrorKind::ConnectionRefused),
             // As Linux does: a peer that has ended its half is known to read no more.
             _ if this.got_end => self.fail(end, io::ErrorKind::BrokenPipe),
@@ -315,9 +331,13 @@ impl Net {
         let way = self.way(from);
         let is_cut = self.links.is_cut(way) || self.links.is_cut((way.1, way.0));
         if !is_cut && self.hosts.get(way.1).is_up {
-            // A link that holds packets back delivers them: no one gives up.
-            return;
+            // A link that holds packets back delivers them: no end gives up.
+            return self.cancel_give_up(from);
         }
+        self.arm_give_up(from);
+    }
+
+    fn arm_give_up(&mut self, from: EndId) {
         let (this, pipe) = self.end(from);
         if pipe.give_up.is_none() && this.stage != Stage::Gone {
             let at = self.now.saturating_add(self.limits.acknowledging);
@@ -325,14 +345,41 @@ impl Net {
         }
     }
 
+    /// Makes an end give up before its last packet arrives, if that takes longer than the limit. A timer
+    /// for each packet would cost more, and most arrive in time. A Unix socket has no limit.
+    #[inline]
+    fn limit_acknowledging(&mut self, from: EndId, last_arrival: Nanos) {
+        if last_arrival > self.now.saturating_add(self.limits.acknowledging) {
+            let connection = self.connection(from);
+            if connection.path.is_none() && connection.is_unacknowledged(from.side) {
+                self.arm_give_up(from);
+            }
+        }
+    }
+
+    /// Makes a client give up before a packet of its handshake arrives, if that comes too late.
+    pub(super) fn limit_connecting(&mut self, from: EndId, arrival: Nanos) {
+        let patience = self.limits.connecting;
+        let connection = self.connection(from);
+        let limit = connection.begun.saturating_add(patience);
+        let is_connecting = connection.ends[CLIENT].stage == Stage::Connecting;
+        if arrival > limit && is_connecting && connection.retry.is_none() {
+            let timer = Event::Retry(from.client());
+            let at = limit.max(self.now);
+            self.connection(from).retry = Some(self.agenda.arm(at, timer));
+        }
+    }
+
     /// What this end has sent has arrived, and the other end says so.
     #[inline]
-    fn acknowledge(&mut self, from: EndId) {
+    pub(super) fn acknowledge(&mut self, from: EndId) {
         let way = self.way(from);
         if self.links.is_cut((way.1, way.0)) {
             return self.await_acknowledgement(from);
         }
         self.cancel_give_up(from);
+        let last_arrival = self.end(from).1.last_arrival;
+        self.limit_acknowledging(from, last_arrival);
     }
 
     pub(super) fn give_up(&mut self, sender: EndId) {
