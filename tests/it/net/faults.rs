@@ -365,6 +365,46 @@ fn s83_a_slow_connection_that_is_held_does_not_fail() {
 }
 
 #[test]
+fn s83_a_slow_connection_fails_at_its_limit_after_a_link_has_healed() {
+    let (mut kernel, net) = served();
+    let console = connected(&mut kernel, async move |os, stream| {
+        net.retransmission_limit(ms(1000));
+        net.latency(ms(5000)..=ms(5000));
+        stream.send_all(os, b"ping").await?;
+        // The ping is under way on the other way.
+        net.cut_one_way("b", "a")?;
+        os.sleep(ms(500)).await;
+        net.heal("a", "b")?;
+        failed(stream.recv(os, &mut [0; 9]).await, os).await;
+        Ok(())
+    });
+    assert_eq!(console, "1521 TimedOut\n");
+}
+
+#[test]
+fn s83_late_news_of_room_needs_no_acknowledgement() {
+    let (mut kernel, net) = served();
+    net.buffer(8);
+    let console = connected(&mut kernel, async move |os, stream| {
+        for _ in 0..2 {
+            stream.send_all(os, &[1; 8]).await?;
+            os.sleep(ms(20)).await;
+        }
+        // The server waits for room. The byte arrives before the news of it.
+        stream.send_all(os, b"x").await?;
+        net.retransmission_limit(ms(1000));
+        net.latency(ms(5000)..=ms(5000));
+        recv_exact(os, &stream, 8).await?;
+        os.sleep(ms(3000)).await;
+        net.retransmission_limit(ms(9000));
+        recv_exact(os, &stream, 8).await?;
+        note(os, "all").await;
+        Ok(())
+    });
+    assert_eq!(console, "10061 all\n");
+}
+
+#[test]
 fn s83_a_peer_that_has_given_up_answers_with_a_reset() {
     let (mut kernel, net) = world();
     net.retransmission_limit(ms(2000));
