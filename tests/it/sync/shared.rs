@@ -323,7 +323,7 @@ fn a_cycle_that_closes_when_a_reader_leaves_is_found() {
             let lock = RwLock::named(os, "table", ()).await;
             let (one, other) = (lock.clone(), lock);
             spawn(os, async move |os: &mut Os| {
-                upgrades(os, one, 10 * MS).await
+                upgrades(os, one, 10 * MS).await;
             })
             .await;
             os.sleep(others_at * MS).await;
@@ -351,7 +351,7 @@ fn a_cycle_that_closes_when_a_reader_leaves_is_reported_once_and_killed() {
             for after in [1, 2] {
                 let lock = lock.clone();
                 spawn(os, async move |os: &mut Os| {
-                    upgrades(os, lock, after * MS).await
+                    upgrades(os, lock, after * MS).await;
                 })
                 .await;
             }
