@@ -359,7 +359,7 @@ impl<T: 'static> Queue<T> {
         self.side.status.holder.set(holder);
     }
 
-    /// The same, where a task may wait for the lock and go on waiting.
+    /// The same, where that one may wait already. The kernel looks for a cycle when the permits are given back.
     pub(crate) fn pass_to(&self, holder: Tid) {
         let status = &self.side.status;
         let is_other = status.holder.replace(holder) != holder;

@@ -193,21 +193,19 @@ impl<T> Hold<T> {
         permits.touch_beside(true);
         permits.touch_cycles();
         if self.count > 0 {
-            let by = os.running();
-            self.pass_on(Some(by));
-            self.holder = by;
+            self.leave();
+            self.holder = os.running();
+            self.inner.holders.borrow_mut().push(self.holder);
+            permits.set_held();
         }
     }
 
-    /// Takes the holder from the list, in favour of this one. If the latest is another one then, a cycle may
-    /// have closed.
-    fn pass_on(&self, to: Option<Tid>) {
+    /// Takes the holder from the list. Returns the latest of the others.
+    fn leave(&self) -> Option<Tid> {
         let mut holders = self.inner.holders.borrow_mut();
         let place = holders.iter().rposition(|holder| *holder == self.holder);
         holders.remove(place.expect("it holds the lock"));
-        holders.extend(to);
-        let latest = holders.last().copied().unwrap_or(Tid::KERNEL);
-        self.inner.permits.pass_to(latest);
+        holders.last().copied()
     }
 }
 
@@ -217,7 +215,7 @@ impl<T> Drop for Hold<T> {
         permits.touch_beside(true);
         permits.touch_cycles();
         if self.count > 0 {
-            self.pass_on(None);
+            permits.pass_to(self.leave().unwrap_or(Tid::KERNEL));
             permits.defer_give(self.count);
         }
     }

@@ -366,6 +366,29 @@ fn a_cycle_that_closes_when_a_reader_leaves_is_reported_once_and_killed() {
 }
 
 #[test]
+fn a_cycle_of_a_task_that_has_adopted_is_reported_once() {
+    let (mut kernel, log) = logged(unscripted().on_deadlock(OnDeadlock::Warn));
+    let main = async |os: &mut Os| {
+        let lock = RwLock::new(os, ()).await;
+        let first = lock.read(os).await;
+        let mut moved = lock.read(os).await;
+        let theirs = lock.clone();
+        let adopts = async move |os: &mut Os| {
+            moved.iter_mut().for_each(|share| share.adopt(os));
+            drop(theirs.write(os).await);
+        };
+        spawn(os, adopts).await;
+        os.sleep(MS).await;
+        drop(first);
+    };
+    kernel.spawn("main", main).unwrap();
+    assert!(kernel.run().is_err(), "it waits for its own share");
+    let lines = log.lines();
+    let found = lines.iter().filter(|line| line.contains("deadlock"));
+    assert_eq!(found.count(), 1, "{lines:?}");
+}
+
+#[test]
 fn a_guard_of_a_shared_lock_that_another_task_adopts_is_its_own() {
     let moves = |adopts: bool, writes: bool| {
         let mut kernel = unscripted().on_deadlock(OnDeadlock::Stop).build().unwrap();
