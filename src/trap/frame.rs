@@ -435,9 +435,6 @@ impl TrapFrame {
         if let Some(payload) = self.take() {
             contain(|| drop(payload));
         }
-        // The drop may unwind through a program that was never spawned; the mark is not for the
-        // next task.
-        self.unwound.set(false);
     }
 
     /// Returns the task whose turn it is.

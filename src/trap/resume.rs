@@ -95,12 +95,11 @@ const TWO_TRAPS: &str = "made two traps in one resume: a call that has been poll
                          to its end before the next call";
 
 /// Returns the exit of a task whose resume panicked, and the place of the panic in the program. A panic
-/// of the program unwinds through its `Os`. One of the generator does not: the program was pending
+/// of the program is marked. One of the generator is not: the program was pending
 /// without a yield.
 #[cold]
 pub(crate) fn fault(frame: &TrapFrame, panic: Panic) -> (Exit, Option<Place>) {
     let origin = take_origin();
-    // First, because `clear` may drop a program that was never spawned, with an `Os`.
     let unwound = frame.unwound.take();
     frame.clear();
     let message = panic_message(panic);

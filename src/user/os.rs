@@ -4,7 +4,6 @@ use std::{
     fmt, io,
     panic::Location,
     pin::Pin,
-    process, ptr,
     rc::Rc,
     task::{Context, Poll},
 };
@@ -48,19 +47,11 @@ use crate::{
 pub struct Os {
     co: Co<'static, SystemCall, ()>,
     frame: Rc<TrapFrame>,
-    /// Its address in its program, once that has begun.
-    home: *const Self,
 }
 
 impl Os {
     pub(crate) fn new(co: Co<'static, SystemCall, ()>, frame: Rc<TrapFrame>) -> Self {
-        let home = ptr::null();
-        Self { co, frame, home }
-    }
-
-    /// Notes its place in its program, which never moves.
-    pub(super) fn settle(&mut self) {
-        self.home = self;
+        Self { co, frame }
     }
 
     pub(crate) fn frame(&self) -> &Rc<TrapFrame> {
@@ -176,25 +167,6 @@ impl Os {
     pub fn write_fmt(&mut self, text: fmt::Arguments<'_>) {
         self.frame.print(text);
     }
-}
-
-// Records that a panic unwinds through the program. A check after each poll whether it has yielded
-// would need one more future around each program: a trap would cost a third more.
-impl Drop for Os {
-    fn drop(&mut self) {
-        if !self.home.is_null() && !ptr::eq(self.home, self) {
-            moved_out();
-        }
-        self.frame.unwound.set(std::thread::panicking());
-    }
-}
-
-/// Ends the process: two programs have exchanged their handles. The other program would write to the
-/// memory of this one, which is freed.
-#[cold]
-fn moved_out() -> ! {
-    eprintln!("trapline: a program has exchanged its Os for that of another program");
-    process::abort()
 }
 
 impl fmt::Debug for Os {

@@ -1,6 +1,13 @@
 //! A program: an async closure over [`Os`], made into a generator; and the types it may return.
 
-use std::{marker::PhantomPinned, pin::Pin, rc::Rc};
+use std::{
+    marker::PhantomPinned,
+    mem::ManuallyDrop,
+    pin::Pin,
+    process, ptr,
+    rc::Rc,
+    task::{Context, Poll},
+};
 
 use genawaiter::{
     Coroutine, GeneratorState,
@@ -71,17 +78,7 @@ pub(crate) fn program<T: IntoExit>(
     // SAFETY: the `Co` is in the `Os`, which the future owns. The body has only a reference, as long as
     // its own future. If it exchanges the `Os` for another one, the drop of the first of the two ends
     // the process.
-    unsafe {
-        Shelved::pin(move |co| {
-            // Made outside the async block, which then stores the `Os` and not also its parts.
-            let mut os = Os::new(co, frame);
-            async move {
-                os.settle();
-                let value = body(&mut os).await;
-                leave_exit(&os, value);
-            }
-        })
-    }
+    unsafe { Shelved::pin(move |co| Life::new(Os::new(co, frame), move |os| body(os))) }
 }
 
 /// A generator, and the shelf with its airlock and its future: one allocation, where
@@ -130,9 +127,144 @@ impl<F: Future<Output = ()>> Coroutine for Shelved<F> {
     }
 }
 
+/// A program: its handle, and its body or what that has become. An async block would need no unsafe code here.
+/// It would keep the body beside its future, and a state of its own, which each turn reads.
+struct Life<B, F> {
+    stage: Stage<B, F>,
+    handle: Handle,
+    /// No `&mut Self` is unique: the future refers to the handle.
+    _pinned: PhantomPinned,
+}
+
+union Stage<B, F> {
+    /// Before the first turn. `None` if the body has panicked before it returned a future.
+    body: ManuallyDrop<Option<B>>,
+    /// From then on.
+    future: ManuallyDrop<F>,
+}
+
+/// An `Os`, and once the stage is a future, the frame of that `Os`.
+struct Handle {
+    os: Os,
+    begun: Option<&'static TrapFrame>,
+}
+
+impl<B: FnOnce(&'static mut Os) -> F, F> Life<B, F> {
+    fn new(os: Os, body: B) -> Self {
+        let body = ManuallyDrop::new(Some(body));
+        Self {
+            stage: Stage { body },
+            handle: Handle { os, begun: None },
+            _pinned: PhantomPinned,
+        }
+    }
+
+    /// Calls the body. One that is no async closure may have code before its future.
+    ///
+    /// # Safety
+    ///
+    /// The stage is the body, and this value is pinned.
+    #[expect(unsafe_code, reason = "the future refers to the handle beside it")]
+    #[inline(always)]
+    unsafe fn begin(&mut self) {
+        // SAFETY: the stage is the body. The handle is pinned, and dropped after the future. Until then the
+        // future alone refers to its `Os`. That keeps the frame, also in the place of another one.
+        let (body, frame, os) = unsafe {
+            let os = &raw mut self.handle.os;
+            let frame = Rc::as_ptr((*os).frame());
+            (&mut *self.stage.body, &*frame, &mut *os)
+        };
+        let body = body
+            .take()
+            .expect("a program that has panicked has no turn");
+        let future = ManuallyDrop::new(within(&Some(frame), || body(os)));
+        self.stage = Stage { future };
+        self.handle.begun = Some(frame);
+    }
+}
+
+impl<B, F> Future for Life<B, F>
+where
+    B: FnOnce(&'static mut Os) -> F,
+    F: Future<Output: IntoExit>,
+{
+    type Output = ();
+
+    #[expect(unsafe_code, reason = "the future refers to the handle beside it")]
+    #[inline(always)]
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        // SAFETY: only the body is moved, which is never pinned.
+        let this = unsafe { self.get_unchecked_mut() };
+        if this.handle.begun.is_none() {
+            // SAFETY: the stage is the body.
+            unsafe { this.begin() };
+        }
+        // SAFETY: the stage is the future, which stays where it is.
+        let future = unsafe { Pin::new_unchecked(&mut *this.stage.future) };
+        let frame = &this.handle.begun;
+        within(frame, || {
+            let polled = future.poll(context);
+            polled.map(|value| leave_exit(*frame, value))
+        })
+    }
+}
+
+impl<B, F> Drop for Life<B, F> {
+    #[expect(unsafe_code, reason = "the union does not know what it is")]
+    fn drop(&mut self) {
+        // SAFETY: `begun` says what the stage is. It is not used again.
+        unsafe {
+            match self.handle.begun {
+                None => ManuallyDrop::drop(&mut self.stage.body),
+                Some(_) => ManuallyDrop::drop(&mut self.stage.future),
+            }
+        }
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        let frame: &TrapFrame = self.os.frame();
+        if self.begun.is_some_and(|own| !ptr::eq(own, frame)) {
+            exchanged();
+        }
+    }
+}
+
+/// Ends the process: two programs have exchanged their handles. The other program would write to the
+/// memory of this one, which is freed.
+#[cold]
+fn exchanged() -> ! {
+    eprintln!("trapline: a program has exchanged its Os for that of another program");
+    process::abort()
+}
+
+/// Runs code of a program. The frame says afterwards whether a panic has unwound through it. The frame is
+/// by reference, so that a turn keeps no register for it.
+#[inline(always)]
+fn within<T>(frame: &Option<&TrapFrame>, run: impl FnOnce() -> T) -> T {
+    struct Unwound<'a>(&'a Option<&'a TrapFrame>);
+
+    impl Drop for Unwound<'_> {
+        fn drop(&mut self) {
+            if let Some(frame) = self.0 {
+                frame.unwound.set(true);
+            }
+        }
+    }
+
+    let unwound = Unwound(frame);
+    let value = run();
+    std::mem::forget(unwound);
+    value
+}
+
 /// Leaves the exit in the frame. A function apart, so that a turn need not save registers for it.
 #[cold]
 #[inline(never)]
-fn leave_exit<T: IntoExit>(os: &Os, value: T) {
-    os.frame().put_exit(value.into_exit());
+fn leave_exit<T: IntoExit>(frame: Option<&TrapFrame>, value: T) {
+    let exit = value.into_exit();
+    if let Some(frame) = frame {
+        frame.put_exit(exit);
+    }
 }
