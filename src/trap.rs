@@ -57,8 +57,8 @@ pub(crate) use mailboxes::{BoundMailbox, Received, Receiving, SharedMailbox};
 pub use mailboxes::{Lack, Mail};
 pub use mutation::{CallSite, Effect, Mutation};
 pub(crate) use new_task::{
-    Caller, Charge, Fate, Keeper, NewTask, Options, Program, Start, Store, Streams, TextQueue,
-    ended,
+    Birth, Caller, Charge, Fate, Keeper, NewTask, Options, Program, Start, Store, Streams,
+    TextQueue, ended,
 };
 pub(crate) use resume::{fault, resume, screened};
 pub(crate) use scope::ScopeState;

@@ -114,10 +114,10 @@ impl Kernel {
         self.log.observe_by_tracing();
         let host = host.map_or(Ok(HostId::LOCAL), |host| self.host_named(host))?;
         self.frame.set_place_of_spawn(place);
-        let name = self.name_on(host, self.frame.kept.intern(name.as_ref()));
+        let birth = self.birth_on(host, self.frame.birth(name.as_ref()));
         let program = program::program(&self.frame, program);
         let program = self.confine(Runnable::HOST, limits.map(Box::new), program)?;
-        let task = self.admit(name, program, None, OnExit::Report, false, Start::First);
+        let task = self.admit(birth, program, None, OnExit::Report, false, Start::First);
         self.confined(task);
         let task = task?;
         self.tasks[task].host = host;
@@ -192,7 +192,7 @@ impl Kernel {
     /// place of an earlier one.
     pub fn place_of_call(&self, task: Tid) -> Option<Place> {
         let task = self.tasks.find_live(task)?;
-        self.places.of_last_call(task)
+        self.tasks[task].last_call().map(Place::from)
     }
 
     /// Returns the time since boot.

@@ -35,7 +35,7 @@ impl Kernel {
         }));
         let joining = pairs(self.tasks.iter().flat_map(|target| {
             let waiters = target.waiters().into_iter().flat_map(Waiters::iter);
-            waiters.map(move |waiter| (target.tid(), waiter.tid))
+            waiters.map(|waiter| (target.tid(), self.tasks.runnable(waiter).tid))
         }));
         for task in self.tasks.iter() {
             let tid = task.tid();

@@ -456,7 +456,7 @@ impl Builder {
             injection: self.injection,
             queues: Default::default(),
             holders: Holders::new(self.on_deadlock),
-            places: Default::default(),
+            faults: Default::default(),
             published: None,
             is_watched: false,
             is_asked: world.is_asked(),

@@ -80,9 +80,9 @@ impl Kernel {
         name: impl AsRef<str>,
         program: impl AsyncFnOnce(&mut Os) -> T + 'static,
     ) -> Tid {
-        let name = self.frame.kept.intern(name.as_ref());
+        let birth = self.frame.birth(name.as_ref());
         let program = program::program(&self.frame, program);
-        let task = self.admit(name, program, None, OnExit::Nothing, true, Start::First);
+        let task = self.admit(birth, program, None, OnExit::Nothing, true, Start::First);
         task.expect("there is no limit on daemons").tid
     }
 

@@ -46,7 +46,7 @@ impl Kernel {
             self.read_clock();
             let parent = parent.map_or(Tid::KERNEL, |parent| parent.tid);
             let name = Cow::Borrowed(&**self.tasks[task].name());
-            let place = self.places.of_spawn(task);
+            let place = self.tasks[task].spawned().map(Place::from);
             self.log
                 .emit_at(task.tid, Fact::Spawned { parent, name }, place);
         }
@@ -90,7 +90,7 @@ impl Kernel {
     pub(super) fn emit_blocked(&mut self, me: Runnable) {
         if let State::Blocked(on) = *self.tasks[me].state() {
             self.emit_slept();
-            let place = self.places.of_call(me, on);
+            let place = self.tasks[me].place_of_wait(on);
             self.log
                 .emit_at(me.tid, Fact::Blocked { on: on.into() }, place);
         }

@@ -3,12 +3,13 @@
 use std::{collections::BTreeMap, fmt};
 
 use super::{
+    table::Tasks,
     task::{OnExit, Task},
     waiters::Waiters,
 };
 use crate::{
     abi::{Exit, Place, Tid},
-    sched::Runnable,
+    sched::Slot,
 };
 
 /// What a report knows of the tasks that failed or faulted.
@@ -108,9 +109,9 @@ pub(super) enum Standing {
 
 impl Standing {
     /// The standing of a task that ends now.
-    pub(super) fn of(task: &Task, waiters: Option<&Waiters>) -> Self {
+    pub(super) fn of(tasks: &Tasks, task: &Task, waiters: Option<&Waiters>) -> Self {
         // A daemon observes, and changes nothing.
-        let is_task = |waiter: &Runnable| !waiter.tid.is_daemon();
+        let is_task = |waiter: Slot| !tasks.runnable(waiter).tid.is_daemon();
         let judges = |waiters: &Waiters| {
             waiters
                 .keeper

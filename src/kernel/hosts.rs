@@ -12,7 +12,7 @@ use crate::{
     log::Fact,
     panic::contain,
     sched::Runnable,
-    trap::{Fate, Payload},
+    trap::{Birth, Fate, Payload},
     world::{self, Request, SimNet},
 };
 
@@ -97,33 +97,33 @@ impl Kernel {
         Ok(())
     }
 
-    /// Returns the host of a new task, and the task's name there. The host is that of its parent,
+    /// Returns the host of a new task, and the task's birth there. The host is that of its parent,
     /// unless the call names another.
     pub(super) fn host_of(
         &self,
         parent: Runnable,
         host: Option<&str>,
-        task: Rc<str>,
-    ) -> Result<(HostId, Rc<str>), Errno> {
+        task: Rc<Birth>,
+    ) -> Result<(HostId, Rc<Birth>), Errno> {
         let host = match host {
             None => self.tasks[parent].host,
             Some(host) => self.host_named(host)?,
         };
-        Ok((host, self.name_on(host, task)))
+        Ok((host, self.birth_on(host, task)))
     }
 
-    /// Returns the name of a task on this host, as it is in logs and lists: `echo@server`.
+    /// Returns the birth of a task on this host, with its name as in logs and lists: `echo@server`.
     #[inline(always)]
-    pub(super) fn name_on(&self, host: HostId, name: Rc<str>) -> Rc<str> {
+    pub(super) fn birth_on(&self, host: HostId, task: Rc<Birth>) -> Rc<Birth> {
         if host == HostId::LOCAL {
-            return name;
+            return task;
         }
         match self.world.net() {
-            Some(net) => self
-                .frame
-                .kept
-                .intern(&format!("{name}@{}", net.name_of(host))),
-            None => name,
+            Some(net) => {
+                let name = format!("{}@{}", task.name, net.name_of(host));
+                self.frame.kept.birth(&name, task.spawned)
+            }
+            None => task,
         }
     }
 

@@ -7,8 +7,8 @@ use super::{
 };
 use crate::{
     abi::{
-        DeviceId, Direction, End, Exit, Interest, Kind, On, SystemCall, TaskInfo, TaskState, Tid,
-        Wait, first_of,
+        DeviceId, Direction, End, Exit, Interest, Kind, On, Place, SystemCall, TaskInfo, TaskState,
+        Tid, Wait, first_of,
     },
     sched::Runnable,
     trap::QueueStatus,
@@ -34,7 +34,7 @@ impl Task {
             state,
             traps: self.traps(),
             wait: Wait::default(),
-            spawned: None,
+            spawned: self.spawned().map(Place::from),
             is_daemon: self.is_attendant,
             limits: None,
         }
@@ -65,7 +65,6 @@ impl Kernel {
     }
 
     fn complete(&self, task: Runnable, mut info: TaskInfo) -> TaskInfo {
-        info.spawned = self.places.of_spawn(task);
         info.limits = self.bounds.of(task.tid).map(ToString::to_string);
         let &State::Blocked(on) = self.tasks[task].state() else {
             return info;
@@ -121,7 +120,7 @@ impl Kernel {
             _ => false,
         };
         info.wait.call = name(on, kind, count.unwrap_or(1));
-        info.wait.place = self.places.of_call(task, on);
+        info.wait.place = self.tasks[task].place_of_wait(on);
         info
     }
 

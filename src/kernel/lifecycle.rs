@@ -13,7 +13,7 @@ use crate::{
     abi::{Errno, Exit, Tid},
     log::{Wake, tracing::warn_of},
     sched::{Cause, Runnable},
-    trap::{Object, Program, Start},
+    trap::{Birth, Object, Program, Start},
 };
 
 impl Kernel {
@@ -23,7 +23,7 @@ impl Kernel {
     #[inline(always)]
     pub(super) fn admit(
         &mut self,
-        name: Rc<str>,
+        birth: Rc<Birth>,
         program: Program,
         parent: Option<Runnable>,
         on_exit: OnExit,
@@ -34,7 +34,9 @@ impl Kernel {
             self.drop_apart(program);
             return Err(Errno::TooManyTasks);
         }
-        let task = self.tasks.insert(name, program, parent, on_exit, is_daemon);
+        let task = self
+            .tasks
+            .insert(birth, program, parent, on_exit, is_daemon);
         if self.shares.are_used() {
             self.shares.inherit(task, parent, self.tasks[task].name());
         }
@@ -43,10 +45,9 @@ impl Kernel {
         {
             self.stdio.inherit(task.tid, parent.tid);
         }
-        let place = self.frame.place();
-        self.places.spawned(task, place);
         if let Some(published) = &mut self.published {
-            published.spawned(task, self.tasks[task].name(), place);
+            let born = &self.tasks[task];
+            published.spawned(task, born.name(), born.spawned());
         }
         if self.frame.is_noted() {
             self.note_birth(task.tid, parent, on_exit);
@@ -151,6 +152,7 @@ impl Kernel {
     fn wake_waiters(&mut self, me: Runnable, exit: &Exit, mut waiters: Box<Waiters>) -> bool {
         let answered = !waiters.is_empty();
         while let Some(waiter) = waiters.pop() {
+            let waiter = self.tasks.runnable(waiter);
             self.wake(waiter, Wake::Exit(me.tid), Answer::exit(exit.clone()));
         }
         if !waiters.selects.is_empty() {
@@ -179,12 +181,12 @@ impl Kernel {
     #[cold]
     #[inline(never)]
     fn tell_exit(&mut self, me: Runnable, exit: &Exit, waiters: Option<&Waiters>) {
-        let place = self.places.take_fault(me.tid);
+        let place = self.faults.remove(&me.tid);
         if let Exit::Failed(_) | Exit::Faulted(_) = exit {
             let (task, at) = (&self.tasks[me], place.as_ref());
             warn_of(self.log.kernel().get(), me.tid, task.name(), exit, at);
             if !me.tid.is_daemon() {
-                let standing = Standing::of(task, waiters);
+                let standing = Standing::of(&self.tasks, task, waiters);
                 self.stats
                     .count_failure(me.tid, task.name(), exit, at, standing);
             }

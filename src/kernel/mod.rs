@@ -19,7 +19,7 @@
 //! | `schedule.rs`, `undo.rs` | what changes several parts: block, wake, compute; cancel, take back |
 //! | `happenings.rs` | what the world reports |
 //! | `table.rs`, `waiters.rs` | the tasks; what waits for the end of one |
-//! | `places.rs`, `shares.rs` | source lines; what a policy knows of a task |
+//! | `shares.rs` | what a policy knows of a task |
 //! | `ready.rs`, `processors.rs` | the ready queue: a policy and a quantum, or neither; what computes |
 //! | `held.rs`, `stdio.rs` | calls that are handled later; the standard streams of some tasks |
 //! | `selects.rs`, `scopes.rs` | waits for the first of several sources; scopes and shields |
@@ -69,7 +69,6 @@ mod lifecycle;
 mod limits;
 mod outcome;
 mod permits;
-mod places;
 mod policy_calls;
 mod processors;
 mod published;
@@ -100,7 +99,12 @@ mod turn;
 mod undo;
 mod waiters;
 
-use std::{collections::BTreeSet, io, rc::Rc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+    rc::Rc,
+    time::Duration,
+};
 
 pub use builder::Builder;
 pub(crate) use conduct::{Conductor, Own, Part};
@@ -114,7 +118,7 @@ pub use report::{Blocked, Error, Limit, Report, Stalled, Step};
 use run::Ends;
 
 use crate::{
-    abi::{KernelId, Nanos, Tid},
+    abi::{KernelId, Nanos, Place, Tid},
     interrupt::{External, Remote},
     log::Log,
     trap::TrapFrame,
@@ -145,7 +149,8 @@ pub struct Kernel {
     injection: Option<inject::Injection>,
     queues: queues::Queues,
     holders: holders::Holders,
-    places: places::Places,
+    /// The places of faults, until the ends of their tasks are told.
+    faults: BTreeMap<Tid, Place>,
     /// The turn under way, if other threads look at it.
     published: Option<Box<published::Published>>,
     /// Whether tracers or other threads learn of each turn.

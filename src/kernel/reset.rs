@@ -94,7 +94,9 @@ impl Kernel {
         self.selects.reset();
         self.signals.reset();
         self.remote.reset_signals();
-        self.places.reset();
+        if !self.faults.is_empty() {
+            self.faults.clear();
+        }
         self.bounds.reset();
         if let Some(published) = &self.published {
             published.reset();

@@ -135,9 +135,9 @@ impl Kernel {
         if new.options.is_some() || !self.bounds.are_none() {
             return self.new_task_with(me, on_exit, new, false);
         }
-        let name = self.name_on(self.tasks[me].host, new.name);
+        let birth = self.birth_on(self.tasks[me].host, new.birth);
         let (parent, is_daemon) = (Some(me), me.tid.is_daemon());
-        match self.admit(name, new.program, parent, on_exit, is_daemon, Start::First) {
+        match self.admit(birth, new.program, parent, on_exit, is_daemon, Start::First) {
             Ok(child) => self.answer(me, Reply::Tid(child.tid)),
             Err(errno) => errno.into(),
         }
@@ -162,7 +162,7 @@ impl Kernel {
         let options = new.options.map_or_else(Options::default, |all| *all);
         let start = options.start;
         let is_daemon = me.tid.is_daemon();
-        let (host, name) = match self.host_of(me, options.host.as_deref(), new.name) {
+        let (host, birth) = match self.host_of(me, options.host.as_deref(), new.birth) {
             Ok(found) => found,
             Err(errno) => {
                 self.drop_apart(new.program);
@@ -173,7 +173,7 @@ impl Kernel {
             Ok(program) => program,
             Err(errno) => return errno.into(),
         };
-        let child = self.admit(name, program, Some(me), on_exit, is_daemon, start);
+        let child = self.admit(birth, program, Some(me), on_exit, is_daemon, start);
         self.confined(child);
         let child = match child {
             Ok(child) => child,

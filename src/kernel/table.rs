@@ -13,7 +13,7 @@ use super::{
 use crate::{
     abi::{HostId, TaskInfo, Tid},
     sched::{Runnable, Slot},
-    trap::{Keeper, Program},
+    trap::{Birth, Keeper, Program},
 };
 
 /// Tasks live in numbered slots. Queues contain slots, so a turn needs no search. The list by tid
@@ -56,7 +56,7 @@ impl Tasks {
     #[inline(always)]
     pub(super) fn insert(
         &mut self,
-        name: Rc<str>,
+        birth: Rc<Birth>,
         program: Program,
         parent: Option<Runnable>,
         on_exit: OnExit,
@@ -64,16 +64,12 @@ impl Tasks {
     ) -> Runnable {
         let slot = self.free.pop().unwrap_or_else(|| {
             if self.begun == self.slots.len() {
-                self.add_slot(&name);
+                self.add_slot(&birth);
             }
             self.begun += 1;
             Slot::new(self.begun - 1)
         });
-        let list = &mut self.lists[usize::from(is_daemon)];
-        list.last += 1;
-        let tid = Tid::from(list.last);
-        let task = Runnable { tid, slot };
-        list.all.push(task);
+        let task = self.lists[usize::from(is_daemon)].push(slot);
         self.lasting += usize::from(!is_daemon);
         let (next, host) = parent.map_or((None, HostId::LOCAL), |parent| {
             let parent = &mut self[parent];
@@ -82,7 +78,7 @@ impl Tasks {
             (next, parent.host)
         });
         let newborn = self.at(slot);
-        newborn.begin(tid, name, program, on_exit);
+        newborn.begin(task.tid, birth, program, on_exit);
         newborn.host = host;
         newborn.join_family(parent.map(|parent| parent.slot), next);
         if let Some(next) = next {
@@ -94,8 +90,8 @@ impl Tasks {
     /// Adds a slot. Apart, because the task that is moved there takes an aligned stack.
     #[cold]
     #[inline(never)]
-    fn add_slot(&mut self, name: &Rc<str>) {
-        self.slots.push(Task::vacant(Rc::clone(name)));
+    fn add_slot(&mut self, birth: &Rc<Birth>) {
+        self.slots.push(Task::vacant(Rc::clone(birth)));
     }
 
     pub(super) fn reset(&mut self) {
@@ -104,14 +100,13 @@ impl Tasks {
         self.free.clear();
         self.begun = 1;
         for (list, last) in self.lists.iter_mut().zip(ByTid::LASTS) {
-            list.all.clear();
-            (list.stale, list.last) = (0, last);
+            list.reset(last);
         }
     }
 
     /// Returns whether a task had this number, dead or alive.
     pub(super) fn was_made(&self, tid: Tid) -> bool {
-        u64::from(tid) <= self.lists[usize::from(tid.is_daemon())].last
+        u64::from(tid) <= self.lists[usize::from(tid.is_daemon())].last()
     }
 
     /// Returns the number of live tasks, daemons of the host apart.
@@ -234,7 +229,7 @@ impl Tasks {
         self.unlink(task);
         self.free.push(task.slot);
         let state = self[task].vacate();
-        self.lists[usize::from(task.tid.is_daemon())].forget(task, &self.slots);
+        self.lists[usize::from(task.tid.is_daemon())].forget(&self.slots);
         state
     }
 
@@ -261,7 +256,7 @@ impl Tasks {
     }
 
     pub(super) fn wait_for(&mut self, target: Runnable, waiter: Runnable) {
-        self.waiters_of(target).push(waiter);
+        self.waiters_of(target).push(waiter.slot);
     }
 
     pub(super) fn keep(&mut self, task: Runnable, keeper: Rc<dyn Keeper>) {
@@ -291,47 +286,77 @@ impl Tasks {
     }
 }
 
-/// Tasks by tid. Tids only rise, so appending keeps the list in order. Reaped tasks stay listed;
-/// removing one would need a search. The list is swept when half of it is stale.
+/// Tasks by tid, in two parts: all that were made last, where a number is a position, and before those the few
+/// that are left of earlier ones. Reaped tasks stay listed. When half of the entries are stale, the list is
+/// swept: the tasks that are left are then the earlier ones.
 struct ByTid {
-    all: Vec<Runnable>,
+    early: Vec<Runnable>,
+    /// The number before those of the late ones.
+    before: u64,
+    late: Vec<Slot>,
     stale: usize,
-    /// The number of the last one that was made.
-    last: u64,
 }
 
 impl ByTid {
     /// The numbers before the first task, and before the first daemon.
     const LASTS: [u64; 2] = [0, Tid::DAEMONS];
 
+    /// So many stale entries are never swept.
+    const FEW: usize = 64;
+
     fn after(last: u64) -> Self {
         Self {
-            all: Vec::new(),
+            early: Vec::new(),
+            before: last,
+            late: Vec::new(),
             stale: 0,
-            last,
         }
     }
 
-    /// Returns the entry of that number, which may be stale. Most searches are for the youngest.
+    fn reset(&mut self, last: u64) {
+        self.early.clear();
+        self.late.clear();
+        (self.before, self.stale) = (last, 0);
+    }
+
+    /// The number of the last one that was made.
+    fn last(&self) -> u64 {
+        self.before + self.late.len() as u64
+    }
+
+    /// Gives the task in this slot the next number.
+    fn push(&mut self, slot: Slot) -> Runnable {
+        self.late.push(slot);
+        let tid = Tid::from(self.last());
+        Runnable { tid, slot }
+    }
+
+    /// Returns the entry of that number, which may be stale.
     fn find(&self, tid: Tid) -> Option<Runnable> {
-        let last = self.all.last().filter(|last| last.tid == tid);
-        let found = last.or_else(|| {
-            let at = self.all.binary_search_by_key(&tid, |task| task.tid);
-            self.all.get(at.ok()?)
-        });
-        found.copied()
+        match u64::from(tid).checked_sub(self.before + 1) {
+            Some(at) => {
+                let slot = *self.late.get(usize::try_from(at).ok()?)?;
+                Some(Runnable { tid, slot })
+            }
+            None => {
+                let at = self.early.binary_search_by_key(&tid, |task| task.tid);
+                Some(self.early[at.ok()?])
+            }
+        }
     }
 
     fn iter(&self, slots: &[Task]) -> impl DoubleEndedIterator<Item = Runnable> {
-        let all = self.all.iter().copied();
+        let late = self.late.iter().enumerate().map(|(at, slot)| Runnable {
+            tid: Tid::from(self.before + 1 + at as u64),
+            slot: *slot,
+        });
+        let all = self.early.iter().copied().chain(late);
         all.filter(|task| is_there(slots, *task))
     }
 
-    fn forget(&mut self, task: Runnable, slots: &[Task]) {
-        if self.all.pop_if(|last| *last == task).is_none() {
-            self.stale += 1;
-        }
-        if self.stale > 16 + self.all.len() / 2 {
+    fn forget(&mut self, slots: &[Task]) {
+        self.stale += 1;
+        if self.stale > Self::FEW + (self.early.len() + self.late.len()) / 2 {
             self.sweep(slots);
         }
     }
@@ -339,7 +364,10 @@ impl ByTid {
     #[cold]
     #[inline(never)]
     fn sweep(&mut self, slots: &[Task]) {
-        self.all.retain(|task| is_there(slots, *task));
+        let left = self.iter(slots).collect();
+        (self.early, self.before) = (left, self.last());
+        self.late.clear();
+        self.late.shrink_to(4 * Self::FEW);
         self.stale = 0;
     }
 }

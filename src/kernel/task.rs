@@ -21,10 +21,10 @@ use super::{
     waiters::Waiters,
 };
 use crate::{
-    abi::{DeviceId, Direction, End, Exit, HostId, Nanos, QueueId, Reply, SystemCall, Tid},
+    abi::{DeviceId, Direction, End, Exit, HostId, Nanos, Place, QueueId, Reply, SystemCall, Tid},
     panic::Panic,
     sched::{Runnable, Slot},
-    trap::{Program, TrapFrame, ended, resume},
+    trap::{Birth, Caller, Program, TrapFrame, ended, resume},
 };
 
 /// The place of a live task: exactly one.
@@ -190,7 +190,10 @@ pub(super) struct Task {
     state: State,
     /// The time at which it last blocked.
     since: Nanos,
-    name: Rc<str>,
+    birth: Rc<Birth>,
+    /// Where it made its last call that took the plain lane, as each that blocks does. Before that, where it was
+    /// spawned.
+    called: Option<Caller>,
     /// What waits for the end of this task; `None`, without memory, for most tasks.
     waiters: Option<Box<Waiters>>,
     timeouts: Option<Box<Timeouts>>,
@@ -205,15 +208,16 @@ pub(super) struct Task {
 
 /// Birth and end.
 impl Task {
-    /// The task of a slot that is free. It owns nothing but a name.
-    pub(super) fn vacant(name: Rc<str>) -> Self {
+    /// The task of a slot that is free. It owns nothing but its birth.
+    pub(super) fn vacant(birth: Rc<Birth>) -> Self {
         Self {
             tid: Tid::KERNEL,
             program: ended(),
             traps: 0,
             state: State::Ending,
             since: Nanos::ZERO,
-            name,
+            birth,
+            called: None,
             waiters: None,
             timeouts: None,
             family: Family::default(),
@@ -226,7 +230,7 @@ impl Task {
     /// Begins a task in a free slot, on the host of its parent. Field by field: a copy of the whole
     /// would wait for the stores of its parts.
     #[inline(always)]
-    pub(super) fn begin(&mut self, tid: Tid, name: Rc<str>, program: Program, on_exit: OnExit) {
+    pub(super) fn begin(&mut self, tid: Tid, birth: Rc<Birth>, program: Program, on_exit: OnExit) {
         debug_assert!(self.has_returned(), "no task has a free slot");
         self.tid = tid;
         // That of the last task is gone: not to drop it saves a branch, as in `change`.
@@ -234,7 +238,8 @@ impl Task {
         self.traps = 0;
         self.change(State::Ready(Answer::SLEPT));
         self.since = Nanos::ZERO;
-        self.name = name;
+        self.called = birth.spawned;
+        self.birth = birth;
         self.on_exit = on_exit;
         self.is_attendant = false;
     }
@@ -292,6 +297,11 @@ impl Task {
     /// Marks that the task has taken its reply, and that its call is handled now.
     pub(super) fn run(&mut self) {
         self.change(State::Running);
+    }
+
+    /// Notes the place of its call.
+    pub(super) fn called(&mut self, at: Option<Caller>) {
+        self.called = at;
     }
 
     #[inline(always)]
@@ -447,7 +457,7 @@ impl Task {
         self.waiters.get_or_insert_with(new)
     }
 
-    pub(super) fn leave_waiters(&mut self, waiter: Runnable) {
+    pub(super) fn leave_waiters(&mut self, waiter: Slot) {
         if let Some(waiters) = &mut self.waiters {
             waiters.remove(waiter);
         }
@@ -496,7 +506,24 @@ impl Task {
     }
 
     pub(super) fn name(&self) -> &Rc<str> {
-        &self.name
+        &self.birth.name
+    }
+
+    pub(super) fn spawned(&self) -> Option<Caller> {
+        self.birth.spawned
+    }
+
+    pub(super) fn last_call(&self) -> Option<Caller> {
+        self.called
+    }
+
+    /// Returns the place of the call in which the task is blocked.
+    pub(super) fn place_of_wait(&self, on: WaitingOn) -> Option<Place> {
+        match on {
+            // The kernel holds back any call, also one that notes no caller.
+            WaitingOn::Console(_) | WaitingOn::Room(..) | WaitingOn::Delay(_) => None,
+            _ => self.called.map(Place::from),
+        }
     }
 
     #[inline(always)]

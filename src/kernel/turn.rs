@@ -199,8 +199,9 @@ impl Kernel {
     #[inline(never)]
     fn dispatch_plain(&mut self, me: Runnable, call: SystemCall) {
         self.ready.leave();
-        self.tasks[me].run();
-        self.places.called(me, self.frame.place());
+        let task = &mut self.tasks[me];
+        task.run();
+        task.called(self.frame.place());
         let is_bare = self.frame.is_bare(call) || self.disarm_alone(me);
         if is_bare && !self.log.is_observed() || self.prepare(me, call) {
             self.carry_out(me, call);
@@ -324,7 +325,7 @@ impl Kernel {
     #[inline(never)]
     fn faulted(&mut self, me: Runnable, panic: Panic) -> Exit {
         let (exit, place) = fault(&self.frame, panic);
-        self.places.faulted(me.tid, place);
+        self.faults.extend(place.map(|place| (me.tid, place)));
         exit
     }
 

@@ -109,7 +109,7 @@ impl Kernel {
                 self.touch(Object::Cycles);
                 self.touch(Object::Waits(target.tid));
                 self.touch(Object::Exit(target.tid));
-                self.tasks[target].leave_waiters(me);
+                self.tasks[target].leave_waiters(me.slot);
             }
             WaitingOn::Timer(timer) => {
                 self.touch_clock();

@@ -3,34 +3,35 @@
 use std::{collections::VecDeque, rc::Rc};
 
 use super::selects::Watchers;
-use crate::{sched::Runnable, trap::Keeper};
+use crate::{sched::Slot, trap::Keeper};
 
+/// Waiting tasks by their slots. A task that ends leaves its queue first, so no slot is stale.
 #[derive(Default)]
 pub(super) struct Waiters {
     /// The first of the tasks, apart: most tasks have one waiter, which needs no memory of its own.
-    first: Option<Runnable>,
+    first: Option<Slot>,
     /// The others, in order of arrival.
-    others: VecDeque<Runnable>,
+    others: VecDeque<Slot>,
     pub(super) keeper: Option<Rc<dyn Keeper>>,
     /// The selects on the end of the task.
     pub(super) selects: Watchers,
 }
 
 impl Waiters {
-    pub(super) fn push(&mut self, waiter: Runnable) {
+    pub(super) fn push(&mut self, waiter: Slot) {
         match self.first {
             None => self.first = Some(waiter),
             Some(_) => self.others.push_back(waiter),
         }
     }
 
-    pub(super) fn pop(&mut self) -> Option<Runnable> {
+    pub(super) fn pop(&mut self) -> Option<Slot> {
         let first = self.first.take();
         self.first = self.others.pop_front();
         first
     }
 
-    pub(super) fn remove(&mut self, waiter: Runnable) {
+    pub(super) fn remove(&mut self, waiter: Slot) {
         if self.first == Some(waiter) {
             self.pop();
         } else if let Some(at) = position(&self.others, |other| *other == waiter) {
@@ -47,8 +48,8 @@ impl Waiters {
         self.first.is_none()
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Runnable> {
-        self.first.iter().chain(&self.others)
+    pub(super) fn iter(&self) -> impl Iterator<Item = Slot> {
+        self.first.iter().chain(&self.others).copied()
     }
 }
 

@@ -21,7 +21,7 @@ use super::{
     footprint::{Footprints, Object},
     mailboxes::{Mail, Mailboxes},
     mutation::Mutated,
-    new_task::{Caller, Fate, NewTask, Store},
+    new_task::{Birth, Caller, Fate, NewTask, Store},
     scope::ScopeState,
     status::{Kept, QueueStatus},
     unread::AllUnread,
@@ -90,8 +90,8 @@ impl Payload {
     pub(crate) fn detail(&self) -> Detail<'_> {
         match self {
             Self::Program(new) => match new.options.as_ref().map_or(0, |all| all.restart) {
-                0 => named(&new.name),
-                restart => Detail::Name(format!("{} (restart {restart})", new.name).into()),
+                0 => named(&new.birth.name),
+                restart => Detail::Name(format!("{} (restart {restart})", new.birth.name).into()),
             },
             Self::Name(name) => named(name),
             Self::Fault { text, .. } => named(text),
@@ -302,6 +302,12 @@ impl TrapFrame {
 
     pub(crate) fn place(&self) -> Option<Caller> {
         self.place.get()
+    }
+
+    /// Returns the birth of a task of this name that is spawned at the place of the call.
+    #[inline(always)]
+    pub(crate) fn birth(&self, name: &str) -> Rc<Birth> {
+        self.kept.birth(name, self.place())
     }
 
     #[inline(always)]

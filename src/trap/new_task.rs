@@ -1,6 +1,6 @@
 //! A task that is to be made, and the task's side of what the kernel keeps for it.
 
-use std::{any::Any, panic::Location, pin::Pin, rc::Rc};
+use std::{any::Any, panic::Location, pin::Pin, ptr, rc::Rc};
 
 use genawaiter::{Coroutine, GeneratorState};
 
@@ -30,8 +30,24 @@ pub(crate) fn ended() -> Program {
     Box::pin(Ended)
 }
 
-pub(crate) struct NewTask {
+/// The name of a task, and where it is spawned. Tasks with the same share its memory.
+#[derive(Debug, Default)]
+pub(crate) struct Birth {
     pub(crate) name: Rc<str>,
+    /// `None` for a program of the command line.
+    pub(crate) spawned: Option<Caller>,
+}
+
+impl Birth {
+    #[inline(always)]
+    pub(crate) fn is(&self, name: &str, spawned: Option<Caller>) -> bool {
+        let address = |place: Option<Caller>| place.map(ptr::from_ref);
+        address(self.spawned) == address(spawned) && *self.name == *name
+    }
+}
+
+pub(crate) struct NewTask {
+    pub(crate) birth: Rc<Birth>,
     pub(crate) program: Program,
     /// Boxed: few tasks have any, and a payload is moved as a whole.
     pub(crate) options: Option<Box<Options>>,

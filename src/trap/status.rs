@@ -5,6 +5,7 @@ use std::{
     rc::Rc,
 };
 
+use super::new_task::{Birth, Caller};
 use crate::abi::{Kind, Tid};
 
 /// The status of a queue, which its handles read without a trap. The kernel writes it.
@@ -39,14 +40,14 @@ impl QueueStatus {
 
 const STATUSES: usize = 16;
 
-const NAMES: usize = 4;
+const BIRTHS: usize = 4;
 
 #[derive(Default)]
 pub(crate) struct Kept {
     /// The memory of queues that are gone.
     statuses: RefCell<Vec<Rc<QueueStatus>>>,
-    /// The names of the last new tasks. Tasks with the same name share its memory.
-    names: RefCell<Vec<Rc<str>>>,
+    /// Those of the last new tasks.
+    births: RefCell<Vec<Rc<Birth>>>,
 }
 
 impl Kept {
@@ -77,22 +78,31 @@ impl Kept {
         }
     }
 
-    pub(crate) fn intern(&self, name: &str) -> Rc<str> {
-        let names = self.names.borrow();
-        if let Some(known) = names.iter().find(|known| ***known == *name) {
-            return Rc::clone(known);
+    /// Returns the birth of a task of this name that is spawned here. Inlined, because the length of most names is
+    /// known.
+    #[inline(always)]
+    pub(crate) fn birth(&self, name: &str, spawned: Option<Caller>) -> Rc<Birth> {
+        let births = self.births.borrow();
+        match births.first() {
+            Some(last) if last.is(name, spawned) => Rc::clone(last),
+            _ => {
+                drop(births);
+                self.find_birth(name, spawned)
+            }
         }
-        drop(names);
-        self.add_name(name)
     }
 
     #[cold]
     #[inline(never)]
-    fn add_name(&self, name: &str) -> Rc<str> {
-        let mut names = self.names.borrow_mut();
-        let new = Rc::from(name);
-        names.truncate(NAMES - 1);
-        names.insert(0, Rc::clone(&new));
+    fn find_birth(&self, name: &str, spawned: Option<Caller>) -> Rc<Birth> {
+        let mut births = self.births.borrow_mut();
+        if let Some(known) = births.iter().find(|known| known.is(name, spawned)) {
+            return Rc::clone(known);
+        }
+        let name = name.into();
+        let new = Rc::new(Birth { name, spawned });
+        births.truncate(BIRTHS - 1);
+        births.insert(0, Rc::clone(&new));
         new
     }
 }

@@ -202,10 +202,8 @@ where
         // SAFETY: the stage is the future, which stays where it is.
         let future = unsafe { Pin::new_unchecked(&mut *this.stage.future) };
         let frame = &this.handle.begun;
-        within(frame, || {
-            let polled = future.poll(context);
-            polled.map(|value| leave_exit(*frame, value))
-        })
+        let polled = within(frame, || future.poll(context));
+        polled.map(|value| leave_exit(frame, value))
     }
 }
 
@@ -262,8 +260,9 @@ fn within<T>(frame: &Option<&TrapFrame>, run: impl FnOnce() -> T) -> T {
 /// Leaves the exit in the frame. A function apart, so that a turn need not save registers for it.
 #[cold]
 #[inline(never)]
-fn leave_exit<T: IntoExit>(frame: Option<&TrapFrame>, value: T) {
-    let exit = value.into_exit();
+fn leave_exit<T: IntoExit>(frame: &Option<&TrapFrame>, value: T) {
+    // The text of an error may panic.
+    let exit = within(frame, || value.into_exit());
     if let Some(frame) = frame {
         frame.put_exit(exit);
     }

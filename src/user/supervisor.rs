@@ -384,7 +384,7 @@ impl Running {
         let restart = seat.starts;
         seat.starts = restart.saturating_add(1);
         NewTask {
-            name: os.frame().kept.intern(&seat.name),
+            birth: os.frame().birth(&seat.name),
             program: (seat.make)(os.frame(), scope),
             options: Some(Box::new(Options {
                 keeper: Some(Rc::new(link)),

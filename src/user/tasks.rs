@@ -218,12 +218,12 @@ impl Os {
     where
         P: AsyncFnOnce(&mut Self) -> T + 'static,
     {
-        let name = self.frame().kept.intern(name);
+        let birth = self.frame().birth(name);
         let program = program::program(self.frame(), program);
         self.start(
             call,
             NewTask {
-                name,
+                birth,
                 program,
                 options: options.map(Box::new),
             },
