@@ -114,7 +114,7 @@ impl Timers {
         if self.len > 1 && self.run.back().is_none_or(|(last, _)| *last < timer) {
             let kept = self.run.len();
             if kept == self.run.capacity() {
-                self.run.reserve_exact(4 + kept / 2);
+                self.run.reserve_exact(4 + growth(kept));
             }
             self.missed = 0;
             return self.run.push_back((timer, task));
@@ -133,8 +133,7 @@ impl Timers {
         if let Some(rung) = self.rung_of(timer) {
             let kept = rung.timers.len();
             if kept == rung.timers.capacity() {
-                // Grows by half, not to double the room: there may be a million timers.
-                rung.timers.reserve_exact(FOOT + kept / 2);
+                rung.timers.reserve_exact(FOOT + growth(kept));
             }
             rung.timers.push((timer, task));
             return;
@@ -367,6 +366,13 @@ impl Timers {
         self.dead -= usize::from(is_dead);
         !is_dead
     }
+}
+
+/// Returns for how many more timers a full list gets room. A long one has little to spare: there may be a
+/// million timers, and the system moves its pages without a copy.
+fn growth(kept: usize) -> usize {
+    const LONG: usize = 8192;
+    if kept < LONG { kept / 2 } else { kept / 8 }
 }
 
 /// A timer as a number, in the order of timers.
