@@ -72,17 +72,15 @@ impl Kernel {
         }
         match task.resume(&self.frame, reply) {
             Ok(Some(call)) => {
-                if self.frame.is_in_lane() {
-                    if fast::answer(&mut self.queues, &self.frame, task, call) {
-                        return Turn::Kept;
-                    }
-                } else if self.frame.is_in_requeued_lane()
-                    && fast::answer(&mut self.queues, &self.frame, task, call)
-                {
+                let is_answered = self.frame.is_in_lane()
+                    && fast::answer(&mut self.queues, &self.frame, task, call);
+                if !is_answered {
+                    self.dispatch(me, call);
+                } else if self.frame.is_requeued() {
                     self.requeue(me, call);
-                    return Turn::Left;
+                } else {
+                    return Turn::Kept;
                 }
-                self.dispatch(me, call);
             }
             Ok(None) => self.finish(me, None),
             Err(panic) => self.finish(me, Some(panic)),
