@@ -182,7 +182,8 @@ impl Kernel {
         {
             self.devices.begin_wait(me);
             let on = WaitingOn::Device(device, Direction::Read, Then::Read(op));
-            return Outcome::Block(on);
+            self.block(me, on);
+            return Outcome::Blocked;
         }
         Outcome::Ready(Pending::Read(device, op).into())
     }

@@ -482,13 +482,23 @@ impl Kernel {
             },
             outcome @ (Outcome::Block(on) | Outcome::BlockOnTask(on)) => {
                 self.settle_apart(me, call, outcome);
-                self.tasks[me].set_due(None);
-                self.cut_blocked(me, on, due.number);
-                return self.run_deferred_of_cut(me);
+                return self.cut_new_wait(me, on, due);
             }
+            Outcome::Blocked => match *self.tasks[me].state() {
+                State::Blocked(on) => return self.cut_new_wait(me, on, due),
+                _ => unreachable!("its handler has blocked it"),
+            },
             outcome => outcome,
         };
         self.settle_apart(me, call, outcome);
+    }
+
+    /// Cuts a wait that has just begun.
+    #[cold]
+    fn cut_new_wait(&mut self, me: Runnable, on: WaitingOn, due: Due) {
+        self.tasks[me].set_due(None);
+        self.cut_blocked(me, on, due.number);
+        self.run_deferred_of_cut(me);
     }
 
     /// Cuts another task, or the caller itself, for a cancel or a deadline that has passed. A destructor
@@ -537,7 +547,7 @@ impl Kernel {
                 }
             }
             Outcome::Injected(inject) => self.settle_injected(me, call, inject),
-            Outcome::Over => {}
+            Outcome::Blocked | Outcome::Over => {}
         }
     }
 
