@@ -141,7 +141,7 @@ impl Kernel {
         match outcome {
             Outcome::Kill(victim) => return Some(victim),
             Outcome::Ready(state) if state.plain() != Some(Reply::Done) => self.take_back(state),
-            Outcome::Answered => unreachable!("no such call is deferred"),
+            Outcome::Answered | Outcome::Blocked => unreachable!("no such call is deferred"),
             _ => {}
         }
         None

@@ -148,12 +148,24 @@ impl Kernel {
 
     pub(super) fn read_line(&mut self, me: Runnable) -> Outcome {
         match self.input_device(me) {
-            Ok(device) => self.read_later(me, device, ReadOp::Line),
+            Ok(device) => self.read_later_apart(me, device, ReadOp::Line),
             Err(error) => failed(error).into(),
         }
     }
 
+    /// The same as [`Kernel::read_later`], where that is rare.
+    #[inline(never)]
+    pub(super) fn read_later_apart(
+        &mut self,
+        me: Runnable,
+        device: DeviceId,
+        op: ReadOp,
+    ) -> Outcome {
+        self.read_later(me, device, op)
+    }
+
     /// Gives the caller the device from now on: no later task gets between its call and its turn.
+    #[inline(always)]
     pub(super) fn read_later(&mut self, me: Runnable, device: DeviceId, op: ReadOp) -> Outcome {
         if let ReadOp::Bytes(0) = op {
             // As tokio does: no bytes are there at once, whatever else waits for the device.
@@ -170,7 +182,8 @@ impl Kernel {
         {
             self.devices.begin_wait(me);
             let on = WaitingOn::Device(device, Direction::Read, Then::Read(op));
-            return Outcome::Block(on);
+            self.block(me, on);
+            return Outcome::Blocked;
         }
         Outcome::Ready(Pending::Read(device, op).into())
     }
@@ -256,18 +269,21 @@ impl Kernel {
 
     /// Reads off a device for a task whose turn it is. Where there is nothing, the task blocks, and
     /// `None` says that its turn is over; a due timeout cuts it instead.
-    pub(super) fn read(&mut self, me: Runnable, device: DeviceId, op: ReadOp) -> Option<Answer> {
+    #[inline(always)]
+    pub(super) fn read(&mut self, me: Runnable, device: DeviceId, op: ReadOp) -> Option<Reply> {
         self.touch_device(device);
         let mut is_drained = false;
         let read = match op {
-            ReadOp::Bytes(room) => self.recv(me, device, room, &mut is_drained),
-            ReadOp::Datagram(room) => self.recv_from(me, device, room),
-            ReadOp::Connection => self.accept(me, device),
-            ReadOp::Disk(call) => self.finish_on_disk(me, device, call),
-            ReadOp::Line => self.line(me, device),
+            ReadOp::Bytes(room) => {
+                let read = self.recv(me, device, room, &mut is_drained);
+                read.map(|read| self.received(read))
+            }
+            ReadOp::Datagram(_) | ReadOp::Connection | ReadOp::Disk(_) | ReadOp::Line => {
+                self.read_apart(me, device, op)
+            }
         };
-        let answer = match read {
-            Some(answer) => answer,
+        let reply = match read {
+            Some(reply) => reply,
             None => self.read_in_vain(me, device, op)?,
         };
         if self.tasks[me].let_through(false) {
@@ -275,32 +291,60 @@ impl Kernel {
         }
         self.devices.end_read(device, is_drained);
         if self.is_seen(me.tid) {
-            self.emit_read(me, op, &answer);
+            self.emit_read(me, op, reply);
         }
-        Some(answer)
+        Some(reply)
     }
 
-    /// Emits the answer of a read.
+    /// The same for all but bytes. What each message of a connection needs takes a smaller function.
+    #[inline(never)]
+    fn read_apart(&mut self, me: Runnable, device: DeviceId, op: ReadOp) -> Option<Reply> {
+        let answer = match op {
+            ReadOp::Bytes(_) => unreachable!("bytes are read by `recv`"),
+            ReadOp::Datagram(room) => self.recv_from(me, device, room),
+            ReadOp::Connection => self.accept(me, device),
+            ReadOp::Disk(call) => self.finish_on_disk(me, device, call),
+            ReadOp::Line => self.line(me, device),
+        };
+        Some(self.hand_out(answer?))
+    }
+
+    /// Returns the reply of a read of bytes. Its error goes into the frame.
+    #[inline(always)]
+    fn received(&self, read: io::Result<usize>) -> Reply {
+        match read {
+            Ok(n) => Reply::Bytes(n as u64),
+            Err(error) => self.hand_out(failed(error)),
+        }
+    }
+
+    /// Emits the answer of a read. What goes with it is in the frame.
     #[cold]
     #[inline(never)]
-    fn emit_read(&mut self, me: Runnable, op: ReadOp, answer: &Answer) {
+    fn emit_read(&mut self, me: Runnable, op: ReadOp, reply: Reply) {
         let sender = match op {
             ReadOp::Datagram(_) => self.frame.addr(),
             _ => None,
         };
-        self.emit_reply(me.tid, answer.reply, || {
-            sender.map_or_else(|| answer.detail(), Detail::Addr)
+        let beside = self.frame.take();
+        self.emit_reply(me.tid, reply, || match (sender, &beside) {
+            (Some(sender), _) => Detail::Addr(sender),
+            (None, Some(payload)) => payload.detail(),
+            (None, None) => Detail::None,
         });
+        if let Some(payload) = beside {
+            self.frame.put(payload);
+        }
     }
 
     /// Has a task wait for a device where there was nothing to read. A due timeout cuts it.
     #[cold]
     #[inline(never)]
-    fn read_in_vain(&mut self, me: Runnable, device: DeviceId, op: ReadOp) -> Option<Answer> {
+    fn read_in_vain(&mut self, me: Runnable, device: DeviceId, op: ReadOp) -> Option<Reply> {
         if let Some(due) = self.tasks[me].due() {
             self.tasks[me].set_due(None);
             self.give_up_read(device, op);
-            return Some(Reply::Elapsed(due.number).into());
+            return Some(Reply::Elapsed(due.number));
         }
         let on = self.wait_for(me, device, Direction::Read, Then::Read(op));
         self.block(me, on);
@@ -314,26 +358,35 @@ impl Kernel {
         device: DeviceId,
         room: u32,
         is_drained: &mut bool,
-    ) -> Option<Answer> {
-        let is_ahead = self.devices.has_unread(device, &self.frame);
+    ) -> Option<io::Result<usize>> {
+        if self.devices.has_unread(device, &self.frame) {
+            return self.recv_unread(me, device, room);
+        }
         let mut buffer = self.frame.buffer(room as usize);
-        let result = match is_ahead {
-            true => Ok(self
-                .frame
-                .unread
-                .borrow_mut()
-                .of(self.devices.unread_of(device))
-                .read(&mut buffer)),
-            false => {
-                let result = self.world.recv(device, &mut buffer);
-                result.map(|(n, is_empty)| {
-                    *is_drained = is_empty;
-                    n
-                })
-            }
-        };
+        let result = self.world.recv(device, &mut buffer);
         drop(buffer);
-        self.transferred(me.tid, device, Direction::Read, result)
+        let result = result.map(|(n, is_empty)| {
+            *is_drained = is_empty;
+            n
+        });
+        self.attempted(me.tid, device, Direction::Read, result)
+    }
+
+    /// Takes bytes that were read ahead.
+    #[cold]
+    #[inline(never)]
+    fn recv_unread(
+        &mut self,
+        me: Runnable,
+        device: DeviceId,
+        room: u32,
+    ) -> Option<io::Result<usize>> {
+        let n = {
+            let mut unread = self.frame.unread.borrow_mut();
+            let unread = unread.of(self.devices.unread_of(device));
+            unread.read(&mut self.frame.buffer(room as usize))
+        };
+        self.attempted(me.tid, device, Direction::Read, Ok(n))
     }
 
     #[inline(never)]

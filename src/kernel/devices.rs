@@ -97,7 +97,7 @@ impl Devices {
     }
 
     /// Returns whether bytes of this device were read ahead.
-    #[inline]
+    #[inline(always)]
     pub(super) fn has_unread(&self, device: DeviceId, frame: &TrapFrame) -> bool {
         self.reads_ahead && frame.unread.borrow().has_any(self.unread_of(device))
     }
@@ -164,6 +164,7 @@ impl Devices {
 
     /// Gives a task the device to read, if no task has it for that. Returns whether the device is known to have
     /// nothing.
+    #[inline(always)]
     pub(super) fn take_to_read(&mut self, task: Runnable, device: DeviceId) -> Result<bool, Errno> {
         let open = self.open.get_mut(&device).ok_or(Errno::BadFd)?;
         let claim = &mut open.claims[Direction::Read as usize];
@@ -189,6 +190,8 @@ impl Devices {
         open.claims[direction as usize]
     }
 
+    // Apart: a loop over sources keeps its registers.
+    #[inline(never)]
     pub(super) fn claim(&mut self, device: DeviceId, direction: Direction, task: Runnable) {
         let open = self.open.get_mut(&device);
         let open = open.expect("a device that a task has is open");

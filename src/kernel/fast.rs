@@ -5,7 +5,7 @@
 
 use super::{answer::Answer, queues::Queues, task::Task};
 use crate::{
-    abi::{Reply, SystemCall},
+    abi::{QueueId, Reply, SystemCall},
     trap::TrapFrame,
 };
 
@@ -22,35 +22,32 @@ pub(super) fn answer(
         SystemCall::GetTid => task.answer(Reply::Tid(task.tid())),
         SystemCall::Yield => task.answer(Answer::SLEPT),
         SystemCall::Post => task.answer(Reply::Done),
-        call => return answer_by_queue(queues, frame, task, call).is_some(),
+        SystemCall::Put(id) | SystemCall::TryPut(id) => {
+            return put(queues, frame, task, id).is_some();
+        }
+        SystemCall::Get(id) | SystemCall::TryGet(id) => return get(queues, task, id).is_some(),
+        _ => return false,
     }
     true
 }
 
-/// Puts into a queue with room, or gets what is there, if no other task waits at the queue.
+/// Puts into a queue with room, if no other task waits at it.
 #[inline(never)]
-fn answer_by_queue(
-    queues: &mut Queues,
-    frame: &TrapFrame,
-    task: &mut Task,
-    call: SystemCall,
-) -> Option<()> {
-    let answer = match call {
-        SystemCall::Put(id) | SystemCall::TryPut(id) => {
-            let queue = queues.get_mut(id)?;
-            if !queue.has_room() || queue.is_watched() {
-                return None;
-            }
-            queue.store(frame.take_word()?);
-            Reply::Done.into()
-        }
-        SystemCall::Get(id) | SystemCall::TryGet(id) => {
-            let queue = queues.get_mut(id).filter(|queue| !queue.is_watched())?;
-            let message = queue.take_first()?;
-            Answer::message(Reply::Message(message), id)
-        }
-        _ => return None,
-    };
-    task.answer(answer);
+fn put(queues: &mut Queues, frame: &TrapFrame, task: &mut Task, id: QueueId) -> Option<()> {
+    let queue = queues.get_mut(id)?;
+    if !queue.has_room() || queue.is_watched() {
+        return None;
+    }
+    queue.store(frame.take_word()?);
+    task.answer(Reply::Done);
+    Some(())
+}
+
+/// Gets what is in a queue, if no other task waits at it.
+#[inline(never)]
+fn get(queues: &mut Queues, task: &mut Task, id: QueueId) -> Option<()> {
+    let queue = queues.get_mut(id).filter(|queue| !queue.is_watched())?;
+    let message = queue.take_first()?;
+    task.answer(Answer::message(Reply::Message(message), id));
     Some(())
 }

@@ -112,7 +112,7 @@ impl Kernel {
         let mut happened = std::mem::take(&mut self.happened);
         for happening in &happened {
             match *happening {
-                Happening::Ready(device, direction) => self.report_ready(device, direction),
+                Happening::Ready(device, direction) => self.wake_at(device, direction),
                 Happening::Console => self.write_out(),
                 Happening::Interrupt(_) => {}
             }
@@ -121,8 +121,16 @@ impl Kernel {
         self.happened = happened;
     }
 
-    /// Wakes the task that waits for this direction of a device.
+    /// Reports a device without the world.
+    #[cold]
+    #[inline(never)]
     pub(super) fn report_ready(&mut self, device: DeviceId, direction: Direction) {
+        self.wake_at(device, direction);
+    }
+
+    /// Wakes the task that waits for this direction of a device.
+    #[inline(always)]
+    fn wake_at(&mut self, device: DeviceId, direction: Direction) {
         let Some(task) = self.devices.reported(device, direction) else {
             return;
         };

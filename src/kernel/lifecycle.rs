@@ -144,7 +144,7 @@ impl Kernel {
             OnExit::Zombie | OnExit::Nothing => {}
             OnExit::Report => self.stats.ended(me.tid, exit),
         }
-        self.reap(me);
+        self.reap_apart(me);
     }
 
     /// Wakes what has waited for the end of a task. Returns whether a task has.
@@ -172,7 +172,7 @@ impl Kernel {
     fn release_children(&mut self, me: Runnable) {
         while let Some(child) = self.tasks.release_child(me) {
             if self.tasks[child].is_zombie() {
-                self.reap(child);
+                self.reap_apart(child);
             }
         }
     }
@@ -196,6 +196,13 @@ impl Kernel {
         }
     }
 
+    /// Reaps a task whose exit no other task takes.
+    #[inline(never)]
+    fn reap_apart(&mut self, me: Runnable) {
+        self.reap(me);
+    }
+
+    #[inline(always)]
     pub(super) fn reap(&mut self, me: Runnable) -> Exit {
         if self.is_seen(me.tid) {
             self.emit_reaped(me.tid);
@@ -222,7 +229,7 @@ impl Kernel {
         if let Some(task) = self.tasks.find(tid)
             && self.tasks[task].is_zombie()
         {
-            self.reap(task);
+            self.reap_apart(task);
         }
         self.stats.given_up(tid);
     }

@@ -19,7 +19,10 @@ pub(super) enum Outcome {
     Parent(State, Runnable),
     /// The caller waits. The handler has put it into the queue where it waits.
     Block(WaitingOn),
-    /// The same. Only a task can end the wait: the one that it waits for, or the holder of a lock.
+    /// The same. The handler has written the wait in its place, as with [`Outcome::Answered`].
+    Blocked,
+    /// The caller waits as with [`Outcome::Block`]. Only a task can end the wait: the one that it waits
+    /// for, or the holder of a lock.
     BlockOnTask(WaitingOn),
     /// The caller kills this task, which may be itself.
     Kill(Runnable),

@@ -7,7 +7,6 @@
 
 use super::{
     Kernel,
-    answer::Answer,
     outcome::Outcome,
     queues::MessageQueue,
     selects::Watchers,
@@ -51,7 +50,7 @@ impl Kernel {
     /// instead.
     #[cold]
     #[inline(never)]
-    pub(super) fn select_now(&mut self, me: Runnable, key: u32) -> Option<Answer> {
+    pub(super) fn select_now(&mut self, me: Runnable, key: u32) -> Option<Reply> {
         let reply = match (self.first_ready(me, key), self.tasks[me].due()) {
             (Some(index), _) => Reply::Ready(index as u64),
             (None, Some(due)) => {
@@ -71,7 +70,7 @@ impl Kernel {
             self.frame.set_due();
         }
         self.emit_reply(me.tid, reply, || Detail::None);
-        Some(reply.into())
+        Some(reply)
     }
 
     /// Returns the index of the first source that is ready.

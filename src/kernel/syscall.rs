@@ -76,14 +76,14 @@ impl Kernel {
             SystemCall::Listen => self.listen(me),
             SystemCall::Connect => self.connect(me),
             SystemCall::Connected(device) => self.connected(device),
-            SystemCall::Accept(device) => self.read_later(me, device, ReadOp::Connection),
+            SystemCall::Accept(device) => self.read_later_apart(me, device, ReadOp::Connection),
             SystemCall::Recv(device) => {
                 let room = self.room();
                 self.read_later(me, device, ReadOp::Bytes(room))
             }
             SystemCall::RecvFrom(device) => {
                 let room = self.room();
-                self.read_later(me, device, ReadOp::Datagram(room))
+                self.read_later_apart(me, device, ReadOp::Datagram(room))
             }
             SystemCall::SendTo(device) => self.send_to(me, device),
             SystemCall::BindUdp => self.bind_udp(me),

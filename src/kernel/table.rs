@@ -225,6 +225,7 @@ impl Tasks {
         Some(self.slots[parent.index()].tid())
     }
 
+    #[inline(always)]
     pub(super) fn remove(&mut self, task: Runnable) -> State {
         self.unlink(task);
         self.free.push(task.slot);

@@ -29,7 +29,7 @@ impl Kernel {
         WaitingOn::Device(device, direction, then)
     }
 
-    /// Returns the result of an attempt at a device; `None` if it would block.
+    /// Returns the answer of an attempt at a device; `None` if it would block.
     #[inline(always)]
     pub(super) fn transferred(
         &mut self,
@@ -38,31 +38,44 @@ impl Kernel {
         direction: Direction,
         result: io::Result<usize>,
     ) -> Option<Answer> {
+        let result = self.attempted(tid, device, direction, result)?;
+        Some(result.map_or_else(failed, |n| Reply::Bytes(n as u64).into()))
+    }
+
+    /// Emits the result of an attempt at a device, and returns it; `None` if it would block.
+    #[inline(always)]
+    pub(super) fn attempted(
+        &mut self,
+        tid: Tid,
+        device: DeviceId,
+        direction: Direction,
+        result: io::Result<usize>,
+    ) -> Option<io::Result<usize>> {
         let n = match result {
             Ok(n) => n,
-            Err(error) => return self.not_transferred(tid, device, direction, error),
+            Err(error) => return self.attempt_failed(tid, device, direction, error),
         };
         if self.is_seen(tid) {
             self.emit_io(tid, device, direction, Ok(n));
         }
-        Some(Reply::Bytes(n as u64).into())
+        Some(Ok(n))
     }
 
     #[cold]
     #[inline(never)]
-    fn not_transferred(
+    fn attempt_failed(
         &mut self,
         tid: Tid,
         device: DeviceId,
         direction: Direction,
         error: io::Error,
-    ) -> Option<Answer> {
+    ) -> Option<io::Result<usize>> {
         if error.kind() == io::ErrorKind::WouldBlock {
             self.time_passed(tid);
             return None;
         }
         self.emit_io(tid, device, direction, Err(error.kind()));
-        Some(failed(error))
+        Some(Err(error))
     }
 
     /// Ends the claim of a task that was to read a device, and does not.

@@ -72,17 +72,15 @@ impl Kernel {
         }
         match task.resume(&self.frame, reply) {
             Ok(Some(call)) => {
-                if self.frame.is_in_lane() {
-                    if fast::answer(&mut self.queues, &self.frame, task, call) {
-                        return Turn::Kept;
-                    }
-                } else if self.frame.is_in_requeued_lane()
-                    && fast::answer(&mut self.queues, &self.frame, task, call)
-                {
+                let is_answered = self.frame.is_in_lane()
+                    && fast::answer(&mut self.queues, &self.frame, task, call);
+                if !is_answered {
+                    self.dispatch(me, call);
+                } else if self.frame.is_requeued() {
                     self.requeue(me, call);
-                    return Turn::Left;
+                } else {
+                    return Turn::Kept;
                 }
-                self.dispatch(me, call);
             }
             Ok(None) => self.finish(me, None),
             Err(panic) => self.finish(me, Some(panic)),
@@ -96,44 +94,48 @@ impl Kernel {
     #[inline(never)]
     fn deliver(&mut self, me: Runnable) -> Option<Reply> {
         self.remote.runs(me.tid);
-        let task = self.tasks.get_mut(me)?;
-        let answer = if let State::Pending(pending) = *task.state() {
+        let task = &mut self.tasks[me];
+        if let State::Pending(pending) = *task.state() {
             task.run();
-            self.resolve_pending(me, pending)?
-        } else {
-            match task.take_turn()? {
-                State::Late(answer) => {
-                    self.frame.set_due();
-                    *answer
-                }
-                State::Ready(answer) => answer,
-                _ => unreachable!("only a ready task has a turn"),
+            return self.resolve_pending(me, pending);
+        }
+        let answer = match task.take_turn()? {
+            State::Late(answer) => {
+                self.frame.set_due();
+                *answer
             }
+            State::Ready(answer) => answer,
+            _ => unreachable!("only a ready task has a turn"),
         };
+        Some(self.hand_out(answer))
+    }
+
+    /// Puts the payload of an answer into the frame, for the task whose turn it is. Returns the reply.
+    pub(super) fn hand_out(&self, answer: Answer) -> Reply {
         if let Beside::Payload(payload) = answer.beside {
             self.frame.put(*payload);
         }
-        Some(answer.reply)
+        answer.reply
     }
 
     /// Does the work at the begin of a turn that determines the answer; `None` as [`Kernel::deliver`].
     #[inline(always)]
-    fn resolve_pending(&mut self, me: Runnable, pending: Pending) -> Option<Answer> {
-        Some(match pending {
-            Pending::Read(device, op) => self.read(me, device, op)?,
-            Pending::StartTimeout(timer) => self.start_timeout(me, timer).into(),
-            Pending::Select(key) => self.select_now(me, key)?,
+    fn resolve_pending(&mut self, me: Runnable, pending: Pending) -> Option<Reply> {
+        match pending {
+            Pending::Read(device, op) => self.read(me, device, op),
+            Pending::StartTimeout(timer) => Some(self.start_timeout(me, timer)),
+            Pending::Select(key) => self.select_now(me, key),
             Pending::Held(ticket) => {
                 self.ready.leave();
                 self.resume_held(me, ticket);
-                return None;
+                None
             }
             Pending::Compute(left) => {
                 self.ready.leave();
                 self.compute_now(me, left);
-                return None;
+                None
             }
-        })
+        }
     }
 
     /// Handles a call that takes more than an answer. A few jumps and no more: registers are saved
@@ -481,13 +483,23 @@ impl Kernel {
             },
             outcome @ (Outcome::Block(on) | Outcome::BlockOnTask(on)) => {
                 self.settle_apart(me, call, outcome);
-                self.tasks[me].set_due(None);
-                self.cut_blocked(me, on, due.number);
-                return self.run_deferred_of_cut(me);
+                return self.cut_new_wait(me, on, due);
             }
+            Outcome::Blocked => match *self.tasks[me].state() {
+                State::Blocked(on) => return self.cut_new_wait(me, on, due),
+                _ => unreachable!("its handler has blocked it"),
+            },
             outcome => outcome,
         };
         self.settle_apart(me, call, outcome);
+    }
+
+    /// Cuts a wait that has just begun.
+    #[cold]
+    fn cut_new_wait(&mut self, me: Runnable, on: WaitingOn, due: Due) {
+        self.tasks[me].set_due(None);
+        self.cut_blocked(me, on, due.number);
+        self.run_deferred_of_cut(me);
     }
 
     /// Cuts another task, or the caller itself, for a cancel or a deadline that has passed. A destructor
@@ -536,7 +548,7 @@ impl Kernel {
                 }
             }
             Outcome::Injected(inject) => self.settle_injected(me, call, inject),
-            Outcome::Over => {}
+            Outcome::Blocked | Outcome::Over => {}
         }
     }
 

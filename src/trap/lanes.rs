@@ -6,23 +6,24 @@ use super::frame::{
 use crate::abi::SystemCall;
 
 impl TrapFrame {
-    /// Returns whether the fast lane may answer the call, and the task keeps its place.
+    /// Returns whether the fast lane may answer the call.
     #[inline(always)]
     pub(crate) fn is_in_lane(&self) -> bool {
-        self.flags.get() == 0
+        self.flags.get() & !REQUEUED == 0
     }
 
-    /// The same, and the task is put back.
-    pub(crate) fn is_in_requeued_lane(&self) -> bool {
-        self.flags.get() == REQUEUED
+    /// Returns whether a task that stays ready leaves its place, to be put back.
+    #[inline(always)]
+    pub(crate) fn is_requeued(&self) -> bool {
+        self.flags.get() & REQUEUED != 0
     }
 
-    /// The same, and its turns are published.
+    /// Returns whether the fast lane may answer the call, and its turns are published.
     pub(crate) fn is_in_published_lane(&self) -> bool {
         self.flags.get() == REQUEUED | PUBLISHED
     }
 
-    /// The same as [`TrapFrame::is_in_lane`], and tracers get events.
+    /// Returns whether the fast lane may answer the call, and tracers get events.
     pub(crate) fn is_in_observed_lane(&self) -> bool {
         self.flags.get() == OBSERVED
     }

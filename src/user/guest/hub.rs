@@ -71,12 +71,15 @@ struct Want {
 
 thread_local! {
     /// The guest that is polled. [`Entered`] takes it out again, so the end of the thread drops nothing.
-    static CURRENT: RefCell<Option<ManuallyDrop<Rc<Hub>>>> = const { RefCell::new(None) };
+    static CURRENT: Cell<Option<ManuallyDrop<Rc<Hub>>>> = const { Cell::new(None) };
 }
 
 /// Returns the guest that is polled on this thread.
 pub(super) fn current() -> Option<Rc<Hub>> {
-    CURRENT.with_borrow(|hub| hub.as_deref().cloned())
+    let current = CURRENT.take();
+    let hub = current.as_deref().cloned();
+    CURRENT.set(current);
+    hub
 }
 
 /// The same, for something that works nowhere else.

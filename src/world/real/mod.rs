@@ -49,7 +49,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rustix::net::{RecvFlags, SendFlags};
+use rustix::net::SendFlags;
 
 use disk::Disk;
 #[cfg(target_os = "linux")]
@@ -354,27 +354,20 @@ impl RealWorld {
     #[inline(always)]
     fn read(&mut self, id: DeviceId, buf: &mut [u8]) -> Result<(usize, bool)> {
         let (source, owed) = self.sources.get(id)?;
-        let socket = source.kind.is_socket();
-        let len = source.left.unwrap_or(u64::MAX).min(buf.len() as u64) as usize;
-        let buf = &mut buf[..len];
-        if source.left == Some(0) {
-            return Ok((0, false));
+        if source.left.is_some() {
+            return Ok((source.read_left(owed, buf)?, false));
         }
-        let n = source.attempt(Direction::Read, owed, |fd| {
-            Ok(if socket {
-                rustix::net::recv(fd.as_fd(), &mut *buf, RecvFlags::DONTWAIT)?.0
-            } else {
-                rustix::io::read(fd.as_fd(), &mut *buf)?
-            })
-        })?;
-        if let Some(left) = &mut source.left {
-            *left -= n as u64;
-        }
-        if n > 0 {
-            source.kind.answered();
-        }
-        let is_short = 0 < n && n < buf.len() && source.kind == Kind::Stream;
-        Ok((n, is_short && source.is_drained(owed)))
+        let n = source.read(owed, buf)?;
+        let is_drained = match source.kind {
+            _ if n == 0 => false,
+            Kind::Stream => n < buf.len() && source.is_drained(owed),
+            Kind::Pump(_) => {
+                source.kind.answered();
+                false
+            }
+            Kind::Socket | Kind::File => false,
+        };
+        Ok((n, is_drained))
     }
 
     fn drained(&mut self, id: DeviceId) -> Result<bool> {

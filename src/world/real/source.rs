@@ -8,6 +8,7 @@ use std::{
     os::fd::{AsFd, BorrowedFd},
 };
 
+use rustix::net::RecvFlags;
 use socket2::Socket;
 
 use super::{
@@ -152,6 +153,7 @@ impl Source {
 
     /// Makes an attempt at the descriptor, unless it is known to be in vain. One that would block
     /// promises a report, which is counted.
+    #[inline(always)]
     pub(super) fn attempt<T>(
         &mut self,
         direction: Direction,
@@ -180,6 +182,36 @@ impl Source {
                 result => return result,
             }
         }
+    }
+
+    /// Reads, whatever may be left.
+    #[inline(always)]
+    pub(super) fn read(&mut self, count: &mut usize, buf: &mut [u8]) -> io::Result<usize> {
+        let is_socket = self.kind.is_socket();
+        self.attempt(Direction::Read, count, |fd| {
+            Ok(if is_socket {
+                rustix::net::recv(fd.as_fd(), &mut *buf, RecvFlags::DONTWAIT)?.0
+            } else {
+                rustix::io::read(fd.as_fd(), &mut *buf)?
+            })
+        })
+    }
+
+    /// Reads from a stream whose incoming half was ended.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn read_left(&mut self, count: &mut usize, buf: &mut [u8]) -> io::Result<usize> {
+        let left = self.left.unwrap_or(0);
+        if left == 0 {
+            return Ok(0);
+        }
+        let len = left.min(buf.len() as u64) as usize;
+        let n = self.read(count, &mut buf[..len])?;
+        self.left = Some(left - n as u64);
+        if n > 0 {
+            self.kind.answered();
+        }
+        Ok(n)
     }
 
     /// Whether an attempt would succeed. If not, a report is owed from now on.
@@ -230,10 +262,10 @@ impl Source {
     }
 
     /// A read did not fill its buffer: nothing is left, unless that is unclear. A report is owed then. Returns
-    /// whether it is so.
+    /// whether it is so. Not for a stream whose incoming half was ended.
     #[inline(always)]
     pub(super) fn is_drained(&mut self, count: &mut usize) -> bool {
-        let is_drained = !self.unclear && self.left.is_none();
+        let is_drained = !self.unclear;
         if is_drained {
             self.set_ready(Direction::Read, false, count);
         }
