@@ -13,11 +13,13 @@ use crate::{
 /// The number of turns at one instant of which the kernel warns.
 const MANY: u64 = 1_000_000;
 
-/// The tasks are counted when an instant has had this many turns for each of them, or
-/// [`AT_LATEST`] together.
+/// The tasks are counted when an instant has had this many turns for each of them, or [`AT_LATEST`]
+/// together; but not before each of a crowd can have had some.
 const FOR_EACH: u64 = 64;
 
 const AT_LATEST: u64 = MANY / 2;
+
+const SOME: u64 = 4;
 
 #[derive(Debug)]
 pub(super) struct Standstill {
@@ -75,7 +77,8 @@ impl Kernel {
             standstill.begun = standstill.next - FOR_EACH;
             standstill.first = None;
         }
-        let enough = (FOR_EACH * self.tasks.live() as u64).min(AT_LATEST);
+        let live = self.tasks.live() as u64;
+        let enough = (FOR_EACH * live).min(AT_LATEST).max(SOME * live);
         let Some(first) = &standstill.first else {
             standstill.next = standstill.begun + enough;
             if ticks >= standstill.next {
