@@ -178,6 +178,12 @@ fn simulated(commands: Commands<'_>, what: &[OsString], log: Log) -> Result<Orig
         let why = "the debugger shows the run itself: leave out the options for watching one";
         return Err(usage(why));
     }
+    if options.kernels > 1 {
+        return Err(usage(
+            "the debugger steps through one kernel: leave --kernels out",
+        ));
+    }
+    boot::check(&line, true, false)?;
     options
         .net
         .network(&hosts(&line.programs), options.max_time)?;
