@@ -87,6 +87,13 @@ pub(super) fn check(line: &BootLine, is_virtual: bool, is_replay: bool) -> Resul
                        by kill -TERM";
             return Err(usage(why));
         }
+        let limit = options.max_time;
+        let is_late = |at: Duration| limit.is_some_and(|limit| at > limit);
+        if let Some((at, signal)) = options.signal.iter().find(|(at, _)| is_late(*at)) {
+            let why =
+                format!("--signal: {signal} at {at:?} is after --max-time, and would not come");
+            return Err(usage(why));
+        }
         check_shares(slice::from_ref(&options.policy), &options.share)?;
     }
     check_files(line, is_replay)
@@ -337,6 +344,14 @@ impl<'a> Session<'a> {
         }
         self.rules.report(log);
         warn_of_unused(log, kernel.unused_shares());
+        let ended = signals::signal().is_none() && ended_by.is_none();
+        for (at, signal) in self.line.options.signal.iter().filter(|_| ended) {
+            if *at > now {
+                log.warn(&format!(
+                    "--signal did nothing: the run ended before {signal} came, at {at:?}"
+                ));
+            }
+        }
         if watching.summary {
             // What the kernel's end tells is no part of the run.
             self.summary.take().show(log, now);
