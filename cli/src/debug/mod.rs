@@ -142,6 +142,10 @@ fn origin(commands: Commands<'_>, what: &[OsString], log: Log) -> Result<Origin,
 
 /// The run on a tape.
 fn taped(commands: Commands<'_>, path: &Path, log: Log) -> Result<Origin, Failure> {
+    if let Some(first) = replay::first_of_several(path) {
+        let why = replay::of_several(path, "the debugger steps through one", &first);
+        return Err(usage(why).into());
+    }
     let why = match path {
         path if !path.exists() => {
             let (name, programs) = (path.to_string_lossy(), commands.programs);
