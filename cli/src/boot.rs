@@ -4,6 +4,7 @@ use std::{
     cell::{Cell, RefCell},
     hash::{BuildHasher, RandomState},
     io::{self, IsTerminal},
+    path::Path,
     process::{self, ExitCode},
     rc::Rc,
     slice,
@@ -60,7 +61,7 @@ pub(super) fn boot<'a>(
     let own = options.world.as_ref().filter(|_| playing.is_none());
     let own = own.map(NamedWorld::make).transpose()?;
     let is_virtual = options.simulated || own.as_ref().is_some_and(|world| !world.spins());
-    check(options, is_virtual, playing.is_some())?;
+    check(line, is_virtual, playing.is_some())?;
     let net = options.net.network(&hosts(programs), options.max_time)?;
     let log = Log::new(verbosity, &options.verbosity, options.watching.log_format);
     // A virtual clock does not move while a reader is waited for.
@@ -74,7 +75,8 @@ pub(super) fn boot<'a>(
 }
 
 /// Checks options that `clap` cannot check alone.
-fn check(options: &Boot, is_virtual: bool, is_replay: bool) -> Result<(), clap::Error> {
+pub(super) fn check(line: &BootLine, is_virtual: bool, is_replay: bool) -> Result<(), clap::Error> {
+    let options = &line.options;
     if !is_replay {
         if options.processors > 1 && !is_virtual {
             let why = "--processors needs --virtual: in the real world there is one processor";
@@ -85,14 +87,51 @@ fn check(options: &Boot, is_virtual: bool, is_replay: bool) -> Result<(), clap::
                        by kill -TERM";
             return Err(usage(why));
         }
+        let limit = options.max_time;
+        let is_late = |at: Duration| limit.is_some_and(|limit| at > limit);
+        if let Some((at, signal)) = options.signal.iter().find(|(at, _)| is_late(*at)) {
+            let why =
+                format!("--signal: {signal} at {at:?} is after --max-time, and would not come");
+            return Err(usage(why));
+        }
         check_shares(slice::from_ref(&options.policy), &options.share)?;
     }
-    if let (Some(tape), Some(record)) = (&options.tape, &options.watching.record)
+    check_files(line, is_replay)
+}
+
+/// Checks that no file which the run makes takes the place of one that another option names.
+pub(super) fn check_files(line: &BootLine, is_replay: bool) -> Result<(), clap::Error> {
+    let options = &line.options;
+    let tape = options.tape.as_deref();
+    let record = options.watching.record.as_deref();
+    if let (Some(tape), Some(record)) = (tape, record)
         && outfile::is_same(tape, record)
     {
         let tape = tape.display();
         let why = format!("--record would replace the tape {tape}: name another file");
         return Err(usage(why));
+    }
+    let socket = options.watching.live.socket();
+    // What a replay reads is on its tape.
+    let input = options.stdin.as_deref().filter(|_| !is_replay);
+    let scripts = line.scripts().map(|path| ("--script", path));
+    let read = input.map(|path| ("--stdin", path)).into_iter();
+    let read: Vec<_> = read.chain(scripts).collect();
+    for (option, path) in [("--tape", tape), ("--record", record)] {
+        let Some(path) = path else { continue };
+        let is_it = |other: &Path| outfile::is_same(path, other);
+        let shown = path.display();
+        if socket.is_some_and(is_it) {
+            let why = format!("{option} and --monitor are both {shown}: name another file");
+            return Err(usage(why));
+        }
+        // A pipe and a device are not replaced.
+        let mut replaced = read.iter().filter(|_| path.is_file());
+        if let Some((other, _)) = replaced.find(|(_, other)| is_it(other)) {
+            let why =
+                format!("{option} would replace {shown}, which {other} reads: name another file");
+            return Err(usage(why));
+        }
     }
     Ok(())
 }
@@ -305,6 +344,14 @@ impl<'a> Session<'a> {
         }
         self.rules.report(log);
         warn_of_unused(log, kernel.unused_shares());
+        let ended = signals::signal().is_none() && ended_by.is_none();
+        for (at, signal) in self.line.options.signal.iter().filter(|_| ended) {
+            if *at > now {
+                log.warn(&format!(
+                    "--signal did nothing: the run ended before {signal} came, at {at:?}"
+                ));
+            }
+        }
         if watching.summary {
             // What the kernel's end tells is no part of the run.
             self.summary.take().show(log, now);

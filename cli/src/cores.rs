@@ -24,7 +24,7 @@ use trapline::{
 
 use super::{
     app::Extend,
-    boot::{desk, explain, load, random_seed, settings},
+    boot::{check_files, desk, explain, load, random_seed, settings},
     crash,
     inject::Rules,
     live::{front::Front, watch::Observation},
@@ -62,6 +62,7 @@ pub(super) fn boot(
 ) -> Result<ExitCode, clap::Error> {
     let options = &line.options;
     check(line, tracers)?;
+    check_files(line, replayed.is_some())?;
     // For its errors: there is no simulated network.
     options
         .net
@@ -114,15 +115,6 @@ fn check(line: &BootLine, tracers: &[Extend]) -> Result<(), clap::Error> {
             "{option} {path}: with --kernels each kernel writes a file with its number, such as {}, and \
              {path} stands for all of them: remove that file, or name another",
             first.display()
-        );
-        return Err(usage(why));
-    }
-    if let (Some(tape), Some(record)) = (&options.tape, &watching.record)
-        && tape == record
-    {
-        let why = format!(
-            "--record would replace the tape {}: name another file",
-            tape.display()
         );
         return Err(usage(why));
     }

@@ -4,7 +4,7 @@
 use std::{
     ffi::OsString,
     num::{NonZeroU32, NonZeroUsize},
-    path::PathBuf,
+    path::{Path, PathBuf},
     time::Duration,
 };
 
@@ -325,6 +325,13 @@ impl BootLine {
     pub(super) fn has_shell(&self) -> bool {
         let is_shell = |placed: &Placed| placed.name() == shell::NAME;
         self.programs.iter().any(is_shell)
+    }
+
+    /// The files of lines that its shells run.
+    pub(super) fn scripts(&self) -> impl Iterator<Item = &Path> {
+        let shells = self.programs.iter();
+        let shells = shells.filter(|placed| placed.name() == shell::NAME);
+        shells.filter_map(|placed| placed.file("script"))
     }
 
     /// The options of a line of `shell`, with its program.

@@ -1,6 +1,6 @@
 //! Programs that can be booted, under their names.
 
-use std::{error::Error, fmt, pin::Pin, sync::Arc};
+use std::{error::Error, fmt, path::Path, pin::Pin, sync::Arc};
 
 use clap::{ArgMatches, Command, error::ErrorKind};
 use trapline::{Errno, Kernel, Limits, Os, Report, Tid};
@@ -91,6 +91,12 @@ impl Placed {
 
     pub(super) fn name(&self) -> &'static str {
         self.entry.name
+    }
+
+    /// The file that an option of the program names, as it was given.
+    pub(super) fn file(&self, option: &str) -> Option<&Path> {
+        let mut given = self.matches.try_get_raw(option).ok()??;
+        given.next().map(Path::new)
     }
 
     fn run(&self, desk: Option<&Desk>) -> Run {

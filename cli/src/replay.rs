@@ -102,6 +102,17 @@ fn replayed(
     tracers: &[Extend],
     log: Log,
 ) -> Result<ExitCode, Failure> {
+    let several = first_of_several(&replay.file);
+    let is_of_one =
+        replay.search.explore.is_some() || replay.only.is_some() || replay.as_test.is_some();
+    if let Some(first) = several.as_ref().filter(|_| is_of_one) {
+        let why = of_several(
+            &replay.file,
+            "--explore, --task and --as-test are for one",
+            first,
+        );
+        return Err(usage(why).into());
+    }
     if let Some(name) = &replay.as_test {
         if replay.watching.is_any() {
             let why = "--as-test shows no run: leave out the options for watching";
@@ -118,15 +129,7 @@ fn replayed(
         let tape = replay.file.display();
         return Err(usage(format!("--record would replace the tape {tape}")).into());
     }
-    if let Some(first) = first_of_several(&replay.file) {
-        if replay.search.explore.is_some() || replay.only.is_some() {
-            let (file, first) = (replay.file.display(), first.display());
-            let why = format!(
-                "{file} is the tapes of several kernels, and --explore and --task are for one: name its \
-                 file, such as {first}"
-            );
-            return Err(usage(why).into());
-        }
+    if let Some(first) = several {
         let (playing, line) = open(commands, &first)?;
         // All are checked before any runs.
         for index in 1..line.options.kernels {
@@ -162,9 +165,15 @@ fn replayed(
 
 /// The tape of the first of several kernels, whose numbers are behind the name; `None` if there is a tape of
 /// this name, or no such first.
-fn first_of_several(file: &Path) -> Option<PathBuf> {
+pub(super) fn first_of_several(file: &Path) -> Option<PathBuf> {
     let first = outfile::of_kernel(file, KernelId::at(0));
     (!file.exists() && first.exists()).then_some(first)
+}
+
+/// Explains that this is for the tape of one kernel.
+pub(super) fn of_several(file: &Path, why: &str, first: &Path) -> String {
+    let (file, first) = (file.display(), first.display());
+    format!("{file} is the tapes of several kernels, and {why}: name its file, such as {first}")
 }
 
 fn together(

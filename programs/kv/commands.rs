@@ -319,7 +319,9 @@ fn about(session: &mut Session, db: &Db, name: &str, args: &[&[u8]]) -> Answer {
             texts(out, &found.collect::<Vec<_>>());
         }
         ("client", [what]) if is(what, "id") => integer(out, session.id),
-        ("client", [what]) if is(what, "getname") => text(out, &session.name),
+        ("client", [what]) if is(what, "getname") => {
+            value(out, Some(&*session.name).filter(|name| !name.is_empty()));
+        }
         ("client", [what, _, _]) if is(what, "setinfo") => status(out, "OK"),
         ("client", [what, name]) if is(what, "setname") => {
             if !name.iter().all(u8::is_ascii_graphic) {
@@ -398,8 +400,11 @@ fn left(db: &Db, key: &[u8], unit: u64) -> i64 {
 /// Sets when a key expires. The entry of the log says all about a key, so its value is set again.
 fn expire(db: &mut Db, out: &mut Vec<u8>, key: &[u8], at: Option<u64>) {
     let value = db.value(key).map(<[u8]>::to_vec);
-    if let Some(value) = &value {
-        db.set(key, value, at);
+    match &value {
+        // A clock that steps back does not bring it back.
+        Some(_) if at.is_some_and(|at| at <= db.now) => drop(db.remove(key)),
+        Some(value) => db.set(key, value, at),
+        None => (),
     }
     integer(out, u8::from(value.is_some()));
 }

@@ -39,7 +39,7 @@ fn one(pattern: &[u8], byte: u8) -> Option<&[u8]> {
                     [b'-', to, others @ ..] => (to, others),
                     _ => (from, others),
                 };
-                is_in |= (from..=to).contains(&&byte);
+                is_in |= (from.min(to)..=from.max(to)).contains(&&byte);
                 set = others;
             }
             (is_in != not.is_some()).then(|| rest.get(len + 1..).unwrap_or_default())

@@ -172,10 +172,11 @@ impl fmt::Display for Explored {
             n => write!(f, "{n} schedules{part} pass")?,
         }
         if self.proved {
-            let premise = &self.premise;
+            let (premise, of) = (&self.premise, self.part.as_ref());
+            let of = of.map_or("", |_| " of this part");
             write!(
                 f,
-                "; proved: no other order of turns, if {premise}, has another outcome"
+                "; proved: no other order of turns{of}, if {premise}, has another outcome"
             )?;
         } else if let Some(why) = self.unproved() {
             write!(f, "; the search is complete, and nothing is proved: {why}")?;

@@ -142,6 +142,10 @@ fn origin(commands: Commands<'_>, what: &[OsString], log: Log) -> Result<Origin,
 
 /// The run on a tape.
 fn taped(commands: Commands<'_>, path: &Path, log: Log) -> Result<Origin, Failure> {
+    if let Some(first) = replay::first_of_several(path) {
+        let why = replay::of_several(path, "the debugger steps through one", &first);
+        return Err(usage(why).into());
+    }
     let why = match path {
         path if !path.exists() => {
             let (name, programs) = (path.to_string_lossy(), commands.programs);
@@ -178,6 +182,12 @@ fn simulated(commands: Commands<'_>, what: &[OsString], log: Log) -> Result<Orig
         let why = "the debugger shows the run itself: leave out the options for watching one";
         return Err(usage(why));
     }
+    if options.kernels > 1 {
+        return Err(usage(
+            "the debugger steps through one kernel: leave --kernels out",
+        ));
+    }
+    boot::check(&line, true, false)?;
     options
         .net
         .network(&hosts(&line.programs), options.max_time)?;

@@ -55,7 +55,8 @@ pub(crate) fn tree(all: &Answers) -> String {
 fn counted(all: &Answers) -> String {
     let (mut text, totals) = (String::new(), &all.totals);
     if let Some(rows) = totals.left_out {
-        text += &format!("and {} more rows\n", number(rows));
+        let are = if rows == 1 { "row" } else { "rows" };
+        text += &format!("and {} more {are}\n", number(rows));
     }
     if let Some(matching) = totals.matching {
         let (matching, tasks) = (number(matching), number(totals.tasks));

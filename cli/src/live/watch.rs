@@ -55,7 +55,7 @@ impl Options {
         }
     }
 
-    pub(super) fn socket(&self) -> Option<&Path> {
+    pub(crate) fn socket(&self) -> Option<&Path> {
         self.monitor.as_deref()
     }
 

@@ -111,6 +111,11 @@ impl BuiltIn {
         let matches = command.try_get_matches_from(words);
         Some(matches.and_then(|matches| Self::from_arg_matches(&matches)))
     }
+
+    /// Whether a task can do it, and not only the shell.
+    pub(super) fn is_task(&self) -> bool {
+        matches!(self, Self::Sleep { .. } | Self::Run { .. } | Self::Say(_))
+    }
 }
 
 pub(super) fn command() -> Command {

@@ -483,11 +483,22 @@ impl Session {
         }
         let command = BuiltIn::read(&step.stages[0]).filter(|_| step.is_alone());
         self.was_asked &= matches!(command, Some(Ok(BuiltIn::Exit { .. })));
-        if let Some(Ok(command)) = command {
-            let acted = self.act(os, command).await;
-            if let Some(end) = acted.map_err(|why| format!("{}: {why}", step.stages[0][0]))? {
-                return end;
+        let name = &step.stages[0][0];
+        match command {
+            // A task says it.
+            Some(Ok(BuiltIn::Say(_))) if step.is_behind => {}
+            Some(Ok(command)) if step.is_behind && !command.is_task() => {
+                let why =
+                    format!("{name} is a command of the shell, and cannot be behind the prompt");
+                return Err(why.into());
             }
+            Some(Ok(command)) => {
+                let acted = self.act(os, command).await;
+                if let Some(end) = acted.map_err(|why| format!("{name}: {why}"))? {
+                    return end;
+                }
+            }
+            Some(Err(_)) | None => {}
         }
         let desk = self.shared.desk.as_ref().map(|desk| Desk {
             // A shell types at the terminal if it has nothing else to read and to print to.

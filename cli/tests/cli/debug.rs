@@ -459,6 +459,16 @@ fn what_cannot_be_debugged_is_refused() {
     );
     refused(&["--seed", "x", "tids"], 2, "it takes a whole number");
     refused(
+        &["--kernels", "2", "tids"],
+        2,
+        "the debugger steps through one kernel: leave --kernels out",
+    );
+    refused(
+        &["--share", "tids:nice=5", "tids"],
+        2,
+        "--share tids:nice=5 does nothing under fifo",
+    );
+    refused(
         &["tids", "--nonsense"],
         2,
         "unexpected argument '--nonsense'",

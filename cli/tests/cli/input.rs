@@ -13,7 +13,10 @@ use rustix::{
     termios::tcgetattr,
 };
 
-use crate::support::{Running, exit_of, has, pty, run, texts, trapline};
+use crate::{
+    replay::Folder,
+    support::{Running, exit_of, has, pty, run, texts, trapline},
+};
 
 const UPPER: [&str; 3] = ["boot", "--seed=1", "upper"];
 
@@ -209,6 +212,59 @@ fn the_simulated_world_reads_a_file_or_nothing() {
     let (code, _, err) = run(&[&boot[..], &["--stdin", name, "upper"]].concat());
     assert_eq!(code, 1);
     has(&err, &format!("cannot read --stdin {name}: "));
+}
+
+#[test]
+fn no_run_replaces_a_file_that_it_reads() {
+    let folder = Folder::new("input-replaced");
+    let (input, new) = (folder.path("input"), folder.path("new"));
+    std::fs::write(&input, "seq 2\n").unwrap();
+    for (reads, program) in [
+        (&["--stdin", &*input][..], &["upper"][..]),
+        (&[], &["shell", "--script", &input]),
+    ] {
+        let option = reads.first().unwrap_or(&"--script");
+        for made in ["--tape", "--record"] {
+            let both = [&["boot", "-q", made, &input], reads, program].concat();
+            let (code, out, err) = run(&both);
+            assert_eq!((code, &*out), (2, ""), "{err}");
+            let why =
+                format!("{made} would replace {input}, which {option} reads: name another file");
+            has(&err, &why);
+            assert_eq!(std::fs::read_to_string(&input).unwrap(), "seq 2\n");
+        }
+    }
+    for made in ["--tape", "--record"] {
+        for kernels in ["1", "2"] {
+            let both = [
+                "boot",
+                "--kernels",
+                kernels,
+                made,
+                &new,
+                "--monitor",
+                &new,
+                "parts",
+            ];
+            let (code, _, err) = run(&both);
+            assert_eq!(code, 2);
+            has(
+                &err,
+                &format!("{made} and --monitor are both {new}: name another file"),
+            );
+        }
+    }
+    // A device is not replaced.
+    let null = [
+        "boot",
+        "-q",
+        "--record",
+        "/dev/null",
+        "--stdin",
+        "/dev/null",
+        "upper",
+    ];
+    assert_eq!(run(&null), (0, String::new(), String::new()));
 }
 
 #[test]

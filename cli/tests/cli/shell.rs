@@ -73,7 +73,6 @@ fn exit_leaves_with_its_code() {
     prints("exit 7; seq 1", (7, ""));
     prints("grep x; exit 0", (0, ""));
     prints("grep x || exit 255", (255, ""));
-    prints("exit 2 &", (2, ""));
     prints("grep x; time exit", (1, "0.000ns\n"));
     // Jobs of a script go on, and no question comes.
     prints("sleep 1 & exit 4; seq 1", (4, "[1] task 2\n"));
@@ -205,6 +204,19 @@ fn a_job_runs_behind_the_prompt() {
     prints(
         "sleep 1 & sleep 2; jobs",
         (0, "[1] task 2\n[1] done: sleep 1\n"),
+    );
+    // The shell itself is not behind its prompt: `exit` does not leave it, and `wait` waits for no job.
+    for command in ["exit 3", "kill 2", "wait", "fg", "policy rr", "trace on"] {
+        let name = command.split(' ').next().unwrap();
+        let (code, out, err) = shell(&format!("sleep 1 & {command} & seq 1"));
+        assert_eq!((code, &*out), (0, "[1] task 2\n1\n"), "{err}");
+        let why =
+            format!("error: {name} is a command of the shell, and cannot be behind the prompt\n");
+        assert_eq!(err, why);
+    }
+    prints(
+        "sleep 1 & jobs & wait",
+        (0, "[1] task 2\n[1] task 2: sleep 1\n[2] task 3\n"),
     );
     // A job of a script outlives it.
     prints("seq 3 &", (0, "1\n[1] task 2\n2\n3\n"));

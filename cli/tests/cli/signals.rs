@@ -175,9 +175,36 @@ fn a_wrong_signal_is_explained() {
             &["--signal", "3s:TERM"],
             "--signal needs --virtual: in the real world, send signals to",
         ),
+        (
+            &["--virtual", "--signal", "3s:TERM", "--max-time", "2s"],
+            "--signal: SIGTERM at 3s is after --max-time, and would not come",
+        ),
     ] {
         let (code, out, err) = run(&[&["boot"], args, &["parts"]].concat());
         assert_eq!((code, &*out), (2, ""), "{args:?}");
         has(&err, why);
+    }
+    // The run of `parts` takes no time. One that waits for a signal goes on until it comes.
+    for (program, why) in [
+        (
+            "parts",
+            "--signal did nothing: the run ended before SIGTERM came, at 3s\n",
+        ),
+        (
+            "deadlock",
+            "SIGTERM has ended the run: no task has taken it\n",
+        ),
+    ] {
+        let (_, _, err) = run(&[
+            "boot",
+            "--virtual",
+            "--seed",
+            "1",
+            "--signal",
+            "3s:TERM",
+            program,
+        ]);
+        assert!(err.ends_with(why), "{err}");
+        assert_eq!(err.matches("SIGTERM").count(), 1, "{err}");
     }
 }

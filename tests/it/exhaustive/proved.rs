@@ -93,6 +93,9 @@ fn one_causal_order_of_several_tasks_proves_nothing() {
     for part in [part(1), part(2)] {
         assert!(part.complete, "{part}");
         assert_eq!(part.proved, part.classes == 0, "{part}");
+        // The other part may have other outcomes.
+        let own = "; proved: no other order of turns of this part, if turns take no time and";
+        assert_eq!(part.to_string().contains(own), part.proved, "{part}");
     }
 }
 

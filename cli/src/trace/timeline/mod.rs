@@ -65,10 +65,13 @@ pub(crate) struct TimelineCommand {
     scale: Option<Scale>,
     #[command(flatten)]
     window: Window,
-    /// The width of a picture
-    #[arg(long, value_name = "PIXELS", default_value = "960", value_parser = clap::value_parser!(u32).range(200..=20_000))]
-    width: u32,
+    /// The width of a picture [default: 960]
+    #[arg(long, value_name = "PIXELS", value_parser = clap::value_parser!(u32).range(200..=20_000))]
+    width: Option<u32>,
 }
+
+/// The width of a picture, in pixels, if no option sets another.
+const WIDTH: u32 = 960;
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
@@ -85,7 +88,7 @@ impl TimelineCommand {
             format: Some(Format::Html),
             scale: None,
             window: Window::default(),
-            width: 0,
+            width: None,
         }
     }
 
@@ -96,6 +99,10 @@ impl TimelineCommand {
     /// Writes the page or the picture. Returns the recording at its end, which may be missing or damaged.
     pub(super) fn draw(&self, log: Log, out: &mut impl Write) -> Result<Source, Failure> {
         let format = self.format()?;
+        if self.width.is_some() && format == Format::Html {
+            let why = "--width is for a picture, and a page is as wide as its window: see --format";
+            return Err(why.to_string().into());
+        }
         let output = self.file_of_output();
         if output.is_none() && format == Format::Html && io::stdout().is_terminal() {
             let why = "a terminal cannot show a page: name a file with --output";
@@ -127,7 +134,7 @@ impl TimelineCommand {
         });
         let drawn = match format {
             Format::Html => html::page(&timeline, scale, &argument(&self.file), None),
-            Format::Svg => svg::draw(&timeline, scale, self.width)?,
+            Format::Svg => svg::draw(&timeline, scale, self.width.unwrap_or(WIDTH))?,
         };
         match output {
             None => out.write_all(drawn.as_bytes())?,

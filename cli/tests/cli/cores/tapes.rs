@@ -31,16 +31,18 @@ fn tapes_of_kernels_are_replayed_together_and_alone() {
         &texts(trapline(&["trace", "show", &trap]).output().unwrap()).1,
         " 2:1 couriers",
     );
-    for options in [&["--explore", "3"][..], &["--task", "1"]] {
-        let (code, _, err) = texts(
-            rude(&[&["replay", &tape], options].concat())
-                .output()
-                .unwrap(),
-        );
+    let one = format!("{tape}.1");
+    for args in [
+        &["replay", "--explore", "3", &tape][..],
+        &["replay", "--task", "1", &tape],
+        &["replay", "--as-test", "two", &tape],
+        &["debug", "-c", "continue", &tape],
+    ] {
+        let (code, _, err) = texts(rude(args).output().unwrap());
         assert_eq!(code, 2, "{err}");
         has(&err, "is the tapes of several kernels");
+        has(&err, &format!(": name its file, such as {one}\n"));
     }
-    let one = format!("{tape}.1");
     let (code, _, err) = texts(rude(&["replay", "--explore", "3", &one]).output().unwrap());
     assert_eq!(code, 2, "{err}");
     has(&err, "--explore is for a kernel alone");

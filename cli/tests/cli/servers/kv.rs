@@ -119,6 +119,11 @@ fn each_command_has_the_reply_of_redis() {
             "EXPIRE e -1 / EXISTS e / EXPIRE e 5 / PEXPIRE a 100000 / TTL a",
             ":1 :0 :0 :1 :100",
         ),
+        // It is removed at once, and so counts no more before the next look at the clock.
+        (
+            "MULTI / SET z 1 / DBSIZE / EXPIRE z 0 / DBSIZE / EXEC",
+            "+OK +QUEUED +QUEUED +QUEUED +QUEUED *4 +OK :6 :1 :5",
+        ),
         (
             "FLUSHALL foo / FLUSHALL ASYNC SYNC / SHUTDOWN ABORT / SHUTDOWN SAVE NOSAVE / EXISTS a",
             "-ERR syntax error -ERR syntax error -ERR syntax error -ERR syntax error :1",
@@ -138,8 +143,9 @@ fn each_command_has_the_reply_of_redis() {
             "+OK $4 c \"d +OK $1 x :2",
         ),
         (
-            "MSET ab 1 ac 2 b 3 / KEYS a* / KEYS a[^b] / KEYS [a-b] / KEYS ? / KEYS \\b / KEYS [ab",
-            "+OK *2 $2 ab $2 ac *1 $2 ac *1 $1 b *1 $1 b *1 $1 b *1 $1 b",
+            "MSET ab 1 ac 2 b 3 / KEYS a* / KEYS a[^b] / KEYS [a-b] / KEYS [b-a] / KEYS ? / KEYS \\b / \
+             KEYS [ab",
+            "+OK *2 $2 ab $2 ac *1 $2 ac *1 $1 b *1 $1 b *1 $1 b *1 $1 b *1 $1 b",
         ),
         (
             "SCAN 0 COUNT 2 / SCAN x / SCAN 0 COUNT 02 / SCAN 0 COUNT 0 / SCAN 0 MATCH a*",
@@ -190,7 +196,10 @@ fn each_command_has_the_reply_of_redis() {
             "-ERR wrong number of arguments for 'config|get' command \
           -ERR only CONFIG GET is here: the options of the command line set the rest",
         ),
-        ("CLIENT SETNAME x / CLIENT GETNAME", "+OK $1 x"),
+        (
+            "CLIENT GETNAME / CLIENT SETNAME x / CLIENT GETNAME / CLIENT SETNAME '' / CLIENT GETNAME",
+            "$-1 +OK $1 x +OK $-1",
+        ),
         (
             "CLIENT SETNAME / CLIENT LIST",
             "-ERR wrong number of arguments for 'client|setname' command \

@@ -600,6 +600,8 @@ fn ps_and_tree_show_the_tasks_at_an_instant() {
         "1",
     ];
     let ps = ["trace", "ps", "--at", "8ms", "run.trap"];
+    let one = place.print(&[&ps[..], &["--filter", "mutex", "--most", "2"]].concat());
+    has(&one, "\nand 1 more row\n");
     assert_eq!(
         place.print(&[&ps[..], &sorted].concat()),
         "\u{20}tid  task      parent  state    blocked on               since      traps

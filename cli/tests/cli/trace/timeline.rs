@@ -387,6 +387,17 @@ fn the_output_says_what_is_drawn() {
     let (code, _, err) = place.run(&[&DRAW, &["-o", "a.png"][..]].concat());
     let expected = "error: the output is neither .html nor .svg: choose with --format\n";
     assert_eq!((code, &*err), (1, expected));
+    let (code, _, err) = place.run(&[&DRAW, &["--width", "500"][..]].concat());
+    let expected =
+        "error: --width is for a picture, and a page is as wide as its window: see --format\n";
+    assert_eq!((code, &*err), (1, expected));
+    for (options, expected) in [(&[][..], 960), (&["--width", "500"], 500)] {
+        let wide = place.print(&[&DRAW[..], &["--format", "svg"], options].concat());
+        assert!(
+            wide.contains(&format!(" width=\"{expected}\" ")),
+            "{wide:.200}"
+        );
+    }
     let (code, _, err) = place.run(&[&DRAW, &["-o", "no/such/place.svg"][..]].concat());
     assert_eq!(code, 1);
     let expected = "error: cannot write no/such/place.svg: there is no folder no: make it first\n";
