@@ -561,3 +561,22 @@ impl Task {
 
 #[cfg(target_pointer_width = "64")]
 const _: () = assert!(std::mem::offset_of!(Task, since) == 64 && size_of::<Task>() == 128);
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use crate::{Kernel, Os, user::program::program};
+
+    #[test]
+    fn what_a_program_captures_is_in_its_memory_once() {
+        let kernel = Kernel::simulated(0);
+        let spans = [1; 8];
+        let bare = async |os: &mut Os| os.sleep(Duration::from_secs(1)).await;
+        let capturing = async move |os: &mut Os| os.sleep(Duration::from_secs(spans[7])).await;
+        let bare = size_of_val(&*program(&kernel.frame, bare));
+        let capturing = size_of_val(&*program(&kernel.frame, capturing));
+        assert_eq!(capturing, bare + size_of_val(&spans));
+        assert!(bare <= 104, "{bare} bytes: more than a chunk of 112 has");
+    }
+}

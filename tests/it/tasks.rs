@@ -826,6 +826,53 @@ fn s15_what_was_printed_before_a_panic_is_not_lost() {
     assert_eq!(transcript, "before\n");
 }
 
+/// A program may be a closure with code before its future. That is part of its first turn.
+#[test]
+fn s15_a_closure_that_panics_before_its_future_faults_its_task() {
+    use std::future::{pending, ready};
+
+    let mut kernel = sim();
+    let owned = Rc::new(());
+    let held = || Rc::clone(&owned);
+    let unbegun = Tid::from(2);
+    let kill = async move |os: &mut Os| drop(os.kill(unbegun).await);
+    kernel.spawn("kills", kill).unwrap();
+    let own = held();
+    let never = move |_: &mut Os| ready(drop(own));
+    assert_eq!(kernel.spawn("unbegun", never), Ok(unbegun));
+    let own = held();
+    let returns = kernel.spawn("returns", move |os: &mut Os| {
+        writeln!(os, "first turn");
+        ready(drop(own))
+    });
+    let own = held();
+    let early = kernel.spawn("early", move |_: &mut Os| {
+        assert_eq!(Rc::strong_count(&own), 0, "too early");
+        ready(())
+    });
+    let own = held();
+    let late = kernel.spawn("late", move |_: &mut Os| async move {
+        drop(own);
+        panic!("too late")
+    });
+    let own = held();
+    let stuck = kernel.spawn("stuck", move |_: &mut Os| {
+        drop(own);
+        pending::<()>()
+    });
+    assert_eq!(kernel.take_console(), "", "no program has begun");
+
+    let report = kernel.run().unwrap();
+    assert_eq!(kernel.take_console(), "first turn\n");
+    let exit = |tid: Result<Tid, Errno>| report.exits()[&tid.unwrap()].to_string();
+    assert_eq!(exit(Ok(unbegun)), "killed");
+    assert_eq!(exit(returns), "done");
+    assert!(exit(early).contains("too early"));
+    assert!(exit(late).contains("too late"));
+    assert!(exit(stuck).contains("not a trap"));
+    assert_eq!(Rc::strong_count(&owned), 1, "what each has is dropped once");
+}
+
 #[test]
 fn s15_text_whose_display_panics_ends_its_own_task_only() {
     struct Unprintable;
