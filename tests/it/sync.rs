@@ -1,5 +1,6 @@
 //! What stands on queues: semaphore, mutex, flag, barrier, condition, group.
 
+mod cycles;
 mod group;
 mod shared;
 
