@@ -1,8 +1,9 @@
 //! The holders of locks, and cycles of tasks that wait for one another, found when they close.
 //!
 //! The handles of a lock note its holder beside its queue, without a trap. The kernel reads the
-//! holder when a task blocks. A cycle closes at no other moment but one: the latest of several readers
-//! leaves a lock to another reader, which waits. So a lock that no task waits for costs nothing here.
+//! holder when a task blocks. A cycle closes at no other moment but two: the latest of several readers
+//! leaves a lock to another reader, which waits, or the deadline of a scope is lifted. So a lock that no task
+//! waits for costs nothing here.
 //!
 //! A select blocks again where another task was faster, and a reader may leave a cycle as it is. So a cycle that
 //! was reported may be found again, and is known by the calls of its tasks.
@@ -134,6 +135,13 @@ impl Kernel {
     #[cold]
     pub(super) fn follow_again(&mut self, me: Runnable, on: WaitingOn) {
         if let Some(victim) = self.follow_wait(me, on) {
+            self.doom(victim);
+        }
+    }
+
+    /// The same for a task that waits, where a timeout could end the wait and does not any more.
+    pub(super) fn follow_untimed(&mut self, me: Runnable) {
+        if let Some(victim) = self.follow(me) {
             self.doom(victim);
         }
     }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use trapline::{Deadlock, Error, OnDeadlock, Os, Source, Tid, sync::RwLock};
+use trapline::{Deadlock, Error, OnDeadlock, Os, Scope, Source, Tid, sync::RwLock};
 
 use crate::support::{logged, tid, unscripted};
 
@@ -110,6 +110,24 @@ fn a_reader_that_leaves_may_close_a_longer_cycle_than_one_that_was_open() {
         os.select(&sources).await;
     });
     assert_eq!(at, 5 * MS);
+}
+
+#[test]
+fn a_deadline_that_is_lifted_may_close_a_cycle() {
+    let (deadlock, at) = stopped(async |os: &mut Os| {
+        let (lock, scope) = (RwLock::new(os, ()).await, Scope::new());
+        let _share = lock.read(os).await;
+        scope.deadline(os, 9 * MS).await;
+        let theirs = scope.clone();
+        spawn(os, async move |os: &mut Os| {
+            os.sleep(MS).await;
+            theirs.deadline(os, Duration::MAX).await;
+        })
+        .await;
+        let write = async |os: &mut Os| drop(lock.write(os).await);
+        let _ = scope.run(os, write).await;
+    });
+    assert_eq!((deadlock.cycles, at), (vec![vec![tid(2)]], MS));
 }
 
 #[test]
