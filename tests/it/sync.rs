@@ -3,6 +3,7 @@
 mod cycles;
 mod group;
 mod shared;
+mod stuck;
 
 use std::{pin::Pin, time::Duration};
 
