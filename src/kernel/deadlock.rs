@@ -37,12 +37,18 @@ impl Deadlock {
     /// Returns the report of tasks of which none can run: they are all tasks, and nothing can make one
     /// ready.
     pub fn of(tasks: impl IntoIterator<Item = TaskInfo>) -> Self {
-        Self::by(tasks.into_iter(), TaskInfo::waits_for_when_stuck, false)
+        Self::by(
+            tasks.into_iter(),
+            TaskInfo::waits_for_when_stuck,
+            None,
+            false,
+        )
     }
 
     fn by(
         tasks: impl Iterator<Item = TaskInfo>,
         ender: fn(&TaskInfo) -> Option<Tid>,
+        toward: Option<Tid>,
         is_partial: bool,
     ) -> Self {
         let blocked: Vec<_> = tasks
@@ -52,7 +58,7 @@ impl Deadlock {
             let several = task.wait.enders.iter().copied();
             (task.tid, several.chain(ender(task)).collect())
         };
-        let waits = choose(blocked.iter().map(enders).collect());
+        let waits = choose(blocked.iter().map(enders).collect(), toward);
         let cycles = cycles(&waits);
         let tails = tails(&waits, &cycles);
         Self {
@@ -76,7 +82,7 @@ impl Deadlock {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn among(tasks: impl IntoIterator<Item = TaskInfo>) -> Self {
-        Self::by(tasks.into_iter(), TaskInfo::waits_for, true)
+        Self::by(tasks.into_iter(), TaskInfo::waits_for, None, true)
     }
 
     /// Returns the report with the number of its kernel before those of the tasks.
@@ -95,7 +101,7 @@ impl Deadlock {
 
     /// Returns the cycle that this task is on, with the tasks that wait for it.
     pub(super) fn around(tid: Tid, tasks: impl Iterator<Item = TaskInfo>) -> Self {
-        let mut deadlock = Self::among(tasks);
+        let mut deadlock = Self::by(tasks, TaskInfo::waits_for, Some(tid), true);
         deadlock.cycles.retain(|ring| ring.contains(&tid));
         let mut stuck: BTreeSet<Tid> = deadlock.cycles.iter().flatten().copied().collect();
         // A path ends on a cycle or on an earlier path.

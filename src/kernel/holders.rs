@@ -1,8 +1,12 @@
 //! The holders of locks, and cycles of tasks that wait for one another, found when they close.
 //!
 //! The handles of a lock note its holder beside its queue, without a trap. The kernel reads the
-//! holder when a task blocks. A cycle closes at no other moment but one: the latest of several readers
-//! leaves a lock to another reader, which waits. So a lock that no task waits for costs nothing here.
+//! holder when a task blocks. A cycle closes at no other moment but two: the latest of several readers
+//! leaves a lock to another reader, which waits, or the deadline of a scope is lifted. So a lock that no task
+//! waits for costs nothing here.
+//!
+//! A select blocks again where another task was faster, and a reader may leave a cycle as it is. So a cycle that
+//! was reported may be found again, and is known by the calls of its tasks.
 
 use std::iter;
 
@@ -75,6 +79,8 @@ pub(super) struct Holders {
     closed: Vec<Tid>,
     /// The tasks that the next poll kills.
     doomed: Vec<Runnable>,
+    /// The cycles that were reported and may not be over: each task with the number of its traps.
+    known: Vec<Vec<(Runnable, u64)>>,
 }
 
 impl Holders {
@@ -84,6 +90,7 @@ impl Holders {
             is_contended: false,
             closed: Vec::new(),
             doomed: Vec::new(),
+            known: Vec::new(),
         }
     }
 
@@ -118,9 +125,30 @@ impl Kernel {
             self.touch(Object::All);
         }
         if self.holders.is_contended || self.tasks[me].waiters().is_some() {
-            return self.follow(me, None);
+            return self.follow(me);
         }
         None
+    }
+
+    /// The same for a select that has found nothing at its turn, where others may wait for its task meanwhile.
+    /// The next poll kills the task that is to break a cycle.
+    #[cold]
+    pub(super) fn follow_again(&mut self, me: Runnable, on: WaitingOn) {
+        if let Some(victim) = self.follow_wait(me, on) {
+            self.doom(victim);
+        }
+    }
+
+    /// The same for a task that waits, where a timeout could end the wait and does not any more.
+    pub(super) fn follow_untimed(&mut self, me: Runnable) {
+        if let Some(victim) = self.follow(me) {
+            self.doom(victim);
+        }
+    }
+
+    fn doom(&mut self, victim: Runnable) {
+        self.holders.doomed.push(victim);
+        self.poll_soon();
     }
 
     /// Follows the wait of the task that is left as the holder of a lock which readers share: another one has
@@ -129,10 +157,9 @@ impl Kernel {
         let holder = self.queues.holder_of_lock(lock);
         if self.holders.is_contended
             && let Some(holder) = holder.and_then(|tid| self.tasks.find_live(tid))
-            && let Some(victim) = self.follow(holder, Some(lock))
+            && let Some(victim) = self.follow(holder)
         {
-            self.holders.doomed.push(victim);
-            self.poll_soon();
+            self.doom(victim);
         }
     }
 
@@ -146,9 +173,8 @@ impl Kernel {
         None
     }
 
-    /// Follows the waits. They lead back to the caller, or to a task that waits for no other. If the caller
-    /// was left as the holder of a lock, a cycle that does not lead through that one is not new.
-    fn follow(&mut self, me: Runnable, left: Option<QueueId>) -> Option<Runnable> {
+    /// Follows the waits. They lead back to the caller, or to a task that waits for no other.
+    fn follow(&mut self, me: Runnable) -> Option<Runnable> {
         if me.tid.is_daemon() {
             return None;
         }
@@ -156,32 +182,46 @@ impl Kernel {
             true => self.find_chain(me)?,
             false => self.find_ring(me)?,
         };
-        if let Some(lock) = left {
-            let last = self.tasks.find_live(*cycle.last()?)?;
-            match *self.tasks[last].state() {
-                State::Blocked(WaitingOn::Queue(at, _)) if at != lock => return None,
-                State::Blocked(WaitingOn::Exit(_)) => return None,
-                _ => {}
-            }
+        if self.is_known(&cycle) {
+            return None;
         }
+        let cycle: Vec<Tid> = cycle.into_iter().map(|task| task.tid).collect();
         self.deadlocked(me, &cycle)
     }
 
+    /// Returns whether a cycle was reported, and none of its tasks has gone on since. It is known from now on.
+    fn is_known(&mut self, cycle: &[Runnable]) -> bool {
+        let tasks = &self.tasks;
+        let waits = |&(task, traps): &(Runnable, u64)| {
+            tasks.find_live(task.tid).is_some() && tasks[task].traps() == traps
+        };
+        let known = &mut self.holders.known;
+        known.retain(|cycle| cycle.iter().all(waits));
+        let calls = cycle.iter().map(|task| (*task, tasks[*task].traps()));
+        let mut calls: Vec<(Runnable, u64)> = calls.collect();
+        calls.sort_unstable_by_key(|(task, _)| task.tid);
+        let is_known = known.contains(&calls);
+        if !is_known {
+            known.push(calls);
+        }
+        is_known
+    }
+
     /// Finds the cycle that the caller has closed, where no task selects.
-    fn find_chain(&self, me: Runnable) -> Option<Vec<Tid>> {
+    fn find_chain(&self, me: Runnable) -> Option<Vec<Runnable>> {
         let waits = || chain(me, |task| self.blocker(task));
         if !waits().skip(1).any(|task| task == me) {
             return None;
         }
         // Collected only now: few waits close a cycle.
         let others = waits().skip(1).take_while(|task| *task != me);
-        Some(iter::once(me).chain(others).map(|task| task.tid).collect())
+        Some(iter::once(me).chain(others).collect())
     }
 
     /// Finds the shortest cycle that the caller has closed, where tasks select. A task that selects
     /// goes on when any of the tasks does that it waits for. So all that can be reached must be stuck.
     #[cold]
-    fn find_ring(&self, me: Runnable) -> Option<Vec<Tid>> {
+    fn find_ring(&self, me: Runnable) -> Option<Vec<Runnable>> {
         // With the index of the task before.
         let mut found = vec![(me, 0)];
         let mut last = None;
@@ -201,7 +241,7 @@ impl Kernel {
         }
         let before = |at: &usize| (*at > 0).then(|| found[*at].1);
         let back: Vec<usize> = iter::successors(last, before).collect();
-        let ring = back.into_iter().rev().map(|at| found[at].0.tid);
+        let ring = back.into_iter().rev().map(|at| found[at].0);
         Some(ring.collect())
     }
 
@@ -238,15 +278,15 @@ impl Kernel {
 
     /// Returns a task that holds a lock and alone can end the wait of a request for so many permits: a
     /// lock that readers share has several holders, each of which must release it. `None` if anything
-    /// else can end the wait: a reader that waits behind writers only goes on if these are cut.
+    /// else can end the wait: a reader that waits behind writers only goes on if all of these are cut.
     pub(super) fn holder(&self, queue: QueueId, count: u64, me: Option<Runnable>) -> Option<Tid> {
         let holder = self.queues.holder_of_lock(queue)?;
         let Some(permits) = self.queues.get(queue)?.permits() else {
             return Some(holder);
         };
-        let mut ahead = permits.waiters().take_while(|waiter| Some(*waiter) != me);
         let is_shared = permits.is_shared() && count < permits.all();
-        let may_go = is_shared && ahead.any(|waiter| self.tasks[waiter].is_timed());
+        let mut ahead = permits.writers_before(me);
+        let may_go = is_shared && ahead.all(|writer| self.tasks[writer].is_timed());
         (!may_go).then_some(holder)
     }
 

@@ -81,6 +81,14 @@ impl Permits {
         self.waiting.iter().map(|(task, _)| *task)
     }
 
+    /// Returns the tasks that want all of them, and wait before another one if that waits.
+    pub(super) fn writers_before(&self, task: Option<Runnable>) -> impl Iterator<Item = Runnable> {
+        let before = self.waiting.iter();
+        let before = before.take_while(move |(other, _)| Some(*other) != task);
+        let writers = before.filter(|(_, count)| *count == self.all);
+        writers.map(|(task, _)| *task)
+    }
+
     /// Returns whether tasks share them: some are taken, and some are left or free to be shared.
     pub(super) fn is_shared(&self) -> bool {
         self.left > 0

@@ -81,6 +81,9 @@ impl Kernel {
                 return Outcome::Cut(task, timer.1);
             }
             self.timers.of(task).start(moved, task.slot);
+            if deadline == Nanos::FOREVER {
+                self.follow_untimed(task);
+            }
         }
         Outcome::Ready(self.tasks[me].late(Reply::Done.into(), false))
     }

@@ -62,6 +62,9 @@ impl Kernel {
                 let on = WaitingOn::Select(key, self.selects.len(key) as u32);
                 self.block(me, on);
                 self.note_bound(key);
+                if self.is_bound(key) {
+                    self.follow_again(me, on);
+                }
                 return None;
             }
         };

@@ -21,8 +21,12 @@ pub(crate) fn chain<T: Copy>(first: T, next: impl Fn(T) -> Option<T>) -> impl It
 
 /// Chooses one task for each that waits for any of several. A task goes on when one of these does, so
 /// it is left out if a way leads from it to a task that does not wait. What is left is stuck, and has
-/// a cycle.
-pub(crate) fn choose(mut waits: BTreeMap<Tid, Vec<Tid>>) -> BTreeMap<Tid, Tid> {
+/// a cycle. Where ways lead to the task `toward`, the next one of a shortest way is chosen: a cycle of that task
+/// stays one.
+pub(crate) fn choose(
+    mut waits: BTreeMap<Tid, Vec<Tid>>,
+    toward: Option<Tid>,
+) -> BTreeMap<Tid, Tid> {
     waits.retain(|_, enders| !enders.is_empty());
     let selects = waits.values().any(|enders| enders.len() > 1);
     let mut freed: Vec<Tid> = Vec::new();
@@ -38,8 +42,24 @@ pub(crate) fn choose(mut waits: BTreeMap<Tid, Vec<Tid>>) -> BTreeMap<Tid, Tid> {
             freed.extend(waits.remove(&waiting).map(|_| waiting));
         }
     }
-    let first = |(tid, enders): (Tid, Vec<Tid>)| Some((tid, *enders.first()?));
-    waits.into_iter().filter_map(first).collect()
+    let mut chosen = BTreeMap::new();
+    let mut found: Vec<Tid> = toward.filter(|_| selects).into_iter().collect();
+    let mut at = 0;
+    while let Some(ender) = found.get(at).copied() {
+        for waiting in waiting_for.get(&ender).into_iter().flatten() {
+            if waits.contains_key(waiting) && !chosen.contains_key(waiting) {
+                chosen.insert(*waiting, ender);
+                found.push(*waiting);
+            }
+        }
+        at += 1;
+    }
+    for (tid, enders) in waits {
+        if let Some(first) = enders.first() {
+            chosen.entry(tid).or_insert(*first);
+        }
+    }
+    chosen
 }
 
 /// Finds the cycles of a graph in which each task waits for at most one other. A task that one walk

@@ -1,7 +1,9 @@
 //! What stands on queues: semaphore, mutex, flag, barrier, condition, group.
 
+mod cycles;
 mod group;
 mod shared;
+mod stuck;
 
 use std::{pin::Pin, time::Duration};
 

@@ -430,6 +430,92 @@ fn s83_a_peer_that_has_given_up_answers_with_a_reset() {
 }
 
 #[test]
+fn s83_a_reset_behind_lost_bytes_is_sent_when_the_link_has_healed() {
+    for sends in [false, true] {
+        let (mut kernel, net) = world();
+        let server = serve(&mut kernel, async |os, stream| {
+            stream.send_all(os, b"unread").await?;
+            failed(stream.recv(os, &mut [0; 9]).await, os).await;
+            Ok::<(), io::Error>(())
+        });
+        connected(&mut kernel, async move |os, stream| {
+            os.sleep(ms(50)).await;
+            net.cut("a", "b")?;
+            if sends {
+                stream.send_all(os, b"lost").await?;
+            }
+            drop(stream);
+            os.sleep(ms(100)).await;
+            net.heal("a", "b")
+        });
+        kernel.run_until(&[server]).unwrap().check().unwrap();
+        assert_eq!(kernel.take_console(), "181 ConnectionReset\n", "{sends}");
+    }
+}
+
+#[test]
+fn s83_a_request_that_comes_late_does_not_hide_that_the_listener_is_closed() {
+    let (mut kernel, net) = world();
+    let server = async |os: &mut Os| {
+        let listener = os.listen(any(PORT)).await?;
+        let accept = async |os: &mut Os| listener.accept(os).await.map(drop);
+        assert!(os.timeout(ms(3000), accept).await.is_err());
+        Ok::<(), io::Error>(())
+    };
+    kernel.spawn_on("b", "server", server).unwrap();
+    let others = net.clone();
+    let faults = async move |os: &mut Os| {
+        // The answer is slow. The link is cut behind it, so the client asks again.
+        os.sleep(ms(5)).await;
+        others.latency(ms(5000)..=ms(5000));
+        os.sleep(ms(10)).await;
+        others.cut_one_way("a", "b")?;
+        others.heal("a", "b")?;
+        others.latency(ms(10)..=ms(10));
+        Ok::<(), io::Error>(())
+    };
+    kernel.spawn("faults", faults).unwrap();
+    let console = connected(&mut kernel, async move |os, stream| {
+        note(os, "connected").await;
+        failed(stream.recv(os, &mut [0; 9]).await, os).await;
+        Ok(())
+    });
+    assert_eq!(console, "5011 connected\n5031 ConnectionReset\n");
+}
+
+#[test]
+fn s83_what_was_lost_on_a_slow_link_holds_nothing_back_when_it_has_healed() {
+    for slow in [ms(60_000), Duration::MAX] {
+        for connects in [false, true] {
+            let (mut kernel, net) = served();
+            let console = run(&mut kernel, async move |os| {
+                os.sleep(ms(1)).await;
+                let connected = match connects {
+                    true => None,
+                    false => Some(os.connect(("b", PORT)).await?),
+                };
+                net.latency(slow..=slow);
+                let others = net.clone();
+                let heals = async move |os: &mut Os| {
+                    os.sleep(ms(100)).await;
+                    others.cut("a", "b")?;
+                    others.latency(ms(10)..=ms(10)).heal("a", "b")
+                };
+                os.spawn("heals", heals).await?;
+                let stream = match connected {
+                    Some(stream) => stream,
+                    None => os.connect(("b", PORT)).await?,
+                };
+                pinged(os, &stream).await?;
+                note(os, "answered").await;
+                Ok::<(), io::Error>(())
+            });
+            assert_eq!(console, "141 answered\n", "{slow:?} {connects}");
+        }
+    }
+}
+
+#[test]
 fn a_held_link_delays_and_loses_nothing() {
     let console = pings(&[(385, "hold a b"), (2_000_000, "release a b")]);
     assert_eq!(console, "21 connected\n2000020 a late answer\n");

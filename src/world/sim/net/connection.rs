@@ -232,6 +232,12 @@ impl Pipe {
         self.is_reset_under_way || self.is_reset_lost
     }
 
+    /// What is under way does not arrive, and holds nothing back that is sent later.
+    pub(super) fn lose_under_way(&mut self) {
+        self.epoch += 1;
+        self.last_arrival = Nanos::ZERO;
+    }
+
     pub(super) fn drop_under_way(&mut self) {
         self.epoch += 1;
         self.bytes.truncate(self.arrived);

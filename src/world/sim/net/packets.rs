@@ -21,8 +21,10 @@ impl Net {
     #[inline]
     pub(super) fn send_packet(&mut self, from: EndId, signal: Signal) {
         let way = self.way(from);
-        if self.end(from).1.is_stalled {
-            // It is sent again with the rest.
+        let (_, pipe) = self.end(from);
+        if pipe.is_stalled {
+            // It is sent again with the rest. After a reset, that is all that is sent.
+            pipe.is_reset_lost |= signal == Signal::Reset;
             return;
         }
         if self.links.is_blocked(way) {
@@ -92,11 +94,10 @@ impl Net {
 
     fn arrive_request(&mut self, from: EndId) {
         let server = from.peer();
-        let stage = &mut self.connection(from).ends[SERVER].stage;
-        match stage {
-            // The host has restarted, and does not know of the first request.
-            Stage::Gone => *stage = Stage::Absent,
-            Stage::Absent => {}
+        match self.connection(from).ends[SERVER].stage {
+            // Or the host has restarted, or the listener is closed: it does not know of the first request. An end
+            // that is gone stays so up to a new handshake, and answers what comes behind with a reset.
+            Stage::Absent | Stage::Gone => {}
             // The client asks again: the answer was lost.
             _ => return self.send_packet(server, Signal::SynAck),
         }
@@ -273,12 +274,12 @@ impl Net {
     pub(super) fn lose_all(&mut self, from: EndId) {
         let connection = self.connection(from);
         if connection.ends[CLIENT].stage == Stage::Connecting {
-            connection.pipes[from.side].epoch += 1;
+            connection.pipes[from.side].lose_under_way();
             return self.retry_later(from.client());
         }
         let pipe = &mut connection.pipes[from.side];
         if pipe.is_reset_under_way {
-            pipe.epoch += 1;
+            pipe.lose_under_way();
             pipe.is_reset_lost = true;
             return;
         }
@@ -293,7 +294,7 @@ impl Net {
 
     fn stall(&mut self, from: EndId) {
         let (_, pipe) = self.end(from);
-        pipe.epoch += 1;
+        pipe.lose_under_way();
         pipe.is_stalled = true;
     }
 
