@@ -831,7 +831,7 @@ fn s15_what_was_printed_before_a_panic_is_not_lost() {
 fn s15_a_closure_that_panics_before_its_future_faults_its_task() {
     use std::future::{pending, ready};
 
-    let mut kernel = sim();
+    let mut kernel = Kernel::simulated(0);
     let owned = Rc::new(());
     let held = || Rc::clone(&owned);
     let unbegun = Tid::from(2);
