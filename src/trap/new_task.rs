@@ -1,6 +1,6 @@
 //! A task that is to be made, and the task's side of what the kernel keeps for it.
 
-use std::{any::Any, panic::Location, pin::Pin, ptr, rc::Rc};
+use std::{any::Any, panic::Location, pin::Pin, rc::Rc};
 
 use genawaiter::{Coroutine, GeneratorState};
 
@@ -36,14 +36,6 @@ pub(crate) struct Birth {
     pub(crate) name: Rc<str>,
     /// `None` for a program of the command line.
     pub(crate) spawned: Option<Caller>,
-}
-
-impl Birth {
-    #[inline(always)]
-    pub(crate) fn is(&self, name: &str, spawned: Option<Caller>) -> bool {
-        let address = |place: Option<Caller>| place.map(ptr::from_ref);
-        address(self.spawned) == address(spawned) && *self.name == *name
-    }
 }
 
 pub(crate) struct NewTask {

@@ -2,6 +2,7 @@
 
 use std::{
     cell::{Cell, RefCell},
+    ptr,
     rc::Rc,
 };
 
@@ -82,21 +83,25 @@ impl Kept {
     /// known.
     #[inline(always)]
     pub(crate) fn birth(&self, name: &str, spawned: Option<Caller>) -> Rc<Birth> {
+        let address = |place: Option<Caller>| place.map(ptr::from_ref);
         let births = self.births.borrow();
-        match births.first() {
-            Some(last) if last.is(name, spawned) => Rc::clone(last),
-            _ => {
-                drop(births);
-                self.find_birth(name, spawned)
-            }
+        if let Some(last) = births.first()
+            && address(last.spawned) == address(spawned)
+            && *last.name == *name
+        {
+            return Rc::clone(last);
         }
+        drop(births);
+        self.find_birth(name, spawned)
     }
 
     #[cold]
     #[inline(never)]
     fn find_birth(&self, name: &str, spawned: Option<Caller>) -> Rc<Birth> {
         let mut births = self.births.borrow_mut();
-        if let Some(known) = births.iter().find(|known| known.is(name, spawned)) {
+        // The compiler may have one place at several addresses.
+        let is_it = |known: &&Rc<Birth>| known.spawned == spawned && *known.name == *name;
+        if let Some(known) = births.iter().find(is_it) {
             return Rc::clone(known);
         }
         let name = name.into();
