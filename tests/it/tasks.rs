@@ -835,15 +835,19 @@ fn s15_a_closure_that_panics_before_its_future_faults_its_task() {
     let owned = Rc::new(());
     let held = || Rc::clone(&owned);
     let unbegun = Tid::from(2);
-    let kill = async move |os: &mut Os| drop(os.kill(unbegun).await);
+    let kill = async move |os: &mut Os| assert!(os.kill(unbegun).await);
     kernel.spawn("kills", kill).unwrap();
     let own = held();
-    let never = move |_: &mut Os| ready(drop(own));
+    let never = move |_: &mut Os| {
+        drop(own);
+        ready(())
+    };
     assert_eq!(kernel.spawn("unbegun", never), Ok(unbegun));
     let own = held();
     let returns = kernel.spawn("returns", move |os: &mut Os| {
         writeln!(os, "first turn");
-        ready(drop(own))
+        drop(own);
+        ready(())
     });
     let own = held();
     let early = kernel.spawn("early", move |_: &mut Os| {
