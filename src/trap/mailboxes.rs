@@ -89,7 +89,7 @@ pub(crate) trait BoundMailbox {
     /// Admits messages that wait for the room of those that were taken.
     fn admit(&self);
 
-    fn as_any(self: Rc<Self>) -> Rc<dyn Any>;
+    fn as_any(&self) -> &dyn Any;
 }
 
 /// A mailbox that a kernel receives from.
@@ -114,10 +114,12 @@ impl Mail for Receiving {
 pub(crate) struct Mailboxes {
     bound: RefCell<BTreeMap<QueueId, Rc<dyn BoundMailbox>>>,
     /// Those that have room which no task was told of.
-    roomy: RefCell<Vec<Rc<dyn BoundMailbox>>>,
+    roomy: RefCell<Vec<QueueId>>,
     is_any_roomy: Cell<bool>,
     /// Those that tasks of this kernel have put into, and that belonged to no kernel then.
     unbound: RefCell<Vec<Weak<dyn SharedMailbox>>>,
+    /// How many runs have ended: the next has queues of the same numbers.
+    run: Cell<u64>,
     /// Whether a task is told of room at once: in a world that does not spin, in which a run in steps is the
     /// same run.
     is_prompt: Cell<bool>,
@@ -126,6 +128,22 @@ pub(crate) struct Mailboxes {
 impl Mailboxes {
     pub(crate) fn get(&self, queue: QueueId) -> Option<Rc<dyn BoundMailbox>> {
         self.bound.borrow().get(&queue).cloned()
+    }
+
+    /// Lends one.
+    #[inline(always)]
+    pub(crate) fn with<R>(
+        &self,
+        queue: QueueId,
+        with: impl FnOnce(&dyn BoundMailbox) -> R,
+    ) -> Option<R> {
+        let bound = self.bound.borrow();
+        bound.get(&queue).map(|mailbox| with(&**mailbox))
+    }
+
+    #[inline(always)]
+    pub(crate) fn run(&self) -> u64 {
+        self.run.get()
     }
 
     pub(crate) fn all(&self) -> Vec<(QueueId, Rc<dyn BoundMailbox>)> {
@@ -194,6 +212,7 @@ impl Mailboxes {
         if !self.are_none() {
             drop(self.bound.take());
             self.roomy.take();
+            self.run.set(self.run.get() + 1);
         }
         self.unbound.borrow_mut().clear();
     }
@@ -207,7 +226,7 @@ impl Mailboxes {
     }
 
     /// Has a mailbox admit messages at the next poll.
-    pub(crate) fn admit_soon(&self, mailbox: Rc<dyn BoundMailbox>) {
+    pub(crate) fn admit_soon(&self, mailbox: QueueId) {
         self.roomy.borrow_mut().push(mailbox);
         self.is_any_roomy.set(true);
     }
@@ -224,7 +243,7 @@ impl Mailboxes {
     fn admit_all(&self) {
         let mut roomy = self.roomy.take();
         for mailbox in roomy.drain(..) {
-            mailbox.admit();
+            self.with(mailbox, |mailbox| mailbox.admit());
         }
         self.roomy.replace(roomy);
     }

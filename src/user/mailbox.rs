@@ -12,8 +12,10 @@ use std::{
     cell::{Cell, RefCell},
     collections::{BTreeMap, VecDeque},
     fmt,
+    pin::Pin,
     rc::Rc,
     sync::{Arc, Mutex, OnceLock},
+    task::{Context, Poll},
 };
 
 pub(super) use shared::Codec;
@@ -25,7 +27,7 @@ use super::{
     select::{Arm, Source},
 };
 use crate::{
-    abi::{Kind, Reply, SystemCall},
+    abi::{Kind, QueueId, Reply, SystemCall},
     interrupt::{External, ExternalWork},
     panic::lock,
     trap::{
@@ -81,6 +83,8 @@ pub struct Mailbox<T>(Arc<TakingEnd<T>>);
 /// The end of a mailbox that puts messages, from tasks of any kernel and from other threads. Clones are
 /// ends of the same mailbox. When the last is dropped, the mailbox is closed.
 pub struct Sender<T>(Arc<PuttingEnd<T>>);
+
+const THERE: &str = "a kernel has the mailboxes that its tasks take from";
 
 /// The most messages whose memory is kept for the next.
 const REUSED: usize = 1024;
@@ -150,14 +154,14 @@ impl<T: Send + 'static> Mailbox<T> {
     #[track_caller]
     pub fn get<'a>(&'a self, os: &'a mut Os) -> impl Future<Output = Result<T, Closed>> + 'a {
         let place = os.note_caller();
-        async move {
-            let bound = match self.bound(os) {
-                Some(bound) => bound,
-                None => self.bind(os).await,
-            };
-            os.frame().set_place(place);
-            Self::take(os, bound).await
+        if self.0.0.home.get().is_some() {
+            return Lane::Plain(self.take(os));
         }
+        Lane::Seldom(Box::pin(async move {
+            self.bind(os).await;
+            os.frame().set_place(place);
+            self.take(os).await
+        }))
     }
 
     /// Returns an arm of [`Os::first`] that makes the call [`Mailbox::get`]. Makes the mailbox belong to the
@@ -187,50 +191,66 @@ impl<T: Send + 'static> Mailbox<T> {
     {
         os.note_caller();
         async move {
-            let bound = match self.bound(os) {
-                Some(bound) => bound,
-                None => self.bind(os).await,
-            };
-            let source = Source::message(&bound.queue);
-            Arm::new(source, async move |os: &mut Os| Self::take(os, bound).await)
+            self.bind(os).await;
+            let home = self.0.0.home.get().expect("it belongs to a kernel");
+            self.meet(home, os.frame());
+            let queue = home.queue;
+            // Held, because the arm may outlive the mailbox.
+            let bound = os.frame().mailboxes.get(queue).expect(THERE);
+            let source = Source::message(&Bound::<T>::of(&*bound).queue);
+            Arm::new(source, async move |os: &mut Os| {
+                let take = |number, frame: &TrapFrame| Bound::of(&*bound).take(number, frame);
+                os.call_undoing(move |_| SystemCall::Get(queue), Getting { queue, take })
+                    .await
+            })
         }
     }
 
-    /// For a caller that has noted its own caller.
-    fn take(os: &mut Os, bound: Rc<Bound<T>>) -> impl Future<Output = Result<T, Closed>> {
-        let get = SystemCall::Get(bound.queue.id());
-        os.call_undoing(move |_| get, Getting(bound))
+    /// For a caller that has noted its own caller. The mailbox belongs to a kernel.
+    fn take<'a>(&'a self, os: &'a mut Os) -> impl Future<Output = Result<T, Closed>> + Unpin + 'a {
+        let home = self.0.0.home.get().expect("it belongs to a kernel");
+        let get = move |frame: &TrapFrame| {
+            self.meet(home, frame);
+            SystemCall::Get(home.queue)
+        };
+        // A look-up takes less than a handle for each get.
+        let take = |number, frame: &TrapFrame| {
+            let take = |bound: &dyn BoundMailbox| Bound::of(bound).take(number, frame);
+            frame.mailboxes.with(home.queue, take).expect(THERE)
+        };
+        let queue = home.queue;
+        os.call_undoing(get, Getting { queue, take })
     }
 
-    /// Returns what the kernel of the caller has of the mailbox; `None` if it belongs to no kernel yet.
-    fn bound(&self, os: &Os) -> Option<Rc<Bound<T>>> {
-        let shared = &self.0.0;
-        mail_notes::touch(Object::Home, shared.made, false);
-        let home = shared.home.get()?;
-        let found = home.remote.is(&os.frame().remote);
-        let found = found
-            .then(|| os.frame().mailboxes.get(home.queue))
-            .flatten();
-        let bound = found.and_then(|found| found.as_any().downcast().ok());
-        Some(bound.unwrap_or_else(|| {
+    /// Notes that a task takes.
+    ///
+    /// *Panics* if it is not of the kernel that the mailbox belongs to.
+    #[inline(always)]
+    fn meet(&self, home: &Home, frame: &TrapFrame) {
+        mail_notes::touch(Object::Home, self.0.0.made, false);
+        if !home.remote.is(&frame.remote) || home.run != frame.mailboxes.run() {
             panic!(
                 "the mailbox belongs to kernel {}: only tasks of the kernel that first took from it can \
                  take from it",
                 home.kernel
             )
-        }))
+        }
     }
 
-    /// Makes the mailbox belong to the kernel of the caller, unless another task is faster.
-    async fn bind(&self, os: &mut Os) -> Rc<Bound<T>> {
+    /// Makes the mailbox belong to the kernel of the caller, unless it belongs to one.
+    async fn bind(&self, os: &mut Os) {
         let shared = &self.0.0;
+        mail_notes::touch(Object::Home, shared.made, false);
+        if shared.home.get().is_some() {
+            return;
+        }
         let queue = Queue::required(os, Kind::Mailbox, shared.name.as_deref()).await;
         let (remote, id) = (os.frame().remote.clone(), queue.id());
         mail_notes::touch(Object::Senders, shared.made, false);
         let mut state = shared.change();
         if shared.home.get().is_some() {
-            drop(state);
-            return self.bound(os).expect("it belongs to a kernel");
+            // Another task was faster.
+            return;
         }
         if !state.coming.is_empty() {
             state.is_told = true;
@@ -241,23 +261,24 @@ impl<T: Send + 'static> Mailbox<T> {
             true => state.external = Some(external),
             false => remote.mail(id),
         }
+        let mailboxes = &os.frame().mailboxes;
         let home = Home {
             kernel: os.kernel(),
             remote,
+            run: mailboxes.run(),
             queue: id,
         };
         let _ = shared.home.set(home);
         mail_notes::touch(Object::Home, shared.made, true);
         drop(state);
         shared.tell_apart();
-        let bound = Rc::new(Bound {
+        let bound = Bound {
             queue,
             shared: Arc::clone(shared),
             spare: RefCell::default(),
             room: Cell::default(),
-        });
-        os.frame().mailboxes.bind(id, Rc::clone(&bound) as _);
-        bound
+        };
+        mailboxes.bind(id, Rc::new(bound));
     }
 }
 
@@ -360,21 +381,19 @@ impl<T> Decode for Posting<'_, T> {
     fn undo(&mut self, _: Reply, _: &Rc<TrapFrame>) {}
 }
 
-struct Getting<T: Send + 'static>(Rc<Bound<T>>);
+/// Gets a message, and takes it from the store of the queue.
+struct Getting<F> {
+    queue: QueueId,
+    take: F,
+}
 
-impl<T: Send + 'static> Decode for Getting<T> {
+impl<T, F: FnMut(u64, &TrapFrame) -> T> Decode for Getting<F> {
     type Output = Result<T, Closed>;
 
+    #[inline(always)]
     fn decode(&mut self, reply: Reply, frame: &Rc<TrapFrame>) -> Self::Output {
-        let Bound { queue, shared, .. } = &*self.0;
         match reply {
-            Reply::Message(number) => {
-                let (_, message) = queue.side().take(number);
-                if shared.capacity < usize::MAX && shared.take_one() {
-                    Bound::make_room(&self.0, frame);
-                }
-                Ok(message)
-            }
+            Reply::Message(number) => Ok((self.take)(number, frame)),
             Reply::Err(_) => Err(Closed(())),
             other => mismatch(other),
         }
@@ -382,7 +401,25 @@ impl<T: Send + 'static> Decode for Getting<T> {
 
     fn undo(&mut self, reply: Reply, frame: &Rc<TrapFrame>) {
         if let Reply::Message(number) = reply {
-            frame.defer_word(SystemCall::GiveBack(self.0.queue.id()), number);
+            frame.defer_word(SystemCall::GiveBack(self.queue), number);
+        }
+    }
+}
+
+/// A call that makes one trap if all is ready for it, which is how it is nearly always.
+enum Lane<'a, F: Future> {
+    Plain(F),
+    Seldom(Pin<Box<dyn Future<Output = F::Output> + 'a>>),
+}
+
+impl<F: Future + Unpin> Future for Lane<'_, F> {
+    type Output = F::Output;
+
+    #[inline(always)]
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        match self.get_mut() {
+            Self::Plain(trap) => Pin::new(trap).poll(context),
+            Self::Seldom(traps) => traps.as_mut().poll(context),
         }
     }
 }
@@ -435,7 +472,7 @@ impl<T: Send + 'static> BoundMailbox for Bound<T> {
         self.shared.admit();
     }
 
-    fn as_any(self: Rc<Self>) -> Rc<dyn Any> {
+    fn as_any(&self) -> &dyn Any {
         self
     }
 }
@@ -445,18 +482,33 @@ impl<T: Send + 'static> Bound<T> {
         lock(&self.shared.state.0).is_gone
     }
 
+    fn of(mailbox: &dyn BoundMailbox) -> &Self {
+        let of_type = mailbox.as_any().downcast_ref();
+        of_type.expect("the queue of a mailbox has its messages")
+    }
+
+    /// Takes a message that a task got.
+    #[inline(always)]
+    fn take(&self, number: u64, frame: &TrapFrame) -> T {
+        let (_, message) = self.queue.side().take(number);
+        if self.shared.capacity < usize::MAX && self.shared.take_one() {
+            self.make_room(frame);
+        }
+        message
+    }
+
     /// Notes room for a message that a task may wait for. In the real world that task is told when half of
     /// the mailbox is free, or at the next poll, which comes before the kernel sleeps: to wake a kernel for
     /// each message would take ten times as long as the message.
     #[cold]
     #[inline(never)]
-    fn make_room(this: &Rc<Self>, frame: &TrapFrame) {
-        let room = this.room.get() + 1;
-        this.room.set(room);
-        if room >= this.shared.capacity.div_ceil(2) || frame.mailboxes.is_prompt() {
-            this.admit();
+    fn make_room(&self, frame: &TrapFrame) {
+        let room = self.room.get() + 1;
+        self.room.set(room);
+        if room >= self.shared.capacity.div_ceil(2) || frame.mailboxes.is_prompt() {
+            self.admit();
         } else if room == 1 {
-            frame.mailboxes.admit_soon(Rc::clone(this) as _);
+            frame.mailboxes.admit_soon(self.queue.id());
         }
     }
 

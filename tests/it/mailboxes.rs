@@ -348,6 +348,34 @@ fn a_mailbox_belongs_to_the_kernel_that_first_takes_from_it() {
     first.run().unwrap().check().unwrap();
 }
 
+/// Its queue has the number of another mailbox's after the reset.
+#[test]
+fn a_mailbox_of_an_earlier_run_takes_no_message_of_another() {
+    let (_sender, mailbox) = Mailbox::<u32>::unbounded();
+    let mut kernel = Kernel::simulated(1);
+    let early = mailbox.clone();
+    let take = async move |os: &mut Os| {
+        let take = async |os: &mut Os| early.get(os).await;
+        assert_eq!(os.timeout(milli(1), take).await, Err(Elapsed));
+    };
+    kernel.spawn("early", take).unwrap();
+    kernel.run().unwrap();
+    kernel.reset(1).unwrap();
+    let (sender, other) = Mailbox::<u32>::unbounded();
+    let take = async move |os: &mut Os| assert_eq!(other.get(os).await, Ok(7));
+    kernel.spawn("takes", take).unwrap();
+    let take = async move |os: &mut Os| mailbox.get(os).await.map(drop);
+    let late = kernel.spawn("late", take).unwrap();
+    let put = async move |os: &mut Os| sender.put(os, 7).await;
+    kernel.spawn("puts", put).unwrap();
+    let report = kernel.run().unwrap();
+    assert!(
+        matches!(report.exits()[&late], Exit::Faulted(_)),
+        "{report:?}"
+    );
+    assert_eq!(report.exits().len(), 3, "{report:?}");
+}
+
 #[test]
 fn a_sender_that_waits_learns_that_the_mailbox_is_gone() {
     // Dropped by its task, or with its kernel.

@@ -90,6 +90,8 @@ type Ends<T> = (Weak<PuttingEnd<T>>, Weak<TakingEnd<T>>);
 pub(super) struct Home {
     pub(super) kernel: KernelId,
     pub(super) remote: Remote,
+    /// The run of the kernel.
+    pub(super) run: u64,
     pub(super) queue: QueueId,
 }
 

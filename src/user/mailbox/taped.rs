@@ -5,6 +5,7 @@
 //! mailbox has a codec: then the kernel is replayed alone.
 
 use std::{
+    any::Any,
     cell::{Cell, RefCell},
     collections::VecDeque,
     rc::Rc,
@@ -249,7 +250,7 @@ impl<T: Send + 'static> BoundMailbox for Room<T> {
 
     fn admit(&self) {}
 
-    fn as_any(self: Rc<Self>) -> Rc<dyn std::any::Any> {
+    fn as_any(&self) -> &dyn Any {
         self
     }
 }
