@@ -75,7 +75,7 @@ pub(super) struct Holders {
     action: OnDeadlock,
     /// Whether a task has blocked on a lock yet.
     is_contended: bool,
-    /// The tasks whose calls closed a cycle since the last poll. That poll warns, or ends the run.
+    /// A task of each cycle that has closed since the last poll. That poll warns, or ends the run.
     closed: Vec<Tid>,
     /// The tasks that the next poll kills.
     doomed: Vec<Runnable>,
@@ -186,7 +186,7 @@ impl Kernel {
             return None;
         }
         let cycle: Vec<Tid> = cycle.into_iter().map(|task| task.tid).collect();
-        self.deadlocked(me, &cycle)
+        self.deadlocked(&cycle)
     }
 
     /// Returns whether a cycle was reported, and none of its tasks has gone on since. It is known from now on.
@@ -220,6 +220,8 @@ impl Kernel {
 
     /// Finds the shortest cycle that the caller has closed, where tasks select. A task that selects
     /// goes on when any of the tasks does that it waits for. So all that can be reached must be stuck.
+    ///
+    /// The caller may be on none: a writer comes before a reader that selects already, and that holds the lock.
     #[cold]
     fn find_ring(&self, me: Runnable) -> Option<Vec<Runnable>> {
         // With the index of the task before.
@@ -239,10 +241,32 @@ impl Kernel {
                 return None;
             }
         }
+        if last.is_none() {
+            let reached: Vec<Runnable> = found.into_iter().map(|(task, _)| task).collect();
+            return self.find_ring(self.on_new_cycle(me, &reached)?);
+        }
         let before = |at: &usize| (*at > 0).then(|| found[*at].1);
         let back: Vec<usize> = iter::successors(last, before).collect();
         let ring = back.into_iter().rev().map(|at| found[at].0);
         Some(ring.collect())
+    }
+
+    /// Returns the first task on a cycle that the wait of the caller leads to, unless one was reported among
+    /// those that it reaches, which are all stuck.
+    fn on_new_cycle(&self, me: Runnable, reached: &[Runnable]) -> Option<Runnable> {
+        let waits = |(task, traps): &(Runnable, u64)| {
+            reached.contains(task) && self.tasks[*task].traps() == *traps
+        };
+        let mut known = self.holders.known.iter();
+        if known.any(|cycle| cycle.iter().all(waits)) {
+            return None;
+        }
+        let (mut seen, mut task) = (Vec::new(), me);
+        while !seen.contains(&task) {
+            seen.push(task);
+            task = *self.blockers(task)?.first()?;
+        }
+        Some(task)
     }
 
     /// Returns the tasks of which each can end the wait of a task; `None` if anything else can.
@@ -334,19 +358,20 @@ impl Kernel {
         lock.is_some_and(|lock| lock.status().holder().is_none())
     }
 
-    fn deadlocked(&mut self, me: Runnable, cycle: &[Tid]) -> Option<Runnable> {
-        self.emit_at_once(me.tid, || Fact::Deadlocked {
+    fn deadlocked(&mut self, cycle: &[Tid]) -> Option<Runnable> {
+        let first = *cycle.first()?;
+        self.emit_at_once(first, || Fact::Deadlocked {
             cycle: cycle.into(),
         });
         // A run that stops here does not reach the turns that would come later.
         self.touch(Object::All);
         if self.holders.action != OnDeadlock::Kill {
-            self.holders.closed.push(me.tid);
+            self.holders.closed.push(first);
             self.poll_soon();
             return None;
         }
-        let deadlock = self.cycle_of(me.tid);
-        let youngest = cycle.iter().copied().max().unwrap_or(me.tid);
+        let deadlock = self.cycle_of(first);
+        let youngest = cycle.iter().copied().max().unwrap_or(first);
         let shown = self.log.shown().map_or(youngest, |id| youngest.beside(id));
         warn_report(&format_args!(
             "{deadlock}\n  task {shown} is killed: it is the youngest of the cycle"

@@ -273,3 +273,17 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_writer_that_comes_before_the_select_of_a_reader_closes_its_cycle() {
+    use Thing::{Read, Write};
+    let scripts = [
+        vec![Act::Take(Read(0), None)],
+        vec![Act::Sleep(1), Act::Take(Write(0), None)],
+        vec![Act::Take(Read(0), None), Act::Select(vec![Read(0)])],
+        vec![Act::Take(Write(0), Some(2))],
+    ];
+    for action in [OnDeadlock::Stop, OnDeadlock::Kill] {
+        check(&scripts, action).unwrap();
+    }
+}
