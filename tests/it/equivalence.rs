@@ -36,13 +36,14 @@ const TOPICS: [&str; 9] = [
 
 /// The tests that are not run again: those with modes, policies or clocks of their own, searches, long
 /// chains, figures, and those on the real clock.
-const APART: [&str; 7] = [
+const APART: [&str; 8] = [
     "model",
     "whatever_is_cut",
     "every_policy",
     "keeps_its_answer",
     "dropped_flat",
     "price",
+    "each_cycle_is_reported",
     "real",
 ];
 
