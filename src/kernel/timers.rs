@@ -8,8 +8,11 @@
 //! sorted; a long rung is first split into shorter ones. So each timer moves a few times, in sweeps
 //! over memory. A tree would be searched for each timer.
 
+mod rung;
+
 use std::{cmp::Reverse, collections::VecDeque};
 
+use rung::{Disarmed, Rung};
 use rustc_hash::FxHashSet;
 
 use crate::{
@@ -49,14 +52,6 @@ pub(crate) struct Timers {
     unmarked: FxHashSet<u64>,
     len: usize,
     count: u64,
-}
-
-/// The timers from an instant on, up to the begin of the rung above.
-#[derive(Debug)]
-struct Rung {
-    from: Timer,
-    /// Mostly in order of their numbers. A disarmed one has [`Slot::NONE`].
-    timers: Vec<Armed>,
 }
 
 #[derive(Debug, Default)]
@@ -131,20 +126,19 @@ impl Timers {
     /// Puts a timer on the ladder.
     fn climb(&mut self, timer: Timer, task: Slot) {
         if let Some(rung) = self.rung_of(timer) {
-            let kept = rung.timers.len();
-            if kept == rung.timers.capacity() {
-                rung.timers.reserve_exact(FOOT + growth(kept));
-            }
-            rung.timers.push((timer, task));
-            return;
+            return rung.push((timer, task));
         }
         let at = self.foot.partition_point(|(other, _)| *other > timer);
         self.foot.insert(at, (timer, task));
         if self.foot.len() > FOOT {
             let half = self.foot.len() / 2;
             let (from, _) = self.foot[half - 1];
-            let timers = self.foot.drain(..half).rev().collect();
-            self.rungs.push(Rung { from, timers });
+            let mut rung = Rung::new(from, half);
+            self.foot
+                .drain(..half)
+                .rev()
+                .for_each(|armed| rung.push(armed));
+            self.rungs.push(rung);
         }
     }
 
@@ -159,15 +153,13 @@ impl Timers {
             return self.sweep_if_due();
         }
         if let Some(rung) = self.rung_of(timer) {
-            if rung.timers.pop_if(|(last, _)| *last == timer).is_none() {
-                match rung
-                    .timers
-                    .binary_search_by_key(&timer.1, |armed| armed.0.1)
-                {
-                    Ok(at) => rung.timers[at].1 = Slot::NONE,
-                    Err(_) => drop(self.unmarked.insert(timer.1)),
+            match rung.disarm(timer) {
+                Disarmed::Gone => {}
+                Disarmed::Marked => self.dead += 1,
+                Disarmed::Unmarked => {
+                    self.unmarked.insert(timer.1);
+                    self.dead += 1;
                 }
-                self.dead += 1;
             }
         } else if let Ok(at) = self.foot.binary_search_by(|(other, _)| timer.cmp(other)) {
             self.foot.remove(at);
@@ -236,7 +228,7 @@ impl Timers {
             return self.sweep_if_due();
         }
         match self.rung_of(timer) {
-            Some(rung) => rung.timers.retain(|(other, _)| *other != timer),
+            Some(rung) => rung.retain(|(other, _)| *other != timer),
             None => self.foot.retain(|(other, _)| *other != timer),
         }
     }
@@ -275,11 +267,11 @@ impl Timers {
     }
 
     pub(crate) fn all(&self) -> Vec<Timer> {
-        let rungs = self.rungs.iter().flat_map(|rung| &rung.timers);
+        let rungs = self.rungs.iter().flat_map(Rung::iter);
         let rungs = rungs
             .filter(|((_, number), slot)| *slot != Slot::NONE && !self.unmarked.contains(number));
         let run = self.run.iter().filter(|(_, slot)| *slot != Slot::NONE);
-        let all = self.foot.iter().chain(rungs).chain(run);
+        let all = self.foot.iter().chain(run).copied().chain(rungs);
         let mut all: Vec<_> = all.map(|armed| armed.0).collect();
         all.sort_unstable();
         all
@@ -306,12 +298,12 @@ impl Timers {
             && let Some(mut rung) = self.rungs.pop()
         {
             if self.dead > 0 {
-                rung.timers.retain(|armed| self.is_armed(armed));
+                rung.retain(|armed| self.is_armed(armed));
             }
-            if rung.timers.len() > FOOT {
-                self.split(rung);
+            if rung.len() > FOOT {
+                self.split(&rung);
             } else {
-                self.foot = rung.timers;
+                self.foot.extend(rung.iter());
                 self.foot.sort_unstable_by_key(|armed| Reverse(armed.0));
             }
         }
@@ -319,29 +311,29 @@ impl Timers {
         self.foot.shrink_to(FOOT);
     }
 
-    /// Splits a rung into steps of equal length.
-    fn split(&mut self, rung: Rung) {
-        let keys = rung.timers.iter().map(|(timer, _)| key(*timer));
-        let (first, last) = keys.fold((u128::MAX, 0), |(first, last), key| {
-            (key.min(first), key.max(last))
-        });
-        let shift = (u128::BITS - (last - first).leading_zeros()).saturating_sub(STEPS.ilog2());
-        let step = |(timer, _): &Armed| ((key(*timer) - first) >> shift) as usize;
-        let mut lens = [0; STEPS];
-        for armed in &rung.timers {
-            lens[step(armed)] += 1;
+    /// Splits a rung into steps of equal length: by the deadlines, or by the numbers if those are one instant.
+    fn split(&mut self, rung: &Rung) {
+        let timers = || rung.iter().map(|(timer, _)| timer);
+        let (mut first, mut last) = range(timers().map(|timer| timer.0.0));
+        let instant = (first == last).then_some(Nanos(first));
+        if instant.is_some() {
+            (first, last) = range(timers().map(|timer| timer.1));
         }
+        let word = |(deadline, number): Timer| instant.map_or(deadline.0, |_| number);
+        let shift = (u64::BITS - (last - first).leading_zeros()).saturating_sub(STEPS.ilog2());
+        let step = |timer: Timer| ((word(timer) - first) >> shift) as usize;
+        let mut lens = [0; STEPS];
+        timers().for_each(|timer| lens[step(timer)] += 1);
         let mut places = [0; STEPS];
         for at in (0..STEPS).rev().filter(|at| lens[*at] > 0) {
             places[at] = self.rungs.len();
-            self.rungs.push(Rung {
-                from: timer(first + ((at as u128) << shift)),
-                timers: Vec::with_capacity(lens[at]),
-            });
+            let word = first + ((at as u64) << shift);
+            let from = instant.map_or((Nanos(word), 0), |instant| (instant, word));
+            self.rungs.push(Rung::new(from, lens[at]));
         }
-        for armed in rung.timers {
-            self.rungs[places[step(&armed)]].timers.push(armed);
-        }
+        let rungs = &mut self.rungs;
+        rung.iter()
+            .for_each(|armed| rungs[places[step(armed.0)]].push(armed));
         if let Some(lowest) = self.rungs.last_mut() {
             lowest.from = rung.from;
         }
@@ -351,9 +343,9 @@ impl Timers {
     fn sweep(&mut self) {
         let mut rungs = std::mem::take(&mut self.rungs);
         for rung in &mut rungs {
-            rung.timers.retain(|armed| self.is_armed(armed));
+            rung.retain(|armed| self.is_armed(armed));
         }
-        rungs.retain(|rung| !rung.timers.is_empty());
+        rungs.retain(|rung| rung.len() > 0);
         self.rungs = rungs;
         self.run.retain(|(_, slot)| *slot != Slot::NONE);
         self.dead = 0;
@@ -368,20 +360,18 @@ impl Timers {
     }
 }
 
+/// Returns the least and the greatest of some numbers.
+fn range(words: impl Iterator<Item = u64>) -> (u64, u64) {
+    words.fold((u64::MAX, 0), |(first, last), word| {
+        (word.min(first), word.max(last))
+    })
+}
+
 /// Returns for how many more timers a full list gets room. A long one has little to spare: there may be a
 /// million timers, and the system moves its pages without a copy.
 fn growth(kept: usize) -> usize {
     const LONG: usize = 8192;
     if kept < LONG { kept / 2 } else { kept / 8 }
-}
-
-/// A timer as a number, in the order of timers.
-fn key((deadline, number): Timer) -> u128 {
-    u128::from(deadline.0) << u64::BITS | u128::from(number)
-}
-
-fn timer(key: u128) -> Timer {
-    (Nanos((key >> u64::BITS) as u64), key as u64)
 }
 
 #[cfg(test)]
@@ -411,6 +401,8 @@ mod tests {
         Disarm(usize, usize),
         /// Moves a timer by its number, and maybe back.
         Move(usize, u64, bool),
+        /// So many timers were armed meanwhile.
+        Age(u64),
         /// Asks for the next deadline.
         Next,
         /// Moves the clock to the next deadline, and further by a span.
@@ -468,6 +460,7 @@ mod tests {
                     self.model.remove(&timer);
                     self.model.insert(moved, task);
                 }
+                Act::Age(count) => self.timers.count += count,
                 Act::Next => drop(self.next()),
                 Act::Wait(more) => {
                     let next = self.next().max(self.now);
@@ -497,7 +490,7 @@ mod tests {
     impl Timers {
         /// The number of timers in memory, disarmed ones included.
         fn kept(&self) -> usize {
-            let rungs = self.rungs.iter().map(|rung| rung.timers.len());
+            let rungs = self.rungs.iter().map(Rung::len);
             self.run.len() + self.foot.len() + rungs.sum::<usize>()
         }
     }
@@ -521,6 +514,7 @@ mod tests {
             2 => (0..200usize, 1..8usize).prop_map(|(from, step)| Act::Disarm(from, step)),
             2 => (0..200usize, span(), any::<bool>())
                 .prop_map(|(at, span, returns)| Act::Move(at, span, returns)),
+            1 => (0..1u64 << 33).prop_map(Act::Age),
             2 => Just(Act::Next),
             4 => span().prop_map(Act::Wait),
         ]
