@@ -136,6 +136,8 @@ impl Bell {
 
 impl Wakes {
     pub(super) fn new(remote: &Remote) -> Arc<Self> {
+        // A thread may keep the waker for longer than the run.
+        remote.lend();
         Arc::new(Self {
             number: next_number(),
             is_woken: AtomicBool::new(false),
