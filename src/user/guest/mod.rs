@@ -26,6 +26,7 @@ mod udp;
 mod wakes;
 
 use std::{
+    mem,
     pin::pin,
     task::{Context, Poll, Waker},
     time::Duration,
@@ -34,7 +35,7 @@ use std::{
 use call::Awaited;
 pub use call::ForeignTask;
 pub use file::ForeignFile;
-use hub::Hub;
+use hub::{Hub, Leaving};
 pub use listener::ForeignListener;
 pub use sleep::Sleep;
 pub use stream::{ForeignStream, IntoForeign};
@@ -122,12 +123,14 @@ impl Os {
         let wakes = Wakes::new(&self.frame().remote);
         let mut bell = None;
         let hub = Hub::new(wakes.clone(), self.now().await, place);
+        let _leaving = Leaving(&hub);
         let waker = Waker::from(wakes.clone());
         let foreign = Foreign(());
         let mut guest = pin!(body(&foreign));
         let (mut value, mut in_a_row, mut sources) = (None, 0u32, Vec::new());
+        let mut is_due = true;
         loop {
-            if value.is_none() {
+            if mem::replace(&mut is_due, true) && value.is_none() {
                 hub.check_wakes(self.frame());
                 let poll = || guest.as_mut().poll(&mut Context::from_waker(&waker));
                 if let Poll::Ready(done) = hub.enter(self.frame(), poll) {
@@ -182,6 +185,7 @@ impl Os {
                 bell.hear(self, &wakes).await;
             }
             hub.timers.advance(self.now().await);
+            is_due = !hub.takes_loss();
         }
     }
 }

@@ -168,6 +168,11 @@ impl Wakes {
         !self.is_parked.swap(false, Ordering::SeqCst)
     }
 
+    /// Returns whether there was a wake since [`Wakes::take`].
+    pub(super) fn is_woken(&self) -> bool {
+        self.is_woken.load(Ordering::SeqCst)
+    }
+
     /// Returns whether a thread has woken it.
     pub(super) fn by_thread(&self) -> bool {
         self.by_thread.load(Ordering::Relaxed)
@@ -180,6 +185,27 @@ impl Wakes {
             _ => self.by_task.swap(0, Ordering::Relaxed),
         };
         (by > 0).then(|| by.into())
+    }
+
+    /// Sends a message if its task waits.
+    pub(super) fn ring(&self) {
+        if !self.is_parked.load(Ordering::SeqCst) || !self.is_parked.swap(false, Ordering::SeqCst) {
+            return;
+        }
+        if here() != self.home {
+            // An interrupt closes the queue, and the task makes another one.
+            self.by_thread.store(true, Ordering::Relaxed);
+            self.remote.ring(*lock(&self.queue));
+            return;
+        }
+        let bell = LINES.try_with(|lines| match lines.borrow().get(&self.number) {
+            Some(Line::Guest(bell)) => Some(bell.clone()),
+            _ => None,
+        });
+        if let Ok(Some(bell)) = bell {
+            bell.set_held();
+            bell.defer_put(());
+        }
     }
 }
 
@@ -195,22 +221,6 @@ impl Wake for Wakes {
         if by != self.tid && is_here() {
             self.by_task.store(by.into(), Ordering::Relaxed);
         }
-        if !self.is_parked.load(Ordering::SeqCst) || !self.is_parked.swap(false, Ordering::SeqCst) {
-            return;
-        }
-        if !is_here() {
-            // An interrupt closes the queue, and the task makes another one.
-            self.by_thread.store(true, Ordering::Relaxed);
-            self.remote.ring(*lock(&self.queue));
-            return;
-        }
-        let bell = LINES.try_with(|lines| match lines.borrow().get(&self.number) {
-            Some(Line::Guest(bell)) => Some(bell.clone()),
-            _ => None,
-        });
-        if let Ok(Some(bell)) = bell {
-            bell.set_held();
-            bell.defer_put(());
-        }
+        self.ring();
     }
 }
