@@ -152,6 +152,11 @@ impl Os {
                 }
                 continue;
             }
+            let parks = !is_over && !is_again;
+            if parks && bell.is_none() {
+                bell = Some(Bell::new(self, &wakes).await);
+            }
+            // No trap comes between this and the select, so no other guest takes a device over meanwhile.
             sources.clear();
             hub.sources(is_over, &mut sources);
             let devices = sources.len();
@@ -163,13 +168,9 @@ impl Os {
             if !is_over {
                 sources.extend(hub.timers.deadline().map(Source::at));
             }
-            let parks = !is_over && !is_again;
             if is_again {
                 sources.push(Source::at(Duration::ZERO));
             } else if parks {
-                if bell.is_none() {
-                    bell = Some(Bell::new(self, &wakes).await);
-                }
                 sources.extend(bell.as_ref().map(Bell::source));
                 if !wakes.park() {
                     continue;

@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use trapline::{Exit, Foreign, ForeignListener, Kernel, Os, SimWorld, Tid};
+use trapline::{Errno, Exit, Foreign, ForeignListener, Kernel, Os, SimWorld, Tid, check};
 
 use super::{alone, either, second};
 
@@ -114,6 +114,22 @@ fn s96_all_guests_that_accept_are_served_and_do_not_wake_one_another_meanwhile()
     kernel.spawn("main", main).expect("there is room");
     let report = kernel.run().expect("it is over soon");
     report.check().expect("all is well");
+}
+
+#[test]
+fn s96_no_order_leaves_a_listener_with_a_guest_that_has_lost_it() {
+    let all = check(|kernel: &mut Kernel| {
+        kernel.spawn("main", async |os: &mut Os| {
+            let listener = connected(os, 2).await;
+            let guests = [acceptor(os, &listener).await, acceptor(os, &listener).await];
+            for tid in guests {
+                os.wait(tid).await?;
+            }
+            Ok::<(), Errno>(())
+        })?;
+        kernel.run()?.check()
+    });
+    all.random().schedules(40).run();
 }
 
 #[test]
