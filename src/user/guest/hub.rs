@@ -105,10 +105,8 @@ impl Drop for Entered<'_> {
     fn drop(&mut self) {
         let entered = CURRENT.replace(self.before.take());
         drop(entered.map(ManuallyDrop::into_inner));
-        if self.frame.is_noted() && !self.hub.is_unshared() {
-            // What the guest shares with other tasks is in no note.
-            self.frame.touch(Object::World, true);
-        }
+        // What the guest shares with other tasks is in no note.
+        self.hub.note_change(self.frame);
         let answered = self.hub.answered.take();
         self.hub.calling.update(|calling| calling - answered);
     }
@@ -137,6 +135,21 @@ impl Hub {
             frame,
         };
         poll()
+    }
+
+    /// Notes for a search that a turn looks for what others have done to this guest. A poll is noted
+    /// by its end.
+    pub(super) fn note_look(&self, frame: &TrapFrame) {
+        if frame.is_noted() && !self.is_unshared() {
+            self.wakes.note_look(frame);
+        }
+    }
+
+    /// Notes for a search that a turn changes what the polls of others may see.
+    fn note_change(&self, frame: &TrapFrame) {
+        if frame.is_noted() && !self.is_unshared() {
+            frame.touch(Object::World, true);
+        }
     }
 
     fn is_unshared(&self) -> bool {
@@ -221,10 +234,13 @@ impl Hub {
             os.yield_now().await;
             return false;
         };
-        match direction {
+        self.note_change(os.frame());
+        let is_moved = match direction {
             Direction::Read => port.read(os, self.place).await,
             Direction::Write => port.write(os, self.place).await,
-        }
+        };
+        self.note_change(os.frame());
+        is_moved
     }
 
     /// Checks what has woken the guest since its last poll, and forgets it.
@@ -257,12 +273,19 @@ impl Hub {
     }
 
     /// Returns the sources of what the guest waits for. One that is over waits only for room.
-    pub(super) fn sources(self: &Rc<Self>, is_over: bool, into: &mut Vec<Source>) {
+    pub(super) fn sources(
+        self: &Rc<Self>,
+        frame: &TrapFrame,
+        is_over: bool,
+        into: &mut Vec<Source>,
+    ) {
+        self.note_look(frame);
         let mut wants = self.wants.borrow_mut();
         wants.retain(|want| {
             let is_read = want.direction == Direction::Read;
             let is_wanted = self.is_wanted(&*want.port, want.direction) && !(is_over && is_read);
             if !is_wanted {
+                self.note_change(frame);
                 want.port.end(want.direction).leave(self);
             }
             is_wanted

@@ -120,7 +120,8 @@ impl Os {
         _external: Option<ExternalWork>,
         body: impl AsyncFnOnce(&Foreign) -> T,
     ) -> T {
-        let wakes = Wakes::new(&self.frame().remote);
+        let wakes = Wakes::new(self.frame());
+        let _listed = wakes.list(self.frame());
         let mut bell = None;
         let hub = Hub::new(wakes.clone(), self.now().await, place);
         let _leaving = Leaving(&hub);
@@ -130,6 +131,7 @@ impl Os {
         let (mut value, mut in_a_row, mut sources) = (None, 0u32, Vec::new());
         let mut is_due = true;
         loop {
+            hub.note_look(self.frame());
             if mem::replace(&mut is_due, true) && value.is_none() {
                 hub.check_wakes(self.frame());
                 let poll = || guest.as_mut().poll(&mut Context::from_waker(&waker));
@@ -139,6 +141,7 @@ impl Os {
             }
             let has_written = hub.has_asked() && hub.work(self).await;
             let is_over = value.is_some();
+            hub.note_look(self.frame());
             let is_again = wakes.take() && !is_over;
             in_a_row = if is_again { in_a_row + 1 } else { 0 };
             let has_a_look = in_a_row % MAX_POLLS == 0;
@@ -158,7 +161,7 @@ impl Os {
             }
             // No trap comes between this and the select, so no other guest takes a device over meanwhile.
             sources.clear();
-            hub.sources(is_over, &mut sources);
+            hub.sources(self.frame(), is_over, &mut sources);
             let devices = sources.len();
             if devices == 0
                 && let Some(value) = value.take()
@@ -178,6 +181,7 @@ impl Os {
             }
             self.frame().set_place(place);
             let index = self.select_noted(0, &sources).await;
+            hub.note_look(self.frame());
             let is_rung = parks && wakes.unpark();
             if index < devices {
                 hub.serve(self, index).await;

@@ -15,7 +15,7 @@ use crate::{
     abi::{QueueId, SystemCall, Tid},
     interrupt::Remote,
     panic::lock,
-    trap::{Kind, TrapFrame},
+    trap::{Kind, Object, TrapFrame},
     user::{os::Os, queue::Queue, select::Source},
 };
 
@@ -34,6 +34,8 @@ pub(super) struct Wakes {
     home: usize,
     /// Its task.
     tid: Tid,
+    /// Whether a search takes notes.
+    is_noted: bool,
     remote: Remote,
     /// The one that its task waits at.
     queue: Mutex<QueueId>,
@@ -42,6 +44,8 @@ pub(super) struct Wakes {
 /// What a handle that may be sent to other threads has on the thread of its kernel.
 enum Line {
     Guest(Queue<()>),
+    /// A guest that has not waited yet, while a search takes notes.
+    Noted(Rc<TrapFrame>),
     Call(Rc<TrapFrame>, Tid),
 }
 
@@ -135,7 +139,8 @@ impl Bell {
 }
 
 impl Wakes {
-    pub(super) fn new(remote: &Remote) -> Arc<Self> {
+    pub(super) fn new(frame: &TrapFrame) -> Arc<Self> {
+        let remote = &frame.remote;
         // A thread may keep the waker for longer than the run.
         remote.lend();
         Arc::new(Self {
@@ -146,9 +151,31 @@ impl Wakes {
             by_task: AtomicU64::new(0),
             home: here(),
             tid: remote.running(),
+            is_noted: frame.is_noted(),
             remote: remote.clone(),
             queue: Mutex::new(QueueId::NONE),
         })
+    }
+
+    /// Has the notes of a search reach the frame, until this is dropped.
+    pub(super) fn list(&self, frame: &Rc<TrapFrame>) -> Option<Listed> {
+        let line = || Line::Noted(Rc::clone(frame));
+        self.is_noted.then(|| Listed::new(self.number, line()))
+    }
+
+    /// Notes that the task looks for wakes.
+    pub(super) fn note_look(&self, frame: &TrapFrame) {
+        frame.touch(Object::Wakes(self.tid), false);
+    }
+
+    /// Notes that another task wakes the guest, or takes a device over.
+    fn note_wake(&self) {
+        let note = |frame: &TrapFrame| frame.touch(Object::Wakes(self.tid), true);
+        let _ = LINES.try_with(|lines| match lines.borrow().get(&self.number) {
+            Some(Line::Guest(bell)) => note(bell.frame()),
+            Some(Line::Noted(frame)) => note(frame),
+            _ => {}
+        });
     }
 
     /// Forgets the wakes so far. Returns whether there was one.
@@ -189,6 +216,9 @@ impl Wakes {
 
     /// Sends a message if its task waits.
     pub(super) fn ring(&self) {
+        if self.is_noted && here() == self.home && self.remote.running() != self.tid {
+            self.note_wake();
+        }
         if !self.is_parked.load(Ordering::SeqCst) || !self.is_parked.swap(false, Ordering::SeqCst) {
             return;
         }
