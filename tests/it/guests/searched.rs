@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use trapline::{Exit, Foreign, Kernel, Os, check};
+use trapline::{Exit, Foreign, Kernel, Os, Queue, check};
 
 use super::{Slot, second};
 
@@ -205,4 +205,30 @@ fn a_search_sees_a_guest_that_is_woken_between_two_of_its_polls() {
     let all = all.exhaustive().explore();
     assert!(all.complete && all.failure.is_none(), "{all:?}");
     assert_eq!(all.outcomes.len(), 6, "{all:?}");
+}
+
+#[test]
+fn a_search_sees_the_ends_of_a_guests_calls() {
+    for unshared in [false, true] {
+        let all = check(move |kernel: &mut Kernel| {
+            let main = async move |os: &mut Os| {
+                let queue = Queue::bounded(os, 1).await;
+                os.run_future(async |foreign: &Foreign| {
+                    if unshared {
+                        foreign.unshared();
+                    }
+                    let (puts, gets) = (queue.clone(), queue.clone());
+                    let put = async move |os: &mut Os| puts.put(os, 1).await.is_ok();
+                    let get = async move |os: &mut Os| gets.get(os).await;
+                    let ends = super::both(foreign.call(put), foreign.call(get));
+                    assert_eq!(ends.await, (true, Ok(1)));
+                })
+                .await;
+            };
+            kernel.spawn("main", main)?;
+            kernel.run()?.check()
+        });
+        let all = all.exhaustive().explore();
+        assert!(all.complete && all.failure.is_none(), "{all:?}");
+    }
 }
