@@ -68,6 +68,7 @@ impl Interrupts {
             raised: AtomicBool::new(false),
             interrupts: Mutex::default(),
             started: Default::default(),
+            is_lent: AtomicBool::new(false),
             running: AtomicU64::new(0),
             mail: AtomicUsize::new(0),
             board: Mutex::default(),
@@ -117,6 +118,9 @@ struct Line {
     interrupts: Mutex<Vec<Interrupt>>,
     /// How many threads the kernel has counted on so far, by [`External`]. Its own thread counts.
     started: [AtomicUsize; External::ALL.len()],
+    /// Whether something that may outlive its run can raise an interrupt, and the kernel does not count
+    /// on it.
+    is_lent: AtomicBool,
     /// How much of [`External::Mail`] is under way.
     mail: AtomicUsize,
     /// The task that was resumed last, or the kernel while it waits.
@@ -184,10 +188,18 @@ impl Remote {
         self.0.tape.get() == Some(&true)
     }
 
-    /// Whether an interrupt is waiting, or the kernel has counted on a thread.
+    /// Notes that something of this run may raise an interrupt after its end. Such an interrupt names a
+    /// queue by a number that a later run uses anew.
+    pub(crate) fn lend(&self) {
+        self.0.is_lent.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether an interrupt is waiting or may yet be raised by something of the run.
     pub(crate) fn is_used(&self) -> bool {
         let has_started = External::ALL.iter().any(|what| self.started(*what) > 0);
-        has_started || self.0.raised.load(Ordering::Relaxed)
+        has_started
+            || self.0.is_lent.load(Ordering::Relaxed)
+            || self.0.raised.load(Ordering::Relaxed)
     }
 
     #[inline(always)]
@@ -397,6 +409,9 @@ impl ExternalWork {
     /// To be made in the turn of the task that starts the thread, or by the host.
     pub(crate) fn new(remote: &Remote, what: External) -> Self {
         let counts = !remote.running().is_daemon();
+        if !counts {
+            remote.lend();
+        }
         let _counted = counts.then(|| {
             remote.0.started[what as usize].fetch_add(1, Ordering::Relaxed);
             if what == External::Mail {

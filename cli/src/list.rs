@@ -4,8 +4,12 @@ use std::fmt::Write;
 
 use clap::Args;
 use serde_json::json;
+use unicode_width::UnicodeWidthStr;
 
 use super::{app::App, program::Entry, table};
+
+/// In less room than this, a text is not wrapped.
+const LEAST: usize = 24;
 
 /// Show the programs, a line each
 #[derive(Args)]
@@ -41,7 +45,7 @@ fn objects(app: &App) -> String {
 
 /// A line per program: its name, and the first line of its help. A group has a line before its first.
 fn lines(app: &App) -> String {
-    let width = app.programs.iter().map(|entry| entry.name.len()).max();
+    let width = app.programs.iter().map(|entry| entry.name.width()).max();
     let (width, mut text, mut last) = (width.unwrap_or(0), String::new(), "");
     for (group, entry) in app.grouped() {
         if group != last {
@@ -50,16 +54,24 @@ fn lines(app: &App) -> String {
             last = group;
         }
         let indent = if group.is_empty() { "" } else { "  " };
-        let head = format!("{indent}{:width$}  ", entry.name);
-        let about = about(entry);
-        let mut lines = wrapped(&about, table::width().saturating_sub(head.len()));
-        let _ = writeln!(text, "{}", format!("{head}{}", lines.remove(0)).trim_end());
-        let gap = head.len();
-        for line in lines {
-            let _ = writeln!(text, "{:gap$}{line}", "");
-        }
+        let gap = indent.len() + width + 2;
+        let fill = gap - indent.len() - entry.name.width();
+        let head = format!("{indent}{}{:fill$}", entry.name, "");
+        text += &hanging(&head, gap, &about(entry), table::width());
     }
     text
+}
+
+/// A head with a text beside it, whose further lines begin at this column. A terminal that has hardly
+/// any room there breaks the line itself.
+fn hanging(head: &str, gap: usize, text: &str, width: usize) -> String {
+    let room = width.saturating_sub(gap);
+    let lines = match room < LEAST {
+        true => vec![text.to_string()],
+        false => wrapped(text, room),
+    };
+    let lines = lines.join(&format!("\n{:gap$}", ""));
+    format!("{}\n", format!("{head}{lines}").trim_end())
 }
 
 /// The lines of a text, none of which is longer than `room` if its words are not. There is at least one.
@@ -76,4 +88,18 @@ fn wrapped(text: &str, room: usize) -> Vec<String> {
         }
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_wrapped_where_there_is_room_for_it() {
+        let text = "a text of seven words, no more";
+        let wide = "name  a text of seven words,\n      no more\n";
+        assert_eq!(hanging("name  ", 6, text, 30), wide);
+        assert_eq!(hanging("name  ", 6, text, 29), format!("name  {text}\n"));
+        assert_eq!(hanging("name  ", 6, "", 80), "name\n");
+    }
 }

@@ -188,6 +188,7 @@ impl Causality {
             Object::Cycles => Name::Cycles(own),
             Object::Scopes => Name::Scopes(own),
             Object::Budget(task) => Name::Budget(task),
+            Object::Wakes(task) => Name::Wakes(task),
             Object::Mailbox(maker, number) => Name::Mailbox((maker, number)),
             Object::Home(maker, number) => Name::Home((maker, number)),
             Object::Senders(maker, number) => Name::Senders((maker, number)),

@@ -34,6 +34,7 @@ pub(super) enum Name {
     Cycles(Own),
     Scopes(Own),
     Budget(Tid),
+    Wakes(Tid),
     Mailbox(Made),
     Home(Made),
     Senders(Made),

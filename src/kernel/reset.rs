@@ -74,6 +74,10 @@ impl Kernel {
     pub fn reset(&mut self, seed: u64) -> Result<(), Error> {
         // To clear an empty map takes long, so most parts look first.
         self.end_run();
+        if Rc::strong_count(&self.frame) > 1 {
+            // A setter that the host has kept may be set in a later run.
+            self.remote.lend();
+        }
         if !self.world.reset(seed) {
             let why = "this world cannot begin anew: build another kernel";
             return Err(io::Error::new(io::ErrorKind::Unsupported, why).into());

@@ -63,6 +63,8 @@ pub enum Object {
     Scopes,
     /// What is left of the budgets of this task, whose limits it shares with what it spawns.
     Budget(Tid),
+    /// Whether the guest of this task was woken since its last poll, and which devices are its own.
+    Wakes(Tid),
     /// What is put into a mailbox and was not taken. Its maker names it, and the maker's count of them.
     Mailbox(Tid, u64),
     /// The kernel to which that mailbox belongs, if it does.
@@ -84,6 +86,7 @@ impl Object {
             Self::Waits(tid) => Self::Waits(tid.beside(kernel)),
             Self::Family(tid) => Self::Family(tid.beside(kernel)),
             Self::Budget(tid) => Self::Budget(tid.beside(kernel)),
+            Self::Wakes(tid) => Self::Wakes(tid.beside(kernel)),
             Self::Poll(tid) => Self::Poll(tid.beside(kernel)),
             Self::PutEnd(queue) => Self::PutEnd(queue.beside(kernel)),
             Self::GetEnd(queue) => Self::GetEnd(queue.beside(kernel)),

@@ -2,6 +2,7 @@
 
 mod devices;
 mod searched;
+mod waiters;
 
 use std::{
     cell::{Cell, RefCell},

@@ -1,9 +1,16 @@
 //! A kernel for one more run: it does what a new one does, whatever the last run has left.
 
-use std::{cell::Cell, rc::Rc, time::Duration};
+use std::{
+    cell::{Cell, RefCell},
+    future::poll_fn,
+    rc::Rc,
+    task::{Poll, Waker},
+    thread,
+    time::Duration,
+};
 
 use trapline::{
-    Cause, Error, Event, Inject, Kernel, Os, Policy, Promise, Queue, Runnable, SimWorld,
+    Cause, Error, Event, Foreign, Inject, Kernel, Os, Policy, Promise, Queue, Runnable, SimWorld,
     SystemCall, Tid, Tracer,
 };
 
@@ -144,6 +151,66 @@ fn a_thread_of_an_earlier_run_reaches_nothing_of_this_one() {
         matches!(kernel.run(), Err(Error::Deadlock(_))),
         "no thread counts"
     );
+}
+
+/// Keeps something of a run, and checks that it closes no queue of the next run.
+fn outlives<T: 'static>(
+    make: impl AsyncFnOnce(&mut Os) -> T + 'static,
+    use_late: impl AsyncFnOnce(&mut Os, T) + 'static,
+) {
+    let mut kernel = Kernel::simulated(1);
+    let kept = Rc::new(Cell::new(None));
+    let keeper = Rc::clone(&kept);
+    let main = async move |os: &mut Os| keeper.set(Some(make(os).await));
+    kernel.spawn("main", main).expect("there is room");
+    kernel.run().expect("it ends");
+    kernel.reset(1).expect("a simulated world begins anew");
+    let main = async move |os: &mut Os| {
+        let mut queues = Vec::new();
+        for _ in 0..3 {
+            queues.push(Queue::unbounded(os).await);
+        }
+        use_late(os, kept.take().expect("it was kept")).await;
+        os.sleep(Duration::from_secs(1)).await;
+        for queue in queues {
+            queue.put(os, 1).await.expect("it is open");
+        }
+    };
+    kernel.spawn("main", main).expect("there is room");
+    let report = kernel.run().expect("it ends");
+    report.check().expect("all is well");
+}
+
+#[test]
+fn a_setter_of_an_earlier_run_closes_nothing_of_this_one() {
+    let setter = async |os: &mut Os| Promise::new(os).await.0;
+    outlives(setter, async |os, setter| {
+        setter.set(os, 1).await.expect("it is the first");
+    });
+}
+
+#[test]
+fn a_waker_of_an_earlier_run_closes_nothing_of_this_one() {
+    let waker = async |os: &mut Os| {
+        let kept = RefCell::new(None);
+        let guest = async |os: &mut Os| {
+            let waits = async |_: &Foreign| {
+                poll_fn(|cx| {
+                    kept.replace(Some(cx.waker().clone()));
+                    Poll::<()>::Pending
+                })
+                .await;
+            };
+            os.run_future(waits).await;
+        };
+        let _ = os.timeout(Duration::from_millis(1), guest).await;
+        kept.into_inner().expect("it was polled")
+    };
+    outlives(waker, async |_, waker: Waker| {
+        thread::spawn(move || waker.wake())
+            .join()
+            .expect("it wakes");
+    });
 }
 
 #[test]

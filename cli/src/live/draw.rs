@@ -200,7 +200,8 @@ const COLUMNS: [Column; 9] = [
     Column(0, "task", Fill(2), Some(Sort::Name), |_, row, width| {
         Cell::from(cut(&(clean(&row.branch) + &text::name(row)), width))
     }),
-    Column(0, "state", Length(7), Some(Sort::State), state),
+    // The name goes last: without it, a row says nothing.
+    Column(24, "state", Length(7), Some(Sort::State), state),
     Column(64, "blocked on", Fill(3), None, |_, row, width| {
         Cell::from(cut(&text::cause(row), width))
     }),
@@ -213,7 +214,7 @@ const COLUMNS: [Column; 9] = [
     Column(48, "traps/s", Length(9), Some(Sort::Rate), |_, row, _| {
         right(rate(row.rate))
     }),
-    Column(0, "time", Length(6), Some(Sort::Share), |_, row, _| {
+    Column(32, "time", Length(6), Some(Sort::Share), |_, row, _| {
         right(percent(row.share))
     }),
     Column(90, "history", Length(12), None, |view, row, _| {

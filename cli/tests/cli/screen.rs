@@ -247,6 +247,9 @@ fn the_screen_fits_at_any_width_and_leaves_nothing_behind() {
     );
     screen.resize(40, 5);
     screen.until(|text| !text.contains("history") && text.contains("echo"));
+    screen.resize(20, 12);
+    let text = screen.until(|text| text.contains("task") && !text.contains("state"));
+    assert!(text.contains("1 echo"), "a row has its name:\n{text}");
     screen.resize(80, 24);
     screen.shows("blocked on");
     screen.press("?");

@@ -58,6 +58,8 @@ pub(super) struct Hub {
     pub(super) answered: Cell<usize>,
     /// Whether the guest shares nothing with others.
     pub(super) is_unshared: Cell<bool>,
+    /// Whether its task is woken only because another guest has taken a device over.
+    has_lost_device: Cell<bool>,
     /// Where the program has called `run_future`.
     pub(super) place: Caller,
 }
@@ -103,10 +105,8 @@ impl Drop for Entered<'_> {
     fn drop(&mut self) {
         let entered = CURRENT.replace(self.before.take());
         drop(entered.map(ManuallyDrop::into_inner));
-        if self.frame.is_noted() && !self.hub.is_unshared() {
-            // What the guest shares with other tasks is in no note.
-            self.frame.touch(Object::World, true);
-        }
+        // What the guest shares with other tasks is in no note.
+        self.hub.note_change(self.frame);
         let answered = self.hub.answered.take();
         self.hub.calling.update(|calling| calling - answered);
     }
@@ -122,6 +122,7 @@ impl Hub {
             calling: Cell::new(0),
             answered: Cell::new(0),
             is_unshared: Cell::new(false),
+            has_lost_device: Cell::new(false),
             place,
         })
     }
@@ -136,18 +137,43 @@ impl Hub {
         poll()
     }
 
+    /// Notes for a search that a turn looks for what others have done to this guest. A poll is noted
+    /// by its end.
+    pub(super) fn note_look(&self, frame: &TrapFrame) {
+        if frame.is_noted() && !self.is_unshared() {
+            self.wakes.note_look(frame);
+        }
+    }
+
+    /// Notes for a search that a turn changes what the polls of others may see.
+    fn note_change(&self, frame: &TrapFrame) {
+        if frame.is_noted() && !self.is_unshared() {
+            frame.touch(Object::World, true);
+        }
+    }
+
     fn is_unshared(&self) -> bool {
         self.is_unshared.get() && self.calling.get() == 0
     }
 
     /// Notes that the guest waits for this end of a device, or has left bytes for it.
-    fn want(&self, port: Rc<dyn Port>, direction: Direction) {
-        self.wants.borrow_mut().push(Want {
+    fn want(&self, port: Rc<dyn Port>, direction: Direction, is_new: bool) {
+        let mut wants = self.wants.borrow_mut();
+        if !is_new {
+            // It may be left from before another guest took the device over.
+            wants.retain(|want| want.direction != direction || !want.is_for(&port));
+        }
+        wants.push(Want {
             port,
             direction,
             // A read that is tried at once mostly finds nothing.
             is_blocked: direction == Direction::Read,
         });
+    }
+
+    /// Returns whether its task was woken only to leave a device to another guest. Forgets it.
+    pub(super) fn takes_loss(&self) -> bool {
+        self.has_lost_device.take() && !self.wakes.is_woken()
     }
 
     /// Returns whether the guest still waits for this end of a device.
@@ -208,10 +234,13 @@ impl Hub {
             os.yield_now().await;
             return false;
         };
-        match direction {
+        self.note_change(os.frame());
+        let is_moved = match direction {
             Direction::Read => port.read(os, self.place).await,
             Direction::Write => port.write(os, self.place).await,
-        }
+        };
+        self.note_change(os.frame());
+        is_moved
     }
 
     /// Checks what has woken the guest since its last poll, and forgets it.
@@ -244,13 +273,20 @@ impl Hub {
     }
 
     /// Returns the sources of what the guest waits for. One that is over waits only for room.
-    pub(super) fn sources(self: &Rc<Self>, is_over: bool, into: &mut Vec<Source>) {
+    pub(super) fn sources(
+        self: &Rc<Self>,
+        frame: &TrapFrame,
+        is_over: bool,
+        into: &mut Vec<Source>,
+    ) {
+        self.note_look(frame);
         let mut wants = self.wants.borrow_mut();
         wants.retain(|want| {
             let is_read = want.direction == Direction::Read;
             let is_wanted = self.is_wanted(&*want.port, want.direction) && !(is_over && is_read);
             if !is_wanted {
-                want.port.end(want.direction).unlist(self);
+                self.note_change(frame);
+                want.port.end(want.direction).leave(self);
             }
             is_wanted
         });
@@ -263,7 +299,7 @@ impl Hub {
         let direction = want.direction;
         let is_moved = self.moves(os, &*want.port, direction).await;
         if is_moved && direction == Direction::Read {
-            want.port.end(direction).unlist(self);
+            want.port.end(direction).leave(self);
         } else {
             want.is_blocked = !is_moved;
             self.wants.borrow_mut().push(want);
@@ -271,7 +307,24 @@ impl Hub {
     }
 }
 
-/// One direction of a device: the guest whose task does the calls, and the waker of what waits.
+impl Want {
+    fn is_for(&self, port: &Rc<dyn Port>) -> bool {
+        ptr::addr_eq(Rc::as_ptr(&self.port), Rc::as_ptr(port))
+    }
+}
+
+/// The end of a guest, also by a kill. Its drop leaves the devices to the other guests that wait for them.
+pub(super) struct Leaving<'a>(pub(super) &'a Rc<Hub>);
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        for want in self.0.wants.take() {
+            want.port.end(want.direction).leave(self.0);
+        }
+    }
+}
+
+/// One direction of a device: the guest whose task does the calls, and the wakers of what waits.
 #[derive(Default)]
 pub(super) struct End {
     state: RefCell<EndState>,
@@ -293,7 +346,11 @@ struct EndState {
     hub: Weak<Hub>,
     /// Whether that guest has it on its list.
     is_listed: bool,
+    /// Of the last poll that no [`Waiter`] has made.
     waker: Option<Waker>,
+    /// Those of the waiters, by their numbers.
+    waiters: Vec<(u64, Waker)>,
+    last_waiter: u64,
     /// Whether the task that did the calls before may still have the device.
     has_moved: bool,
 }
@@ -314,12 +371,22 @@ impl End {
     }
 
     fn is_awaited(&self) -> bool {
-        self.state.borrow().waker.is_some()
+        let state = self.state.borrow();
+        state.waker.is_some() || !state.waiters.is_empty()
     }
 
     pub(super) fn set_waker(&self, cx: &Context<'_>) {
         let before = self.state.borrow_mut().waker.replace(cx.waker().clone());
         drop(before);
+    }
+
+    /// Returns a wait beside those of other futures. A waker takes the place of none of theirs.
+    pub(super) fn waiter(&self) -> Waiter<'_> {
+        let mut state = self.state.borrow_mut();
+        state.last_waiter += 1;
+        let number = state.last_waiter;
+        drop(state);
+        Waiter { end: self, number }
     }
 
     /// Has the task of the guest that is polled make the calls for this end.
@@ -339,25 +406,29 @@ impl End {
             // Its select may have the device. What two guests use is shared.
             before.is_unshared.set(false);
             hub.is_unshared.set(false);
-            before.wakes.wake_by_ref();
+            // A poll would take the device back, if that guest waits for it too.
+            before.has_lost_device.set(true);
+            before.wakes.ring();
         }
-        hub.want(port, direction);
+        hub.want(port, direction, is_here);
         Ok(())
     }
 
-    /// Notes that a guest has taken it off its list.
-    pub(super) fn unlist(&self, hub: &Rc<Hub>) {
+    /// Notes that a guest has taken it off its list. Another one that waits for it takes it over.
+    fn leave(&self, hub: &Rc<Hub>) {
         if self.is_of(hub) {
             self.state.borrow_mut().is_listed = false;
+            self.wake();
         }
     }
 
     /// Ends the wait of a handle that is gone.
     pub(super) fn forget(&self) {
         let mut state = self.state.borrow_mut();
-        let (waker, hub) = (state.waker.take(), state.hub.upgrade());
+        let wakers = (state.waker.take(), mem::take(&mut state.waiters));
+        let hub = state.hub.upgrade();
         drop(state);
-        drop(waker);
+        drop(wakers);
         // The device closes once that guest's list does not have it.
         if let Some(hub) = hub
             && !current().is_some_and(|current| Rc::ptr_eq(&current, &hub))
@@ -367,8 +438,11 @@ impl End {
     }
 
     pub(super) fn wake(&self) {
-        let waker = self.state.borrow_mut().waker.take();
-        waker.into_iter().for_each(Waker::wake);
+        let mut state = self.state.borrow_mut();
+        let (waker, waiters) = (state.waker.take(), mem::take(&mut state.waiters));
+        drop(state);
+        let waiters = waiters.into_iter().map(|(_, waker)| waker);
+        waker.into_iter().chain(waiters).for_each(Waker::wake);
     }
 
     /// Makes sense of the result of an attempt; `None` if it is to be made again later.
@@ -391,6 +465,40 @@ impl End {
                 other
             }
         }
+    }
+}
+
+/// The wait of a future for an end. Its drop ends the wait.
+pub(super) struct Waiter<'a> {
+    end: &'a End,
+    number: u64,
+}
+
+impl Waiter<'_> {
+    pub(super) fn set_waker(&self, cx: &Context<'_>) {
+        let waker = cx.waker().clone();
+        let mut state = self.end.state.borrow_mut();
+        let mine = state.waiters.iter_mut().find(|(of, _)| *of == self.number);
+        let before = match mine {
+            Some((_, before)) => Some(mem::replace(before, waker)),
+            None => {
+                state.waiters.push((self.number, waker));
+                None
+            }
+        };
+        drop(state);
+        drop(before);
+    }
+}
+
+impl Drop for Waiter<'_> {
+    fn drop(&mut self) {
+        let mut state = self.end.state.borrow_mut();
+        let mine = |(of, _): &(u64, Waker)| *of == self.number;
+        let at = state.waiters.iter().position(mine);
+        let waker = at.map(|at| state.waiters.remove(at));
+        drop(state);
+        drop(waker);
     }
 }
 

@@ -80,21 +80,30 @@ where
     }
 
     /// Accepts the next connection, and returns it with its peer's address. Dropping the future loses no
-    /// connection.
+    /// connection. Any number of futures and guests may wait.
     ///
     /// *Errors:* as [`TcpListener::accept`](crate::TcpListener::accept).
     pub async fn accept(&self) -> io::Result<(ForeignStream, L::Peer)> {
-        poll_fn(|cx| self.poll_accept(cx)).await
+        let waiter = self.port.reads.waiter();
+        poll_fn(|cx| self.poll_accepted(cx, |cx| waiter.set_waker(cx))).await
     }
 
-    /// The same, as a poll.
+    /// The same, as a poll. Only the last one is woken.
     pub fn poll_accept(&self, cx: &Context<'_>) -> Poll<io::Result<(ForeignStream, L::Peer)>> {
+        self.poll_accepted(cx, |cx| self.port.reads.set_waker(cx))
+    }
+
+    fn poll_accepted(
+        &self,
+        cx: &Context<'_>,
+        set_waker: impl FnOnce(&Context<'_>),
+    ) -> Poll<io::Result<(ForeignStream, L::Peer)>> {
         if let Some(accepted) = self.port.accepted.borrow_mut().pop_front() {
             return Poll::Ready(accepted.map(|(stream, peer)| (ForeignStream::new(stream), peer)));
         }
-        self.port.reads.set_waker(cx);
         let port = Rc::<ListenerPort<L>>::clone(&self.port);
         self.port.reads.list(port, Direction::Read)?;
+        set_waker(cx);
         Poll::Pending
     }
 }

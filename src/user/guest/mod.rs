@@ -26,6 +26,7 @@ mod udp;
 mod wakes;
 
 use std::{
+    mem,
     pin::pin,
     task::{Context, Poll, Waker},
     time::Duration,
@@ -34,7 +35,7 @@ use std::{
 use call::Awaited;
 pub use call::ForeignTask;
 pub use file::ForeignFile;
-use hub::Hub;
+use hub::{Hub, Leaving};
 pub use listener::ForeignListener;
 pub use sleep::Sleep;
 pub use stream::{ForeignStream, IntoForeign};
@@ -119,15 +120,19 @@ impl Os {
         _external: Option<ExternalWork>,
         body: impl AsyncFnOnce(&Foreign) -> T,
     ) -> T {
-        let wakes = Wakes::new(&self.frame().remote);
+        let wakes = Wakes::new(self.frame());
+        let _listed = wakes.list(self.frame());
         let mut bell = None;
         let hub = Hub::new(wakes.clone(), self.now().await, place);
+        let _leaving = Leaving(&hub);
         let waker = Waker::from(wakes.clone());
         let foreign = Foreign(());
         let mut guest = pin!(body(&foreign));
         let (mut value, mut in_a_row, mut sources) = (None, 0u32, Vec::new());
+        let mut is_due = true;
         loop {
-            if value.is_none() {
+            hub.note_look(self.frame());
+            if mem::replace(&mut is_due, true) && value.is_none() {
                 hub.check_wakes(self.frame());
                 let poll = || guest.as_mut().poll(&mut Context::from_waker(&waker));
                 if let Poll::Ready(done) = hub.enter(self.frame(), poll) {
@@ -136,6 +141,7 @@ impl Os {
             }
             let has_written = hub.has_asked() && hub.work(self).await;
             let is_over = value.is_some();
+            hub.note_look(self.frame());
             let is_again = wakes.take() && !is_over;
             in_a_row = if is_again { in_a_row + 1 } else { 0 };
             let has_a_look = in_a_row % MAX_POLLS == 0;
@@ -149,8 +155,13 @@ impl Os {
                 }
                 continue;
             }
+            let parks = !is_over && !is_again;
+            if parks && bell.is_none() {
+                bell = Some(Bell::new(self, &wakes).await);
+            }
+            // No trap comes between this and the select, so no other guest takes a device over meanwhile.
             sources.clear();
-            hub.sources(is_over, &mut sources);
+            hub.sources(self.frame(), is_over, &mut sources);
             let devices = sources.len();
             if devices == 0
                 && let Some(value) = value.take()
@@ -160,13 +171,9 @@ impl Os {
             if !is_over {
                 sources.extend(hub.timers.deadline().map(Source::at));
             }
-            let parks = !is_over && !is_again;
             if is_again {
                 sources.push(Source::at(Duration::ZERO));
             } else if parks {
-                if bell.is_none() {
-                    bell = Some(Bell::new(self, &wakes).await);
-                }
                 sources.extend(bell.as_ref().map(Bell::source));
                 if !wakes.park() {
                     continue;
@@ -174,6 +181,7 @@ impl Os {
             }
             self.frame().set_place(place);
             let index = self.select_noted(0, &sources).await;
+            hub.note_look(self.frame());
             let is_rung = parks && wakes.unpark();
             if index < devices {
                 hub.serve(self, index).await;
@@ -182,6 +190,7 @@ impl Os {
                 bell.hear(self, &wakes).await;
             }
             hub.timers.advance(self.now().await);
+            is_due = !hub.takes_loss();
         }
     }
 }

@@ -45,15 +45,28 @@ impl Sleep {
         }
     }
 
-    /// Changes the deadline, counted from boot.
+    /// Changes the deadline, counted from boot. A task that waits for this sleep is woken then.
     pub fn reset(&mut self, instant: Duration) {
-        self.unlist();
-        self.until = Until::At(instant.into());
+        let deadline = instant.into();
+        self.until = Until::At(deadline);
+        let Some((timers, key)) = self.listed.take() else {
+            return;
+        };
+        let Some(waker) = timers.unlist(key) else {
+            return;
+        };
+        if hub::current().is_some_and(|hub| Arc::ptr_eq(&hub.timers, &timers)) {
+            let key = timers.list(None, deadline, &waker);
+            self.listed = Some((timers, key));
+        } else {
+            // The task of that guest waits for the old deadline. The poll of its guest lists the new one.
+            waker.wake();
+        }
     }
 
     fn unlist(&mut self) {
         if let Some((timers, key)) = self.listed.take() {
-            timers.unlist(key);
+            drop(timers.unlist(key));
         }
     }
 }

@@ -288,8 +288,8 @@ impl ForeignStream {
             return Poll::Ready(Ok(0));
         }
         drop(state);
-        self.port.reads.set_waker(cx);
         self.port.reads.list(self.as_port(), Direction::Read)?;
+        self.port.reads.set_waker(cx);
         Poll::Pending
     }
 
@@ -302,13 +302,14 @@ impl ForeignStream {
         }
         let room = ROOM.saturating_sub(state.unsent());
         let n = room.min(buf.len());
-        state.outgoing.extend_from_slice(&buf[..n]);
         drop(state);
         match (room, n) {
             (0, _) => self.poll_sent(cx),
             (_, 0) => Poll::Ready(Ok(0)),
             (_, n) => {
                 self.port.writes.list(self.as_port(), Direction::Write)?;
+                let mut state = self.port.state.borrow_mut();
+                state.outgoing.extend_from_slice(&buf[..n]);
                 Poll::Ready(Ok(n))
             }
         }
@@ -329,19 +330,22 @@ impl ForeignStream {
     pub fn poll_close(&self, cx: &Context<'_>) -> Poll<io::Result<()>> {
         let mut state = self.port.state.borrow_mut();
         state.check_writes()?;
-        state.is_closing = true;
         if state.is_shut {
             return Poll::Ready(Ok(()));
         }
         drop(state);
-        self.poll_sent(cx).map_ok(|_| ())
+        let sent = self.poll_sent(cx);
+        if sent.is_pending() {
+            self.port.state.borrow_mut().is_closing = true;
+        }
+        sent.map_ok(drop)
     }
 
     /// Waits for the end of a write.
     fn poll_sent(&self, cx: &Context<'_>) -> Poll<io::Result<usize>> {
-        self.port.writes.set_waker(cx);
         // The guest that waits makes the calls from now on.
         self.port.writes.list(self.as_port(), Direction::Write)?;
+        self.port.writes.set_waker(cx);
         Poll::Pending
     }
 }

@@ -76,8 +76,8 @@ impl Timers {
         key
     }
 
-    pub(super) fn unlist(&self, key: Key) {
-        let waker = lock(&self.sleeps).wakers.remove(&key);
-        drop(waker);
+    /// Removes a sleep that is not over, and returns its waker.
+    pub(super) fn unlist(&self, key: Key) -> Option<Waker> {
+        lock(&self.sleeps).wakers.remove(&key)
     }
 }

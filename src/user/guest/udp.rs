@@ -126,18 +126,29 @@ impl ForeignUdp {
         self.port.socket.local_addr()
     }
 
-    /// Takes the next datagram, as [`UdpSocket::recv_from`] does. Dropping the future loses none.
+    /// Takes the next datagram, as [`UdpSocket::recv_from`] does. Dropping the future loses none. Any
+    /// number of futures and guests may wait.
     ///
     /// *Errors:* those of that call.
     pub async fn recv_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
-        poll_fn(|cx| self.poll_recv_from(cx, buf)).await
+        let waiter = self.port.reads.waiter();
+        poll_fn(|cx| self.poll_arrived(cx, buf, |cx| waiter.set_waker(cx))).await
     }
 
-    /// The same, as a poll.
+    /// The same, as a poll. Only the last one is woken.
     pub fn poll_recv_from(
         &self,
         cx: &Context<'_>,
         buf: &mut [u8],
+    ) -> Poll<io::Result<(usize, SocketAddr)>> {
+        self.poll_arrived(cx, buf, |cx| self.port.reads.set_waker(cx))
+    }
+
+    fn poll_arrived(
+        &self,
+        cx: &Context<'_>,
+        buf: &mut [u8],
+        set_waker: impl FnOnce(&Context<'_>),
     ) -> Poll<io::Result<(usize, SocketAddr)>> {
         if let Some(arrived) = self.port.arrived.borrow_mut().pop_front() {
             return Poll::Ready(arrived.map(|(bytes, from)| {
@@ -146,8 +157,8 @@ impl ForeignUdp {
                 (n, from)
             }));
         }
-        self.port.reads.set_waker(cx);
         self.list(Direction::Read)?;
+        set_waker(cx);
         Poll::Pending
     }
 
@@ -155,15 +166,26 @@ impl ForeignUdp {
     ///
     /// *Errors:* that of an earlier datagram, as of [`UdpSocket::send_to`].
     pub async fn send_to(&self, bytes: &[u8], to: SocketAddr) -> io::Result<usize> {
-        poll_fn(|cx| self.poll_send_to(cx, bytes, to)).await
+        let waiter = self.port.writes.waiter();
+        poll_fn(|cx| self.poll_room(cx, bytes, to, |cx| waiter.set_waker(cx))).await
     }
 
-    /// The same, as a poll.
+    /// The same, as a poll. Only the last one is woken.
     pub fn poll_send_to(
         &self,
         cx: &Context<'_>,
         bytes: &[u8],
         to: SocketAddr,
+    ) -> Poll<io::Result<usize>> {
+        self.poll_room(cx, bytes, to, |cx| self.port.writes.set_waker(cx))
+    }
+
+    fn poll_room(
+        &self,
+        cx: &Context<'_>,
+        bytes: &[u8],
+        to: SocketAddr,
+        set_waker: impl FnOnce(&Context<'_>),
     ) -> Poll<io::Result<usize>> {
         if let Some(error) = self.port.write_error.take() {
             return Poll::Ready(Err(error));
@@ -172,7 +194,7 @@ impl ForeignUdp {
         let mut outgoing = self.port.outgoing.borrow_mut();
         if outgoing.len() >= ROOM {
             drop(outgoing);
-            self.port.writes.set_waker(cx);
+            set_waker(cx);
             return Poll::Pending;
         }
         outgoing.push_back((bytes.to_vec(), to));

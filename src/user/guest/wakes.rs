@@ -15,7 +15,7 @@ use crate::{
     abi::{QueueId, SystemCall, Tid},
     interrupt::Remote,
     panic::lock,
-    trap::{Kind, TrapFrame},
+    trap::{Kind, Object, TrapFrame},
     user::{os::Os, queue::Queue, select::Source},
 };
 
@@ -34,6 +34,8 @@ pub(super) struct Wakes {
     home: usize,
     /// Its task.
     tid: Tid,
+    /// Whether a search takes notes.
+    is_noted: bool,
     remote: Remote,
     /// The one that its task waits at.
     queue: Mutex<QueueId>,
@@ -42,6 +44,8 @@ pub(super) struct Wakes {
 /// What a handle that may be sent to other threads has on the thread of its kernel.
 enum Line {
     Guest(Queue<()>),
+    /// A guest that has not waited yet, while a search takes notes.
+    Noted(Rc<TrapFrame>),
     Call(Rc<TrapFrame>, Tid),
 }
 
@@ -135,7 +139,10 @@ impl Bell {
 }
 
 impl Wakes {
-    pub(super) fn new(remote: &Remote) -> Arc<Self> {
+    pub(super) fn new(frame: &TrapFrame) -> Arc<Self> {
+        let remote = &frame.remote;
+        // A thread may keep the waker for longer than the run.
+        remote.lend();
         Arc::new(Self {
             number: next_number(),
             is_woken: AtomicBool::new(false),
@@ -144,9 +151,31 @@ impl Wakes {
             by_task: AtomicU64::new(0),
             home: here(),
             tid: remote.running(),
+            is_noted: frame.is_noted(),
             remote: remote.clone(),
             queue: Mutex::new(QueueId::NONE),
         })
+    }
+
+    /// Has the notes of a search reach the frame, until this is dropped.
+    pub(super) fn list(&self, frame: &Rc<TrapFrame>) -> Option<Listed> {
+        let line = || Line::Noted(Rc::clone(frame));
+        self.is_noted.then(|| Listed::new(self.number, line()))
+    }
+
+    /// Notes that the task looks for wakes.
+    pub(super) fn note_look(&self, frame: &TrapFrame) {
+        frame.touch(Object::Wakes(self.tid), false);
+    }
+
+    /// Notes that another task wakes the guest, or takes a device over.
+    fn note_wake(&self) {
+        let note = |frame: &TrapFrame| frame.touch(Object::Wakes(self.tid), true);
+        let _ = LINES.try_with(|lines| match lines.borrow().get(&self.number) {
+            Some(Line::Guest(bell)) => note(bell.frame()),
+            Some(Line::Noted(frame)) => note(frame),
+            _ => {}
+        });
     }
 
     /// Forgets the wakes so far. Returns whether there was one.
@@ -166,6 +195,11 @@ impl Wakes {
         !self.is_parked.swap(false, Ordering::SeqCst)
     }
 
+    /// Returns whether there was a wake since [`Wakes::take`].
+    pub(super) fn is_woken(&self) -> bool {
+        self.is_woken.load(Ordering::SeqCst)
+    }
+
     /// Returns whether a thread has woken it.
     pub(super) fn by_thread(&self) -> bool {
         self.by_thread.load(Ordering::Relaxed)
@@ -178,6 +212,30 @@ impl Wakes {
             _ => self.by_task.swap(0, Ordering::Relaxed),
         };
         (by > 0).then(|| by.into())
+    }
+
+    /// Sends a message if its task waits.
+    pub(super) fn ring(&self) {
+        if self.is_noted && here() == self.home && self.remote.running() != self.tid {
+            self.note_wake();
+        }
+        if !self.is_parked.load(Ordering::SeqCst) || !self.is_parked.swap(false, Ordering::SeqCst) {
+            return;
+        }
+        if here() != self.home {
+            // An interrupt closes the queue, and the task makes another one.
+            self.by_thread.store(true, Ordering::Relaxed);
+            self.remote.ring(*lock(&self.queue));
+            return;
+        }
+        let bell = LINES.try_with(|lines| match lines.borrow().get(&self.number) {
+            Some(Line::Guest(bell)) => Some(bell.clone()),
+            _ => None,
+        });
+        if let Ok(Some(bell)) = bell {
+            bell.set_held();
+            bell.defer_put(());
+        }
     }
 }
 
@@ -193,22 +251,6 @@ impl Wake for Wakes {
         if by != self.tid && is_here() {
             self.by_task.store(by.into(), Ordering::Relaxed);
         }
-        if !self.is_parked.load(Ordering::SeqCst) || !self.is_parked.swap(false, Ordering::SeqCst) {
-            return;
-        }
-        if !is_here() {
-            // An interrupt closes the queue, and the task makes another one.
-            self.by_thread.store(true, Ordering::Relaxed);
-            self.remote.ring(*lock(&self.queue));
-            return;
-        }
-        let bell = LINES.try_with(|lines| match lines.borrow().get(&self.number) {
-            Some(Line::Guest(bell)) => Some(bell.clone()),
-            _ => None,
-        });
-        if let Ok(Some(bell)) = bell {
-            bell.set_held();
-            bell.defer_put(());
-        }
+        self.ring();
     }
 }

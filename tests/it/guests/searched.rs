@@ -1,10 +1,16 @@
 //! What a search finds of guests, and what it may leave out.
 
 use std::{
-    cell::Cell, collections::HashSet, future::poll_fn, rc::Rc, task::Poll, thread, time::Duration,
+    cell::{Cell, RefCell},
+    collections::HashSet,
+    future::poll_fn,
+    rc::Rc,
+    task::Poll,
+    thread,
+    time::Duration,
 };
 
-use trapline::{Exit, Foreign, Kernel, Os, check};
+use trapline::{Exit, Foreign, Kernel, Os, Queue, check};
 
 use super::{Slot, second};
 
@@ -171,4 +177,58 @@ fn a_search_tells_a_guest_that_hashes_by_random_state_apart() {
     let failure = found.exhaustive().schedules(1000).explore().failure;
     let text = format!("{:?}", failure.expect("no seed repeats it"));
     assert!(text.contains("hidden nondeterminism"), "{text}");
+}
+
+#[test]
+fn a_search_sees_a_guest_that_is_woken_between_two_of_its_polls() {
+    let all = check(|kernel: &mut Kernel| {
+        let log = Rc::new(RefCell::new(Vec::new()));
+        let noted = Rc::clone(&log);
+        kernel.spawn("main", async move |os: &mut Os| {
+            os.run_future(async |foreign: &Foreign| {
+                let mut tasks = Vec::new();
+                for number in 0..3 {
+                    let noted = Rc::clone(&noted);
+                    let adds = async move { noted.borrow_mut().push(number) };
+                    tasks.push(foreign.spawn("adds", adds));
+                }
+                for task in tasks {
+                    task.await;
+                }
+            })
+            .await;
+        })?;
+        kernel.run()?.check()?;
+        kernel.outcome(format!("{:?}", log.borrow()));
+        Ok(())
+    });
+    let all = all.exhaustive().explore();
+    assert!(all.complete && all.failure.is_none(), "{all:?}");
+    assert_eq!(all.outcomes.len(), 6, "{all:?}");
+}
+
+#[test]
+fn a_search_sees_the_ends_of_a_guests_calls() {
+    for unshared in [false, true] {
+        let all = check(move |kernel: &mut Kernel| {
+            let main = async move |os: &mut Os| {
+                let queue = Queue::bounded(os, 1).await;
+                os.run_future(async |foreign: &Foreign| {
+                    if unshared {
+                        foreign.unshared();
+                    }
+                    let (puts, gets) = (queue.clone(), queue.clone());
+                    let put = async move |os: &mut Os| puts.put(os, 1).await.is_ok();
+                    let get = async move |os: &mut Os| gets.get(os).await;
+                    let ends = super::both(foreign.call(put), foreign.call(get));
+                    assert_eq!(ends.await, (true, Ok(1)));
+                })
+                .await;
+            };
+            kernel.spawn("main", main)?;
+            kernel.run()?.check()
+        });
+        let all = all.exhaustive().explore();
+        assert!(all.complete && all.failure.is_none(), "{all:?}");
+    }
 }
