@@ -4,7 +4,7 @@ use std::{
     marker::PhantomPinned,
     mem::ManuallyDrop,
     pin::Pin,
-    process, ptr,
+    process,
     rc::Rc,
     task::{Context, Poll},
 };
@@ -171,6 +171,7 @@ impl<B: FnOnce(&'static mut Os) -> F, F> Life<B, F> {
         // future alone refers to its `Os`. That keeps the frame, also in the place of another one.
         let (body, frame, os) = unsafe {
             let os = &raw mut self.handle.os;
+            (*os).settle();
             let frame = Rc::as_ptr((*os).frame());
             (&mut *self.stage.body, &*frame, &mut *os)
         };
@@ -222,8 +223,9 @@ impl<B, F> Drop for Life<B, F> {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        let frame: &TrapFrame = self.os.frame();
-        if self.begun.is_some_and(|own| !ptr::eq(own, frame)) {
+        // The `Os` itself tells: three programs may exchange theirs until this one has that of another task of
+        // its kernel, with the same frame. And the body may have panicked before the stage was a future.
+        if self.os.is_away() {
             exchanged();
         }
     }
