@@ -3,6 +3,7 @@
 use std::{
     marker::PhantomPinned,
     mem::ManuallyDrop,
+    panic::catch_unwind,
     pin::Pin,
     process,
     rc::Rc,
@@ -235,7 +236,9 @@ impl Drop for Handle {
 /// memory of this one, which is freed.
 #[cold]
 fn exchanged() -> ! {
-    eprintln!("trapline: a program has exchanged its Os for that of another program");
+    // A text that cannot be printed panics. That must not unwind from here.
+    let why = "trapline: a program has exchanged its Os for that of another program";
+    drop(catch_unwind(|| eprintln!("{why}")));
     process::abort()
 }
 

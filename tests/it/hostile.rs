@@ -1,7 +1,8 @@
 //! A flood of hostile tasks beside an innocent one, which must finish with the right result.
 
 use std::{
-    cell::RefCell, collections::BTreeMap, os::unix::process::ExitStatusExt, rc::Rc, time::Duration,
+    cell::RefCell, collections::BTreeMap, fs::File, os::unix::process::ExitStatusExt,
+    process::Command, rc::Rc, time::Duration,
 };
 
 use rustix::process::{Resource, Rlimit, Signal, setrlimit};
@@ -372,7 +373,6 @@ fn exchange_in_a_ring() {
     });
 }
 
-/// A test, with the way in which its tasks exchange what is theirs.
 #[track_caller]
 fn ends_the_process(test: &str, inside: fn()) {
     let Some(end) = end_of_own_process(test, |_| {}, inside) else {
@@ -389,6 +389,19 @@ fn ends_the_process(test: &str, inside: fn()) {
 fn an_os_that_leaves_its_program_ends_the_process() {
     let test = "hostile::an_os_that_leaves_its_program_ends_the_process";
     ends_the_process(test, exchange);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn an_os_that_leaves_its_program_ends_the_process_that_cannot_say_so() {
+    let test = "hostile::an_os_that_leaves_its_program_ends_the_process_that_cannot_say_so";
+    let full = |command: &mut Command| {
+        let full = File::options().write(true).open("/dev/full");
+        command.stderr(full.expect("Linux has a full device"));
+    };
+    if let Some(end) = end_of_own_process(test, full, exchange) {
+        assert_eq!(end.status.signal(), Some(Signal::ABORT.as_raw()));
+    }
 }
 
 #[test]
