@@ -374,6 +374,41 @@ fn panics_in_each_stage_drop_all_once() {
     census.end();
 }
 
+/// A future by hand. It is not dropped by its last poll, as the variables of an async block are.
+struct ByHand<'a>(
+    #[expect(dead_code)] Calls<'a>,
+    #[expect(dead_code)] Option<Bad>,
+);
+
+impl Future for ByHand<'_> {
+    type Output = Result<(), String>;
+
+    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+        Poll::Ready(Err("it fails".to_owned()))
+    }
+}
+
+#[test]
+fn a_future_is_dropped_in_its_last_turn() {
+    fn tied<F: FnOnce(&mut Os) -> ByHand<'_>>(body: F) -> F {
+        body
+    }
+    let census = Census::default();
+    let mut kernel = kernel();
+    let one = census.one();
+    let fails = tied(|os| ByHand(Calls(os, one), None));
+    let fails = kernel.spawn("fails", fails).unwrap();
+    let (one, other) = (census.one(), Bad(census.one()));
+    let bad = tied(|os| ByHand(Calls(os, one), Some(other)));
+    let bad = kernel.spawn("bad", bad).unwrap();
+    let report = kernel.run().unwrap();
+    assert_eq!(report.exits()[&fails].to_string(), "failed: it fails");
+    let faulted = Exit::Faulted("a destructor panics".to_owned());
+    assert_eq!(report.exits()[&bad], faulted);
+    drop(kernel);
+    census.end();
+}
+
 #[test]
 fn a_handle_that_is_lent_and_given_back_stays_good() {
     let census = Census::default();
