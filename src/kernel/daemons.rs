@@ -1,5 +1,7 @@
 //! Daemons: their turns, and their own random numbers.
 
+use std::panic::Location;
+
 use super::{Kernel, ready::POLL_AFTER, task::OnExit};
 use crate::{
     abi::Tid,
@@ -75,11 +77,13 @@ impl Kernel {
     /// assert_eq!(kernel.take_console(), "2 to go\n1 to go\n");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[track_caller]
     pub fn spawn_daemon<T: IntoExit>(
         &mut self,
         name: impl AsRef<str>,
         program: impl AsyncFnOnce(&mut Os) -> T + 'static,
     ) -> Tid {
+        self.frame.set_place_of_spawn(Some(Location::caller()));
         let birth = self.frame.birth(name.as_ref());
         let program = program::program(&self.frame, program);
         let task = self.admit(birth, program, None, OnExit::Nothing, true, Start::First);

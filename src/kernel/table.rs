@@ -198,7 +198,7 @@ impl Tasks {
         list.find(tid).filter(|task| is_there(&self.slots, *task))
     }
 
-    /// Returns the live tasks, the youngest first, and daemons before the others.
+    /// Returns the live tasks, the youngest first, and daemons behind the others.
     pub(super) fn youngest_first(&self) -> Vec<Runnable> {
         let [tasks, daemons] = &self.lists;
         let all = daemons.iter(&self.slots);

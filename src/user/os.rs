@@ -4,6 +4,7 @@ use std::{
     fmt, io,
     panic::Location,
     pin::Pin,
+    ptr,
     rc::Rc,
     task::{Context, Poll},
 };
@@ -47,11 +48,24 @@ use crate::{
 pub struct Os {
     co: Co<'static, SystemCall, ()>,
     frame: Rc<TrapFrame>,
+    /// Its address in its program, from the first turn of that.
+    home: *const Self,
 }
 
 impl Os {
     pub(crate) fn new(co: Co<'static, SystemCall, ()>, frame: Rc<TrapFrame>) -> Self {
-        Self { co, frame }
+        let home = ptr::null();
+        Self { co, frame, home }
+    }
+
+    /// Notes its place in its program, which never moves again.
+    pub(super) fn settle(&mut self) {
+        self.home = self;
+    }
+
+    /// Returns whether it is in the place of another one.
+    pub(super) fn is_away(&self) -> bool {
+        !self.home.is_null() && !ptr::eq(self.home, self)
     }
 
     pub(crate) fn frame(&self) -> &Rc<TrapFrame> {

@@ -3,8 +3,9 @@
 use std::{
     marker::PhantomPinned,
     mem::ManuallyDrop,
+    panic::catch_unwind,
     pin::Pin,
-    process, ptr,
+    process,
     rc::Rc,
     task::{Context, Poll},
 };
@@ -76,7 +77,7 @@ pub(crate) fn program<T: IntoExit>(
 ) -> Program {
     let frame = Rc::clone(frame);
     // SAFETY: the `Co` is in the `Os`, which the future owns. The body has only a reference, as long as
-    // its own future. If it exchanges the `Os` for another one, the drop of the first of the two ends
+    // its own future. If programs exchange theirs, the drop of the first one with the `Os` of another ends
     // the process.
     unsafe { Shelved::pin(move |co| Life::new(Os::new(co, frame), move |os| body(os))) }
 }
@@ -137,13 +138,14 @@ struct Life<B, F> {
 }
 
 union Stage<B, F> {
-    /// Before the first turn. `None` if the body has panicked before it returned a future.
+    /// Before the first turn. `None` if the body has panicked before it returned a future, and once that is
+    /// over.
     body: ManuallyDrop<Option<B>>,
-    /// From then on.
+    /// From the first turn to the last.
     future: ManuallyDrop<F>,
 }
 
-/// An `Os`, and once the stage is a future, the frame of that `Os`.
+/// An `Os`, and while the stage is a future, the frame of that `Os`.
 struct Handle {
     os: Os,
     begun: Option<&'static TrapFrame>,
@@ -171,15 +173,50 @@ impl<B: FnOnce(&'static mut Os) -> F, F> Life<B, F> {
         // future alone refers to its `Os`. That keeps the frame, also in the place of another one.
         let (body, frame, os) = unsafe {
             let os = &raw mut self.handle.os;
+            (*os).settle();
             let frame = Rc::as_ptr((*os).frame());
             (&mut *self.stage.body, &*frame, &mut *os)
         };
-        let body = body
-            .take()
-            .expect("a program that has panicked has no turn");
+        let body = body.take().expect("a program that is over has no turn");
         let future = ManuallyDrop::new(within(&Some(frame), || body(os)));
         self.stage = Stage { future };
         self.handle.begun = Some(frame);
+    }
+}
+
+impl<B, F: Future<Output: IntoExit>> Life<B, F> {
+    /// Drops the future, which has returned this, and leaves the exit in the frame. A future by hand may have
+    /// destructors left: they are part of its last turn. A function apart, so that a turn need not save
+    /// registers for it.
+    ///
+    /// # Safety
+    ///
+    /// The stage is the future.
+    #[expect(unsafe_code, reason = "the union does not know what it is")]
+    #[cold]
+    #[inline(never)]
+    unsafe fn finish(&mut self, value: F::Output) {
+        /// Makes the stage an empty body, also when the drop of the future panics.
+        struct Over<'a, B, F>(&'a mut Stage<B, F>);
+
+        impl<B, F> Drop for Over<'_, B, F> {
+            fn drop(&mut self) {
+                self.0.body = ManuallyDrop::new(None);
+            }
+        }
+
+        let frame = self.handle.begun.take();
+        let exit = within(&frame, || {
+            let over = Over(&mut self.stage);
+            // SAFETY: the stage is the future, and none from now on.
+            unsafe { ManuallyDrop::drop(&mut over.0.future) };
+            drop(over);
+            // The text of an error may panic.
+            value.into_exit()
+        });
+        if let Some(frame) = frame {
+            frame.put_exit(exit);
+        }
     }
 }
 
@@ -201,9 +238,9 @@ where
         }
         // SAFETY: the stage is the future, which stays where it is.
         let future = unsafe { Pin::new_unchecked(&mut *this.stage.future) };
-        let frame = &this.handle.begun;
-        let polled = within(frame, || future.poll(context));
-        polled.map(|value| leave_exit(frame, value))
+        let polled = within(&this.handle.begun, || future.poll(context));
+        // SAFETY: the stage is the future.
+        polled.map(|value| unsafe { this.finish(value) })
     }
 }
 
@@ -222,8 +259,9 @@ impl<B, F> Drop for Life<B, F> {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        let frame: &TrapFrame = self.os.frame();
-        if self.begun.is_some_and(|own| !ptr::eq(own, frame)) {
+        // Another one may have the same frame: three programs can exchange theirs in a ring, two of them tasks
+        // of one kernel. It has its place from before the body, which may exchange it and panic.
+        if self.os.is_away() {
             exchanged();
         }
     }
@@ -233,7 +271,9 @@ impl Drop for Handle {
 /// memory of this one, which is freed.
 #[cold]
 fn exchanged() -> ! {
-    eprintln!("trapline: a program has exchanged its Os for that of another program");
+    // A text that cannot be printed panics. That must not unwind from here.
+    let why = "trapline: a program has exchanged its Os for that of another program";
+    drop(catch_unwind(|| eprintln!("{why}")));
     process::abort()
 }
 
@@ -255,15 +295,4 @@ fn within<T>(frame: &Option<&TrapFrame>, run: impl FnOnce() -> T) -> T {
     let value = run();
     std::mem::forget(unwound);
     value
-}
-
-/// Leaves the exit in the frame. A function apart, so that a turn need not save registers for it.
-#[cold]
-#[inline(never)]
-fn leave_exit<T: IntoExit>(frame: &Option<&TrapFrame>, value: T) {
-    // The text of an error may panic.
-    let exit = within(frame, || value.into_exit());
-    if let Some(frame) = frame {
-        frame.put_exit(exit);
-    }
 }

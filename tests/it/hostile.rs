@@ -1,7 +1,8 @@
 //! A flood of hostile tasks beside an innocent one, which must finish with the right result.
 
 use std::{
-    cell::RefCell, collections::BTreeMap, os::unix::process::ExitStatusExt, rc::Rc, time::Duration,
+    cell::RefCell, collections::BTreeMap, fs::File, os::unix::process::ExitStatusExt,
+    process::Command, rc::Rc, time::Duration,
 };
 
 use rustix::process::{Resource, Rlimit, Signal, setrlimit};
@@ -302,43 +303,117 @@ fn a_raw_call_reaches_what_another_task_of_its_kernel_holds() {
     assert_eq!(report.exits()[&stranger], Exit::Done);
 }
 
-/// Lets a task exchange its `Os` for that of a task in another kernel, which ends first.
-#[expect(
-    unsafe_code,
-    reason = "safe crates lend a task's reference to another program in this way"
-)]
-fn exchange() {
+/// Where a task lends its `Os`, as safe crates lend a reference to another program.
+#[derive(Clone, Copy)]
+struct Lent(*mut Os);
+
+impl Lent {
+    #[expect(unsafe_code, reason = "the lender does not use its `Os` meanwhile")]
+    fn get<'a>(self) -> &'a mut Os {
+        // SAFETY: the lender is in a run of the kernel with the tasks that use this.
+        unsafe { &mut *self.0 }
+    }
+}
+
+/// Runs the programs of a second kernel within the turn of a task, which lends them its `Os`. They exchange it,
+/// and the process is to end before the run does.
+fn within_a_turn(spawn: fn(&mut Kernel, Lent)) {
     let none = Rlimit {
         current: Some(0),
         maximum: Some(0),
     };
     setrlimit(Resource::Core, none).unwrap();
-    let outer = async |os: &mut Os| {
-        let lent: *mut Os = os;
-        let inner = async move |os: &mut Os| {
-            // SAFETY: the outer task is in `run`, and does not use its `Os` meanwhile.
-            std::mem::swap(os, unsafe { &mut *lent });
-        };
+    let outer = async move |os: &mut Os| {
         let mut kernel = Kernel::simulated(1);
-        kernel.spawn("inner", inner).unwrap();
-        kernel.run().unwrap();
+        spawn(&mut kernel, Lent(os));
+        drop(kernel.run());
+        std::process::exit(0);
     };
     let mut kernel = Kernel::simulated(1);
     kernel.spawn("outer", outer).unwrap();
     kernel.run().unwrap();
 }
 
-/// The program that goes on would write to the memory of the one that has ended.
-#[test]
-fn an_os_that_leaves_its_program_ends_the_process() {
-    let test = "hostile::an_os_that_leaves_its_program_ends_the_process";
-    let Some(end) = end_of_own_process(test, |_| {}, exchange) else {
+/// A task exchanges its `Os`, and ends first.
+fn exchange() {
+    within_a_turn(|kernel, lent| {
+        let inner = async move |os: &mut Os| std::mem::swap(os, lent.get());
+        kernel.spawn("inner", inner).unwrap();
+    });
+}
+
+/// The same in code before its future, which panics.
+fn exchange_early() {
+    within_a_turn(|kernel, lent| {
+        let inner = move |os: &mut Os| {
+            std::mem::swap(os, lent.get());
+            assert!(lent.0.is_null(), "this task faults");
+            std::future::ready(())
+        };
+        kernel.spawn("inner", inner).unwrap();
+    });
+}
+
+/// Three tasks exchange theirs. The one that ends first has the `Os` of another task of its kernel, which has
+/// that of the first.
+fn exchange_in_a_ring() {
+    within_a_turn(|kernel, lent| {
+        let inner = async move |os: &mut Os| {
+            std::mem::swap(os, lent.get());
+            lent.get().yield_now().await;
+            std::mem::swap(os, lent.get());
+        };
+        let other = async move |os: &mut Os| {
+            std::mem::swap(os, lent.get());
+            lent.get().yield_now().await;
+            std::process::exit(0);
+        };
+        kernel.spawn("inner", inner).unwrap();
+        kernel.spawn("other", other).unwrap();
+    });
+}
+
+#[track_caller]
+fn ends_the_process(test: &str, inside: fn()) {
+    let Some(end) = end_of_own_process(test, |_| {}, inside) else {
         return;
     };
     let err = String::from_utf8_lossy(&end.stderr);
     assert_eq!(end.status.signal(), Some(Signal::ABORT.as_raw()), "{err}");
     let why = "trapline: a program has exchanged its Os for that of another program\n";
     assert!(err.ends_with(why), "{err}");
+}
+
+/// The program that goes on would write to the memory of the one that has ended.
+#[test]
+fn an_os_that_leaves_its_program_ends_the_process() {
+    let test = "hostile::an_os_that_leaves_its_program_ends_the_process";
+    ends_the_process(test, exchange);
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn an_os_that_leaves_its_program_ends_the_process_that_cannot_say_so() {
+    let test = "hostile::an_os_that_leaves_its_program_ends_the_process_that_cannot_say_so";
+    let full = |command: &mut Command| {
+        let full = File::options().write(true).open("/dev/full");
+        command.stderr(full.expect("Linux has a full device"));
+    };
+    if let Some(end) = end_of_own_process(test, full, exchange) {
+        assert_eq!(end.status.signal(), Some(Signal::ABORT.as_raw()));
+    }
+}
+
+#[test]
+fn an_os_that_leaves_a_program_which_does_not_begin_ends_the_process() {
+    let test = "hostile::an_os_that_leaves_a_program_which_does_not_begin_ends_the_process";
+    ends_the_process(test, exchange_early);
+}
+
+#[test]
+fn an_os_that_moves_to_another_program_of_its_kernel_ends_the_process() {
+    let test = "hostile::an_os_that_moves_to_another_program_of_its_kernel_ends_the_process";
+    ends_the_process(test, exchange_in_a_ring);
 }
 
 /// More tasks than a debug build audits at its polls.

@@ -31,6 +31,7 @@ mod input;
 mod journal;
 mod layers;
 mod ledger;
+mod life;
 mod limits;
 mod linear;
 mod locks;

@@ -31,6 +31,16 @@ fn blocked(program: impl AsyncFnOnce(&mut Os) + 'static) -> (String, &'static st
 }
 
 #[test]
+fn a_daemon_of_the_host_has_the_place_of_its_own_spawn() {
+    let mut kernel = sim().build().unwrap();
+    let rest = async |os: &mut Os| os.sleep(Duration::MAX).await;
+    kernel.spawn("task", async |_: &mut Os| {}).unwrap();
+    let (daemon, line) = (kernel.spawn_daemon("daemon", rest), line!());
+    let place = kernel.place_of_call(daemon).unwrap();
+    assert_eq!((&*place.file, place.line), (HERE, line));
+}
+
+#[test]
 fn each_call_that_blocks_has_its_name_and_its_callers_line() {
     let sleep = async |os: &mut Os| os.sleep(Duration::MAX).await;
     let line = line!() - 1;
