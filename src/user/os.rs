@@ -1,7 +1,7 @@
 //! [`Os`], the handle through which a program makes its system calls. The only file that yields.
 
 use std::{
-    fmt, io,
+    fmt, io, mem,
     panic::Location,
     pin::Pin,
     ptr,
@@ -125,8 +125,7 @@ impl Os {
     ) -> impl Future<Output = D::Output> + 'a {
         Trap {
             os: self,
-            prepare: Some(prepare),
-            is_under_way: false,
+            stage: Stage::Ahead(prepare),
             decode,
         }
     }
@@ -269,11 +268,17 @@ impl<T, F: FnMut(Reply, &Rc<TrapFrame>) -> T> Decode for F {
 /// A trap under way. Each layer of `async fn` here would make a trap cost a third more.
 struct Trap<'a, P, D: Decode> {
     os: &'a Os,
-    /// Builds the call; taken at the first poll, which makes the trap.
-    prepare: Option<P>,
-    /// Whether the trap is made and its reply is not taken.
-    is_under_way: bool,
+    stage: Stage<P>,
     decode: D,
+}
+
+/// One word less of each task than a flag beside an option.
+enum Stage<P> {
+    /// The first poll builds the call by this, and makes the trap.
+    Ahead(P),
+    /// The trap is made, and its reply is not taken.
+    UnderWay,
+    Over,
 }
 
 /// Neither the call nor its decoding is ever pinned.
@@ -286,7 +291,7 @@ impl<P: FnOnce(&TrapFrame) -> SystemCall, D: Decode> Future for Trap<'_, P, D> {
     fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<D::Output> {
         let this = self.get_mut();
         let frame = &this.os.frame;
-        if this.is_under_way {
+        if let Stage::UnderWay = this.stage {
             let reply = match frame.take_reply() {
                 Some(reply) => reply,
                 None => match frame.take_located_reply() {
@@ -294,17 +299,17 @@ impl<P: FnOnce(&TrapFrame) -> SystemCall, D: Decode> Future for Trap<'_, P, D> {
                     None => return Poll::Pending,
                 },
             };
-            this.is_under_way = false;
+            this.stage = Stage::Over;
             if let Reply::Elapsed(number) = reply {
                 return this.cut(number);
             }
             return Poll::Ready(this.decode.decode(reply, frame));
         }
-        if let Some(prepare) = this.prepare.take() {
+        if let Stage::Ahead(prepare) = mem::replace(&mut this.stage, Stage::Over) {
             let call = prepare(frame);
             // A reply that was not taken must not answer this call.
             frame.take_reply();
-            this.is_under_way = true;
+            this.stage = Stage::UnderWay;
             // The future of the generator is not awaited, because the frame has the reply.
             drop(this.os.co.yield_(call));
         }
@@ -340,7 +345,7 @@ impl<P, D: Decode> Trap<'_, P, D> {
 impl<P, D: Decode> Drop for Trap<'_, P, D> {
     #[inline(always)]
     fn drop(&mut self) {
-        if self.is_under_way {
+        if let Stage::UnderWay = self.stage {
             self.cancel();
         }
     }
