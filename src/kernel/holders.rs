@@ -99,6 +99,13 @@ impl Holders {
         !self.doomed.is_empty()
     }
 
+    /// Forgets the cycles of a task that are over. One of a select may only seem so: its task is woken, and
+    /// finds nothing.
+    fn forget(&mut self, tid: Tid) {
+        let is_of = |cycle: &[(Runnable, u64)]| cycle.iter().any(|(task, _)| task.tid == tid);
+        self.known.retain(|cycle| !is_of(cycle));
+    }
+
     pub(super) fn reset(&mut self) {
         *self = Self::new(self.action);
     }
@@ -169,6 +176,7 @@ impl Kernel {
             if !self.cycle_of(victim.tid).cycles.is_empty() {
                 return Some(victim);
             }
+            self.holders.forget(victim.tid);
         }
         None
     }
@@ -389,6 +397,7 @@ impl Kernel {
         for tid in std::mem::take(&mut self.holders.closed) {
             let deadlock = self.cycle_of(tid);
             if deadlock.cycles.is_empty() {
+                self.holders.forget(tid);
                 continue;
             }
             if !is_warned {

@@ -12,7 +12,8 @@ mod rung;
 
 use std::{cmp::Reverse, collections::VecDeque};
 
-use rung::{Disarmed, Rung};
+pub(crate) use rung::Timer;
+use rung::{Armed, Disarmed, FOOT, Rung, growth};
 use rustc_hash::FxHashSet;
 
 use crate::{
@@ -20,20 +21,11 @@ use crate::{
     sched::{Runnable, Slot},
 };
 
-/// The number of timers for which the foot has room.
-const FOOT: usize = 64;
-
 /// The largest number of rungs into which one is split.
 const STEPS: usize = 64;
 
 /// How many timers may go to the ladder before the run, if it is a single timer, begins anew.
 const MISSED: u8 = 4;
-
-/// A timer: its deadline, and its number in order of arming. Timers fire in this order.
-pub(crate) type Timer = (Nanos, u64);
-
-/// A timer, and the slot of its task.
-type Armed = (Timer, Slot);
 
 /// Armed timers, by deadline and then by order of arming.
 #[derive(Debug, Default)]
@@ -365,13 +357,6 @@ fn range(words: impl Iterator<Item = u64>) -> (u64, u64) {
     words.fold((u64::MAX, 0), |(first, last), word| {
         (word.min(first), word.max(last))
     })
-}
-
-/// Returns for how many more timers a full list gets room. A long one has little to spare: there may be a
-/// million timers, and the system moves its pages without a copy.
-fn growth(kept: usize) -> usize {
-    const LONG: usize = 8192;
-    if kept < LONG { kept / 2 } else { kept / 8 }
 }
 
 #[cfg(test)]

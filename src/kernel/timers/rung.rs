@@ -1,8 +1,16 @@
 //! A rung of the ladder: the timers of a stretch of time, unordered. There may be a million of them, so each
 //! has the lower half of its number, and the rung has the upper half once.
 
-use super::{Armed, FOOT, Timer, growth};
 use crate::{abi::Nanos, sched::Slot};
+
+/// The number of timers for which the foot has room.
+pub(super) const FOOT: usize = 64;
+
+/// A timer: its deadline, and its number in order of arming. Timers fire in this order.
+pub(crate) type Timer = (Nanos, u64);
+
+/// A timer, and the slot of its task.
+pub(super) type Armed = (Timer, Slot);
 
 /// The timers from an instant on, up to the begin of the rung above.
 #[derive(Debug)]
@@ -107,6 +115,13 @@ impl Rung {
         });
         self.far.retain(keeps);
     }
+}
+
+/// Returns for how many more timers a full list gets room. A long one has little to spare: there may be a
+/// million timers, and the system moves its pages without a copy.
+pub(super) fn growth(kept: usize) -> usize {
+    const LONG: usize = 8192;
+    if kept < LONG { kept / 2 } else { kept / 8 }
 }
 
 #[cfg(test)]

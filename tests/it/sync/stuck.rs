@@ -275,15 +275,44 @@ proptest! {
 }
 
 #[test]
-fn a_writer_that_comes_before_the_select_of_a_reader_closes_its_cycle() {
+fn cycles_that_were_missed_once_are_reported() {
     use Thing::{Read, Write};
-    let scripts = [
-        vec![Act::Take(Read(0), None)],
-        vec![Act::Sleep(1), Act::Take(Write(0), None)],
-        vec![Act::Take(Read(0), None), Act::Select(vec![Read(0)])],
+    let take = |thing| Act::Take(thing, None);
+    // A writer comes before the select of a reader, and is on no cycle itself.
+    let behind_a_writer = [
+        vec![take(Read(0))],
+        vec![Act::Sleep(1), take(Write(0))],
+        vec![take(Read(0)), Act::Select(vec![Read(0)])],
         vec![Act::Take(Write(0), Some(2))],
     ];
-    for action in [OnDeadlock::Stop, OnDeadlock::Kill] {
-        check(&scripts, action).unwrap();
+    let behind_a_chain = [
+        vec![take(Read(0)), take(Write(1))],
+        vec![take(Read(1)), Act::Select(vec![Read(1)])],
+        vec![Act::Take(Write(1), Some(1))],
+    ];
+    // Another reader leaves both locks at once: the cycle closes, and then the select is woken in vain.
+    let left = [
+        vec![take(Read(1)), Act::Sleep(3), Act::Select(vec![Write(0)])],
+        vec![take(Read(1)), Act::Sleep(3), take(Read(0))],
+        vec![take(Read(0)), take(Write(1))],
+        vec![take(Read(0))],
+    ];
+    let select = |thing| Act::Select(vec![thing]);
+    let selects = [
+        vec![
+            take(Read(0)),
+            select(Read(0)),
+            take(Read(1)),
+            Act::Sleep(0),
+            select(Write(1)),
+        ],
+        vec![take(Read(0))],
+        vec![take(Read(0)), select(Read(0)), take(Read(1)), take(Read(0))],
+        vec![take(Read(0))],
+    ];
+    for scripts in [&behind_a_writer[..], &behind_a_chain, &left, &selects] {
+        for action in [OnDeadlock::Stop, OnDeadlock::Kill] {
+            check(scripts, action).unwrap();
+        }
     }
 }
