@@ -25,7 +25,7 @@ const LIMITS: [(&str, &str); 34] = [
     ),
     ("queue of 1", "four traps, two of them block"),
     ("queue of 64", "a trap for each end of a message"),
-    ("mailbox", "one lock for each end of a message"),
+    ("mailbox", "a trap and a lock for each end of a message"),
     ("a counter", "births, turns and ends of three tasks"),
     ("Cargill", "traps of the monitor"),
     ("two locks", "traps of the locks"),
