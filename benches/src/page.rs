@@ -33,13 +33,13 @@ const LIMITS: [(&str, &str); 34] = [
     ("all of", "the audit, which runs each order again"),
     (
         "sleepers, 100000, virtual",
-        "the heap of deadlines; the caches",
+        "the ladder of deadlines; the caches",
     ),
     (
         "sleepers, 100000, real",
         "a wait for each deadline: they are exact, and not rounded to milliseconds",
     ),
-    ("sleepers", "the heap of deadlines; the caches"),
+    ("sleepers", "the ladder of deadlines; the caches"),
     ("timeout", "the scope, and one reading of the clock"),
     ("memory per task", "the program, and 128 bytes of the task"),
     ("memory per simulated", "the buffers of both ends"),
